@@ -27,7 +27,7 @@ use nic::bpf::{LoadOptions, Object, Ring};
 use support::{Log, Node, START, Sent, config, node};
 use testkit::dice::Dice;
 use wire::{Decoder, Dialect, Flags, FlowKey, Report};
-use xdp::{Counters, Sizes, Tables, Told, Units, Why};
+use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 
 const SIZES: Sizes =
     Sizes { flows: 2048, queues: 1024, links: 1024, streams: 256, ring: 1 << 20, seed: 0x1234_5678 };
@@ -63,7 +63,7 @@ impl Kernel {
             Err(error) => panic!("{error}"),
         };
         let tables = Tables::open(&object, sizes).unwrap();
-        let ring = object.ring("told").unwrap();
+        let ring = object.ring("to_user").unwrap();
         tables.set_ports(&[(32_766, 0)]);
         tables.set_sequence(true);
         Some(Self { object, tables, ring })
@@ -81,12 +81,12 @@ impl Kernel {
     }
 
     /// What went up for a frame: why, the count and the last of the numbers swallowed before it, and the payload.
-    fn give(&mut self, frame: &[u8]) -> Option<(Why, u32, u32, Vec<u8>)> {
+    fn give(&mut self, frame: &[u8]) -> Option<(Reason, u32, u32, Vec<u8>)> {
         let run = self.object.test_run("hopwise_detect", frame, 1).unwrap();
         assert_eq!(run.verdict, DROP);
         let mut told = Vec::new();
         self.ring.consume(usize::MAX, |record| {
-            let record = Told::read(record).unwrap();
+            let record = Record::read(record).unwrap();
             assert_eq!(record.frame, frame);
             told.push((record.why, record.stream_count, record.stream_latest, record.payload.to_vec()));
         });
@@ -233,13 +233,13 @@ impl Model {
         &mut self,
         datagram: &Datagram<'_>,
         profile: &wire::Profile,
-        (why, count, latest): (Why, u32, u32),
+        (why, count, latest): (Reason, u32, u32),
     ) {
         let Some((id, _)) = stream(datagram, profile) else { return };
         let applied = self.applied.entry(id).or_default();
         let swallowed = count.wrapping_sub(*applied) & 0x7fff_ffff;
         *applied = count;
-        let run = Run { last: latest, count: swallowed.into(), same: why.has(Why::SAME) };
+        let run = Run { last: latest, count: swallowed.into(), same: why.has(Reason::SAME) };
         if swallowed > 0 {
             self.few.receive_run(&id, run, datagram.received, &mut self.told);
         }
@@ -274,7 +274,7 @@ impl Model {
         let both = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
         assert_eq!(both(&kernel.refused, &few.refused), all.refused);
         assert_eq!(both(&kernel.refused_datagrams, &few.refused_datagrams), all.refused_datagrams);
-        assert_eq!(kernel.told, self.up);
+        assert_eq!(kernel.to_user, self.up);
         assert_eq!((kernel.ring_full, kernel.contended), (0, 0));
     }
 }
@@ -626,7 +626,7 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
             model.give_frame(&frame);
         }
         model.finish();
-        let quick = model.kernel.tables.counters().unwrap().quick;
+        let quick = model.kernel.tables.counters().unwrap().fast_path;
         assert!(quick > 1000 || case.values == Values::Change, "{quick} of 3000 were");
     }
 }
@@ -754,15 +754,15 @@ fn a_full_ring_is_counted_and_news_stay_news() {
             .unwrap();
     }
     let counters = model.kernel.tables.counters().unwrap();
-    assert_eq!(counters.told + counters.ring_full, 64);
+    assert_eq!(counters.to_user + counters.ring_full, 64);
     assert!(counters.ring_full > 32, "{counters:?}");
     let mut count = 0;
     model.kernel.ring.consume(usize::MAX, |_| count += 1);
-    assert_eq!(count, counters.told);
+    assert_eq!(count, counters.to_user);
     // The first of them are known, the last are new still; its number was expected, and the ones before count as received.
     assert_eq!(model.kernel.give(&frame(&sent(64, 0), [192, 0, 2, 1], false)), None);
     let (why, count, latest, _) = model.kernel.give(&frame(&sent(65, 63), [192, 0, 2, 1], false)).unwrap();
-    assert_eq!((why.has(Why::NEWS), why.has(Why::SEQUENCE), latest), (true, false, 64));
+    assert_eq!((why.has(Reason::CHANGE), why.has(Reason::SEQUENCE), latest), (true, false, 64));
     assert_eq!(u64::from(count), counters.ring_full + 1);
 }
 
@@ -774,10 +774,10 @@ fn what_is_forgotten_is_new_again() {
     let mut up = |model: &mut Model| {
         seq += 1;
         let bytes = Sent { seq, ..Sent::default() }.v10();
-        model.kernel.give(&frame(&bytes, source, false)).map(|(why, ..)| why.0 & !Why::STREAM.0)
+        model.kernel.give(&frame(&bytes, source, false)).map(|(why, ..)| why.0 & !Reason::STREAM.0)
     };
-    let new = Some(Why::NEWS.0);
-    assert_eq!((up(&mut model), up(&mut model)), (Some(Why::NEWS.0 | Why::SEQUENCE.0), None));
+    let new = Some(Reason::CHANGE.0);
+    assert_eq!((up(&mut model), up(&mut model)), (Some(Reason::CHANGE.0 | Reason::SEQUENCE.0), None));
     let flow = support::flow(1, false);
     assert!(model.kernel.tables.forget_flow(&flow) && !model.kernel.tables.forget_flow(&flow));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
@@ -793,7 +793,7 @@ fn what_is_forgotten_is_new_again() {
     assert_eq!((stream.node, stream.latest, stream.count, stream.same), (Some(3), 8, 4, false));
     assert_eq!(tables.stream_place(&stream), Some(place));
     tables.forget_stream(place);
-    assert_eq!((up(&mut model), up(&mut model)), (Some(Why::SEQUENCE.0), None));
+    assert_eq!((up(&mut model), up(&mut model)), (Some(Reason::SEQUENCE.0), None));
     let tables = &model.kernel.tables;
     let flows: Vec<_> = (0..tables.flow_places()).filter_map(|place| tables.flow(place)).collect();
     let [entry] = flows[..] else { panic!("{flows:?}") };
@@ -830,7 +830,7 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
             }
         });
         kernel.ring.consume(usize::MAX, |record| {
-            let told = Told::read(record).unwrap();
+            let told = Record::read(record).unwrap();
             few.handle(&[datagram(told.payload, [192, 0, 2, 1])], &mut log);
         });
         told_last(&mut told, &log.events);
@@ -839,9 +839,9 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
     }
     let counters = kernel.tables.counters().unwrap();
     // What meets an entry that the other one holds just now goes up, and is counted: seldom, but where a processor is taken away meanwhile.
-    let all = counters.datagrams + counters.told + counters.contended;
+    let all = counters.datagrams + counters.to_user + counters.contended;
     assert_eq!(all, u64::from(2 * ROUNDS * REPORTS), "{counters:?}");
-    assert!(counters.told > 5000, "{counters:?}");
+    assert!(counters.to_user > 5000, "{counters:?}");
 }
 
 const ROUNDS: u32 = 100;
@@ -865,15 +865,15 @@ fn kept_as_told(tables: &Tables) -> ToldLast {
     let mut kept = BTreeMap::new();
     for metric in [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization] {
         for level in (0..tables.level_places(metric)).filter_map(|place| tables.level(metric, place)) {
-            kept.insert((metric as u8, String::new(), Some(level.node), Some(level.part)), level.told);
+            kept.insert((metric as u8, String::new(), Some(level.node), Some(level.part)), level.reported);
         }
     }
     for flow in (0..tables.flow_places()).filter_map(|place| tables.flow(place)) {
         let key = flow.key.to_string();
         for hop in &flow.hops[..usize::from(flow.states)] {
-            kept.insert((Metric::HopLatency as u8, key.clone(), Some(hop.node), None), hop.told.into());
+            kept.insert((Metric::HopLatency as u8, key.clone(), Some(hop.node), None), hop.reported.into());
         }
-        kept.insert((Metric::FlowLatency as u8, key, None, None), flow.told);
+        kept.insert((Metric::FlowLatency as u8, key, None, None), flow.reported);
     }
     kept
 }

@@ -9,7 +9,7 @@ use nic::{
     bpf::{Attachment, Object, Ring},
 };
 use wire::FlowKey;
-use xdp::{Sizes, Tables, Told as Record, Units, Why};
+use xdp::{Reason, Record, Sizes, Tables, Units};
 
 use super::{Counters, FlowCopy, Kernel, Told};
 use crate::lock::lock;
@@ -18,7 +18,7 @@ use crate::lock::lock;
 pub(crate) const PROGRAM: &str = "hopwise_detect";
 
 /// The ring in it.
-const RING: &str = "told";
+const RING: &str = "to_user";
 
 /// Longest sleep, ms: what is told while we fall asleep may not wake us.
 const SLEEP_MS: u32 = 10;
@@ -79,7 +79,7 @@ impl Live {
     pub(super) fn seen(&self) -> Result<u64, Error> {
         let counted = self.tables.counters()?;
         let refused: u64 = counted.refused_frames.iter().sum();
-        Ok(counted.datagrams + counted.told + counted.ring_full + counted.contended + refused)
+        Ok(counted.datagrams + counted.to_user + counted.ring_full + counted.contended + refused)
     }
 
     /// What is to hold the program on its interface.
@@ -107,12 +107,12 @@ impl Kernel for Live {
             let before = Run {
                 last: record.stream_latest,
                 count: record.stream_count.into(),
-                same: record.why.has(Why::SAME),
+                same: record.why.has(Reason::SAME),
             };
             take(&Told {
                 at: record.ktime,
                 stream: place,
-                before: record.why.has(Why::STREAM).then_some(before),
+                before: record.why.has(Reason::STREAM).then_some(before),
                 listener: record.listener,
                 generation: record.generation,
                 frame: record.frame,

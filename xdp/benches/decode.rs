@@ -5,7 +5,7 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use support::normal::Told;
+use support::normal::Parsed;
 use support::{Kernel, frame_of};
 use wire::Profile;
 use xdp::Units;
@@ -99,7 +99,7 @@ fn main() {
     ];
     for (what, frame) in cases {
         let outcome = kernel.decode(&frame);
-        assert!(outcome.told.iter().all(|told| matches!(told, Told::Report(_))), "{what}: {outcome:?}");
+        assert!(outcome.parsed.iter().all(|told| matches!(told, Parsed::Report(_))), "{what}: {outcome:?}");
         let best = (0..ROUNDS).map(|_| kernel.time(&frame, REPEAT)).min().unwrap();
         println!("{best:>6} ns  {what} ({} bytes, {} reports)", frame.len(), outcome.count);
     }

@@ -7,7 +7,7 @@
 //! | object | program | what it does |
 //! | --- | --- | --- |
 //! | [`STEER`] | `hopwise_steer` | sends datagrams to telemetry ports to AF_XDP sockets, passes everything else |
-//! | [`DETECT`] | `hopwise_detect` | decodes and decides in the kernel, tells what holds news |
+//! | [`DETECT`] | `hopwise_detect` | decodes and detects in the kernel, passes datagrams with a significant change to user space |
 //! | [`RDMA`] | `hopwise_rdma` | answers RoCEv2: remote writes into memory that user space has mapped |
 //! | [`RDMA_COST`] | `hopwise_rdma_cost` | what answering costs: for measuring, never attached |
 //! | [`COST`] | `hopwise_cost` | what detection costs: for measuring, never attached |
@@ -27,7 +27,7 @@ pub mod rdma;
 #[path = "detect/tables.rs"]
 mod tables;
 
-pub use layout::{Counters, FLOW_HOPS, Told, Why};
+pub use layout::{Counters, FLOW_HOPS, Reason, Record};
 pub use profile::{PORTS_LEN, PROFILE_LEN, Units, ports, profile};
 pub use tables::{FlowEntry, HopEntry, LevelEntry, Sizes, StreamEntry, Tables};
 

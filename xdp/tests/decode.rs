@@ -10,7 +10,7 @@ use dataplane::switch::{self, Congestion, Mark};
 use dataplane::watchlist::Mode;
 use dataplane::{Config, Fabric, FabricSink, Pattern, Reporter, Topology, Watch};
 use detect::Match;
-use support::normal::{Frame, Outcome, Told};
+use support::normal::{Frame, Outcome, Parsed};
 use support::{KEPT, Kernel, frame_of, normal, random};
 use testkit::dice::Dice;
 use testkit::vectors::{self, Kind, Vector};
@@ -148,10 +148,10 @@ struct Reached {
 
 impl Reached {
     fn note(&mut self, outcome: &Outcome) {
-        for told in &outcome.told {
+        for told in &outcome.parsed {
             match told {
-                Told::Refused(reason) => self.refusals[*reason as usize] += 1,
-                Told::Report(report) => self.note_report(report),
+                Parsed::Refused(reason) => self.refusals[*reason as usize] += 1,
+                Parsed::Report(report) => self.note_report(report),
             }
         }
     }
@@ -345,7 +345,7 @@ fn long_frames_are_read_or_passed() {
         let frame = frame_of(&long_datagram(len));
         all.compare(&format!("{len} bytes"), &frame, &Profile::default(), &Units::default());
         let got = all.kernel.decode(&frame);
-        assert!(matches!(&got.told[..], [Told::Report(report)] if report.flow.is_some()), "{got:?}");
+        assert!(matches!(&got.parsed[..], [Parsed::Report(report)] if report.flow.is_some()), "{got:?}");
     }
     let too_long = frame_of(&long_datagram(16_400));
     assert!(too_long.len() > 16_384);

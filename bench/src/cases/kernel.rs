@@ -54,7 +54,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         let alone = run(&place.object, "hopwise_cost_only", (&frame, reports), None)?;
         changes.push(alone);
         times.push(all - alone);
-        told += after.told - before.told;
+        told += after.to_user - before.to_user;
         full += after.ring_full - before.ring_full;
     }
     let share = |count: u64| count as f64 / (f64::from(reports) * f64::from(plan.runs));
@@ -98,7 +98,7 @@ impl Place {
             .map_err(|error| Failure::Skipped(format!("it needs to load BPF programs: {error}")))?;
         let tables = Tables::open(&object, sizes).map_err(failed)?;
         prepare(&tables)?;
-        let mut ring = object.ring("told").map_err(failed)?;
+        let mut ring = object.ring("to_user").map_err(failed)?;
         // Every flow is made known, in steps for which the ring has room.
         for _ in 0..case.flows.div_ceil(5000) * 2 + 2 {
             object.test_run("hopwise_cost", frame, 5000).map_err(failed)?;

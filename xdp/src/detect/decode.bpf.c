@@ -4,9 +4,9 @@
 #include "parse_report.h"
 
 /* Reports and refusals of one datagram that are kept. */
-#define KEPT 64
+#define STORED 64
 
-struct told {
+struct parsed {
     int answer; /* REPORT, or a refusal */
     u32 pad;
     struct report report;
@@ -19,7 +19,7 @@ struct outcome {
     u32 count; /* of answers, kept or not */
     u8 source[16];
     struct peeked peeked;
-    struct told told[KEPT];
+    struct parsed parsed[STORED];
 };
 
 struct {
@@ -53,25 +53,25 @@ struct {
 /* No datagram of the longest frame has more reports, each of four bytes at least. */
 #define MOST_REPORTS (FRAME_BYTES / 4)
 
-struct reading_on {
+struct decode_ctx {
     struct scratch *s;
     struct profile *p;
     struct outcome *out;
 };
 
-static long tell_next(u32 i, struct reading_on *on)
+static long decode_next(u32 i, struct decode_ctx *ctx)
 {
-    int answer = next_report(on->s, on->p);
-    u32 at = i & (KEPT - 1);
+    int answer = next_report(ctx->s, ctx->p);
+    u32 at = i & (STORED - 1);
 
     if (answer == NO_REPORT)
         return 1;
-    on->out->count = i + 1;
-    if (i >= KEPT)
+    ctx->out->count = i + 1;
+    if (i >= STORED)
         return 0;
-    on->out->told[at].answer = answer;
+    ctx->out->parsed[at].answer = answer;
     if (answer == REPORT)
-        on->out->told[at].report = on->s->report;
+        ctx->out->parsed[at].report = ctx->s->report;
     return 0;
 }
 
@@ -82,7 +82,7 @@ SEC("xdp.frags") int hopwise_decode(struct xdp_md *frame)
     struct profile *p = map_lookup(&profiles, &zero);
     struct ports *listening = map_lookup(&ports, &zero);
     struct outcome *out = map_lookup(&outcomes, &zero);
-    struct reading_on on = { .s = s, .p = p, .out = out };
+    struct decode_ctx ctx = { .s = s, .p = p, .out = out };
 
     if (!s || !p || !listening || !out)
         return XDP_ABORTED;
@@ -95,7 +95,7 @@ SEC("xdp.frags") int hopwise_decode(struct xdp_md *frame)
     if (out->frame != FRAME_TELEMETRY)
         return XDP_PASS;
     start_reports(s);
-    bpf_loop(MOST_REPORTS, tell_next, &on, 0);
+    bpf_loop(MOST_REPORTS, decode_next, &ctx, 0);
     out->peeked = s->peeked;
     return XDP_DROP;
 }

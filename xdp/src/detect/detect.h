@@ -3,16 +3,16 @@
 #ifndef HOPWISE_DETECT_H
 #define HOPWISE_DETECT_H
 
-#include "quick.h"
+#include "fast_path.h"
 #include "parse_frame.h"
 #include "parse_report.h"
 
-/* What goes up: this, and the frame behind it. */
-struct told {
+/* What is passed to user space: this, and the frame behind it. */
+struct datagram_record {
     u64 ktime;
     u64 stream_count; /* of the datagram's stream, before it; see streams.h */
     u32 len;          /* of the frame */
-    u32 flags;        /* enum told_flags */
+    u32 flags;        /* enum to_user_flags */
     u32 stream_latest;
     u32 rx_queue;
     u32 ifindex;
@@ -21,15 +21,15 @@ struct told {
     u16 payload_len;
     u16 pad[3];
     u32 stream; /* its place; ABSENT: none */
-    u32 generation; /* thresholds and rules under which it was told */
+    u32 generation; /* thresholds and rules under which it was reported */
     u64 last;
 };
-_Static_assert(sizeof(struct told) == 64, "layout.rs has its twin");
+_Static_assert(sizeof(struct datagram_record) == 64, "layout.rs has its twin");
 
 struct {
     MAP_UINT(type, MAP_RINGBUF);
     MAP_UINT(max_entries, 8 << 20);
-} told SEC(".maps");
+} to_user SEC(".maps");
 
 struct {
     MAP_UINT(type, MAP_PERCPU_ARRAY);
@@ -42,11 +42,11 @@ struct {
 #define REMEMBERED 32
 
 /* A datagram that is decided. */
-struct sheet {
-    struct desk desk;
+struct datagram_ctx {
+    struct eval_ctx eval;
     struct number number;
     struct run run;
-    u32 flags; /* why it goes up */
+    u32 flags; /* why it is passed to user space */
     u32 single; /* its one report is decoded still */
     u32 good;  /* reports read, and refused, so far */
     u32 bad;
@@ -62,8 +62,8 @@ struct {
     MAP_UINT(type, MAP_PERCPU_ARRAY);
     MAP_UINT(max_entries, 1);
     MAP_TYPE(key, u32);
-    MAP_TYPE(value, struct sheet);
-} sheets SEC(".maps");
+    MAP_TYPE(value, struct datagram_ctx);
+} contexts SEC(".maps");
 
 /* No datagram of the longest frame has more reports, each of four bytes at least. */
 #define MOST_REPORTS (FRAME_BYTES / 4)
@@ -71,10 +71,10 @@ struct {
 /* Records in the longest stack. */
 #define MOST_RECORDS 256
 
-struct deciding {
+struct verdict_ctx {
     struct scratch *s;
     const struct profile *p;
-    struct sheet *sheet;
+    struct datagram_ctx *dg;
 };
 
 static inline_always void count_flow(u32 index)
@@ -85,10 +85,10 @@ static inline_always void count_flow(u32 index)
         flow->reports++;
 }
 
-static long examine_next(u32 i, struct deciding *on)
+static long examine_next(u32 i, struct verdict_ctx *ctx)
 {
-    struct sheet *sheet = on->sheet;
-    int answer = next_report(on->s, on->p), news;
+    struct datagram_ctx *dg = ctx->dg;
+    int answer = next_report(ctx->s, ctx->p), change;
 
     (void)i;
     if (answer == NO_REPORT)
@@ -96,32 +96,32 @@ static long examine_next(u32 i, struct deciding *on)
     if (answer != REPORT) {
         u32 reason = REASON(answer);
 
-        if (!sheet->bad)
-            sheet->first_bad = reason;
-        sheet->bad++;
-        sheet->refused[reason & 31]++;
+        if (!dg->bad)
+            dg->first_bad = reason;
+        dg->bad++;
+        dg->refused[reason & 31]++;
         return 0;
     }
-    news = examine(&on->s->report, &sheet->desk);
-    sheet->single = !sheet->good && !sheet->bad && (on->s->state == DATAGRAM_END || on->s->rest >= on->s->end);
-    if (news) {
-        sheet->flags |= news;
+    change = examine(&ctx->s->report, &dg->eval);
+    dg->single = !dg->good && !dg->bad && (ctx->s->state == DATAGRAM_END || ctx->s->rest >= ctx->s->end);
+    if (change) {
+        dg->flags |= change;
         return 1;
     }
-    sheet->flow_reports += !sheet->desk.is_node;
-    sheet->node_reports += sheet->desk.is_node;
-    if (sheet->good < REMEMBERED)
-        sheet->flows[sheet->good & (REMEMBERED - 1)] = sheet->desk.flow;
+    dg->flow_reports += !dg->eval.is_node;
+    dg->node_reports += dg->eval.is_node;
+    if (dg->good < REMEMBERED)
+        dg->flows[dg->good & (REMEMBERED - 1)] = dg->eval.flow;
     else
-        count_flow(sheet->desk.flow);
-    sheet->good++;
+        count_flow(dg->eval.flow);
+    dg->good++;
     return 0;
 }
 
 /* Hop `i` of a path that is too long to be held, as read_hop has those of others. */
 noinline int hop_beyond(struct hop *hop, struct scratch *s, const struct profile *p, u32 i, u32 count)
 {
-    struct said said, own;
+    struct said said, reporter;
     u32 passed, at;
 
     if (!hop || !s || !p)
@@ -133,65 +133,65 @@ noinline int hop_beyond(struct hop *hop, struct scratch *s, const struct profile
         return 0;
     }
     if (i == passed)
-        read_own(&said, s);
+        read_reporter(&said, s);
     else
         read_said(&said, &s->int_layout, bytes(s, at));
     if (i < passed && i + 1 == count && s->report.marks & REPORT_MERGED) {
-        read_own(&own, s);
-        merge(&said, &own);
+        read_reporter(&reporter, s);
+        merge(&said, &reporter);
     }
     reading(hop, &said, p);
     return 0;
 }
 
-/* What the hops of such a path say of their nodes is written down all the same. */
-static long commit_beyond(u32 i, struct deciding *on)
+/* What the hops of such a path say of their nodes is stored all the same. */
+static long commit_beyond(u32 i, struct verdict_ctx *ctx)
 {
-    struct scratch *s = on->s;
-    u32 count = s->found.stack_count + (s->has_own && !(s->report.marks & REPORT_MERGED));
+    struct scratch *s = ctx->s;
+    u32 count = s->found.stack_count + (s->has_reporter && !(s->report.marks & REPORT_MERGED));
     struct hop hop;
 
     if (i >= count)
         return 1;
-    hop_beyond(&hop, s, on->p, i, count);
-    commit_others(&hop, &on->sheet->desk.thresholds);
+    hop_beyond(&hop, s, ctx->p, i, count);
+    commit_others(&hop, &ctx->dg->eval.thresholds);
     return 0;
 }
 
-static inline_always void commit_one(struct deciding *on)
+static inline_always void commit_one(struct verdict_ctx *ctx)
 {
-    commit(&on->s->report, &on->sheet->desk);
-    if (on->s->report.marks & REPORT_UNDECIDED && on->s->found.int_version)
-        bpf_loop(MOST_RECORDS, commit_beyond, on, 0);
+    commit(&ctx->s->report, &ctx->dg->eval);
+    if (ctx->s->report.marks & REPORT_UNDECIDED && ctx->s->found.int_version)
+        bpf_loop(MOST_RECORDS, commit_beyond, ctx, 0);
 }
 
-static long commit_next(u32 i, struct deciding *on)
+static long commit_next(u32 i, struct verdict_ctx *ctx)
 {
-    int answer = next_report(on->s, on->p);
+    int answer = next_report(ctx->s, ctx->p);
 
     (void)i;
     if (answer == NO_REPORT)
         return 1;
     if (answer == REPORT)
-        commit_one(on);
+        commit_one(ctx);
     return 0;
 }
 
-/* Counts what was swallowed. */
-static noinline void settle(struct sheet *sheet, struct counters *counters)
+/* Counts what was suppressed. */
+static noinline void settle(struct datagram_ctx *dg, struct counters *counters)
 {
     counters->datagrams++;
-    counters->reports += sheet->good;
-    counters->flow_reports += sheet->flow_reports;
-    counters->node_reports += sheet->node_reports;
-    if (sheet->good || !sheet->bad)
+    counters->reports += dg->good;
+    counters->flow_reports += dg->flow_reports;
+    counters->node_reports += dg->node_reports;
+    if (dg->good || !dg->bad)
         counters->accepted++;
-    else if (sheet->first_bad < REFUSALS)
-        counters->refused_datagrams[sheet->first_bad]++;
-    for (u32 i = 0; i < REFUSALS && sheet->bad; i++)
-        counters->refused[i] += sheet->refused[i];
-    for (u32 i = 0; i < REMEMBERED && i < sheet->good; i++)
-        count_flow(sheet->flows[i]);
+    else if (dg->first_bad < REFUSALS)
+        counters->refused_datagrams[dg->first_bad]++;
+    for (u32 i = 0; i < REFUSALS && dg->bad; i++)
+        counters->refused[i] += dg->refused[i];
+    for (u32 i = 0; i < REMEMBERED && i < dg->good; i++)
+        count_flow(dg->flows[i]);
 }
 
 /* Wakes user space, if it sleeps. It says so before it looks into the ring for the last time, and sleeps for some
@@ -204,71 +204,71 @@ static inline_always u64 wake_flags(struct control *c)
     return __sync_lock_test_and_set(&c->sleeping, 0) ? RING_FORCE_WAKEUP : RING_NO_WAKEUP;
 }
 
-/* The thresholds and rules in force. */
-static inline_always void desk_begin(struct desk *desk, const struct control *c)
+/* The thresholds and rules active. */
+static inline_always void eval_begin(struct eval_ctx *eval, const struct control *c)
 {
     u64 word = *(const volatile raw64 *)&c->generation;
     struct detection *in_force;
 
-    desk->generation = word;
-    desk->watched = word >> 32;
-    desk->user_metrics = 0;
-    if (desk->watched & WATCHED_USER) {
-        in_force = detection_of(desk->generation);
-        desk->user_metrics = in_force ? in_force->user_metrics : 0;
+    eval->generation = word;
+    eval->watched = word >> 32;
+    eval->user_metrics = 0;
+    if (eval->watched & WATCHED_USER) {
+        in_force = detection_of(eval->generation);
+        eval->user_metrics = in_force ? in_force->user_metrics : 0;
     }
 }
 
-/* Sends a datagram up and writes down what it tells. */
-noinline int tell(struct xdp_md *frame, struct scratch *s, const struct profile *p, struct sheet *sheet, struct control *c)
+/* Sends a datagram up and stores what it reports. */
+noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct profile *p, struct datagram_ctx *dg, struct control *c)
 {
-    struct deciding on = { .s = s, .p = p, .sheet = sheet };
+    struct verdict_ctx ctx = { .s = s, .p = p, .dg = dg };
     struct counters *counters = my_counters();
-    struct told *head;
+    struct datagram_record *head;
     u64 len;
 
-    if (!s || !p || !sheet || !c || !counters)
+    if (!s || !p || !dg || !c || !counters)
         return XDP_DROP;
-    head = (struct told *)s->told;
+    head = (struct datagram_record *)s->record;
     if (!lock_take()) {
         counters->contended++;
         return XDP_DROP;
     }
     /* Those of now, so that records lie in the ring in the order of their generations. */
-    desk_begin(&sheet->desk, c);
-    sheet->run.is_known = 0;
-    sheet->run.is_odd = 0;
-    sheet->run.place = ABSENT;
-    if (sheet->number.key && c->sequence)
-        stream_tell(&sheet->number, &sheet->run);
+    eval_begin(&dg->eval, c);
+    dg->run.is_known = 0;
+    dg->run.is_unexpected = 0;
+    dg->run.place = ABSENT;
+    if (dg->number.key && c->sequence)
+        stream_pass(&dg->number, &dg->run);
     head->ktime = ktime_ns();
-    head->generation = sheet->desk.generation;
-    head->stream_count = sheet->run.before & (STREAM_SAME - 1);
-    head->stream_latest = sheet->run.before >> 32;
-    head->stream = sheet->run.place;
-    head->flags = sheet->flags | (sheet->run.is_known ? TOLD_STREAM : 0) | (sheet->run.is_odd ? TOLD_SEQUENCE : 0) |
-                  (sheet->run.is_known && sheet->run.before & STREAM_SAME ? TOLD_SAME : 0);
+    head->generation = dg->eval.generation;
+    head->stream_count = dg->run.before & (STREAM_SAME - 1);
+    head->stream_latest = dg->run.before >> 32;
+    head->stream = dg->run.place;
+    head->flags = dg->flags | (dg->run.is_known ? TO_USER_STREAM : 0) | (dg->run.is_unexpected ? TO_USER_SEQUENCE : 0) |
+                  (dg->run.is_known && dg->run.before & STREAM_SAME ? TO_USER_SAME : 0);
     head->len = s->len;
     head->rx_queue = frame->rx_queue_index;
     head->ifindex = frame->ingress_ifindex;
-    head->listener = sheet->listener;
+    head->listener = dg->listener;
     head->payload = s->at;
     head->payload_len = s->end - s->at;
     len = s->len;
     if (len > FRAME_BYTES)
         len = FRAME_BYTES;
-    if (ring_output(&told, s->told, sizeof(*head) + len, wake_flags(c))) {
-        /* Nothing is written down: what was news stays news. */
+    if (ring_output(&to_user, s->record, sizeof(*head) + len, wake_flags(c))) {
+        /* Nothing is stored: what was change stays change. */
         counters->ring_full++;
-        if (sheet->run.is_known && !sheet->run.is_odd)
-            stream_lost(&sheet->number);
+        if (dg->run.is_known && !dg->run.is_unexpected)
+            stream_lost(&dg->number);
     } else {
-        counters->told++;
-        if (sheet->single) {
-            commit_one(&on);
+        counters->to_user++;
+        if (dg->single) {
+            commit_one(&ctx);
         } else {
             start_reports(s);
-            bpf_loop(MOST_REPORTS, commit_next, &on, 0);
+            bpf_loop(MOST_REPORTS, commit_next, &ctx, 0);
         }
     }
     lock_give();
@@ -293,16 +293,16 @@ static inline_always const struct profile *profile_of(const struct scratch *s, c
 }
 
 /* Makes ready for a datagram. */
-static inline_always void sheet_begin(struct sheet *sheet, const struct profile *p, const struct control *c)
+static inline_always void datagram_begin(struct datagram_ctx *dg, const struct profile *p, const struct control *c)
 {
-    if (sheet->bad)
+    if (dg->bad)
         for (u32 i = 0; i < REFUSALS; i++)
-            sheet->refused[i] = 0;
-    sheet->flags = sheet->single = sheet->good = sheet->bad = sheet->flow_reports = sheet->node_reports = 0;
-    desk_begin(&sheet->desk, c);
-    sheet->desk.stamp_ns = p->stamp_ns;
-    sheet->desk.synchronised = p->synchronised;
-    sheet->number.key = 0;
+            dg->refused[i] = 0;
+    dg->flags = dg->single = dg->good = dg->bad = dg->flow_reports = dg->node_reports = 0;
+    eval_begin(&dg->eval, c);
+    dg->eval.stamp_ns = p->stamp_ns;
+    dg->eval.synchronised = p->synchronised;
+    dg->number.key = 0;
 }
 
 static inline_always void number_of(struct number *number, const struct scratch *s, u32 listener)
@@ -317,21 +317,21 @@ static inline_always void number_of(struct number *number, const struct scratch 
     number->source[0] = nodeless ? ((const raw64 *)s->source)[0] : 0;
     number->source[1] = nodeless ? ((const raw64 *)s->source)[1] : 0;
     number->value = peeked->seq;
-    number->circle = peeked->version == 20 ? 0x3fffff : ABSENT;
+    number->mask = peeked->version == 20 ? 0x3fffff : ABSENT;
 }
 
 static u32 version_serial;
 
 /* Any frame. */
-static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct sheet *sheet, struct control *c)
+static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct datagram_ctx *dg, struct control *c)
 {
     struct counters *counters = my_counters();
     const struct profile *p;
-    struct deciding on;
+    struct verdict_ctx ctx;
     u32 port;
     int outcome;
 
-    if (!s || !sheet || !c || !counters)
+    if (!s || !dg || !c || !counters)
         return XDP_PASS;
     outcome = parse_frame(frame, s, &c->ports);
     if (outcome == FRAME_PASSED) {
@@ -346,24 +346,24 @@ static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct 
     if (!p)
         return XDP_PASS;
     port = port_number(c, s->dport);
-    sheet->listener = c->listeners[port & (MAX_PORTS - 1)];
-    sheet_begin(sheet, p, c);
+    dg->listener = c->listeners[port & (MAX_PORTS - 1)];
+    datagram_begin(dg, p, c);
     start_reports(s);
-    on.s = s;
-    on.p = p;
-    on.sheet = sheet;
-    bpf_loop(MOST_REPORTS, examine_next, &on, 0);
-    number_of(&sheet->number, s, sheet->listener);
-    if (!sheet->flags && sheet->number.key && c->sequence && !stream_swallow(&sheet->number))
-        sheet->flags = TOLD_SEQUENCE;
-    if (!sheet->flags) {
-        settle(sheet, counters);
+    ctx.s = s;
+    ctx.p = p;
+    ctx.dg = dg;
+    bpf_loop(MOST_REPORTS, examine_next, &ctx, 0);
+    number_of(&dg->number, s, dg->listener);
+    if (!dg->flags && dg->number.key && c->sequence && !stream_suppress(&dg->number))
+        dg->flags = TO_USER_SEQUENCE;
+    if (!dg->flags) {
+        settle(dg, counters);
         return XDP_DROP;
     }
-    if (sheet->flags & TOLD_UNDECIDED)
+    if (dg->flags & TO_USER_UNDECIDED)
         counters->undecided++;
-    sheet->desk.serial = __sync_fetch_and_add(&version_serial, MOST_REPORTS);
-    return tell(frame, s, p, sheet, c);
+    dg->eval.serial = __sync_fetch_and_add(&version_serial, MOST_REPORTS);
+    return pass_to_user(frame, s, p, dg, c);
 }
 
 static inline_always int detect(struct xdp_md *frame)
@@ -371,17 +371,17 @@ static inline_always int detect(struct xdp_md *frame)
     u32 zero = 0;
     struct control *c = map_lookup(&control, &zero);
     struct scratch *s;
-    struct sheet *sheet;
+    struct datagram_ctx *dg;
 
     if (!c)
         return XDP_PASS;
-    if (likely(quick(frame, c) == XDP_DROP))
+    if (likely(fast_path(frame, c) == XDP_DROP))
         return XDP_DROP;
     s = map_lookup(&scratch, &zero);
-    sheet = map_lookup(&sheets, &zero);
-    if (!s || !sheet)
+    dg = map_lookup(&contexts, &zero);
+    if (!s || !dg)
         return XDP_PASS;
-    return decide(frame, s, sheet, c);
+    return decide(frame, s, dg, c);
 }
 
 #endif

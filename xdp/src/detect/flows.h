@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The table of flows, and which thresholds are in force for whom. */
+/* The table of flows, and which thresholds are active for whom. */
 #ifndef HOPWISE_FLOWS_H
 #define HOPWISE_FLOWS_H
 
@@ -103,7 +103,7 @@ static inline_always struct detection *detection_of(u32 generation)
     return map_lookup(&detection, &half);
 }
 
-struct resolving {
+struct override_ctx {
     const struct detection *detection;
     struct key key;
     struct thresholds *thresholds;
@@ -129,23 +129,23 @@ static inline_always u32 is_in_range(u32 port, u32 has_ports, const u16 *range)
     return range[0] <= port && port <= range[1];
 }
 
-static long override_next(u32 i, struct resolving *on)
+static long override_next(u32 i, struct override_ctx *ctx)
 {
     const struct override *o;
-    u64 tail = on->key.words[4];
+    u64 tail = ctx->key.words[4];
     u32 ports = tail >> 40 & FLOW_PORTS;
 
-    if (i >= on->detection->overrides_used || i >= MAX_OVERRIDES)
+    if (i >= ctx->detection->overrides_used || i >= MAX_OVERRIDES)
         return 1;
-    o = &on->detection->overrides[i];
+    o = &ctx->detection->overrides[i];
     if ((o->proto <= 255 && o->proto != (tail >> 32 & 0xff)) ||
-        !is_in(on->key.words, o->src, o->src_mask, o->src_v6) ||
-        !is_in(on->key.words + 2, o->dst, o->dst_mask, o->dst_v6) || !is_in_range(tail & 0xffff, ports, o->sport) ||
+        !is_in(ctx->key.words, o->src, o->src_mask, o->src_v6) ||
+        !is_in(ctx->key.words + 2, o->dst, o->dst_mask, o->dst_v6) || !is_in_range(tail & 0xffff, ports, o->sport) ||
         !is_in_range(tail >> 16 & 0xffff, ports, o->dport))
         return 0;
     for (int metric = 0; metric < METRICS; metric++)
         if (o->given >> metric & 1)
-            on->thresholds->of[metric] = o->values[metric];
+            ctx->thresholds->of[metric] = o->values[metric];
     return 0;
 }
 
@@ -153,17 +153,17 @@ static long override_next(u32 i, struct resolving *on)
 noinline int thresholds_of(const struct key *key, u32 generation, u32 has_flow, struct thresholds *out)
 {
     struct detection *detection = detection_of(generation);
-    struct resolving on;
+    struct override_ctx ctx;
 
     if (!detection || !out || !key)
         return 0;
     *out = detection->defaults;
     if (!has_flow || !detection->overrides_used)
         return 1;
-    on.detection = detection;
-    on.key = *key;
-    on.thresholds = out;
-    bpf_loop(MAX_OVERRIDES, override_next, &on, 0);
+    ctx.detection = detection;
+    ctx.key = *key;
+    ctx.thresholds = out;
+    bpf_loop(MAX_OVERRIDES, override_next, &ctx, 0);
     return 1;
 }
 
@@ -256,7 +256,7 @@ noinline u32 flow_insert(const struct key *key, const struct thresholds *thresho
     flow->context = generation;
     flow->path_length = flow->states = flow->flags = flow->basis = 0;
     flow->reports = 0;
-    flow->told = flow->latest = NO_VALUE;
+    flow->reported = flow->latest = NO_VALUE;
     flow->rules = 0;
     flow->level_2 = 0;
     flow_use(flow, thresholds);

@@ -1,4 +1,4 @@
-//! The twins of what detection in the kernel shares with user space (`tables.h`, `detect.h`): where fields lie, how tables are
+//! The Rust side of the layouts that detection in the kernel shares with user space (`tables.h`, `detect.h`): field offsets, how tables are
 //! hashed, what a record of the ring says.
 
 use detect::{Detection, Match, Metric, Prefix, Table};
@@ -12,7 +12,7 @@ pub(crate) const LEVEL_WAYS: usize = 4;
 pub(crate) const PREFIX_LEN: usize = 24;
 /// Places in which a stream may be.
 pub(crate) const STREAM_WINDOW: usize = 8;
-/// Hops of one flow that are kept.
+/// Hops stored for one flow.
 pub const FLOW_HOPS: usize = 16;
 
 /// Offsets in `struct control`.
@@ -34,7 +34,7 @@ pub(crate) mod flow {
     pub(crate) const VERSION: usize = 40;
     /// Path length, states, flags and basis, a byte each, then the number of reports.
     pub(crate) const SMALL: usize = 48;
-    pub(crate) const TOLD: usize = 56;
+    pub(crate) const REPORTED: usize = 56;
     pub(crate) const LATEST: usize = 64;
     pub(crate) const LEVEL_2: usize = 72;
     pub(crate) const HOPS: usize = 112;
@@ -47,7 +47,7 @@ pub(crate) mod flow {
 /// Offsets in `struct level_slot`.
 pub(crate) mod slot {
     pub(crate) const KEY: usize = 0;
-    pub(crate) const TOLD: usize = 8;
+    pub(crate) const REPORTED: usize = 8;
     pub(crate) const LATEST: usize = 16;
     pub(crate) const REPORTS: usize = 24;
     pub(crate) const LEN: usize = 32;
@@ -64,26 +64,26 @@ pub(crate) mod stream {
     pub(crate) const SAME: u64 = 1 << 31;
 }
 
-/// Why a datagram came up.
+/// Reason a datagram came up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Why(pub u32);
+pub struct Reason(pub u32);
 
-impl Why {
-    /// There is news in it, or something that later reports are compared with.
-    pub const NEWS: Self = Self(1);
-    /// Its number was not the expected one.
+impl Reason {
+    /// It holds a significant change, or something that later reports are compared with.
+    pub const CHANGE: Self = Self(1);
+    /// Its sequence number was not the expected one.
     pub const SEQUENCE: Self = Self(2);
     /// Rules begin or cease to be true, or a rule that runs in user space must see it.
     pub const RULE: Self = Self(4);
     /// Rules in user space have changed, and must see the flow; or its reports do not fit into the kernel's table.
-    pub const OWED: Self = Self(8);
+    pub const PENDING: Self = Self(8);
     /// The kernel could not decide.
     pub const UNDECIDED: Self = Self(16);
-    /// It tells of a dropped packet.
+    /// It reports a dropped packet.
     pub const DROP: Self = Self(32);
-    /// [`Told::stream_latest`] and [`Told::stream_count`] mean something.
+    /// [`Record::stream_latest`] and [`Record::stream_count`] mean something.
     pub const STREAM: Self = Self(128);
-    /// The numbers before it were all [`Told::stream_latest`].
+    /// The numbers before it were all [`Record::stream_latest`].
     pub const SAME: Self = Self(256);
 
     /// Is a bit of `other` in here?
@@ -93,28 +93,28 @@ impl Why {
 }
 
 /// Bytes of a record before the frame.
-pub(crate) const TOLD_HEADER: usize = 64;
+pub(crate) const RECORD_HEADER: usize = 64;
 
-/// A datagram that came up: a record of the ring.
+/// A datagram that was passed to user space: a record of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Told<'a> {
+pub struct Record<'a> {
     /// When, by the machine's monotonic clock, ns.
     pub ktime: u64,
     /// The place of its stream; `None` when its number is not followed.
     pub stream: Option<u32>,
-    /// Numbers of its stream that were swallowed before it, modulo 2^31, and the last one.
+    /// Sequence numbers of its stream that were suppressed before it, modulo 2^31, and the last one.
     pub stream_count: u32,
     /// See there.
     pub stream_latest: u32,
     /// Why.
-    pub why: Why,
+    pub why: Reason,
     /// The interface's queue.
     pub rx_queue: u32,
     /// The interface.
     pub ifindex: u32,
     /// The listener that its port stands for.
     pub listener: u16,
-    /// The generation of thresholds and rules under which it was told; see [`crate::Tables::generation`].
+    /// The generation of thresholds and rules under which it was passed; see [`crate::Tables::generation`].
     pub generation: u32,
     /// The frame, Ethernet first.
     pub frame: &'a [u8],
@@ -122,17 +122,17 @@ pub struct Told<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Told<'a> {
+impl<'a> Record<'a> {
     /// Reads a record; `None` if it is none.
     pub fn read(record: &'a [u8]) -> Option<Self> {
-        let (head, rest) = record.split_first_chunk::<TOLD_HEADER>()?;
+        let (head, rest) = record.split_first_chunk::<RECORD_HEADER>()?;
         let frame = rest.get(..u32_at(head, 16) as usize)?;
         let at = usize::from(u16_at(head, 38));
         Some(Self {
             ktime: u64_at(head, 0),
             stream: Some(u32_at(head, 48)).filter(|place| *place != u32::MAX),
             stream_count: u64_at(head, 8) as u32,
-            why: Why(u32_at(head, 20)),
+            why: Reason(u32_at(head, 20)),
             stream_latest: u32_at(head, 24),
             rx_queue: u32_at(head, 28),
             ifindex: u32_at(head, 32),
@@ -144,13 +144,13 @@ impl<'a> Told<'a> {
     }
 }
 
-/// What the kernel counted; each datagram that was not told, once.
+/// What the kernel counted; each datagram that was suppressed, once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counters {
-    /// Datagrams that were swallowed.
+    /// Datagrams that were suppressed.
     pub datagrams: u64,
     /// Of those, the common reports that were decided where they lie.
-    pub quick: u64,
+    pub fast_path: u64,
     /// Of those, the ones of which a report could be read.
     pub accepted: u64,
     /// Reports in them.
@@ -159,19 +159,19 @@ pub struct Counters {
     pub flow_reports: u64,
     /// And those that updated values of nodes only.
     pub node_reports: u64,
-    /// Datagrams that went up.
-    pub told: u64,
+    /// Datagrams that were passed to user space.
+    pub to_user: u64,
     /// Datagrams that should have, for which the ring had no room. They are lost.
     pub ring_full: u64,
     /// Likewise, because another CPU held the lock for too long.
     pub contended: u64,
-    /// Datagrams that went up undecided.
+    /// Datagrams passed to user space undecided.
     pub undecided: u64,
-    /// Told reports of flows for which the table had no room.
+    /// Record reports of flows for which the table had no room.
     pub flows_full: u64,
-    /// Told values of queues and links for which the tables had no room.
+    /// Record values of queues and links for which the tables had no room.
     pub levels_full: u64,
-    /// Told datagrams of numbered streams for which the table had no room.
+    /// Record datagrams of numbered streams for which the table had no room.
     pub streams_full: u64,
     /// Refused reports, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
@@ -191,15 +191,15 @@ impl Counters {
     pub fn read(sums: &[u64; Self::LEN]) -> Self {
         let mut sums = sums.iter().copied();
         let mut next = || sums.next().unwrap_or(0);
-        let quick = next();
+        let fast_path = next();
         Self {
-            datagrams: next() + quick,
-            quick,
-            accepted: next() + quick,
-            reports: next() + quick,
-            flow_reports: next() + quick,
+            datagrams: next() + fast_path,
+            fast_path,
+            accepted: next() + fast_path,
+            reports: next() + fast_path,
+            flow_reports: next() + fast_path,
             node_reports: next(),
-            told: next(),
+            to_user: next(),
             ring_full: next(),
             contended: next(),
             undecided: next(),
@@ -214,7 +214,7 @@ impl Counters {
     }
 }
 
-/// The counters of those refusals that the kernel tells, and zeros for the others.
+/// The counters of those refusals that the kernel counts, and zeros for the others.
 fn refusals(next: &mut impl FnMut() -> u64) -> [u64; Refusal::COUNT] {
     std::array::from_fn(|at| if at < Refusal::IN_KERNEL { next() } else { 0 })
 }
@@ -233,7 +233,7 @@ pub(crate) mod detection {
     pub(crate) const LEN: usize = OVERRIDES + detect::threshold::MAX_OVERRIDES * OVERRIDE_LEN;
 }
 
-/// Thresholds are held below this, far above every value, so that the kernel can add two of them.
+/// Thresholds saturate below this, far above every value, so that the kernel can add two of them.
 const WIDEST: u64 = 1 << 62;
 
 /// Thresholds and rules as the kernel reads them.

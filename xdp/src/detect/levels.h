@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Values of nodes: what was told of each queue and link. */
+/* Values of nodes: what was reported of each queue and link. */
 #ifndef HOPWISE_LEVELS_H
 #define HOPWISE_LEVELS_H
 
@@ -9,7 +9,7 @@
 static inline_always u32 level_way_of(const struct level_bucket *bucket, u64 key)
 {
     for (u32 way = 0; way < LEVEL_WAYS; way++)
-        if (bucket->slots[way].key == key && bucket->slots[way].told)
+        if (bucket->slots[way].key == key && bucket->slots[way].reported)
             return way;
     return LEVEL_WAYS;
 }
@@ -41,12 +41,12 @@ static inline_always u32 level_used(const struct level_bucket *bucket, u32 first
     for (u32 i = LEVEL_WAYS; i > 0; i--) {
         u32 way = (first + i) & (LEVEL_WAYS - 1);
 
-        if (bucket->slots[way].told)
+        if (bucket->slots[way].reported)
             used++;
         else
             *free = way;
     }
-    if (!bucket->slots[first & (LEVEL_WAYS - 1)].told)
+    if (!bucket->slots[first & (LEVEL_WAYS - 1)].reported)
         *free = first;
     return used;
 }
@@ -75,34 +75,34 @@ static inline_always struct level_slot *level_slot_at(u32 level, u32 at)
     return bucket ? &bucket->slots[at & (LEVEL_WAYS - 1)] : 0;
 }
 
-/* What was told of a key, and 1; 0: it is new. */
+/* What was reported of a key, and 1; 0: it is new. */
 noinline u64 level_search(u32 level, u64 key)
 {
     u32 at = level_find(level, key);
     struct level_slot *slot = at == ABSENT ? 0 : level_slot_at(level, at);
 
-    return slot ? slot->told : 0;
+    return slot ? slot->reported : 0;
 }
 
 /* Is a value nothing new? Nearly always its key is where it is looked for first. */
 static inline_always u32 level_is_quiet(u32 level, u64 key, u64 value, u64 threshold)
 {
-    u64 hash = level_hash(key), told;
+    u64 hash = level_hash(key), reported;
     u32 first = level_slot(level, hash);
     struct level_slot *slot = level_slot_at(level, first);
 
     if (!slot)
         return 0;
-    told = slot->told;
-    if (unlikely(slot->key != key || !told)) {
-        told = level_search(level, key);
-        if (!told)
+    reported = slot->reported;
+    if (unlikely(slot->key != key || !reported)) {
+        reported = level_search(level, key);
+        if (!reported)
             return 0;
     }
-    return is_near(value, told, threshold);
+    return is_near(value, reported, threshold);
 }
 
-/* Writes down a value that was told. Under the lock. 0: there was no room. */
+/* Stores a value that was reported. Under the lock. 0: there was no room. */
 noinline int level_commit(u32 level, u64 key, u64 value)
 {
     u32 at = level_find(level, key), is_new = at == ABSENT;
@@ -114,14 +114,14 @@ noinline int level_commit(u32 level, u64 key, u64 value)
     if (!slot)
         return 0;
     if (!is_new) {
-        slot->told = value + 1;
+        slot->reported = value + 1;
         return 1;
     }
     slot->key = key;
     slot->latest = value;
     slot->reports = 0;
     /* An exchange, so that nobody sees the slot in use with another key. */
-    __sync_lock_test_and_set(&slot->told, value + 1);
+    __sync_lock_test_and_set(&slot->reported, value + 1);
     return 1;
 }
 

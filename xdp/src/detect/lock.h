@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* One lock over all CPUs, held while a datagram is told and what was told is written down: a copy of a few hundred bytes.
+/* One lock over all CPUs, held while a datagram is reported and what was reported is stored: a copy of a few hundred bytes.
  *
- * Without it two CPUs could put their records into the ring in one order and write what they told in the other; what the
- * collector told last would then not be what we think, and a later value could be held back that it would have told. The
- * kernel's own spin locks cannot be held across a call to the ring. Datagrams without news do not come here.
+ * Without it two CPUs could put their records into the ring in one order and write what they reported in the other; what the
+ * collector reported last would then not be what we think, and a later value could be suppressed that it would have reported. The
+ * kernel's own spin locks cannot be held across a call to the ring. Datagrams without a change do not come here.
  */
 #ifndef HOPWISE_LOCK_H
 #define HOPWISE_LOCK_H

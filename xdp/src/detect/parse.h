@@ -163,18 +163,18 @@ struct walk {
     u32 shim;
     /* What a shim answers. */
     u32 after;
-    u32 original_port;  /* ABSENT: not told */
+    u32 original_port;  /* ABSENT: not reported */
     u32 original_proto; /* likewise */
 };
 
 enum mark { MARK_NONE, MARK_PORT, MARK_DSCP, MARK_PROBE };
 
-/* SF-INT: what a report tells is user space's to put together. */
+/* SF-INT: what a report reports is user space's to put together. */
 enum sf_found {
     SF_NONE,
     SF_URGENT,      /* a stack like any other */
     SF_RECORD,      /* one record */
-    SF_WITH_OWN,    /* two, of which the first is the reporter's own */
+    SF_WITH_REPORTER,    /* two, of which the first is the reporter's own */
 };
 
 /* INT and IOAM found. */
@@ -201,8 +201,8 @@ struct scratch {
     u32 rest; /* of a group: where the next report begins */
     u32 state;
     u32 index;
-    u32 own; /* the reporter's own record */
-    u32 has_own;
+    u32 reporter; /* the reporter's own record */
+    u32 has_reporter;
     u32 latency_from_stamps;
     u32 ts; /* ingress stamp of the header */
     u32 has_ts;
@@ -213,9 +213,9 @@ struct scratch {
     struct walk walk;
     struct found found;
     struct layout int_layout;
-    struct layout own_layout;
+    struct layout reporter_layout;
     struct report report;
-    u8 told[64]; /* room for what goes up in front of the frame */
+    u8 record[64]; /* room for what is passed to user space in front of the frame */
     u8 frame[FRAME_BYTES + FRAME_SLACK];
 };
 

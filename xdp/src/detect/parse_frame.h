@@ -15,7 +15,7 @@ enum frame_outcome {
 /* Why a frame is the kernel's business, beside refusals. */
 enum pass_reason {
     PASS_OTHER_PORT = REFUSALS, /* UDP to a port that is not ours */
-    PASS_TOO_LONG,              /* to one of our ports, but longer than can be held; the socket gets it */
+    PASS_TOO_LONG,              /* to one of our ports, but longer than the buffer; the socket gets it */
     PASS_UNREADABLE,            /* the kernel does not give its bytes */
     PASS_REASONS
 };

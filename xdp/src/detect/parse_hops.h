@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* From records to hops in the collector's units: wire::Layout::hop, wire::Report::{own, hop}, collector's Reading.
+/* From records to hops in the collector's units: wire::Layout::hop, wire::Report::{reporter_metadata, hop}, collector's Reading.
  *
  * The collector reads a stack of a flow's whole path where it lies (`Stacked`), and everything else hop by hop
  * (`Reading::of`). The two differ in what they make of level-2 halves and of queue congestion; so do the two here.
@@ -102,9 +102,9 @@ static inline_always void read_said(struct said *said, const struct layout *l, c
 }
 
 /* The reporter's own metadata. */
-static inline_always void read_own(struct said *said, const struct scratch *s)
+static inline_always void read_reporter(struct said *said, const struct scratch *s)
 {
-    read_said(said, &s->own_layout, bytes(s, s->own));
+    read_said(said, &s->reporter_layout, bytes(s, s->reporter));
     said->carried |= ITEM(NODE);
     said->node = s->report.node_id;
     if (s->has_ts) {
@@ -201,7 +201,7 @@ static inline_always void read_trace(struct said *said, u32 trace_type, const u8
     said->ports = node_word(trace_type, node, 1);
     said->latency = delay >> 31 ? ABSENT : delay;
     said->l2_egress = (u32)node_long(trace_type, node, 9);
-    /* A depth without a queue's id, which the reporter's own metadata may tell. */
+    /* A depth without a queue's id, which the reporter's own metadata may report. */
     said->occupancy = node_word(trace_type, node, 6);
     said->queue_id = said->congestion = said->tx = said->buffer = ABSENT;
 }
@@ -209,7 +209,7 @@ static inline_always void read_trace(struct said *said, u32 trace_type, const u8
 /* Hop `i`, the first node being 0: from the stack, or a trace, or the reporter itself, or from two of them. */
 int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
 {
-    struct said said, own;
+    struct said said, reporter;
     struct report *r;
     u32 from_top = passed - 1 - i, last;
 
@@ -217,18 +217,18 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
         return 0;
     r = &s->report;
     if (i == passed)
-        read_own(&said, s);
+        read_reporter(&said, s);
     else if (s->found.int_version)
         read_said(&said, &s->int_layout, bytes(s, s->found.stack + from_top * s->int_layout.words * 4));
     else
         read_trace(&said, s->found.trace_type, bytes(s, s->found.trace[from_top & (MAX_HOPS - 1)]));
     last = i + 1 == r->hop_count;
     if (i < passed && last && r->marks & REPORT_MERGED) {
-        read_own(&own, s);
-        merge(&said, &own);
+        read_reporter(&reporter, s);
+        merge(&said, &reporter);
     }
     /* Derived from stamps, and so in their unit; it is derived again, and checked. */
-    if (last && r->version == 5 && s->has_own)
+    if (last && r->version == 5 && s->has_reporter)
         said.latency = ABSENT;
     reading(&r->hops[i], &said, p);
     if (i == 0) {
@@ -239,13 +239,13 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
     return said.wide_ts;
 }
 
-/* Is the path told by the stack alone, in records that the collector reads where they lie? */
+/* Is the path reported by the stack alone, in records that the collector reads where they lie? */
 static inline_always u32 is_stacked(const struct scratch *s)
 {
     u32 flags = s->report.flags;
     u32 whole_path = !(flags & (REPORT_DROP | REPORT_INTERMEDIATE)) && (flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE;
 
-    return s->found.int_version && !s->has_own && s->walk.has_flow && whole_path && s->found.stack_count &&
+    return s->found.int_version && !s->has_reporter && s->walk.has_flow && whole_path && s->found.stack_count &&
            s->int_layout.words >= 1 && s->int_layout.words <= WIDEST_RECORD;
 }
 
@@ -274,7 +274,7 @@ static inline_always void read_hops(struct scratch *s, const struct profile *p)
     u32 passed = s->found.int_version ? s->found.stack_count : s->found.ioam == IOAM_TRACE ? s->found.trace_count : 0;
     u32 last_wide = 0;
 
-    r->hop_count = passed + (s->has_own && !(r->marks & REPORT_MERGED));
+    r->hop_count = passed + (s->has_reporter && !(r->marks & REPORT_MERGED));
     r->first_ingress = r->last_egress = NO_VALUE;
     r->wide_ends = 0;
     if (r->hop_count > MAX_HOPS) {

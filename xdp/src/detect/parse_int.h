@@ -105,7 +105,7 @@ static inline_always int read_sf(struct scratch *s, u32 at, u32 end, u32 type)
         return REFUSE(BAD_SF_STACK);
     flags = (header[0] & 4 ? REPORT_HOP_LIMIT : 0) | (header[0] & 2 ? REPORT_MTU : 0);
     found_int(s, 20, flags, at + INT_LEN_2, count);
-    s->found.sf = urgent ? SF_URGENT : count == 2 ? SF_WITH_OWN : SF_RECORD;
+    s->found.sf = urgent ? SF_URGENT : count == 2 ? SF_WITH_REPORTER : SF_RECORD;
     return 0;
 }
 
@@ -224,7 +224,7 @@ int read_05(struct scratch *s, u32 at, u32 end, u32 tail)
     return rest;
 }
 
-/* INT 0.5 after L4, with its tail: what was there before is told there. */
+/* INT 0.5 after L4, with its tail: what was there before is reported there. */
 static inline_always int int_05(struct scratch *s, u32 at, u32 end, u32 tail, u32 private)
 {
     u32 held = s->walk.end, upto = end, after, rest;

@@ -22,7 +22,7 @@ enum datagram_state { DATAGRAM_START, DATAGRAM_IN_GROUP, DATAGRAM_END };
 enum { NO_REPORT = 0, REPORT = 1 };
 
 /* INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
- * Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType tells.
+ * Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType reports.
  */
 static inline_always u32 generator_version(const struct scratch *s, u32 at, u32 end)
 {
@@ -41,7 +41,7 @@ static inline_always u32 generator_version(const struct scratch *s, u32 at, u32 
     /* The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one. */
     if (as_05)
         return as_10 && ip_10 ? 10 : 5;
-    /* Cut too early to tell: the generator's reports 1.0 have length 1. */
+    /* Cut too early to report: the generator's reports 1.0 have length 1. */
     return as_10 || kind == 1 || kind == 3 ? 10 : 5;
 }
 
@@ -204,7 +204,7 @@ static inline_always void clear_report(struct scratch *s)
     r->marks = 0;
     r->reason = 0;
     r->index = s->index;
-    s->has_own = 0;
+    s->has_reporter = 0;
     s->has_ts = 0;
     s->ds_id = 0;
     s->found.int_version = 0;
@@ -248,7 +248,7 @@ static inline_always u32 is_merged(const struct scratch *s)
     u32 node = s->report.node_id, top = ABSENT;
     struct said said;
 
-    if (!s->has_own || node == ABSENT)
+    if (!s->has_reporter || node == ABSENT)
         return 0;
     if (s->found.int_version) {
         if (s->found.stack_count)
@@ -260,7 +260,7 @@ static inline_always u32 is_merged(const struct scratch *s)
     return top == node;
 }
 
-/* A compact report of SF-INT: the inner contents are INT header and record, of a packet that is not told. */
+/* A compact report of SF-INT: the inner contents are INT header and record, of a packet that is not reported. */
 int compact(struct scratch *s, const struct profile *p)
 {
     u32 at, end;
@@ -288,13 +288,13 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     answer = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
     if (answer < 0)
         return answer;
-    if (s->found.sf == SF_WITH_OWN && s->has_own)
+    if (s->found.sf == SF_WITH_REPORTER && s->has_reporter)
         return REFUSE(BAD_SF_STACK);
     if (r->node_id != ABSENT)
         r->marks |= REPORT_HAS_NODE;
-    if (s->has_own) {
-        r->marks |= REPORT_OWN_HOP;
-        reason = item32(&s->own_layout, bytes(s, s->own), DROP);
+    if (s->has_reporter) {
+        r->marks |= REPORT_REPORTER_HOP;
+        reason = item32(&s->reporter_layout, bytes(s, s->reporter), DROP);
         if (reason != ABSENT) {
             r->marks |= REPORT_HAS_REASON;
             r->reason = reason >> 16;
@@ -306,8 +306,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         r->marks |= s->found.int_flags;
     write_flow(s);
     if (s->found.sf != SF_NONE) {
-        /* One record of a set, or a path that is told under a number: user space knows what to do with it. */
-        r->marks = (r->marks & ~REPORT_OWN_HOP) | REPORT_UNDECIDED;
+        /* One record of a set, or a path that is reported under a number: user space knows what to do with it. */
+        r->marks = (r->marks & ~REPORT_REPORTER_HOP) | REPORT_UNDECIDED;
         r->hop_count = 0;
         r->first_ingress = r->last_egress = NO_VALUE;
         r->wide_ends = 0;
@@ -331,9 +331,9 @@ static inline_always int read_report_05(struct scratch *s)
     s->has_ts = 1;
     s->ts = be32(bytes(s, s->at) + 8);
     if (h->kind == 1 || h->kind == 2) {
-        layout_report_05(&s->own_layout, h->kind);
-        s->own = h->extra;
-        s->has_own = 1;
+        layout_report_05(&s->reporter_layout, h->kind);
+        s->reporter = h->extra;
+        s->has_reporter = 1;
     }
     s->walk.at = h->inner;
     s->walk.end = s->end;
@@ -351,9 +351,9 @@ static inline_always int read_report_10(struct scratch *s, const struct profile 
     s->has_ts = 1;
     s->ts = be32(bytes(s, s->at) + 12);
     if (h->metadata) {
-        layout_report_10(&s->own_layout, h->metadata);
-        s->own = h->extra;
-        s->has_own = 1;
+        layout_report_10(&s->reporter_layout, h->metadata);
+        s->reporter = h->extra;
+        s->has_reporter = 1;
     }
     s->walk.at = h->inner;
     s->walk.end = s->end;
@@ -419,9 +419,9 @@ static inline_always int main_contents(struct scratch *s, u32 at, u32 md)
     if (baseline > md || (!s->ds_id && baseline != md))
         return REFUSE(BAD_METADATA_LENGTH);
     if (bits & REAL_ITEMS) {
-        layout_report_20(&s->own_layout, bits);
-        s->own = at + MAIN_LEN;
-        s->has_own = 1;
+        layout_report_20(&s->reporter_layout, bits);
+        s->reporter = at + MAIN_LEN;
+        s->has_reporter = 1;
     }
     s->walk.at = at + MAIN_LEN + md;
     return 0;

@@ -21,7 +21,7 @@ struct gathered {
     u64 wanted_high;
 };
 
-struct evaluating {
+struct rule_ctx {
     const struct rule_table *table;
     const struct report *report;
     u64 flow_latency;
@@ -130,29 +130,29 @@ static inline_always u32 is_true_of_hops(const struct row *row, const struct rep
     return decide_row(row, &all);
 }
 
-static long row_next(u32 i, struct evaluating *on)
+static long row_next(u32 i, struct rule_ctx *ctx)
 {
     const struct row *row;
     u32 truth;
 
-    if (i >= on->table->rows_used || i >= ROWS)
+    if (i >= ctx->table->rows_used || i >= ROWS)
         return 1;
-    row = &on->table->rows[i];
+    row = &ctx->table->rows[i];
     switch (row->subject) {
     case OF_FLOW_LATENCY:
-        truth = on->flow_latency != NO_VALUE && holds(row->comparison, on->flow_latency, row->value);
+        truth = ctx->flow_latency != NO_VALUE && holds(row->comparison, ctx->flow_latency, row->value);
         break;
     case OF_HOPS:
-        truth = holds(row->comparison, on->report->hop_count, row->value);
+        truth = holds(row->comparison, ctx->report->hop_count, row->value);
         break;
     case OF_LOOP:
-        truth = holds(row->comparison, on->looped, row->value);
+        truth = holds(row->comparison, ctx->looped, row->value);
         break;
     default:
-        truth = is_true_of_hops(row, on->report);
+        truth = is_true_of_hops(row, ctx->report);
     }
     if (truth)
-        on->holding |= 1ull << (row->clause & 63);
+        ctx->holding |= 1ull << (row->clause & 63);
     return 0;
 }
 
@@ -160,15 +160,15 @@ static long row_next(u32 i, struct evaluating *on)
 noinline u64 rules_true(const struct report *r, u32 generation, u64 flow_latency, u32 looped)
 {
     struct detection *in_force = detection_of(generation);
-    struct evaluating on = { .report = r, .flow_latency = flow_latency, .looped = looped };
+    struct rule_ctx ctx = { .report = r, .flow_latency = flow_latency, .looped = looped };
     u64 fired = 0;
 
     if (!in_force || !r)
         return 0;
-    on.table = &in_force->rules;
-    bpf_loop(ROWS, row_next, &on, 0);
+    ctx.table = &in_force->rules;
+    bpf_loop(ROWS, row_next, &ctx, 0);
     for (int rule = 0; rule < RULES; rule++)
-        if (in_force->rules.rules >> rule & 1 && !(in_force->rules.clauses[rule] & ~on.holding))
+        if (in_force->rules.rules >> rule & 1 && !(in_force->rules.clauses[rule] & ~ctx.holding))
             fired |= 1ull << rule;
     return fired;
 }

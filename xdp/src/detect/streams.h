@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Sequence numbers: what was swallowed, such that user space learns every number in the order of arrival.
+/* Sequence numbers: what was suppressed, such that user space learns every number in the order of arrival.
  *
  * A stream is followed as a run: each number is the one after the last, or all are the same. As long as a run goes on,
- * numbers need no more than their count. A number that is not next is odd: its datagram goes up, with the run before it, and
+ * numbers need no more than their count. A number that is not the next one is unexpected: its datagram is passed to user space, with the run before it, and
  * begins another run. So what the collector is given, runs and datagrams, is the sequence of numbers as it came, and it
  * decides as if it had been given each.
  *
@@ -17,7 +17,7 @@ struct number {
     u64 key;
     u64 source[2];
     u32 value;
-    u32 circle; /* all numbers */
+    u32 mask; /* of the sequence space */
 };
 
 static inline_always u64 stream_key(u32 version, u32 hw_id, u32 listener, u32 node)
@@ -54,15 +54,15 @@ noinline u32 stream_search(const struct number *n)
     return ABSENT;
 }
 
-enum { STREAM_ODD, STREAM_NEXT, STREAM_AGAIN };
+enum { STREAM_UNEXPECTED, STREAM_NEXT, STREAM_AGAIN };
 
 static inline_always u32 stream_step(u64 word, const struct number *n)
 {
     u32 latest = word >> 32;
 
     if (word & STREAM_SAME)
-        return n->value == latest ? STREAM_AGAIN : STREAM_ODD;
-    return n->value == ((latest + 1) & n->circle) ? STREAM_NEXT : STREAM_ODD;
+        return n->value == latest ? STREAM_AGAIN : STREAM_UNEXPECTED;
+    return n->value == ((latest + 1) & n->mask) ? STREAM_NEXT : STREAM_UNEXPECTED;
 }
 
 static inline_always u64 stream_word(u32 latest, u64 same, u32 count)
@@ -70,8 +70,8 @@ static inline_always u64 stream_word(u32 latest, u64 same, u32 count)
     return (u64)latest << 32 | (same ? STREAM_SAME : 0) | (count & (STREAM_SAME - 1));
 }
 
-/* Counts a number, if the run goes on with it. 0: it is odd, or was counted elsewhere meanwhile. */
-static inline_always u32 stream_swallow(const struct number *n)
+/* Counts a number, if the run goes on with it. 0: it is unexpected, or was counted elsewhere meanwhile. */
+static inline_always u32 stream_suppress(const struct number *n)
 {
     u32 index = stream_start(n);
     struct stream *stream = stream_at(index);
@@ -84,7 +84,7 @@ static inline_always u32 stream_swallow(const struct number *n)
             return 0;
     }
     word = *(volatile u64 *)&stream->word;
-    if (stream_step(word, n) == STREAM_ODD)
+    if (stream_step(word, n) == STREAM_UNEXPECTED)
         return 0;
     return __sync_val_compare_and_swap(&stream->word, word, stream_word(n->value, word & STREAM_SAME, word + 1)) == word;
 }
@@ -115,16 +115,16 @@ static inline_always struct stream *stream_enter(const struct number *n, u32 *pl
     return 0;
 }
 
-/* What stream_tell found. */
+/* What stream_pass found. */
 struct run {
     u64 before; /* the stream's word */
     u32 place;  /* where the stream is; ABSENT: nowhere */
     u32 is_known;
-    u32 is_odd;
+    u32 is_unexpected;
 };
 
-/* Notes the number of a datagram that goes up: it is not counted. Under the lock. */
-noinline int stream_tell(const struct number *n, struct run *run)
+/* Notes the number of a datagram that is passed to user space: it is not counted. Under the lock. */
+noinline int stream_pass(const struct number *n, struct run *run)
 {
     struct stream *stream;
     u32 is_new;
@@ -132,7 +132,7 @@ noinline int stream_tell(const struct number *n, struct run *run)
     if (!n || !run)
         return 0;
     run->is_known = 0;
-    run->is_odd = 1;
+    run->is_unexpected = 1;
     run->before = 0;
     stream = stream_enter(n, &run->place, &is_new);
     if (!stream) {
@@ -150,17 +150,17 @@ noinline int stream_tell(const struct number *n, struct run *run)
         u64 word = *(volatile u64 *)&stream->word, next;
         u32 step = stream_step(word, n);
 
-        next = step == STREAM_ODD ? stream_word(n->value, n->value == (u32)(word >> 32), word)
+        next = step == STREAM_UNEXPECTED ? stream_word(n->value, n->value == (u32)(word >> 32), word)
                                   : stream_word(n->value, word & STREAM_SAME, word);
         run->before = word;
-        run->is_odd = step == STREAM_ODD;
+        run->is_unexpected = step == STREAM_UNEXPECTED;
         if (__sync_val_compare_and_swap(&stream->word, word, next) == word)
             return 1;
     }
     return 0;
 }
 
-/* The datagram was lost on its way up. It was received all the same. */
+/* The datagram was lost on the way to user space. It was received all the same. */
 noinline int stream_lost(const struct number *n)
 {
     struct stream *stream;

@@ -5,10 +5,10 @@
  * load, without a call; iterating and deleting cost user space no system call.
  *
  * Who writes what, while several CPUs and user space look on:
- *  - An entry is made, and what was told is changed, only by who holds the lock (lock.h). So the order in which records lie
- *    in the ring is the order of those changes, and the collector, which reads the ring, has told what is written here.
+ *  - An entry is made, and what was reported is changed, only by who holds the lock (lock.h). So the order in which records lie
+ *    in the ring is the order of those changes, and the collector, which reads the ring, has reported what is written here.
  *  - Latest values and counts are written without the lock. Decisions do not depend on them.
- *  - User space deletes, by one atomic store: 0 into a flow's tag, into a slot's `told`, into a stream's `used`. Only then can
+ *  - User space deletes, by one atomic store: 0 into a flow's tag, into a slot's `reported`, into a stream's `used`. Only then can
  *    the entry be used again, and that takes the lock. Who looks at a flow without the lock compares its `version` before and
  *    after, which changes whenever its key or path does; what differs is looked at again under the lock.
  */
@@ -33,7 +33,7 @@ const volatile u32 seed = 0x6a09e667;
 struct flow_hop {
     u32 node;
     u32 link;
-    u32 told; /* hop latency as last told, and latest, ns */
+    u32 reported; /* hop latency as last reported, and latest, ns */
     u32 latest;
     u32 queue;       /* id << 24 | occupancy */
     u32 utilization; /* millionths of the link */
@@ -43,8 +43,8 @@ enum flow_flags {
     FLOW_HOP_LIMIT = 1, /* E and M, as the latest report had them */
     FLOW_MTU = 2,
     FLOW_LOOP = 4,   /* the path visits a node twice */
-    FLOW_OWED = 16,  /* the next report is told: rules in user space have changed */
-    FLOW_ALWAYS = 32 /* its reports do not fit in here: each is told */
+    FLOW_PENDING = 16,  /* the next report is reported: rules in user space have changed */
+    FLOW_ALWAYS = 32 /* its reports do not fit in here: each is reported */
 };
 
 /* How a latency came about: collector::Basis. */
@@ -57,7 +57,7 @@ struct thresholds {
     u64 of[METRICS]; /* by enum metric */
 };
 
-/* The widest threshold of a hop's latency that is compared at once: half of what a hop holds, so that what was never told
+/* The widest threshold of a hop's latency that is compared at once: half of what a hop holds, so that what was never reported
  * lies outside it.
  */
 #define WIDEST (1ull << 31)
@@ -73,8 +73,8 @@ struct flow {
     u8 states; /* hops kept: those of the path, or of nodes that spoke for themselves */
     u8 flags;
     u8 basis;
-    u32 reports; /* that were not told; wraps */
-    u64 told;    /* flow latency, ns */
+    u32 reports; /* that were not reported; wraps */
+    u64 reported;    /* flow latency, ns */
     u64 latest;
     u32 level_2;           /* bit i: the link of hop i is of level 2 */
     u32 latency_threshold; /* all-ones: it is so wide, or wider */
@@ -103,7 +103,7 @@ struct tags {
 /* A value of a node and its queue or link. */
 struct level_slot {
     u64 key;  /* node << 32 | part */
-    u64 told; /* and 1; 0: the slot is free */
+    u64 reported; /* and 1; 0: the slot is free */
     u64 latest; /* of reports whose flow does not keep it, and how many they were */
     u32 reports;
     u32 pad;
@@ -134,7 +134,7 @@ _Static_assert(sizeof(struct stream) == 64, "layout.rs has its twin");
 
 /* What user space sets at any time. */
 struct control {
-    u32 generation; /* detection[generation & 1] is in force */
+    u32 generation; /* detection[generation & 1] is active */
     u32 watched;    /* WATCHED_* */
     u32 sleeping;   /* user space waits to be woken; cleared by who does */
     u32 sequence;   /* numbers of datagrams are followed */
@@ -192,13 +192,13 @@ struct detection {
 
 /* Per CPU, 64 bits each: enum Counter of layout.rs. */
 struct counters {
-    u64 quick; /* common reports without news: a datagram, accepted, one report about a flow */
+    u64 fast_path; /* common reports without change: a datagram, accepted, one report about a flow */
     u64 datagrams;
     u64 accepted;
     u64 reports;
     u64 flow_reports;
     u64 node_reports;
-    u64 told;
+    u64 to_user;
     u64 ring_full;
     u64 contended;
     u64 undecided;
@@ -232,7 +232,7 @@ TABLE(detection, MAP_ARRAY, 2, 0, struct detection);
 TABLE(profiles, MAP_ARRAY, 256, 0, struct profile);
 TABLE(counters, MAP_PERCPU_ARRAY, 1, 0, struct counters);
 
-/* Sources with a profile of their own. An IPv4 address lies in IPv4 prefixes only, and so begins with its family. */
+/* Sources with a profile of their reporter. An IPv4 address lies in IPv4 prefixes only, and so begins with its family. */
 struct prefix {
     u32 bits;
     u8 family; /* 4 or 6 */
@@ -323,7 +323,7 @@ static inline_always struct level_bucket *level_bucket_at(u32 level, u32 index)
 
 static inline_always u64 level_key(u32 node, u32 part) { return (u64)node << 32 | part; }
 
-/* The egress interface of a link, all-ones when it was not told. */
+/* The egress interface of a link, all-ones when it was not reported. */
 static inline_always u32 egress_of(u32 link, u32 level_2)
 {
     u32 egress = link & 0xffff;
@@ -333,28 +333,28 @@ static inline_always u32 egress_of(u32 link, u32 level_2)
     return egress == 0xffff ? ABSENT : egress;
 }
 
-/* Does `value` lie within `threshold` of what was told? `told` is that and 1. */
-static inline_always u32 is_near(u64 value, u64 told, u64 threshold)
+/* Does `value` lie within `threshold` of what was reported? `reported` is that and 1. */
+static inline_always u32 is_near(u64 value, u64 reported, u64 threshold)
 {
-    return value + 1 - told + threshold <= 2 * threshold;
+    return value + 1 - reported + threshold <= 2 * threshold;
 }
 
 /* A latency as a hop holds it. */
-static inline_always u32 held(u64 latency) { return latency < ABSENT ? latency : ABSENT - 1; }
+static inline_always u32 saturated(u64 latency) { return latency < ABSENT ? latency : ABSENT - 1; }
 
 static inline_always u64 distance(u64 a, u64 b) { return a > b ? a - b : b - a; }
 
-/* Must a latency be told, given what was? */
-static inline_always u32 is_hop_news(u32 latest, u32 told, u64 threshold)
+/* Must a latency be reported, given what was? */
+static inline_always u32 is_hop_change(u32 latest, u32 reported, u64 threshold)
 {
     u64 band = threshold < WIDEST ? threshold : WIDEST;
 
     /* All-ones, which seconds come near to. */
-    if (told == ABSENT)
+    if (reported == ABSENT)
         return 1;
-    if ((u64)latest + band - told <= 2 * band)
+    if ((u64)latest + band - reported <= 2 * band)
         return 0;
-    return distance(told, latest) > threshold;
+    return distance(reported, latest) > threshold;
 }
 
 static inline_always struct counters *my_counters(void)

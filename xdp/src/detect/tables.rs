@@ -63,7 +63,7 @@ impl Sizes {
                 ("congestions", queues),
                 ("links", links),
                 ("streams", self.stream_slots() + STREAM_WINDOW as u32),
-                ("told", self.ring),
+                ("to_user", self.ring),
             ],
             constants: vec![
                 ("flow_buckets", self.flow_buckets()),
@@ -81,16 +81,16 @@ impl Sizes {
 pub struct FlowEntry {
     /// Which.
     pub key: FlowKey,
-    /// Reports that were not told, modulo 2^32.
+    /// Reports that were not passed to user space, modulo 2^32.
     pub reports: u32,
     /// Hops of its path; 0 where only single nodes have spoken of it.
     pub path_length: u8,
-    /// Hops kept.
+    /// Hops stored.
     pub states: u8,
     /// How the latest latency came about, as `collector::Basis` counts.
     pub basis: u8,
-    /// Flow latency as last told, and latest, ns; all-ones: none.
-    pub told: u64,
+    /// Flow latency as last reported, and latest, ns; all-ones: none.
+    pub reported: u64,
     /// See there.
     pub latency: u64,
     /// Its hops, as many as [`FlowEntry::states`] says.
@@ -106,13 +106,13 @@ pub struct HopEntry {
     pub link: u32,
     /// Is `link` of level 2?
     pub level_2: bool,
-    /// Hop latency as last told, and latest, ns, held below all-ones.
-    pub told: u32,
+    /// Hop latency as last reported, and latest, ns, saturated below all-ones.
+    pub reported: u32,
     /// See there.
     pub latency: u32,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub queue: u32,
-    /// Millionths of the link, held likewise.
+    /// Millionths of the link, saturated likewise.
     pub utilization: u32,
 }
 
@@ -123,8 +123,8 @@ pub struct LevelEntry {
     pub node: u32,
     /// Its queue, buffer or egress interface.
     pub part: u32,
-    /// As last told.
-    pub told: u64,
+    /// As last reported.
+    pub reported: u64,
     /// Latest of reports of which no flow keeps the value, and how many they were, modulo 2^32.
     pub latest: u64,
     /// See there.
@@ -148,7 +148,7 @@ pub struct StreamEntry {
     pub latest: u32,
     /// All numbers of the present run are that one.
     pub same: bool,
-    /// Numbers swallowed so far, modulo 2^31.
+    /// Numbers suppressed so far, modulo 2^31.
     pub count: u32,
 }
 
@@ -248,7 +248,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Puts thresholds and rules in force, for the next report of each flow; answers where each rule runs. Not more than
+    /// Activates thresholds and rules, for the next report of each flow; answers where each rule runs. Not more than
     /// once in a moment: the ones before the present are overwritten.
     ///
     /// # Errors
@@ -264,14 +264,14 @@ impl Tables {
         Ok(split)
     }
 
-    /// The generation of thresholds and rules in force: one more with each [`Tables::set_detection`].
+    /// The generation of active thresholds and rules: one more with each [`Tables::set_detection`].
     pub fn generation(&self) -> u32 {
         self.control.word(0, control::GENERATION).map_or(0, |word| word.load(Acquire) as u32)
     }
 
     /// Records that the ring has room for, at most: no frame with a datagram is shorter than 42 bytes.
     pub fn records(&self) -> usize {
-        self.sizes.ring as usize / (RING_HEADER + layout::TOLD_HEADER + 42)
+        self.sizes.ring as usize / (RING_HEADER + layout::RECORD_HEADER + 42)
     }
 
     /// Says that whoever reads the ring is about to sleep, and wants to be woken by the next record. It must look into the
@@ -292,7 +292,7 @@ impl Tables {
         self.sizes.flow_buckets() as usize * WAYS
     }
 
-    /// The number of reports of the flow at a place, modulo 2^32, if there is a flow: what tells whether to read it.
+    /// The number of reports of the flow at a place, modulo 2^32, if there is a flow: shows whether it must be read.
     pub fn reports_at(&self, place: usize) -> Option<u32> {
         self.tag(place).filter(|tag| *tag != 0)?;
         self.flows.word(place, flow::SMALL).map(|small| (small.load(Relaxed) >> 32) as u32)
@@ -325,7 +325,7 @@ impl Tables {
             path_length: small as u8,
             states: (small >> 8) as u8,
             basis: (small >> 24) as u8,
-            told: word(flow::TOLD)?,
+            reported: word(flow::REPORTED)?,
             latency: word(flow::LATEST)?,
             hops: [HopEntry::default(); FLOW_HOPS],
         };
@@ -340,7 +340,7 @@ impl Tables {
                 node: ids as u32,
                 link: (ids >> 32) as u32,
                 level_2: level_2 >> at & 1 == 1,
-                told: latencies as u32,
+                reported: latencies as u32,
                 latency: (latencies >> 32) as u32,
                 queue: others as u32,
                 utilization: (others >> 32) as u32,
@@ -349,7 +349,7 @@ impl Tables {
         (version() == Some(before)).then_some(entry)
     }
 
-    /// Forgets a flow; `false` if it was not there.
+    /// Removes a flow; `false` if it was not there.
     pub fn forget_flow(&self, key: &FlowKey) -> bool {
         let words = key_words(key);
         let buckets = self.seed().flow_buckets(&words, self.sizes.flow_buckets() as usize);
@@ -389,30 +389,30 @@ impl Tables {
         let (map, _) = self.levels(metric)?;
         let start = place % LEVEL_WAYS * slot::LEN;
         let word = |offset| Some(map.word(place / LEVEL_WAYS, start + offset)?.load(Acquire));
-        let told = word(slot::TOLD)?.checked_sub(1)?;
+        let reported = word(slot::REPORTED)?.checked_sub(1)?;
         let key = word(slot::KEY)?;
         let reports = word(slot::REPORTS)? as u32;
         Some(LevelEntry {
             node: (key >> 32) as u32,
             part: key as u32,
-            told,
+            reported,
             latest: word(slot::LATEST)?,
             reports,
         })
     }
 
-    /// Forgets a value of a node; `false` if it was not there.
+    /// Removes a value of a node; `false` if it was not there.
     pub fn forget_level(&self, metric: Metric, node: u32, part: u32) -> bool {
         let Some((map, size)) = self.levels(metric) else { return false };
         let key = u64::from(node) << 32 | u64::from(part);
         for bucket in self.seed().level_buckets(key, size) {
             for way in 0..LEVEL_WAYS {
                 let word = |offset| map.word(bucket, way * slot::LEN + offset);
-                if let (Some(told), Some(held)) = (word(slot::TOLD), word(slot::KEY))
-                    && told.load(Acquire) != 0
-                    && held.load(Relaxed) == key
+                if let (Some(reported), Some(stored)) = (word(slot::REPORTED), word(slot::KEY))
+                    && reported.load(Acquire) != 0
+                    && stored.load(Relaxed) == key
                 {
-                    told.store(0, Release);
+                    reported.store(0, Release);
                     return true;
                 }
             }
@@ -468,7 +468,7 @@ impl Tables {
         })
     }
 
-    /// Forgets the stream at a place: its next datagram goes up.
+    /// Removes the stream at a place: its next datagram is passed to user space.
     pub fn forget_stream(&self, place: usize) {
         if let Some(used) = self.streams.half(place, stream::USED) {
             used.store(0, Release);

@@ -116,7 +116,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
 {
     struct pair *pair = r->pair;
     struct region *region;
-    u32 place = 0, total = 0, done = 0, left, ends = r->marks & ENDS, told = r->marks & (HAS_IMMEDIATE | IS_SEND), reason;
+    u32 place = 0, total = 0, done = 0, left, ends = r->marks & ENDS, reports_completion = r->marks & (HAS_IMMEDIATE | IS_SEND), reason;
     struct completion *record = 0;
     u64 start = 0;
 
@@ -124,7 +124,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
         return r->fault == FAULT_OPCODE ? BAD_OPCODE : BAD_LENGTH;
     if (is_beginning(r) == !!pair->open)
         return BAD_SEQUENCE;
-    if (told && !*(volatile u32 *)&pair->receives)
+    if (reports_completion && !*(volatile u32 *)&pair->receives)
         return NO_RECEIVE;
     if (r->marks & IS_SEND)
         return send(frame, r, c);
@@ -149,7 +149,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
     left = total - done;
     if (ends ? r->len != left || r->len > pair->mtu : r->len != pair->mtu || r->len >= left)
         return BAD_LENGTH;
-    if (ends && told) {
+    if (ends && reports_completion) {
         record = ring_reserve(&completions, sizeof(*record), 0);
         if (!record)
             return NO_RECEIVE;

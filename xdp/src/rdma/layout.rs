@@ -1,4 +1,4 @@
-//! The Rust twin of `tables.h`.
+//! The Rust side of `tables.h`.
 
 use rdma::responder::{Order, PairConfig, Reason, Registered, Rights, Stats};
 use wire::Refusal;
@@ -8,11 +8,11 @@ use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 pub(super) const CHUNK: u64 = 1 << 20;
 /// The largest path MTU that is offered.
 pub(super) const MOST_PAYLOAD: u32 = 2048;
-/// Places of queue pairs, and of regions; the low bits of a number and of a key tell which.
+/// Places of queue pairs, and of regions; the low bits of a number and of a key select one.
 pub(super) const MOST_PAIRS: usize = 4096;
 /// See there.
 pub(super) const MOST_REGIONS: usize = 256;
-/// Results of atomic operations kept for each pair.
+/// Results of atomic operations stored for each pair.
 pub(super) const SAVED: usize = 128;
 
 /// A structure, written field by field.

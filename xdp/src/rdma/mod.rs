@@ -1,4 +1,4 @@
-//! The RoCEv2 responder in the kernel, from user space's side: memory, regions, queue pairs, what is told, what was counted.
+//! The RoCEv2 responder in the kernel, from user space's side: memory, regions, queue pairs, completions, counters.
 //!
 //! It stands in front of a [`rdma::responder::Responder`], which names everything: a region or queue pair is made there, and
 //! then given to the kernel under the same key or number. What the kernel has, it answers alone: writes end in memory, and
@@ -173,7 +173,7 @@ impl Rdma {
     }
 
     /// Opens a part of the memory, from byte `start` on, to requests: under the key, address and length that a responder gave the
-    /// same bytes. `number` is told with completions.
+    /// same bytes. Completions carry `number`.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -208,7 +208,7 @@ impl Rdma {
         if key == 0 || word.compare_exchange(key, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // The program looks at regions while it holds a pair: who held one before this does not any more after it.
+        // The program looks at regions while it holds a pair's lock, so after this no earlier look is still under way.
         (0..MOST_PAIRS)
             .filter(|&place| self.word(place, pair::NUMBER) != 0)
             .for_each(|place| self.pass(place));
@@ -291,7 +291,7 @@ impl Rdma {
 
     /// Tells `out` what was completed since the last call, at most `most` messages; gives how many there were.
     pub fn completed(&mut self, most: usize, out: &mut impl Out) -> usize {
-        self.completions.consume(most, |record| tell(record, out))
+        self.completions.consume(most, |record| report(record, out))
     }
 
     /// Waits at most `timeout_ms` for something to be completed.
@@ -322,7 +322,7 @@ impl Rdma {
         (number != 0 && self.word(place, pair::NUMBER) == number).then(|| self.word(place, offset))
     }
 
-    /// Waits until nobody holds a pair who held it before this was called.
+    /// Waits until every holder of the pair's lock from before this call has released it.
     fn pass(&self, place: usize) {
         let Some(held) = self.pairs.1.half(place, pair::HELD) else { return };
         // Pairs with the program's own taking and giving. It holds a pair for some microseconds at most, without being
@@ -352,7 +352,7 @@ impl AsRawFd for Rdma {
 }
 
 /// `struct completion`, and the text behind it.
-fn tell(record: &[u8], out: &mut impl Out) {
+fn report(record: &[u8], out: &mut impl Out) {
     const PLACE: u16 = 1;
     const SENT: u16 = 2;
     let Some((head, text)) = record.split_first_chunk::<24>() else { return };

@@ -57,7 +57,7 @@ struct request {
     u32 immediate;
     u32 from; /* where in the frame the payload lies, and how long it is */
     u32 len;
-    u32 fault; /* an invalid request, as far as one packet tells: enum fault */
+    u32 fault; /* an invalid request, as far as one packet shows: enum fault */
 };
 
 enum fault { FAULTLESS, FAULT_LENGTH, FAULT_OPCODE };
@@ -142,7 +142,7 @@ static inline_always u32 is_pmtu(u32 len)
     return len == 256 || len == 512 || len == 1024 || len == 2048 || len == 4096;
 }
 
-/* Does the payload's length fit opcode and message length, as far as one packet tells? */
+/* Does the payload's length fit opcode and message length, as far as one packet shows? */
 static inline_always u32 has_right_length(const struct request *r)
 {
     u32 marks = r->marks & (BEGINS | ENDS | HAS_RETH);

@@ -8,7 +8,7 @@
 #ifndef HOPWISE_RDMA_H
 #define HOPWISE_RDMA_H
 
-#include "quick.h"
+#include "fast_path.h"
 
 static inline_always u32 is_from(const struct pair *pair, const u8 *data, u32 v6)
 {
@@ -101,8 +101,8 @@ static inline_always int respond(struct xdp_md *frame, struct request *r, struct
     return give_answer(frame, r->place, messages, &reply, c);
 }
 
-/* The whole way. A function of its own, so that the usual one is not burdened with it. */
-noinline int rdma_whole(struct xdp_md *frame)
+/* The slow path, in a function of its own to keep it out of the fast path. */
+noinline int rdma_slow_path(struct xdp_md *frame)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
     u32 kind = kind_of(data, end), zero = 0;
@@ -143,10 +143,10 @@ static inline_always int rdma(struct xdp_md *frame)
         return XDP_PASS;
     type = be16(data + 12);
     if (type == ETHERTYPE_IPV4)
-        verdict = quick(frame, data, end, 0);
+        verdict = fast_path(frame, data, end, 0);
     else if (type == ETHERTYPE_IPV6)
-        verdict = quick(frame, data, end, 1);
-    return verdict == NOT_QUICK ? rdma_whole(frame) : verdict;
+        verdict = fast_path(frame, data, end, 1);
+    return verdict == NOT_QUICK ? rdma_slow_path(frame) : verdict;
 }
 
 #endif

@@ -138,7 +138,7 @@ static inline_always u32 add_to(u64 at, u64 delta, u64 *original)
     return 0;
 }
 
-/* A message as user space is told of it. */
+/* A message as it is reported to user space. */
 struct letter {
     struct completion head;
     u8 text[MOST_PAYLOAD];

@@ -43,7 +43,7 @@ struct region {
     u64 address; /* as requests name its first byte */
     u64 len;
     u64 start; /* where that is in the memory */
-    u32 number; /* told with completions */
+    u32 number; /* reported with completions */
     u32 pad[7];
 };
 _Static_assert(sizeof(struct region) == 64, "rdma/layout.rs has its twin");
@@ -67,7 +67,7 @@ struct pair {
     u32 open_key; /* the region's: another one in the same place is another one */
     u32 pad;
     u64 peer[2]; /* its address as packets hold it; of IPv4 the first four bytes */
-    u64 open_head; /* the first eight bytes, where they are kept back until all of the message is there */
+    u64 open_head; /* the first eight bytes, which are withheld until all of the message is there */
     u64 rest[5];
 };
 _Static_assert(sizeof(struct pair) == 128 && __builtin_offsetof(struct pair, peer) == 64, "rdma/layout.rs has its twin");
@@ -152,7 +152,7 @@ struct rdma_counters {
     u64 dropped[REASONS];
 };
 
-/* A message that user space is told of. */
+/* A message that is reported to user space. */
 enum completion_kind { COMPLETION_PLACE = 1, COMPLETION_SENT = 2 };
 struct completion {
     u32 pair;

@@ -9,7 +9,7 @@ pub mod random;
 use std::io::Write;
 
 use nic::bpf::{LoadOptions, Object};
-use normal::{Frame, Outcome, Told};
+use normal::{Frame, Outcome, Parsed};
 use wire::{FlowKey, Profile};
 use xdp::Units;
 
@@ -100,23 +100,23 @@ fn outcome(value: &[u8]) -> Outcome {
     let (frame, reason, dst_port, count) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
     let source = fields.octets();
     let peeked = std::array::from_fn(|_| fields.u32());
-    let told = (0..KEPT.min(count as usize)).map(|_| told(&mut fields)).collect();
+    let parsed = (0..KEPT.min(count as usize)).map(|_| parsed(&mut fields)).collect();
     match frame {
-        0 => Outcome { frame: Frame::Telemetry { dst_port, source }, peeked, count, told },
+        0 => Outcome { frame: Frame::Telemetry { dst_port, source }, peeked, count, parsed },
         1 => Outcome::not_read(Frame::Refused { reason, source }),
         _ => Outcome::not_read(Frame::Passed { reason }),
     }
 }
 
-/// `struct told`.
-fn told(fields: &mut Fields<'_>) -> Told {
+/// `struct parsed`.
+fn parsed(fields: &mut Fields<'_>) -> Parsed {
     let answer = i32::from_ne_bytes(fields.octets());
     fields.u32();
     let report = normal_report(fields);
     if answer < 0 {
-        Told::Refused(u32::try_from(-1 - answer).unwrap())
+        Parsed::Refused(u32::try_from(-1 - answer).unwrap())
     } else {
-        Told::Report(Box::new(report))
+        Parsed::Report(Box::new(report))
     }
 }
 

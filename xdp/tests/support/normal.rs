@@ -32,17 +32,17 @@ pub struct Outcome {
     /// Reports and refusals.
     pub count: u32,
     /// The first of them.
-    pub told: Vec<Told>,
+    pub parsed: Vec<Parsed>,
 }
 
 impl Outcome {
     pub fn not_read(frame: Frame) -> Self {
-        Self { frame, peeked: [0; 4], count: 0, told: Vec::new() }
+        Self { frame, peeked: [0; 4], count: 0, parsed: Vec::new() }
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Parsed {
     Report(Box<Report>),
     Refused(u32),
 }
@@ -108,13 +108,13 @@ pub fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> O
         }
     };
     let mut decoder = Decoder::new(*profile);
-    let (mut told, mut count) = (Vec::new(), 0);
+    let (mut parsed, mut count) = (Vec::new(), 0);
     for result in decoder.reports(datagram.payload) {
         count += 1;
-        if told.len() < kept {
-            told.push(match result {
-                Ok(report) => Told::Report(Box::new(normal(&report, units))),
-                Err(refusal) => Told::Refused(refusal as u32),
+        if parsed.len() < kept {
+            parsed.push(match result {
+                Ok(report) => Parsed::Report(Box::new(normal(&report, units))),
+                Err(refusal) => Parsed::Refused(refusal as u32),
             });
         }
     }
@@ -124,7 +124,7 @@ pub fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> O
     let source = octets(datagram.src);
     let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source };
     // Before a header was read the other three mean nothing.
-    Outcome { frame, peeked, count, told }
+    Outcome { frame, peeked, count, parsed }
 }
 
 fn octets(address: IpAddr) -> [u8; 16] {

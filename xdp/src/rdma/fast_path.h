@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The usual packet: the next write in one packet of a pair, without an immediate, to an IPv4 or IPv6 header like that of one before.
  *
- * Its headers up to the base header's second word are compared with those of a packet that the whole way found to be good
+ * Its headers up to the base header's second word are compared with those of a packet that the slow path found to be good
  * (struct seen): what is the same needs no second look, and the checksum's state behind them is known. All that differs
- * from packet to packet is looked at here. Whatever is not as usual is left, untouched and uncounted, to the whole way, which is
+ * from packet to packet is looked at here. Whatever is not as usual is left, untouched and uncounted, to the slow path, which is
  * the only one that refuses.
  */
-#ifndef HOPWISE_RDMA_QUICK_H
-#define HOPWISE_RDMA_QUICK_H
+#ifndef HOPWISE_RDMA_FAST_PATH_H
+#define HOPWISE_RDMA_FAST_PATH_H
 
 #include "answer.h"
 
-/* No verdict: left to the whole way. */
+/* No verdict: left to the slow path. */
 #define NOT_QUICK (-1)
 
 /* Longer payloads are copied by the kernel's helper, which then costs less. */
@@ -292,7 +292,7 @@ static inline_always void count_usual(struct rdma_counters *c, const struct usua
     }
 }
 
-static inline_always int quick(struct xdp_md *frame, const u8 *data, const u8 *end, const u32 v6)
+static inline_always int fast_path(struct xdp_md *frame, const u8 *data, const u8 *end, const u32 v6)
 {
     struct usual u = {.at_psn = L3 + (v6 ? 56 : 36)};
     struct reply reply = {.kind = ANSWER_ACK, .syndrome = SYNDROME_ACK};

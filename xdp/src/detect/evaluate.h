@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Is there news in a report? The comparisons are those of the collector (state.rs, update.rs), on the same state.
+/* Does the collector need a report? The comparisons are those of the collector (state.rs, update.rs), on the same state.
  *
  * A report is looked at twice at most. `examine` changes nothing but latest values, and answers whether the collector would
- * tell something of it, or would change what it compares later reports with. If so the datagram goes up, and `commit` writes
- * down, under the lock, what the collector will have told when it has read it.
+ * report something of it, or would change what it compares later reports with. If so the datagram is passed to user space, and `commit` writes
+ * down, under the lock, what the collector will have reported when it has read it.
  */
-#ifndef HOPWISE_DECIDE_H
-#define HOPWISE_DECIDE_H
+#ifndef HOPWISE_EVALUATE_H
+#define HOPWISE_EVALUATE_H
 
 #include "flows.h"
 #include "levels.h"
@@ -16,21 +16,21 @@
 
 #define USER_EVERY (1u << 31)
 
-/* Why a datagram goes up; 0: it does not. */
-enum told_flags {
-    TOLD_NEWS = 1,
-    TOLD_SEQUENCE = 2, /* its number was not the expected one */
-    TOLD_RULE = 4,
-    TOLD_OWED = 8,       /* the one before was lost on its way up */
-    TOLD_UNDECIDED = 16, /* more than can be held here */
-    TOLD_DROP = 32,
-    TOLD_REFUSED = 64,   /* no report of it could be read */
-    TOLD_STREAM = 128,   /* stream_latest and stream_count mean something */
-    TOLD_SAME = 256,     /* the numbers before it were all stream_latest */
+/* Why a datagram is passed to user space; 0: it does not. */
+enum to_user_flags {
+    TO_USER_CHANGE = 1,
+    TO_USER_SEQUENCE = 2, /* its number was not the expected one */
+    TO_USER_RULE = 4,
+    TO_USER_PENDING = 8,       /* the one before was lost on the way to user space */
+    TO_USER_UNDECIDED = 16, /* more than the tables can store */
+    TO_USER_DROP = 32,
+    TO_USER_REFUSED = 64,   /* no report of it could be read */
+    TO_USER_STREAM = 128,   /* stream_latest and stream_count mean something */
+    TO_USER_SAME = 256,     /* the numbers before it were all stream_latest */
 };
 
 /* What is known of a datagram while it is looked at. */
-struct desk {
+struct eval_ctx {
     u32 generation;
     u32 watched;
     u32 user_metrics;
@@ -51,7 +51,7 @@ static inline_always u32 is_whole(const struct report *r)
 
 static inline_always u32 is_postcard(const struct report *r)
 {
-    return r->marks & REPORT_OWN_HOP && r->hop_count == 1 && !(r->marks & REPORT_MERGED);
+    return r->marks & REPORT_REPORTER_HOP && r->hop_count == 1 && !(r->marks & REPORT_MERGED);
 }
 
 /* E and M as a flow keeps them. */
@@ -61,7 +61,7 @@ static inline_always u32 signals(const struct report *r)
 }
 
 /* The time from the first node's ingress to the last node's egress; `total` is the sum of the hops', if all are known. */
-static inline_always u64 flow_latency(const struct report *r, const struct desk *d, u64 total, u8 *basis)
+static inline_always u64 flow_latency(const struct report *r, const struct eval_ctx *d, u64 total, u8 *basis)
 {
     u64 later, most, measured = NO_VALUE, rounding = (u64)d->stamp_ns * r->hop_count;
     u32 backwards = 0;
@@ -108,13 +108,13 @@ noinline int others_are_quiet(const struct hop *hop, const struct thresholds *t)
 }
 
 /* Values of which no flow keeps the latest. */
-noinline int note_others(const struct hop *hop, u32 kept)
+noinline int note_others(const struct hop *hop, u32 stored)
 {
     if (!hop)
         return 0;
     if (hop->congestion != ABSENT)
         level_note(LEVEL_CONGESTION, level_key(hop->node, hop->congestion >> 24), hop->congestion & 0xffffff);
-    if (kept)
+    if (stored)
         return 0;
     if (hop->queue != ABSENT)
         level_note(LEVEL_QUEUE, level_key(hop->node, hop->queue >> 24), hop->queue & 0xffffff);
@@ -130,7 +130,7 @@ static noinline int examine_nodes(const struct report *r, const struct threshold
         if (i >= (int)r->hop_count)
             break;
         if (!others_are_quiet(&r->hops[i], t))
-            return TOLD_NEWS;
+            return TO_USER_CHANGE;
     }
     for (int i = 0; i < MAX_HOPS; i++) {
         if (i >= (int)r->hop_count)
@@ -140,7 +140,7 @@ static noinline int examine_nodes(const struct report *r, const struct threshold
     return 0;
 }
 
-static inline_always u32 utilization_held(u64 utilization)
+static inline_always u32 utilization_saturated(u64 utilization)
 {
     return utilization == NO_VALUE ? ABSENT : utilization < ABSENT ? utilization : ABSENT - 1;
 }
@@ -148,32 +148,32 @@ static inline_always u32 utilization_held(u64 utilization)
 static inline_always void keep_latest(struct flow_hop *state, const struct hop *hop)
 {
     state->link = hop->link;
-    state->latest = hop->latency == NO_VALUE ? ABSENT : held(hop->latency);
+    state->latest = hop->latency == NO_VALUE ? ABSENT : saturated(hop->latency);
     state->queue = hop->queue;
-    state->utilization = utilization_held(hop->utilization);
+    state->utilization = utilization_saturated(hop->utilization);
 }
 
 /* Does a hop differ from the flow's report before, in a metric that a rule in user space looks at? */
 static inline_always u32 differs_for_user(const struct flow_hop *state, const struct hop *hop, u32 metrics)
 {
-    u32 differs = (state->latest != (hop->latency == NO_VALUE ? ABSENT : held(hop->latency))) << HOP_LATENCY;
+    u32 differs = (state->latest != (hop->latency == NO_VALUE ? ABSENT : saturated(hop->latency))) << HOP_LATENCY;
 
     differs |= (state->queue != hop->queue) << QUEUE_OCCUPANCY;
-    differs |= (state->utilization != utilization_held(hop->utilization)) << LINK_UTILIZATION;
-    /* Not kept here. */
+    differs |= (state->utilization != utilization_saturated(hop->utilization)) << LINK_UTILIZATION;
+    /* Not stored here. */
     differs |= (hop->congestion != ABSENT) << QUEUE_CONGESTION;
     return differs & metrics;
 }
 
 /* Brings a flow up to date with another generation of thresholds and rules. Under the lock. */
-static inline_always void flow_refresh(struct flow *flow, const struct key *key, struct desk *d)
+static inline_always void flow_refresh(struct flow *flow, const struct key *key, struct eval_ctx *d)
 {
     thresholds_of(key, d->generation, 1, &d->thresholds);
     flow_use(flow, &d->thresholds);
     flow->rules = 0;
     /* What rules in user space have seen of it was under other rules. */
     if (d->watched & WATCHED_USER)
-        flow->flags |= FLOW_OWED;
+        flow->flags |= FLOW_PENDING;
     flow->context = d->generation;
 }
 
@@ -192,7 +192,7 @@ static inline_always u32 is_path(struct flow *flow, const struct report *r, u32 
     return 1;
 }
 
-/* The sum of the hops' latencies; NO_VALUE if not all are told. */
+/* The sum of the hops' latencies; NO_VALUE if not all are reported. */
 static noinline u64 total_of(const struct report *r, u32 *level_2)
 {
     u32 complete = 1;
@@ -209,8 +209,8 @@ static noinline u64 total_of(const struct report *r, u32 *level_2)
     return complete ? total : NO_VALUE;
 }
 
-/* A report about a flow whose path it tells, and is on. */
-static noinline int examine_path(struct flow *flow, const struct report *r, struct desk *d)
+/* A report about a flow whose path it reports, and is on. */
+static noinline int examine_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
     u32 differs = 0, level_2, metrics = d->user_metrics;
     struct far_hops *far = far_at(d->flow);
@@ -218,33 +218,33 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
     u8 basis;
 
     if (!far)
-        return TOLD_NEWS;
+        return TO_USER_CHANGE;
     /* A rule counts reports, or compares each with the one before. */
     if (metrics & USER_EVERY)
-        return TOLD_RULE;
+        return TO_USER_RULE;
     for (int i = 0; i < MAX_HOPS; i++) {
         const struct hop *hop = &r->hops[i];
         struct flow_hop *state = hop_at(flow, far, i);
 
         if (i >= (int)r->hop_count)
             break;
-        if (hop->latency != NO_VALUE && is_hop_news(held(hop->latency), state->told, d->thresholds.of[HOP_LATENCY]))
-            return TOLD_NEWS;
+        if (hop->latency != NO_VALUE && is_hop_change(saturated(hop->latency), state->reported, d->thresholds.of[HOP_LATENCY]))
+            return TO_USER_CHANGE;
         if (!others_are_quiet(hop, &d->thresholds))
-            return TOLD_NEWS;
+            return TO_USER_CHANGE;
         differs |= differs_for_user(state, hop, metrics);
     }
     latency = flow_latency(r, d, total_of(r, &level_2), &basis);
-    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > d->thresholds.of[FLOW_LATENCY]))
-        return TOLD_NEWS;
+    if (latency != NO_VALUE && (flow->reported == NO_VALUE || distance(flow->reported, latency) > d->thresholds.of[FLOW_LATENCY]))
+        return TO_USER_CHANGE;
     if ((flow->flags ^ signals(r)) & (FLOW_HOP_LIMIT | FLOW_MTU))
-        return TOLD_NEWS;
+        return TO_USER_CHANGE;
     differs |= (flow->latest != latency) << FLOW_LATENCY & metrics;
     if (differs)
-        return TOLD_RULE;
+        return TO_USER_RULE;
     if (d->watched & WATCHED_TABLE &&
         rules_true(r, d->generation, latency, !!(flow->flags & FLOW_LOOP)) != flow->rules)
-        return TOLD_RULE;
+        return TO_USER_RULE;
     for (int i = 0; i < MAX_HOPS; i++) {
         if (i >= (int)r->hop_count)
             break;
@@ -257,25 +257,25 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
     return 0;
 }
 
-/* Is there news in a report? enum told_flags; 0: none. */
-noinline int examine(const struct report *r, struct desk *d)
+/* Does the collector need a report? enum to_user_flags; 0: none. */
+noinline int examine(const struct report *r, struct eval_ctx *d)
 {
     struct flow *flow;
     struct key key;
     u32 version, part;
-    int news;
+    int change;
 
     if (!r || !d)
-        return TOLD_NEWS;
+        return TO_USER_CHANGE;
     d->flow = NO_FLOW;
     d->is_node = 0;
     if (r->marks & REPORT_UNDECIDED || r->hop_count > MAX_HOPS)
-        return TOLD_UNDECIDED;
+        return TO_USER_UNDECIDED;
     if (r->flags & REPORT_DROP || r->marks & REPORT_HAS_REASON)
-        return TOLD_DROP;
+        return TO_USER_DROP;
     key_of(r, &key);
     if (r->marks & REPORT_POSTCARD)
-        return TOLD_NEWS;
+        return TO_USER_CHANGE;
     if (!(r->marks & REPORT_HAS_FLOW)) {
         d->is_node = 1;
         thresholds_of(&key, d->generation, 0, &d->thresholds);
@@ -285,36 +285,36 @@ noinline int examine(const struct report *r, struct desk *d)
     flow = flow_find(&key, &d->flow);
     if (!flow) {
         if (is_whole(r))
-            return TOLD_NEWS;
+            return TO_USER_CHANGE;
         d->is_node = 1;
         thresholds_of(&key, d->generation, 1, &d->thresholds);
         return examine_nodes(r, &d->thresholds);
     }
     version = *(volatile u32 *)&flow->version;
     if (!version)
-        return TOLD_NEWS;
+        return TO_USER_CHANGE;
     if (flow->context != d->generation) {
         if (!lock_take())
-            return TOLD_NEWS;
+            return TO_USER_CHANGE;
         flow_refresh(flow, &key, d);
         lock_give();
     }
     thresholds_in_use(flow, &key, &d->thresholds);
-    if (flow->flags & (FLOW_OWED | FLOW_ALWAYS))
-        return TOLD_OWED;
+    if (flow->flags & (FLOW_PENDING | FLOW_ALWAYS))
+        return TO_USER_PENDING;
     /* What one node says is joined with what others say: in the collector. */
     if (!part && is_postcard(r))
-        return TOLD_NEWS;
+        return TO_USER_CHANGE;
     if (!part) {
-        news = is_path(flow, r, d->flow) ? examine_path(flow, r, d) : TOLD_NEWS;
+        change = is_path(flow, r, d->flow) ? examine_path(flow, r, d) : TO_USER_CHANGE;
     } else if (r->hop_count && is_path(flow, r, d->flow)) {
-        news = examine_path(flow, r, d);
+        change = examine_path(flow, r, d);
     } else {
-        news = examine_nodes(r, &d->thresholds);
+        change = examine_nodes(r, &d->thresholds);
     }
-    if (!news && *(volatile u32 *)&flow->version != version)
-        return TOLD_NEWS;
-    return news;
+    if (!change && *(volatile u32 *)&flow->version != version)
+        return TO_USER_CHANGE;
+    return change;
 }
 
 /* From here on: under the lock. */
@@ -322,23 +322,23 @@ noinline int examine(const struct report *r, struct desk *d)
 noinline int commit_others(const struct hop *hop, const struct thresholds *t)
 {
     u64 link, queue, congestion;
-    u32 kept = 1;
+    u32 stored = 1;
 
     if (!hop || !t)
         return 0;
     link = level_key(hop->node, egress_of(hop->link, hop->level_2));
     queue = level_key(hop->node, hop->queue >> 24);
     congestion = level_key(hop->node, hop->congestion >> 24);
-    /* What is quiet leaves nothing to write down. */
+    /* What is quiet leaves nothing to store. */
     if (hop->utilization != NO_VALUE && !level_is_quiet(LEVEL_LINK, link, hop->utilization, t->of[LINK_UTILIZATION]))
-        kept &= level_commit(LEVEL_LINK, link, hop->utilization);
+        stored &= level_commit(LEVEL_LINK, link, hop->utilization);
     if (hop->queue != ABSENT &&
         !level_is_quiet(LEVEL_QUEUE, queue, hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
-        kept &= level_commit(LEVEL_QUEUE, queue, hop->queue & 0xffffff);
+        stored &= level_commit(LEVEL_QUEUE, queue, hop->queue & 0xffffff);
     if (hop->congestion != ABSENT &&
         !level_is_quiet(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]))
-        kept &= level_commit(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff);
-    if (!kept) {
+        stored &= level_commit(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff);
+    if (!stored) {
         struct counters *counters = my_counters();
 
         if (counters)
@@ -347,7 +347,7 @@ noinline int commit_others(const struct hop *hop, const struct thresholds *t)
     return 0;
 }
 
-static noinline int commit_nodes(const struct report *r, struct desk *d)
+static noinline int commit_nodes(const struct report *r, struct eval_ctx *d)
 {
     for (int i = 0; i < MAX_HOPS; i++) {
         if (i >= (int)r->hop_count)
@@ -362,15 +362,15 @@ noinline int commit_hop(struct flow_hop *state, const struct hop *hop, u64 thres
     if (!state || !hop)
         return 0;
     keep_latest(state, hop);
-    if (hop->latency != NO_VALUE && is_hop_news(state->latest, state->told, threshold))
-        state->told = state->latest;
+    if (hop->latency != NO_VALUE && is_hop_change(state->latest, state->reported, threshold))
+        state->reported = state->latest;
     return 0;
 }
 
 static inline_always void forget_hop(struct flow_hop *state, u32 node)
 {
     state->node = node;
-    state->link = state->told = state->latest = state->queue = state->utilization = ABSENT;
+    state->link = state->reported = state->latest = state->queue = state->utilization = ABSENT;
 }
 
 /* Room for the old hops while a path is replaced; used under the lock. */
@@ -426,7 +426,7 @@ noinline int move_hop(struct flow_hop *state, u32 node, u32 at, u32 old)
 }
 
 /* Gives a flow another path, and keeps what is known of nodes that stay on it. */
-static noinline int set_path(struct flow *flow, const struct report *r, struct desk *d)
+static noinline int set_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
     u32 looped = 0, old = flow->states;
     struct far_hops *far = far_at(d->flow);
@@ -449,7 +449,7 @@ static noinline int set_path(struct flow *flow, const struct report *r, struct d
 }
 
 /* Takes hops from `from` on, until one is on another node than the path says. Answers which. */
-static noinline u32 commit_hops(struct flow *flow, const struct report *r, struct desk *d, u32 from)
+static noinline u32 commit_hops(struct flow *flow, const struct report *r, struct eval_ctx *d, u32 from)
 {
     struct far_hops *far = far_at(d->flow);
 
@@ -467,7 +467,7 @@ static noinline u32 commit_hops(struct flow *flow, const struct report *r, struc
     return MAX_HOPS;
 }
 
-static noinline int commit_path(struct flow *flow, const struct report *r, struct desk *d)
+static noinline int commit_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
     u32 from = 0, level_2;
     u64 latency;
@@ -482,8 +482,8 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
     }
     commit_nodes(r, d);
     latency = flow_latency(r, d, total_of(r, &level_2), &basis);
-    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > d->thresholds.of[FLOW_LATENCY]))
-        flow->told = latency;
+    if (latency != NO_VALUE && (flow->reported == NO_VALUE || distance(flow->reported, latency) > d->thresholds.of[FLOW_LATENCY]))
+        flow->reported = latency;
     flow->latest = latency;
     flow->basis = basis;
     flow->level_2 = level_2;
@@ -493,7 +493,7 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
     return 0;
 }
 
-static noinline int commit_postcard(struct flow *flow, const struct report *r, struct desk *d)
+static noinline int commit_postcard(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
     const struct hop *hop = &r->hops[0];
     struct far_hops *far = far_at(d->flow);
@@ -526,8 +526,8 @@ static noinline int commit_postcard(struct flow *flow, const struct report *r, s
     return 0;
 }
 
-/* The flow of a report, made if it is new and its path is told. */
-static inline_always u32 flow_enter(const struct report *r, const struct key *key, struct desk *d)
+/* The flow of a report, made if it is new and its path is reported. */
+static inline_always u32 flow_enter(const struct report *r, const struct key *key, struct eval_ctx *d)
 {
     struct counters *counters;
     u32 index;
@@ -539,7 +539,7 @@ static inline_always u32 flow_enter(const struct report *r, const struct key *ke
             flow_refresh(flow, key, d);
         else
             thresholds_in_use(flow, key, &d->thresholds);
-        flow->flags &= ~FLOW_OWED;
+        flow->flags &= ~FLOW_PENDING;
         return index;
     }
     thresholds_of(key, d->generation, 1, &d->thresholds);
@@ -552,8 +552,8 @@ static inline_always u32 flow_enter(const struct report *r, const struct key *ke
     return index;
 }
 
-/* Writes down a report that was told. */
-noinline int commit(const struct report *r, struct desk *d)
+/* Stores a report that was reported. */
+noinline int commit(const struct report *r, struct eval_ctx *d)
 {
     struct flow *flow;
     struct key key;

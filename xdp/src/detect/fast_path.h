@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The common report, without news: proved in one pass over the packet where it lies.
+/* The common report, without change: proved in one pass over the packet where it lies.
  *
- * The common report is wire's `Brief`, with all items of INT 1.0: Report 1.0 without metadata of its own, about a UDP packet
- * over Ethernet and IPv4, up to 16 hops. What is not that, or has news, or cannot be decided at once, is decoded whole and
+ * The common report is wire's `Brief`, with all items of INT 1.0: Report 1.0 without reporter metadata, about a UDP packet
+ * over Ethernet and IPv4, up to 16 hops. What is not that, or has change, or cannot be decided at once, is decoded whole and
  * examined. The proof changes nothing but latest values, so that giving it up half-way does no harm.
  */
-#ifndef HOPWISE_QUICK_H
-#define HOPWISE_QUICK_H
+#ifndef HOPWISE_FAST_PATH_H
+#define HOPWISE_FAST_PATH_H
 
-#include "decide.h"
+#include "evaluate.h"
 #include "streams.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -141,11 +141,11 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     u32 used = from_be32(*(const raw32 *)last), latest;
     u64 ns = (u64)latency * p->latency_ns, utilization = (u64)used * p->utilization_unit;
 
-    /* A latency that is not told may follow from stamps. */
+    /* A latency that is not reported may follow from stamps. */
     if (node != state->node || latency == ABSENT)
         return 0;
-    latest = held(ns);
-    if ((u64)latest + band - state->told > 2 * band)
+    latest = saturated(ns);
+    if ((u64)latest + band - state->reported > 2 * band)
         return 0;
     if (used != ABSENT && !level_is_quiet(LEVEL_LINK, level_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
         return 0;
@@ -155,7 +155,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     state->link = link;
     state->latest = latest;
     state->queue = queue;
-    state->utilization = used == ABSENT ? ABSENT : held(utilization);
+    state->utilization = used == ABSENT ? ABSENT : saturated(utilization);
     *total += ns;
     return 1;
 }
@@ -171,8 +171,8 @@ static inline_always u32 port_number(const struct control *c, u32 port)
     return MAX_PORTS;
 }
 
-/* XDP_DROP: a common report without news, counted. OTHERWISE: nothing is said about the frame. */
-static noinline int quick(struct xdp_md *frame, const struct control *c)
+/* XDP_DROP: a common report without change, counted. OTHERWISE: nothing is said about the frame. */
+static noinline int fast_path(struct xdp_md *frame, const struct control *c)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
     u32 zero = 0, payload_len, total_len, hops, len, port, version, index;
@@ -208,7 +208,7 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
     version = *(volatile u32 *)&flow->version;
     /* E and M lie in the lowest bit of one byte, and the highest of the next. */
     if (!version || flow->context != c->generation || flow->path_length != hops ||
-        (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_OWED | FLOW_ALWAYS)) !=
+        (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_PENDING | FLOW_ALWAYS)) !=
             ((data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1))
         return OTHERWISE;
     band = flow->hop_threshold < WIDEST ? flow->hop_threshold : WIDEST;
@@ -220,7 +220,7 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
 
         if (i >= hops)
             break;
-        /* The verifier must be told that they stay in bounds. */
+        /* The verifier must be reported that they stay in bounds. */
         last_offset = offset + len - 4;
         asm volatile("%0 &= 0x7ff" : "+r"(offset));
         asm volatile("%0 &= 0x7ff" : "+r"(last_offset));
@@ -239,7 +239,7 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
         state++;
         offset -= len;
     }
-    if (flow->told == NO_VALUE || distance(flow->told, total) > flow->latency_threshold ||
+    if (flow->reported == NO_VALUE || distance(flow->reported, total) > flow->latency_threshold ||
         *(volatile u32 *)&flow->version != version)
         return OTHERWISE;
     if (c->sequence) {
@@ -247,8 +247,8 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
                                 from_be32(AT32(SWITCH_ID)));
         number.source[0] = number.source[1] = 0;
         number.value = from_be32(AT32(NUMBER));
-        number.circle = ABSENT;
-        if (!stream_swallow(&number))
+        number.mask = ABSENT;
+        if (!stream_suppress(&number))
             return OTHERWISE;
     }
     flow->latest = total;
@@ -257,7 +257,7 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
     flow->reports++;
     counters = my_counters();
     if (counters)
-        counters->quick++;
+        counters->fast_path++;
     return XDP_DROP;
 }
 
