@@ -36,15 +36,12 @@ static struct ibv_cq *sent, *received;
 static struct ibv_qp *pairs[MOST];
 static int pair_count;
 
-static struct ibv_qp *pair(int at)
-{
-    return at >= 0 && at < pair_count ? pairs[at] : NULL;
-}
+static struct ibv_qp *pair(int at) { return at >= 0 && at < pair_count ? pairs[at] : NULL; }
 
 static int gid_index(int version)
 {
     union ibv_gid gid;
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
     for (int at = 0; at < 16 && !ibv_query_gid(device, 1, at, &gid); at++) {
         int is_4 = !memcmp(gid.raw, mapped, 12);
@@ -73,10 +70,10 @@ static void make(const char *type)
     struct ibv_qp_init_attr init = {
         .send_cq = sent,
         .recv_cq = received,
-        .cap = {.max_send_wr = 16, .max_recv_wr = 64, .max_send_sge = 1, .max_recv_sge = 1},
+        .cap = { .max_send_wr = 16, .max_recv_wr = 64, .max_send_sge = 1, .max_recv_sge = 1 },
         .qp_type = rc ? IBV_QPT_RC : IBV_QPT_UC,
     };
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
     struct ibv_qp *qp;
 
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (rc ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC : 0);
@@ -94,12 +91,15 @@ static int connect_pair(struct ibv_qp *qp, unsigned peer, unsigned rq_psn, unsig
     int rc = qp->qp_type == IBV_QPT_RC, index = gid_index(version);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = mtu == 256 ? IBV_MTU_256 : mtu == 512 ? IBV_MTU_512 : mtu == 1024 ? IBV_MTU_1024 : IBV_MTU_2048,
+        .path_mtu = mtu == 256    ? IBV_MTU_256
+                    : mtu == 512  ? IBV_MTU_512
+                    : mtu == 1024 ? IBV_MTU_1024
+                                  : IBV_MTU_2048,
         .dest_qp_num = peer,
         .rq_psn = rq_psn,
         .max_dest_rd_atomic = 4,
         .min_rnr_timer = 12,
-        .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = index, .hop_limit = 64}},
+        .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = index, .hop_limit = 64 } },
     };
     uint8_t *gid = attr.ah_attr.grh.dgid.raw;
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -127,8 +127,8 @@ static int connect_pair(struct ibv_qp *qp, unsigned peer, unsigned rq_psn, unsig
 static int receive(struct ibv_qp *qp, int count)
 {
     for (int at = 0; at < count; at++) {
-        struct ibv_sge place = {(uintptr_t)memory + BUFFERS + at * 64, 64, region->lkey};
-        struct ibv_recv_wr work = {.wr_id = at, .sg_list = &place, .num_sge = 1}, *bad;
+        struct ibv_sge place = { (uintptr_t)memory + BUFFERS + at * 64, 64, region->lkey };
+        struct ibv_recv_wr work = { .wr_id = at, .sg_list = &place, .num_sge = 1 }, *bad;
 
         if (ibv_post_recv(qp, &work, &bad))
             return -1;
@@ -157,8 +157,8 @@ static void carry(struct ibv_qp *qp, const char *what, const char *rest)
 {
     unsigned long long address = 0, delta = 0;
     unsigned key = 0, length = 8, value = 0;
-    struct ibv_sge place = {(uintptr_t)memory, 0, region->lkey};
-    struct ibv_send_wr work = {.sg_list = &place, .num_sge = 1};
+    struct ibv_sge place = { (uintptr_t)memory, 0, region->lkey };
+    struct ibv_send_wr work = { .sg_list = &place, .num_sge = 1 };
     int status;
 
     if (!strcmp(what, "add")) {
@@ -245,7 +245,8 @@ int main(void)
 {
     struct ibv_device **list = NULL;
     char line[512];
-    int count = 0, flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    int count = 0,
+        flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int turn = 0; turn < 100 && !count; turn++, usleep(100000))

@@ -20,7 +20,7 @@ struct datagram_record {
     u16 payload; /* where the datagram lies in the frame, and how long it is */
     u16 payload_len;
     u16 pad[3];
-    u32 stream; /* its place; ABSENT: none */
+    u32 stream;     /* its place; ABSENT: none */
     u32 generation; /* thresholds and rules under which it was reported */
     u64 last;
 };
@@ -46,9 +46,9 @@ struct datagram_ctx {
     struct eval_ctx eval;
     struct number number;
     struct run run;
-    u32 flags; /* why it is passed to user space */
+    u32 flags;  /* why it is passed to user space */
     u32 single; /* its one report is decoded still */
-    u32 good;  /* reports read, and refused, so far */
+    u32 good;   /* reports read, and refused, so far */
     u32 bad;
     u32 first_bad;
     u32 flow_reports;
@@ -220,7 +220,8 @@ static inline_always void eval_begin(struct eval_ctx *eval, const struct control
 }
 
 /* Sends a datagram up and stores what it reports. */
-noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct profile *p, struct datagram_ctx *dg, struct control *c)
+noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct profile *p, struct datagram_ctx *dg,
+                          struct control *c)
 {
     struct verdict_ctx ctx = { .s = s, .p = p, .dg = dg };
     struct counters *counters = my_counters();

@@ -21,12 +21,12 @@ enum to_user_flags {
     TO_USER_CHANGE = 1,
     TO_USER_SEQUENCE = 2, /* its number was not the expected one */
     TO_USER_RULE = 4,
-    TO_USER_PENDING = 8,       /* the one before was lost on the way to user space */
+    TO_USER_PENDING = 8,    /* the one before was lost on the way to user space */
     TO_USER_UNDECIDED = 16, /* more than the tables can store */
     TO_USER_DROP = 32,
-    TO_USER_REFUSED = 64,   /* no report of it could be read */
-    TO_USER_STREAM = 128,   /* stream_latest and stream_count mean something */
-    TO_USER_SAME = 256,     /* the numbers before it were all stream_latest */
+    TO_USER_REFUSED = 64, /* no report of it could be read */
+    TO_USER_STREAM = 128, /* stream_latest and stream_count mean something */
+    TO_USER_SAME = 256,   /* the numbers before it were all stream_latest */
 };
 
 /* What is known of a datagram while it is looked at. */
@@ -36,17 +36,17 @@ struct eval_ctx {
     u32 user_metrics;
     u32 stamp_ns;
     u32 synchronised;
-    u32 flow;      /* that of the report examined last, if it is known */
-    u32 is_node;   /* it updated nothing but values of nodes */
-    u32 is_new;    /* its flow was made for it */
-    u32 serial;    /* the version of what is made next */
+    u32 flow;    /* that of the report examined last, if it is known */
+    u32 is_node; /* it updated nothing but values of nodes */
+    u32 is_new;  /* its flow was made for it */
+    u32 serial;  /* the version of what is made next */
     struct thresholds thresholds;
 };
 
 static inline_always u32 is_whole(const struct report *r)
 {
-    return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) && (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE &&
-           !(r->marks & REPORT_HAS_REASON);
+    return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) &&
+           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_HAS_REASON);
 }
 
 static inline_always u32 is_postcard(const struct report *r)
@@ -228,22 +228,23 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
 
         if (i >= (int)r->hop_count)
             break;
-        if (hop->latency != NO_VALUE && is_hop_change(saturated(hop->latency), state->reported, d->thresholds.of[HOP_LATENCY]))
+        if (hop->latency != NO_VALUE &&
+            is_hop_change(saturated(hop->latency), state->reported, d->thresholds.of[HOP_LATENCY]))
             return TO_USER_CHANGE;
         if (!others_are_quiet(hop, &d->thresholds))
             return TO_USER_CHANGE;
         differs |= differs_for_user(state, hop, metrics);
     }
     latency = flow_latency(r, d, total_of(r, &level_2), &basis);
-    if (latency != NO_VALUE && (flow->reported == NO_VALUE || distance(flow->reported, latency) > d->thresholds.of[FLOW_LATENCY]))
+    if (latency != NO_VALUE &&
+        (flow->reported == NO_VALUE || distance(flow->reported, latency) > d->thresholds.of[FLOW_LATENCY]))
         return TO_USER_CHANGE;
     if ((flow->flags ^ signals(r)) & (FLOW_HOP_LIMIT | FLOW_MTU))
         return TO_USER_CHANGE;
     differs |= (flow->latest != latency) << FLOW_LATENCY & metrics;
     if (differs)
         return TO_USER_RULE;
-    if (d->watched & WATCHED_TABLE &&
-        rules_true(r, d->generation, latency, !!(flow->flags & FLOW_LOOP)) != flow->rules)
+    if (d->watched & WATCHED_TABLE && rules_true(r, d->generation, latency, !!(flow->flags & FLOW_LOOP)) != flow->rules)
         return TO_USER_RULE;
     for (int i = 0; i < MAX_HOPS; i++) {
         if (i >= (int)r->hop_count)
@@ -332,8 +333,7 @@ noinline int commit_others(const struct hop *hop, const struct thresholds *t)
     /* What is quiet leaves nothing to store. */
     if (hop->utilization != NO_VALUE && !level_is_quiet(LEVEL_LINK, link, hop->utilization, t->of[LINK_UTILIZATION]))
         stored &= level_commit(LEVEL_LINK, link, hop->utilization);
-    if (hop->queue != ABSENT &&
-        !level_is_quiet(LEVEL_QUEUE, queue, hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
+    if (hop->queue != ABSENT && !level_is_quiet(LEVEL_QUEUE, queue, hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
         stored &= level_commit(LEVEL_QUEUE, queue, hop->queue & 0xffffff);
     if (hop->congestion != ABSENT &&
         !level_is_quiet(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]))
@@ -482,7 +482,8 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
     }
     commit_nodes(r, d);
     latency = flow_latency(r, d, total_of(r, &level_2), &basis);
-    if (latency != NO_VALUE && (flow->reported == NO_VALUE || distance(flow->reported, latency) > d->thresholds.of[FLOW_LATENCY]))
+    if (latency != NO_VALUE &&
+        (flow->reported == NO_VALUE || distance(flow->reported, latency) > d->thresholds.of[FLOW_LATENCY]))
         flow->reported = latency;
     flow->latest = latency;
     flow->basis = basis;

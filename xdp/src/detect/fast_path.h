@@ -147,7 +147,8 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     latest = saturated(ns);
     if ((u64)latest + band - state->reported > 2 * band)
         return 0;
-    if (used != ABSENT && !level_is_quiet(LEVEL_LINK, level_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
+    if (used != ABSENT &&
+        !level_is_quiet(LEVEL_LINK, level_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
         return 0;
     if (queue != ABSENT &&
         !level_is_quiet(LEVEL_QUEUE, level_key(node, queue >> 24), queue & 0xffffff, flow->queue_threshold))

@@ -109,10 +109,7 @@ struct override_ctx {
     struct thresholds *thresholds;
 };
 
-static inline_always u32 is_mapped(const u64 *address)
-{
-    return !address[0] && (u32)address[1] == from_be32(0xffff);
-}
+static inline_always u32 is_mapped(const u64 *address) { return !address[0] && (u32)address[1] == from_be32(0xffff); }
 
 static inline_always u32 is_in(const u64 *address, const u64 *network, const u64 *mask, u32 v6)
 {
@@ -172,8 +169,9 @@ static inline_always u64 threshold_held(u64 threshold) { return threshold < ABSE
 /* The thresholds of a flow that is up to date. */
 static inline_always void thresholds_in_use(const struct flow *flow, const struct key *key, struct thresholds *t)
 {
-    u32 widest = flow->latency_threshold == ABSENT || flow->hop_threshold == ABSENT || flow->queue_threshold == ABSENT ||
-                 flow->congestion_threshold == ABSENT || flow->link_threshold == ABSENT;
+    u32 widest = flow->latency_threshold == ABSENT || flow->hop_threshold == ABSENT ||
+                 flow->queue_threshold == ABSENT || flow->congestion_threshold == ABSENT ||
+                 flow->link_threshold == ABSENT;
 
     if (unlikely(widest)) {
         thresholds_of(key, flow->context, 1, t);

@@ -86,7 +86,8 @@ struct profile {
     u8 pad;
 };
 _Static_assert(sizeof(struct profile) == 64 && __builtin_offsetof(struct profile, int_udp_port) == 24 &&
-                   __builtin_offsetof(struct profile, domains) == 44 && __builtin_offsetof(struct profile, synchronised) == 58,
+                   __builtin_offsetof(struct profile, domains) == 44 &&
+                   __builtin_offsetof(struct profile, synchronised) == 58,
                "profile.rs has its twin");
 
 /* Ports of telemetry datagrams. */
@@ -172,9 +173,9 @@ enum mark { MARK_NONE, MARK_PORT, MARK_DSCP, MARK_PROBE };
 /* SF-INT: what a report reports is user space's to put together. */
 enum sf_found {
     SF_NONE,
-    SF_URGENT,      /* a stack like any other */
-    SF_RECORD,      /* one record */
-    SF_WITH_REPORTER,    /* two, of which the first is the reporter's own */
+    SF_URGENT,        /* a stack like any other */
+    SF_RECORD,        /* one record */
+    SF_WITH_REPORTER, /* two, of which the first is the reporter's own */
 };
 
 /* INT and IOAM found. */

@@ -54,7 +54,8 @@ static inline_always u64 between(u64 ingress, u64 egress, u32 wide, u32 stamp_ns
 }
 
 /* Hops of a stack of the flow's whole path. */
-static inline_always void stacked_hop(struct hop *hop, const struct layout *l, const u8 *record, const struct profile *p)
+static inline_always void stacked_hop(struct hop *hop, const struct layout *l, const u8 *record,
+                                      const struct profile *p)
 {
     hop->node = item32(l, record, NODE);
     hop->level_2 = 0;
@@ -243,7 +244,8 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
 static inline_always u32 is_stacked(const struct scratch *s)
 {
     u32 flags = s->report.flags;
-    u32 whole_path = !(flags & (REPORT_DROP | REPORT_INTERMEDIATE)) && (flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE;
+    u32 whole_path =
+        !(flags & (REPORT_DROP | REPORT_INTERMEDIATE)) && (flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE;
 
     return s->found.int_version && !s->has_reporter && s->walk.has_flow && whole_path && s->found.stack_count &&
            s->int_layout.words >= 1 && s->int_layout.words <= WIDEST_RECORD;

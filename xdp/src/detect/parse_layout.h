@@ -14,7 +14,8 @@ enum rules {
     WIDE_L2 = 2,
     CONGESTED = 4, /* bit 6 is queue congestion */
     BUFFERED = 8,  /* bit 8 is buffer occupancy */
-    DROPPED = 16,  /* bit 15 is the drop reason; bit 0 says nothing, and nobody asks it: the node is in the report's header */
+    DROPPED =
+        16, /* bit 15 is the drop reason; bit 0 says nothing, and nobody asks it: the node is in the report's header */
 };
 enum {
     INT_2 = WIDE_TIME | WIDE_L2 | BUFFERED,
@@ -26,7 +27,15 @@ enum {
 };
 
 /* What a layout is kept for: the upper half of its key. */
-enum layout_kind { LAYOUT_05 = 1, LAYOUT_10, LAYOUT_2, LAYOUT_REPORT_10, LAYOUT_REPORT_20, LAYOUT_DROP_05, LAYOUT_LOCAL_05 };
+enum layout_kind {
+    LAYOUT_05 = 1,
+    LAYOUT_10,
+    LAYOUT_2,
+    LAYOUT_REPORT_10,
+    LAYOUT_REPORT_20,
+    LAYOUT_DROP_05,
+    LAYOUT_LOCAL_05
+};
 
 static inline_always u64 layout_key(u32 kind, u32 dialect, u32 hop_ml, u32 bitmap)
 {

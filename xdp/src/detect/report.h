@@ -47,7 +47,7 @@ enum report_marks {
     REPORT_HAS_FLOW = 1,
     REPORT_HAS_NODE = 2,
     REPORT_HAS_REASON = 4,   /* a drop reason */
-    REPORT_REPORTER_HOP = 8,      /* the reporter's own metadata is a hop */
+    REPORT_REPORTER_HOP = 8, /* the reporter's own metadata is a hop */
     REPORT_MERGED = 16,      /* and is the same hop as the stack's top */
     REPORT_POSTCARD = 32,    /* says of itself that it is one node's part */
     REPORT_HOP_LIMIT = 64,   /* E */

@@ -86,7 +86,8 @@ static inline_always u32 stream_suppress(const struct number *n)
     word = *(volatile u64 *)&stream->word;
     if (stream_step(word, n) == STREAM_UNEXPECTED)
         return 0;
-    return __sync_val_compare_and_swap(&stream->word, word, stream_word(n->value, word & STREAM_SAME, word + 1)) == word;
+    return __sync_val_compare_and_swap(&stream->word, word, stream_word(n->value, word & STREAM_SAME, word + 1)) ==
+           word;
 }
 
 /* The stream of a number, made if there is room. Under the lock. */
@@ -151,7 +152,7 @@ noinline int stream_pass(const struct number *n, struct run *run)
         u32 step = stream_step(word, n);
 
         next = step == STREAM_UNEXPECTED ? stream_word(n->value, n->value == (u32)(word >> 32), word)
-                                  : stream_word(n->value, word & STREAM_SAME, word);
+                                         : stream_word(n->value, word & STREAM_SAME, word);
         run->before = word;
         run->is_unexpected = step == STREAM_UNEXPECTED;
         if (__sync_val_compare_and_swap(&stream->word, word, next) == word)

@@ -42,9 +42,9 @@ struct flow_hop {
 enum flow_flags {
     FLOW_HOP_LIMIT = 1, /* E and M, as the latest report had them */
     FLOW_MTU = 2,
-    FLOW_LOOP = 4,   /* the path visits a node twice */
-    FLOW_PENDING = 16,  /* the next report is reported: rules in user space have changed */
-    FLOW_ALWAYS = 32 /* its reports do not fit in here: each is reported */
+    FLOW_LOOP = 4,     /* the path visits a node twice */
+    FLOW_PENDING = 16, /* the next report is reported: rules in user space have changed */
+    FLOW_ALWAYS = 32   /* its reports do not fit in here: each is reported */
 };
 
 /* How a latency came about: collector::Basis. */
@@ -73,8 +73,8 @@ struct flow {
     u8 states; /* hops kept: those of the path, or of nodes that spoke for themselves */
     u8 flags;
     u8 basis;
-    u32 reports; /* that were not reported; wraps */
-    u64 reported;    /* flow latency, ns */
+    u32 reports;  /* that were not reported; wraps */
+    u64 reported; /* flow latency, ns */
     u64 latest;
     u32 level_2;           /* bit i: the link of hop i is of level 2 */
     u32 latency_threshold; /* all-ones: it is so wide, or wider */
@@ -102,9 +102,9 @@ struct tags {
 
 /* A value of a node and its queue or link. */
 struct level_slot {
-    u64 key;  /* node << 32 | part */
+    u64 key;      /* node << 32 | part */
     u64 reported; /* and 1; 0: the slot is free */
-    u64 latest; /* of reports whose flow does not keep it, and how many they were */
+    u64 latest;   /* of reports whose flow does not keep it, and how many they were */
     u32 reports;
     u32 pad;
 };
@@ -301,7 +301,10 @@ static inline_always u32 flow_is(const struct flow *flow, const u64 *key)
 static inline_always u64 level_hash(u64 key) { return (key ^ (u64)seed << 20) * 0xff51afd7ed558ccdull; }
 static inline_always u32 level_buckets(u32 level) { return level == LEVEL_LINK ? link_buckets : queue_buckets; }
 /* The slot where a key is looked for first: of all slots, so that one multiplication finds its bucket and way. */
-static inline_always u32 level_slot(u32 level, u64 hash) { return place(hash >> 32, level_buckets(level) * LEVEL_WAYS); }
+static inline_always u32 level_slot(u32 level, u64 hash)
+{
+    return place(hash >> 32, level_buckets(level) * LEVEL_WAYS);
+}
 /* The bucket where it may be as well. */
 static inline_always u32 level_other_bucket(u32 level, u64 hash)
 {

@@ -11,10 +11,10 @@ const volatile u32 gap = 0;
 
 /* Word i, big-endian, is at byte at_i of the frame and has the value base_i + (n / each_i) % of_i, for frame n; with of_i = 0
  * it stays as it is. */
-#define WORD(i)                       \
-    const volatile u32 at_##i = 0;    \
-    const volatile u32 base_##i = 0;  \
-    const volatile u32 each_##i = 1;  \
+#define WORD(i)                                                                                                        \
+    const volatile u32 at_##i = 0;                                                                                     \
+    const volatile u32 base_##i = 0;                                                                                   \
+    const volatile u32 each_##i = 1;                                                                                   \
     const volatile u32 of_##i = 0;
 WORD(0)
 WORD(1)

@@ -116,7 +116,8 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
 {
     struct pair *pair = r->pair;
     struct region *region;
-    u32 place = 0, total = 0, done = 0, left, ends = r->marks & ENDS, reports_completion = r->marks & (HAS_IMMEDIATE | IS_SEND), reason;
+    u32 place = 0, total = 0, done = 0, left, ends = r->marks & ENDS,
+        reports_completion = r->marks & (HAS_IMMEDIATE | IS_SEND), reason;
     struct completion *record = 0;
     u64 start = 0;
 
@@ -271,7 +272,7 @@ static long recall_next(u32 i, struct recall *on)
 /* A packet that came before: nothing is executed again. */
 static inline_always u32 repeated(struct request *r, struct rdma_counters *c, struct reply *reply)
 {
-    struct recall recall = {map_lookup(&results, &r->place), r->psn, 0, 0};
+    struct recall recall = { map_lookup(&results, &r->place), r->psn, 0, 0 };
 
     if (!(r->marks & IS_ATOMIC)) {
         acknowledge(r->pair, c, reply);
@@ -282,7 +283,7 @@ static inline_always u32 repeated(struct request *r, struct rdma_counters *c, st
     bpf_loop(SAVED, recall_next, &recall, 0);
     if (!recall.found)
         return FORGOTTEN;
-    *reply = (struct reply){ANSWER_ATOMIC, r->psn, SYNDROME_ACK, recall.original};
+    *reply = (struct reply){ ANSWER_ATOMIC, r->psn, SYNDROME_ACK, recall.original };
     return DUPLICATE;
 }
 
@@ -317,7 +318,8 @@ static inline_always u32 reliable(struct xdp_md *frame, struct request *r, struc
         return reason;
     }
     refuse(pair, c, reply,
-           reason == BAD_KEY || reason == NO_RIGHT || reason == OUT_OF_RANGE ? SYNDROME_ACCESS : SYNDROME_INVALID, NAK_ERROR);
+           reason == BAD_KEY || reason == NO_RIGHT || reason == OUT_OF_RANGE ? SYNDROME_ACCESS : SYNDROME_INVALID,
+           NAK_ERROR);
     pair->error = 1;
     abandon(pair, c);
     return reason;

@@ -242,8 +242,8 @@ static inline_always u32 is_usual(const struct usual *u)
     const volatile struct region *region = u->region;
     u64 offset = u->address - region->address;
 
-    if (pair->number != u->number || pair->flags != u->kind || pair->error | pair->open || pair->peer[0] != u->source[0] ||
-        pair->peer[1] != u->source[1] || u->len > pair->mtu)
+    if (pair->number != u->number || pair->flags != u->kind || pair->error | pair->open ||
+        pair->peer[0] != u->source[0] || pair->peer[1] != u->source[1] || u->len > pair->mtu)
         return 0;
     if (u->kind & PAIR_RELIABLE && u->psn != pair->expected)
         return 0;
@@ -294,8 +294,8 @@ static inline_always void count_usual(struct rdma_counters *c, const struct usua
 
 static inline_always int fast_path(struct xdp_md *frame, const u8 *data, const u8 *end, const u32 v6)
 {
-    struct usual u = {.at_psn = L3 + (v6 ? 56 : 36)};
-    struct reply reply = {.kind = ANSWER_ACK, .syndrome = SYNDROME_ACK};
+    struct usual u = { .at_psn = L3 + (v6 ? 56 : 36) };
+    struct reply reply = { .kind = ANSWER_ACK, .syndrome = SYNDROME_ACK };
     struct rdma_counters *c;
     u32 zero = 0, messages;
     s32 ahead;
@@ -303,8 +303,8 @@ static inline_always int fast_path(struct xdp_md *frame, const u8 *data, const u
     if (!read_usual(&u, data, end, v6) || !find_target(&u))
         return NOT_QUICK;
     if (!(u.bytes <= QUICK_COPY ? icrc_rest(icrc_start_of_tables(), u.crc, data + u.at_psn, end, QUICK_HEAD + u.bytes,
-                                            (QUICK_HEAD + QUICK_COPY) / 16) :
-                                  icrc_good_from(frame, u.crc, v6, 16 + u.bytes)))
+                                            (QUICK_HEAD + QUICK_COPY) / 16)
+                                : icrc_good_from(frame, u.crc, v6, 16 + u.bytes)))
         return NOT_QUICK;
     c = map_lookup(&rdma_counted, &zero);
     if (!c || __sync_val_compare_and_swap(&u.pair->held, 0, 1))

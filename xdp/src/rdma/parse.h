@@ -30,8 +30,7 @@ enum opcode_marks {
 #define WRITES(kind)                                                                                                   \
     [kind(0x04)] = KNOWN | BEGINS | ENDS | IS_SEND, [kind(0x06)] = KNOWN | BEGINS | HAS_RETH, [kind(0x07)] = KNOWN,    \
     [kind(0x08)] = KNOWN | ENDS, [kind(0x09)] = KNOWN | ENDS | HAS_IMMEDIATE,                                          \
-    [kind(0x0a)] = KNOWN | BEGINS | ENDS | HAS_RETH,                                                                   \
-    [kind(0x0b)] = KNOWN | BEGINS | ENDS | HAS_RETH | HAS_IMMEDIATE
+    [kind(0x0a)] = KNOWN | BEGINS | ENDS | HAS_RETH, [kind(0x0b)] = KNOWN | BEGINS | ENDS | HAS_RETH | HAS_IMMEDIATE
 
 static const u8 opcode_marks[256] = {
     WRITES(RELIABLE),
@@ -76,10 +75,11 @@ static inline_always u32 kind_of(const u8 *data, const u8 *end)
         return NOT_ROCE;
     if (be16(data + 12) == ETHERTYPE_IPV4 && data[L3] == 0x45)
         /* A fragment has no port, or not all of its bytes. */
-        return data[L3 + 9] == PROTOCOL_UDP && !(be16(data + L3 + 6) & 0x3fff) && be16(data + L3 + 22) == ROCE_PORT ?
-                   ROCE_V4 :
-                   NOT_ROCE;
-    if (be16(data + 12) != ETHERTYPE_IPV6 || data[L3] >> 4 != 6 || data[L3 + 6] != PROTOCOL_UDP || data + L3 + 40 + 8 + BTH_BYTES > end)
+        return data[L3 + 9] == PROTOCOL_UDP && !(be16(data + L3 + 6) & 0x3fff) && be16(data + L3 + 22) == ROCE_PORT
+                   ? ROCE_V4
+                   : NOT_ROCE;
+    if (be16(data + 12) != ETHERTYPE_IPV6 || data[L3] >> 4 != 6 || data[L3 + 6] != PROTOCOL_UDP ||
+        data + L3 + 40 + 8 + BTH_BYTES > end)
         return NOT_ROCE;
     return be16(data + L3 + 42) == ROCE_PORT ? ROCE_V6 : NOT_ROCE;
 }

@@ -38,7 +38,7 @@ static long take_next(u32 i, struct waiting *on)
 
 static inline_always u32 take_pair(struct pair *pair)
 {
-    struct waiting waiting = {pair, 0};
+    struct waiting waiting = { pair, 0 };
 
     if (likely(__sync_val_compare_and_swap(&pair->held, 0, 1) == 0))
         return 1;

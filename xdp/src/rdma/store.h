@@ -74,7 +74,7 @@ static long store_octet(u32 i, struct crossing *on)
 /* At an element's end: octet by octet. 0: done. */
 static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len, u32 head_last)
 {
-    struct crossing crossing = {frame, at, from};
+    struct crossing crossing = { frame, at, from };
     u8 *chunk = chunk_of(at);
     u64 head = 0;
     u32 offset = at & (CHUNK - 1) & ~7u;
@@ -153,7 +153,7 @@ static inline_always u32 tell_sent(struct xdp_md *frame, u32 pair, u32 from, u32
 
     if (!letter || len > MOST_PAYLOAD)
         return BAD_LENGTH;
-    letter->head = (struct completion){.pair = pair, .len = len, .kind = COMPLETION_SENT};
+    letter->head = (struct completion){ .pair = pair, .len = len, .kind = COMPLETION_SENT };
     if (len && xdp_load(frame, from, letter->text, len))
         return BAD_LENGTH;
     return ring_output(&completions, letter, sizeof(letter->head) + len, 0) ? NO_RECEIVE : GOOD;

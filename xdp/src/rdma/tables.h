@@ -42,7 +42,7 @@ struct region {
     u32 flags;
     u64 address; /* as requests name its first byte */
     u64 len;
-    u64 start; /* where that is in the memory */
+    u64 start;  /* where that is in the memory */
     u32 number; /* reported with completions */
     u32 pad[7];
 };
@@ -66,11 +66,12 @@ struct pair {
     u64 open_start;
     u32 open_key; /* the region's: another one in the same place is another one */
     u32 pad;
-    u64 peer[2]; /* its address as packets hold it; of IPv4 the first four bytes */
+    u64 peer[2];   /* its address as packets hold it; of IPv4 the first four bytes */
     u64 open_head; /* the first eight bytes, which are withheld until all of the message is there */
     u64 rest[5];
 };
-_Static_assert(sizeof(struct pair) == 128 && __builtin_offsetof(struct pair, peer) == 64, "rdma/layout.rs has its twin");
+_Static_assert(sizeof(struct pair) == 128 && __builtin_offsetof(struct pair, peer) == 64,
+               "rdma/layout.rs has its twin");
 
 /* Acknowledgements of a pair, plain and of atomic operations, ready but for what differs: number, syndrome, messages, result.
  * All of that stands in the last bytes; the checksum of what stands before is known. */
@@ -147,7 +148,7 @@ struct rdma_counters {
     u64 stepped_back;
     u64 abandoned;
     u64 unanswered; /* executed, and the answer found no room */
-    u64 passed; /* to the port, and left to the stack: for no pair of ours, or not plain enough */
+    u64 passed;     /* to the port, and left to the stack: for no pair of ours, or not plain enough */
     u64 refused[ROCE_REFUSALS_KEPT];
     u64 dropped[REASONS];
 };
@@ -182,7 +183,7 @@ RDMA_ARRAY(regions, MAP_ARRAY, MOST_REGIONS, MAP_MMAPABLE, struct region);
 RDMA_ARRAY(pairs, MAP_ARRAY, MOST_PAIRS, MAP_MMAPABLE, struct pair);
 RDMA_ARRAY(answers, MAP_ARRAY, MOST_PAIRS, 0, struct answer);
 RDMA_ARRAY(results, MAP_ARRAY, MOST_PAIRS, 0, struct saved);
-RDMA_ARRAY(seen, MAP_ARRAY, MOST_PAIRS * SEEN, 0, struct seen);
+RDMA_ARRAY(seen, MAP_ARRAY, MOST_PAIRS *SEEN, 0, struct seen);
 RDMA_ARRAY(rdma_counted, MAP_PERCPU_ARRAY, 1, 0, struct rdma_counters);
 
 struct {

@@ -164,7 +164,7 @@ static inline_always u32 ipv6(struct walk *walk)
 
 static noinline u32 unusual(struct xdp_md *frame)
 {
-    struct walk walk = {frame, 14};
+    struct walk walk = { frame, 14 };
     u8 ethertype[2];
     for (u32 i = 0; i < MAX_TAGS; i++) {
         if (xdp_load(frame, walk.at - 2, ethertype, sizeof(ethertype)))
