@@ -150,7 +150,7 @@ impl Memory {
                     .to_owned());
             }
             mtu = mtu.min(verbs.mtu());
-            verbs.tell_of_long_slots(&self.offered, mtu);
+            verbs.warn_of_long_slots(self.offered.iter().map(|offered| &*offered.store), mtu);
         }
         Ok(mtu)
     }

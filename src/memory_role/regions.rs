@@ -97,7 +97,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         offered.push(Offered { store, registered, reporters: written.reporters.into(), swapped });
     }
     if let Some(verbs) = &verbs {
-        verbs.tell_of_long_slots(&offered, verbs.mtu());
+        verbs.warn_of_long_slots(offered.iter().map(|offered| &*offered.store), verbs.mtu());
     }
     let source = DtaSource::new(offered.iter().map(|offered| Arc::clone(&offered.store)).collect());
     Ok(Opened { source, offered, kernel, verbs, kept })

@@ -19,7 +19,8 @@ use wire::{
     roce::Transport,
 };
 
-use super::{Memory, Wake, regions::Offered};
+use super::{Memory, Wake};
+use dta::source::SourceStore;
 use terminal::CliError;
 
 /// Immediates that a queue pair takes before we have seen them.
@@ -58,11 +59,11 @@ impl Verbs {
         })
     }
 
-    /// Tells of stores whose slots take more than one packet of `mtu` bytes: each once, unless packets become smaller.
-    pub(super) fn tell_of_long_slots(&self, offered: &[Offered], mtu: u16) {
+    /// Warns of stores whose slots need more than one packet of `mtu` bytes: once each, unless the MTU shrinks.
+    pub(super) fn warn_of_long_slots<'s>(&self, stores: impl Iterator<Item = &'s SourceStore>, mtu: u16) {
         let told = self.told.fetch_min(mtu, Ordering::Relaxed);
-        for offered in offered {
-            let len = match offered.store.store.geometry() {
+        for store in stores {
+            let len = match store.store.geometry() {
                 Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),
                 Geometry::Postcarding { hops, .. } => CHECKSUM_LEN + 4 * usize::from(hops),
                 // These are not read before their end is there, which a device writes last.
@@ -73,7 +74,7 @@ impl Verbs {
                     "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a device writes them one after the other, so that one \
                      that is asked meanwhile may be half of another value; ask by policy = \"majority\" or \"strict\", or raise the path MTU \
                      ([translator] pmtu, and the interfaces' MTU)",
-                    offered.store.name()
+                    store.name()
                 );
             }
         }
