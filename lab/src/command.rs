@@ -1,4 +1,4 @@
-//! `hopwise lab`: a network on this machine, to look at and to break.
+//! `hopwise lab`: a network on this machine, to observe and to break.
 
 mod show;
 
@@ -18,9 +18,9 @@ use terminal::CliError;
 
 /// A network on this machine: hosts, links and INT switches in namespaces, made from one file
 ///
-/// Real packets, real sockets, real queues: what runs in a host needs to know nothing of it. Every switch is a process of this
-/// program, with INT or postcards on whatever passes; the reports go to a collector of this program, with its pages. Needs
-/// root and iproute2, and nothing else.
+/// Real packets, real sockets, real queues: programs in a host need no change. Every switch is a process of this program that
+/// adds INT to the packets it forwards, or sends postcards about them. The reports go to a collector of this program, with its
+/// web page. Needs root and iproute2, nothing else.
 #[derive(clap::Args, Debug)]
 #[command(arg_required_else_help = true, subcommand_required = true, after_help = EXAMPLES)]
 pub struct Args {
@@ -30,34 +30,34 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples (as root):
-  hopwise lab up examples/lab/three-switches.toml    make the network, then open the address that it prints
+  hopwise lab up examples/lab/three-switches.toml    create the network, then open the address it prints
   hopwise lab exec h1 -- ping -c 3 10.0.3.1          run a program in a host
-  hopwise lab traffic flow h1 h3 --rate 20Mbit/s     a flow, with what became of it
+  hopwise lab traffic flow h1 h3 --rate 20Mbit/s     a flow, with loss and latency
   hopwise lab traffic burst h1,h2 h3                 microbursts: watch the queue of s2
-  hopwise lab mode sf                                measure by SF-INT from now on; md, md10, mx, postcard, off
-  hopwise lab fault loss s1-s2 2%                    break something; `hopwise lab fault clear` mends it
-  hopwise lab down                                   remove it all
+  hopwise lab mode sf                                measure with SF-INT; also md, md10, mx, postcard, off
+  hopwise lab fault loss s1-s2 2%                    inject a fault; `hopwise lab fault clear` removes it
+  hopwise lab down                                   remove everything
 The topology file: docs/reference/lab.md";
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Make the network of a topology file, and wait until everything in it answers
+    /// Create the network of a topology file, and wait until every process answers
     Up(UpArgs),
-    /// Say what there is, and whether it is well
+    /// Show the nodes, the mode, the faults and the health of a lab
     Status(StatusArgs),
-    /// Name the labs of this machine
+    /// List the labs on this machine
     List(ListArgs),
-    /// Remove a lab, or what is left of one
+    /// Remove a lab, or its remains
     Down(DownArgs),
     /// Run a program in a host (or in the namespace of a switch)
     Exec(ExecArgs),
-    /// Choose how the switches measure, while packets pass
+    /// Change how the switches measure, without interrupting traffic
     Mode(ModeArgs),
-    /// Make flows or microbursts, and say what became of them
+    /// Generate flows or microbursts, and report loss and latency
     Traffic(TrafficArgs),
-    /// Break the network, and mend it
+    /// Inject faults and remove them
     Fault(FaultArgs),
-    /// Write what passes a link into a capture file
+    /// Capture the packets of a link into a file
     Capture(CaptureArgs),
 }
 
@@ -66,39 +66,39 @@ struct UpArgs {
     /// Topology file, such as examples/lab/three-switches.toml
     file: PathBuf,
 
-    /// Serve the pages and the API of the collector here; when the port is taken, on another one
+    /// Address of the collector's web page and API; falls back to a free port
     #[arg(long, value_name = "ADDRESS")]
     api: Option<SocketAddr>,
 }
 
-/// Which lab is meant.
+/// The lab to work on.
 #[derive(clap::Args, Debug)]
 struct Which {
-    /// Which lab; not needed when there is one
+    /// Name of the lab; optional if there is only one
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
 }
 
 #[derive(clap::Args, Debug)]
 struct StatusArgs {
-    /// Which lab; not needed when there is one
+    /// Name of the lab; optional if there is only one
     lab: Option<String>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args, Debug)]
 struct ListArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args, Debug)]
 struct DownArgs {
-    /// Which lab; not needed when there is one
+    /// Name of the lab; optional if there is only one
     lab: Option<String>,
 }
 
@@ -126,17 +126,17 @@ struct ModeArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
-    /// INT-MD 2.1: packets collect records, the sink reports them
+    /// INT-MD 2.1: packets collect metadata, the sink reports it
     Md,
-    /// INT 1.0, likewise
+    /// INT-MD by INT 1.0
     Md10,
     /// INT-MX 2.1: packets carry instructions, every node reports
     Mx,
-    /// SF-INT: one record per packet, of the node with the most news
+    /// SF-INT: each packet carries the metadata of one node
     Sf,
-    /// Packets stay as they are, every node sends postcards
+    /// Packets are not changed, every node sends postcards
     Postcard,
-    /// Not at all
+    /// No measurement
     Off,
     /// As the topology file says
     File,
@@ -149,8 +149,8 @@ enum Mode {
 Examples (as root):
   hopwise lab traffic flow h1 h3 --rate 20Mbit/s --for 30
   hopwise lab traffic flow all all --flows 5 --rate 1Mbit/s      every host to every other, five flows each
-  hopwise lab traffic burst h1,h2 h3 --packets 300 --every 1s    both at once: their packets meet in a queue
-Packets are UDP with numbers and time stamps in them, sent and received by sockets inside the hosts."
+  hopwise lab traffic burst h1,h2 h3 --packets 300 --every 1s    both at once: their packets share a queue
+Packets are UDP with sequence numbers and timestamps, sent and received by sockets inside the hosts."
 )]
 struct TrafficArgs {
     #[command(subcommand)]
@@ -159,25 +159,25 @@ struct TrafficArgs {
 
 #[derive(Subcommand, Debug)]
 enum TrafficCommand {
-    /// Packets at an even pace
+    /// Packets at a constant rate
     Flow {
         #[command(flatten)]
         common: TrafficCommon,
 
-        /// Of each flow
+        /// Rate of each flow
         #[arg(long, default_value = "10Mbit/s")]
         rate: Rate,
     },
-    /// Many packets at once, again and again
+    /// Periodic bursts of packets
     Burst {
         #[command(flatten)]
         common: TrafficCommon,
 
-        /// In one burst of one flow
+        /// Packets per burst and flow
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         packets: u32,
 
-        /// From one burst to the next
+        /// Interval between bursts
         #[arg(long, default_value = "1s", value_parser = duration)]
         every: Duration,
     },
@@ -195,23 +195,23 @@ struct TrafficCommon {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     flows: u32,
 
-    /// Bytes of a packet, from its IP header on
+    /// Packet size in bytes, including the IP header
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(80..=9000))]
     size: u32,
 
-    /// How many seconds
+    /// Duration in seconds
     #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     span: Duration,
 
-    /// Over IPv6
+    /// Use IPv6
     #[arg(short = '6', long)]
     ipv6: bool,
 
-    /// UDP port that they are sent to
+    /// UDP destination port
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
@@ -224,11 +224,11 @@ struct TrafficCommon {
     arg_required_else_help = true,
     after_help = "\
 Examples (as root):
-  hopwise lab fault cut s1-s2             nothing passes any more
-  hopwise lab fault loss s1-s2 2%         of every hundred packets two get lost, each way
-  hopwise lab fault slow s2-s3 5Mbit/s    the queue before it fills
-  hopwise lab fault clear                 everything as the topology file says
-A link is called by its two ends, as `hopwise lab status` lists them."
+  hopwise lab fault cut s1-s2             all packets are lost
+  hopwise lab fault loss s1-s2 2%         2 of 100 packets are lost, in each direction
+  hopwise lab fault slow s2-s3 5Mbit/s    the queue in front of it fills
+  hopwise lab fault clear                 remove all faults
+A link is named by its two ends, as `hopwise lab status` lists them."
 )]
 struct FaultArgs {
     #[command(subcommand)]
@@ -237,70 +237,70 @@ struct FaultArgs {
 
 #[derive(Subcommand, Debug)]
 enum FaultCommand {
-    /// Nothing passes a link; after 200 ms routes go round it, where there is a way
+    /// Drop everything on a link; routes avoid it after 200 ms if there is another path
     Cut {
         /// The link, such as s1-s2
         link: String,
-        /// Routes stay as they are
+        /// Do not change routes
         #[arg(long)]
         keep_routes: bool,
         #[command(flatten)]
         which: Which,
     },
-    /// A link that was cut passes packets again
-    Mend {
+    /// Restore a link that was cut
+    Restore {
         /// The link, such as s1-s2
         link: String,
         #[command(flatten)]
         which: Which,
     },
-    /// Packets get lost on a link
+    /// Lose packets on a link
     Loss {
         /// The link, such as s1-s2
         link: String,
-        /// How many: 2%, or 0.02
+        /// Share of the packets: 2%, or 0.02
         #[arg(value_parser = fraction)]
         share: f64,
         #[command(flatten)]
         which: Which,
     },
-    /// A link takes longer
+    /// Add delay to a link
     Delay {
         /// The link, such as s1-s2
         link: String,
-        /// How long, each way: 5ms
+        /// Delay in each direction: 5ms
         #[arg(value_parser = delay)]
         time: u64,
         #[command(flatten)]
         which: Which,
     },
-    /// Packets overtake each other on a link
+    /// Reorder packets on a link
     Reorder {
         /// The link, such as s1-s2
         link: String,
-        /// How many are held back: 5%, or 0.05
+        /// Share of the packets that are held back: 5%, or 0.05
         #[arg(value_parser = fraction)]
         share: f64,
         #[command(flatten)]
         which: Which,
     },
-    /// A link is slower: packets wait before it
+    /// Reduce the rate of a link, so that packets queue in front of it
     Slow {
         /// The link, such as s1-s2
         link: String,
-        /// How slow: 5Mbit/s
+        /// Rate: 5Mbit/s
         rate: Rate,
         #[command(flatten)]
         which: Which,
     },
-    /// The SF-INT registers of a switch forget everything, as after a restart
+    /// Clear the SF-INT registers of a switch, as a restart does
     Wipe {
-        /// The switch; all of them when none is named
+        /// The switch; default: all
         switch: Option<String>,
         #[command(flatten)]
         which: Which,
     },
-    /// Everything is again as the topology file says
+    /// Remove all faults
     Clear {
         #[command(flatten)]
         which: Which,
@@ -309,17 +309,17 @@ enum FaultCommand {
 
 #[derive(clap::Args, Debug)]
 struct CaptureArgs {
-    /// The link, such as s1-s2: packets as they are at its first end
+    /// The link, such as s1-s2; packets are captured at its first end
     link: String,
 
-    /// Where to: a pcap file with nanoseconds
+    /// Output file: pcap with nanosecond timestamps
     file: PathBuf,
 
-    /// How many seconds
+    /// Duration in seconds
     #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     span: Duration,
 
-    /// End after so many packets
+    /// Stop after this number of packets
     #[arg(long, value_name = "NUMBER")]
     packets: Option<u64>,
 
@@ -333,7 +333,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write a duration, such as 5ms or 1s".to_owned())
 }
 
-/// Nanoseconds, as long as a switch may take.
+/// Nanoseconds, below the bound of a switch.
 fn delay(text: &str) -> Result<u64, String> {
     let read = nanoseconds(text).filter(|time| *time < 10_000_000_000);
     read.ok_or_else(|| "write a duration below 10s, such as 5ms".to_owned())
@@ -387,7 +387,8 @@ pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliErr
         Command::Capture(args) => {
             let lab = Lab::open(args.which.lab.as_deref(), program)?;
             let (kept, lost) = capture::capture(&lab, &args.link, &args.file, args.span, args.packets)?;
-            let more = if lost > 0 { format!(" {lost} more came too fast.") } else { String::new() };
+            let more =
+                if lost > 0 { format!(" {lost} more were dropped under overload.") } else { String::new() };
             show::line(&format!("{kept} packets in {}.{more}", args.file.display()))?;
         }
     }
@@ -419,10 +420,10 @@ fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<()
         FaultCommand::Delay { link, time, which } => (which, link, Fault::Delay(time)),
         FaultCommand::Reorder { link, share, which } => (which, link, Fault::Reorder(share)),
         FaultCommand::Slow { link, rate, which } => (which, link, Fault::Slow(rate.0)),
-        FaultCommand::Mend { link, which } => {
+        FaultCommand::Restore { link, which } => {
             let mut lab = Lab::open(which.lab.as_deref(), program)?;
-            let link = fault::mend(&mut lab, &link)?;
-            return show::line(&format!("{link} passes packets."));
+            let link = fault::restore(&mut lab, &link)?;
+            return show::line(&format!("{link}: link restored."));
         }
         FaultCommand::Wipe { switch, which } => {
             let lab = Lab::open(which.lab.as_deref(), program)?;
@@ -432,10 +433,10 @@ fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<()
         FaultCommand::Clear { which } => {
             let mut lab = Lab::open(which.lab.as_deref(), program)?;
             fault::clear(&mut lab)?;
-            return show::line(&format!("The links of {} are as its file says.", lab.topology.name));
+            return show::line(&format!("All faults of {} are removed.", lab.topology.name));
         }
     };
     let mut lab = Lab::open(which.lab.as_deref(), program)?;
-    let told = fault::make(&mut lab, &link, fault)?;
-    show::line(&format!("{told}. `hopwise lab fault clear` undoes it."))
+    let fault = fault::make(&mut lab, &link, fault)?;
+    show::line(&format!("{fault}. `hopwise lab fault clear` removes it."))
 }

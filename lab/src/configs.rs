@@ -1,4 +1,4 @@
-//! What each process of a lab is told: its configuration file.
+//! The configuration file of each process of a lab.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::topology::{Node, Port, Topology};
 const TELEMETRY_PORT: u16 = 32766;
 /// Where an aggregator takes postcards.
 const AGGREGATOR_PORT: u16 = 32765;
-/// Where the collector takes aggregates.
+/// Where the collector receives aggregates.
 const AGGREGATE_PORT: u16 = 32767;
 
 /// Where the API of a switch answers, in its own namespace; that of an aggregator in the management network's.

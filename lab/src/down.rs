@@ -22,7 +22,7 @@ pub(crate) struct Removed {
 
 /// How long processes have to end in an orderly way, and then to be gone.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A process that is told to end may have started another meanwhile.
+/// A process may start another one before it handles the signal.
 const ROUNDS: usize = 5;
 
 /// Removes a lab: its processes, its namespaces with everything in them, its directory. What is not there is not missed.
@@ -107,8 +107,7 @@ pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
 fn end(processes: &[Process]) -> Result<usize, CliError> {
     for signal in [Signal::Terminate, Signal::Kill] {
         for process in processes.iter().filter(|process| !process.has_ended()) {
-            let told = process.signal(signal);
-            told.map_err(|error| {
+            process.signal(signal).map_err(|error| {
                 CliError::new(format!("cannot end process {}: {error}; use sudo", process.id()))
             })?;
         }

@@ -1,4 +1,4 @@
-//! What goes wrong in a network, made on purpose, and undone.
+//! Faults: injected into a network on purpose, and removed.
 
 use std::time::Duration;
 
@@ -7,43 +7,43 @@ use terminal::CliError;
 use crate::conditions::{Conditions, Fault, Made};
 use crate::remote::Lab;
 
-/// How long routes stay as they were when a link is cut, as if a protocol had to find out.
+/// How long routes stay the same after a link is cut, as with a routing protocol that converges.
 const CONVERGENCE: Duration = Duration::from_millis(200);
 
-/// Breaks a link. Gives it back in words.
+/// Injects a fault. Returns its description.
 ///
 /// # Errors
 /// There is no such link; a switch does not answer or refuses.
 pub(crate) fn make(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
     let made = Made { link: canonical(lab, link)?, fault };
-    let told = made.describe();
+    let described = made.describe();
     if fault == (Fault::Cut { reroute: true }) {
         let first = Made { fault: Fault::Cut { reroute: false }, ..made.clone() };
         change(lab, |conditions| conditions.add(first))?;
         std::thread::sleep(CONVERGENCE);
     }
     change(lab, |conditions| conditions.add(made))?;
-    Ok(told)
+    Ok(described)
 }
 
-/// A link that was cut passes packets again. Gives back its name.
+/// Restores a link that was cut. Returns its name.
 ///
 /// # Errors
 /// There is no such link; a switch does not answer or refuses.
-pub(crate) fn mend(lab: &mut Lab, link: &str) -> Result<String, CliError> {
+pub(crate) fn restore(lab: &mut Lab, link: &str) -> Result<String, CliError> {
     let link = canonical(lab, link)?;
     let cut = |made: &Made| made.link == link && matches!(made.fault, Fault::Cut { .. });
     change(lab, |conditions| conditions.faults.retain(|made| !cut(made)))?;
     Ok(link)
 }
 
-/// Puts other conditions in force, or none other.
+/// Applies other conditions, or keeps the current ones if that fails.
 fn change(lab: &mut Lab, change: impl FnOnce(&mut Conditions)) -> Result<(), CliError> {
     let before = lab.state.conditions.clone();
     change(&mut lab.state.conditions);
     lab.apply().inspect_err(|_| {
         lab.state.conditions = before;
-        // The first failure is the one to tell.
+        // The first failure is the one to report.
         let _ = lab.apply();
     })
 }
@@ -52,7 +52,7 @@ fn canonical(lab: &Lab, link: &str) -> Result<String, CliError> {
     lab.topology.find_link(link).map(|index| lab.topology.links[index].interfaces[0].clone())
 }
 
-/// Every link is as the topology file says.
+/// Removes all faults.
 ///
 /// # Errors
 /// A switch does not answer or refuses.
@@ -60,7 +60,7 @@ pub(crate) fn clear(lab: &mut Lab) -> Result<(), CliError> {
     change(lab, |conditions| conditions.faults.clear())
 }
 
-/// Flows are measured in another way; `None`: as the topology file says.
+/// Changes how flows are measured; `None`: as the topology file says.
 ///
 /// # Errors
 /// A switch does not answer or refuses.
@@ -68,7 +68,7 @@ pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError
     change(lab, |conditions| conditions.mode = mode.map(str::to_owned))
 }
 
-/// Empties the SF-INT registers of a switch, or of all. Gives back their names.
+/// Clears the SF-INT registers of a switch, or of all. Returns their names.
 ///
 /// # Errors
 /// There is no such switch, it does not answer or refuses.
@@ -76,7 +76,7 @@ pub(crate) fn wipe(lab: &Lab, switch: Option<&str>) -> Result<Vec<String>, CliEr
     let mut wiped = Vec::new();
     for (index, known) in lab.topology.switches.iter().enumerate() {
         if switch.is_none_or(|wanted| wanted == known.name) {
-            lab.tell(index, "/switch/registers/wipe")?;
+            lab.post(index, "/switch/registers/wipe")?;
             wiped.push(known.name.clone());
         }
     }

@@ -12,7 +12,7 @@ use settings::{
 };
 
 section! {
-    /// A network on one machine: `hopwise lab up FILE` makes it.
+    /// A network on one machine, created by `hopwise lab up FILE`.
     pub(crate) struct LabFile("the file") {
         /// Name of the lab: letters, digits and `_`, at most 15. Its namespaces are called `hw-NAME-…`.
         pub(crate) name: String = String::new(),
@@ -22,30 +22,30 @@ section! {
         pub(crate) switches: Vec<SwitchSettings> = Vec::new(),
         /// The links.
         pub(crate) links: Vec<LinkSettings> = Vec::new(),
-        /// What the switches watch, and how: as `[[switch.watch]]` of a switch's configuration. The first that matches decides.
-        /// None: UDP and TCP between all hosts, by INT-MD.
+        /// The flows that the switches measure, and how: as [`[[switch.watch]]`](config.md) of a switch's configuration. The first
+        /// match decides. None: UDP and TCP between all hosts, with INT-MD.
         pub(crate) watch: Vec<Verbatim> = Vec::new(),
-        /// What the sinks report: as `[[switch.filter]]` of a switch's configuration. None: every packet that is watched.
+        /// What the sinks report: as [`[[switch.filter]]`](config.md) of a switch's configuration. None: every packet that is measured.
         pub(crate) filter: Vec<Verbatim> = Vec::new(),
-        /// Further keys of `[switch]` for every switch, such as `report_version` or `queue_reports`.
+        /// More keys of `[switch]` for every switch, such as `report_version` or `queue_reports`.
         pub(crate) switch: Option<Verbatim> = None,
         /// An aggregator between the switches and the collector: `[aggregator]` of a configuration, without the addresses. All
         /// reports then go to it, and it reads postcards: modes `postcard` and `mx`.
         pub(crate) aggregator: Option<Verbatim> = None,
-        /// The collector: anything a configuration file can hold, such as `[collector.thresholds]` or `[[collector.rules]]`. The
-        /// lab adds where to listen, the names of the nodes and the store. It may be empty, but must be there.
+        /// The collector's configuration, such as `[collector.thresholds]` or `[[collector.rules]]`. The
+        /// lab adds the listen addresses, the names of the nodes and the store. Required; it may be empty.
         pub(crate) collector: Option<Verbatim> = None,
     }
 }
 
 section! {
-    /// A host: a network namespace with one link, to a switch, and a default route by it.
+    /// A host: a network namespace with one link, to a switch, and a default route over it.
     pub(crate) struct HostSettings("[[hosts]]") {
-        /// Its name: letters, digits and `_`. Two names and a `-` make the name of an interface, which has 15 letters at most.
+        /// Its name: letters, digits and `_`. Two names joined by `-` name an interface, which has at most 15 characters.
         pub(crate) name: String = String::new(),
-        /// Its IPv4 address, with or without the length of its network.
+        /// Its IPv4 address, with or without a prefix length.
         pub(crate) address: Option<Address> = None,
-        /// Its IPv6 address, likewise. A host has one of the two, or both.
+        /// Its IPv6 address, with or without a prefix length. A host needs at least one address.
         pub(crate) address6: Option<Address> = None,
     }
 }
@@ -53,32 +53,32 @@ section! {
 section! {
     /// A switch: a network namespace with a process that forwards, measures, and reports.
     pub(crate) struct SwitchSettings("[[switches]]") {
-        /// Its name, as for hosts.
+        /// Its name, with the same rules as a host's.
         pub(crate) name: String = String::new(),
         /// Its node id in reports. Not set: 1 for the first switch, 2 for the second, …
         pub(crate) node: Option<u32> = None,
-        /// Its own list instead of the file's `[[watch]]`.
+        /// Overrides the file's `[[watch]]`.
         pub(crate) watch: Option<Vec<Verbatim>> = None,
-        /// Its own list instead of the file's `[[filter]]`.
+        /// Overrides the file's `[[filter]]`.
         pub(crate) filter: Option<Vec<Verbatim>> = None,
     }
 }
 
 section! {
-    /// A link, the same in both directions. There may be several between two switches. Packets take the shortest way, by number of
-    /// links; of several that are equally short, each flow takes one.
+    /// A link, the same in both directions. There may be several between two switches. Packets take the path with the
+    /// fewest links; flows are spread over paths of equal length.
     pub(crate) struct LinkSettings("[[links]]") {
         /// The names of its two ends: two switches, or a switch and a host.
         pub(crate) between: Vec<String> = Vec::new(),
-        /// How fast it is: packets that come faster wait in a queue. Not set: as fast as the machine.
+        /// Its rate; packets above it queue. Not set: unlimited.
         pub(crate) rate: Option<Rate> = None,
-        /// Bytes that may wait in that queue; what does not fit is dropped. Not set: the switch's default.
+        /// Size of that queue; packets beyond it are dropped. Not set: the switch's default.
         pub(crate) depth: Option<Size> = None,
-        /// Time on the way, each way.
+        /// Delay in each direction.
         pub(crate) delay: Duration = Duration::ZERO,
-        /// Part of the packets that get lost on it, each way.
+        /// Share of the packets lost in each direction.
         pub(crate) loss: Fraction = Fraction(0),
-        /// Longest packet. Not set: 1500 at a host; between switches 640 more than at any host, as room for INT.
+        /// Maximum packet size in bytes. Not set: 1500 at a host; between switches 640 more than at any host, as room for INT.
         pub(crate) mtu: Option<u32> = None,
     }
 }
@@ -122,7 +122,7 @@ impl Setting for Address {
     }
 }
 
-/// A table that is passed on as it is written.
+/// A table that is passed on as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verbatim(pub(crate) Shown);
 
@@ -180,8 +180,8 @@ const REFERENCE_HEAD: &str = "# Reference: the topology file of a lab
 
 <!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
 
-`hopwise lab up FILE` makes a network of it: see the [tutorial](../tutorial/a-lab-on-your-laptop.md). The file is TOML; unknown keys are
-refused. Examples are in `examples/lab/`.
+`hopwise lab up FILE` creates the network: see the [tutorial](../tutorial/a-lab-on-your-laptop.md). The file is TOML; unknown keys are
+rejected. Examples are in `examples/lab/`.
 
 Durations are numbers with a unit: `ns`, `us`, `ms`, `s`. Sizes are numbers with `B`, `KiB`, `MiB`. Rates are numbers with `bit/s`,
 `kbit/s`, `Mbit/s`, `Gbit/s`.

@@ -169,7 +169,7 @@ impl Maker<'_, '_> {
                 );
                 self.refuse(&path, message);
             } else if RESERVED.contains(&name.as_str()) {
-                self.refuse(&path, format!("`{name}` means something else in a lab; take another name"));
+                self.refuse(&path, format!("`{name}` is a reserved name; choose another"));
             } else if names.insert(name, node).is_some() {
                 self.refuse(&path, format!("there are two nodes called `{name}`; rename one"));
             }
@@ -190,7 +190,7 @@ impl Maker<'_, '_> {
                     format!("{id} means \"unknown\" in reports; write a number from 1 to {}", u32::MAX - 1),
                 );
             } else if let Some(other) = seen.insert(id, &switch.name) {
-                let message = format!("the node id {id} is that of `{other}` already; write another `node`");
+                let message = format!("the node id {id} is used by `{other}`; write another `node`");
                 self.refuse(&path, message);
             }
             ids.push(id);
@@ -212,10 +212,7 @@ impl Maker<'_, '_> {
                 if let Err(message) = usable(address, ipv6) {
                     self.refuse(&path, message);
                 } else if let Some(other) = seen.insert(address.ip, &host.name) {
-                    self.refuse(
-                        &path,
-                        format!("{} is the address of `{other}` already; write another", address.ip),
-                    );
+                    self.refuse(&path, format!("{} is the address of `{other}`; write another", address.ip));
                 }
                 own.push(address);
             }
@@ -300,20 +297,24 @@ impl Maker<'_, '_> {
     fn link_values(&mut self, place: &str, link: &LinkSettings) {
         let path = |key| ["links", place, key];
         if link.delay.as_secs() >= 10 {
-            self.refuse(&path("delay"), "nobody waits so long for a packet; write less than \"10s\"");
+            self.refuse(&path("delay"), "the delay is too long; write less than \"10s\"");
         }
         if let Some(mtu) = link.mtu.filter(|mtu| !MTUS.contains(mtu)) {
-            let message = format!("{mtu} cannot be; write a number from {} to {}", MTUS.start(), MTUS.end());
+            let message =
+                format!("{mtu} is out of range; write a number from {} to {}", MTUS.start(), MTUS.end());
             self.refuse(&path("mtu"), message);
         }
         if let Some(depth) = link.depth {
             if link.rate.is_none() {
                 self.refuse(
                     &path("depth"),
-                    "without a rate nothing waits; add rate = \"100Mbit/s\", or remove `depth`",
+                    "a queue needs a rate; add rate = \"100Mbit/s\", or remove `depth`",
                 );
             } else if depth.0 < u64::from(*MTUS.end()) + 14 {
-                self.refuse(&path("depth"), "not one long packet fits; write at least \"10 KiB\"");
+                self.refuse(
+                    &path("depth"),
+                    "the queue is too small for one packet; write at least \"10 KiB\"",
+                );
             }
         }
     }
@@ -332,7 +333,7 @@ impl Maker<'_, '_> {
                 [_] => {}
                 [_, second, ..] => {
                     let message = format!(
-                        "`{name}` has a link already, and a host has one; make it a switch, or remove a link"
+                        "`{name}` has a second link; a host has one: make it a switch, or remove a link"
                     );
                     self.refuse(&["links", &second.to_string(), "between"], message);
                 }
@@ -358,16 +359,16 @@ impl Maker<'_, '_> {
 
     fn collector(&mut self, file: &LabFile) {
         if file.collector.is_none() {
-            self.refuse(&[], "nobody would receive the reports; write [collector] (it may be empty)");
+            self.refuse(&[], "there is no collector; write [collector] (it may be empty)");
             return;
         }
         if let Some(node) = child(self.root, "collector") {
             self.program.check_collector(self.text, node, self.reader);
         }
         for (path, why) in [
-            (&["collector", "collector", "listen"][..], "the lab decides where its collector listens"),
-            (&["collector", "collector", "namespace"], "the lab decides where its collector listens"),
-            (&["collector", "api", "token"], "a lab answers on this machine alone"),
+            (&["collector", "collector", "listen"][..], "the lab sets where its collector listens"),
+            (&["collector", "collector", "namespace"], "the lab sets where its collector listens"),
+            (&["collector", "api", "token"], "the API of a lab is local"),
             (&["collector", "nodes"], "the names of the nodes are those of the switches"),
             (&["collector", "switch"], "switches have processes of their own"),
         ] {
@@ -397,7 +398,7 @@ impl Maker<'_, '_> {
         list.iter().filter_map(|node| self.program.read_watch(node, self.reader).map(Verbatim)).collect()
     }
 
-    /// What each switch is told, it understands.
+    /// Every switch accepts its configuration.
     fn switches(&mut self, made: &Topology) {
         if !self.reader.is_good() {
             return;
@@ -412,7 +413,7 @@ impl Maker<'_, '_> {
             let path = passed_on.map_or(vec!["switches", index.as_str()], |key| vec![key]);
             self.refuse(
                 &path,
-                format!("switch `{}` does not understand what this makes of it:\n{error}", switch.name),
+                format!("switch `{}` rejects the configuration that results:\n{error}", switch.name),
             );
             break;
         }
@@ -443,7 +444,7 @@ impl Maker<'_, '_> {
             if distances[entry(made, host)].is_none() {
                 let first = &made.hosts[0].name;
                 let message = format!(
-                    "there is no way from `{first}` to `{}`; add a link between their switches",
+                    "there is no path from `{first}` to `{}`; add a link between their switches",
                     host.name
                 );
                 self.refuse(&["hosts", &index.to_string()], message);

@@ -1,4 +1,4 @@
-//! A lab that is up, and its processes, asked over their APIs: the collector's in our network, each switch's in its own.
+//! A lab that is up, and queries of its processes over their APIs: the collector's in this network namespace, each switch's in its own.
 
 use serde_json::Value;
 
@@ -69,15 +69,15 @@ impl Lab {
         self.ask(&self.topology.switches[index].name, || self.program.get(SWITCH_API, "/switch"))
     }
 
-    /// Tells a switch something: `POST /api/v1{path}`.
+    /// `POST /api/v1{path}`.
     ///
     /// # Errors
     /// It does not answer, or refuses.
-    pub(crate) fn tell(&self, index: usize, path: &str) -> Result<Value, CliError> {
+    pub(crate) fn post(&self, index: usize, path: &str) -> Result<Value, CliError> {
         self.ask(&self.topology.switches[index].name, || self.program.post(SWITCH_API, path))
     }
 
-    /// Puts the conditions in force: writes the files of all switches anew, and lets them be read.
+    /// Applies the conditions: writes the files of all switches and reloads them.
     ///
     /// # Errors
     /// A file cannot be written; a switch does not answer or refuses.
@@ -95,7 +95,7 @@ impl Lab {
         }
         self.directory.keep(&self.state)?;
         for index in 0..self.topology.switches.len() {
-            self.tell(index, "/config/reload")?;
+            self.post(index, "/config/reload")?;
         }
         Ok(())
     }

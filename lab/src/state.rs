@@ -147,7 +147,7 @@ impl Directory {
 pub(crate) const TOPOLOGY: &str = "topology.toml";
 const STATE: &str = "state.json";
 
-/// What is told when there is a lab of that name.
+/// The error for a lab name that is in use.
 pub(crate) fn exists(lab: &str) -> CliError {
     CliError::new(format!(
         "there is a lab {lab} already, or what is left of one; remove it with `hopwise lab down {lab}`"

@@ -1,5 +1,5 @@
 //! Flows and microbursts between hosts: UDP packets with numbers and time stamps in them, sent and received by sockets inside the
-//! hosts. One clock for all, so that the time on the way is known.
+//! hosts. All share one clock, so that the latency is known.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,11 +114,11 @@ pub(crate) struct Figures {
     pub(crate) received: u64,
     /// Of these, those that arrived after a later one of their flow.
     pub(crate) reordered: u64,
-    /// Shortest time on the way, ns.
-    pub(crate) least: u64,
-    /// Longest time on the way, ns.
-    pub(crate) most: u64,
-    /// All times on the way together, ns.
+    /// Minimum latency, ns.
+    pub(crate) min: u64,
+    /// Maximum latency, ns.
+    pub(crate) max: u64,
+    /// Sum of all latencies, ns.
     pub(crate) sum: u128,
 }
 
@@ -129,8 +129,8 @@ impl Figures {
     }
 
     fn arrived(&mut self, late: bool, delay: u64) {
-        self.least = if self.received == 0 { delay } else { self.least.min(delay) };
-        self.most = self.most.max(delay);
+        self.min = if self.received == 0 { delay } else { self.min.min(delay) };
+        self.max = self.max.max(delay);
         self.sum += u128::from(delay);
         self.received += 1;
         self.reordered += u64::from(late);
@@ -243,8 +243,8 @@ fn merge(whole: &mut Figures, part: &Figures) {
     whole.refused += part.refused;
     if part.received > 0 {
         let first = whole.received == 0;
-        whole.least = if first { part.least } else { whole.least.min(part.least) };
-        whole.most = whole.most.max(part.most);
+        whole.min = if first { part.min } else { whole.min.min(part.min) };
+        whole.max = whole.max.max(part.max);
         whole.sum += part.sum;
         whole.received += part.received;
         whole.reordered += part.reordered;
@@ -430,8 +430,8 @@ mod tests {
             whole.received,
             whole.lost(),
             whole.reordered,
-            whole.least,
-            whole.most,
+            whole.min,
+            whole.max,
             whole.sum,
         );
         assert_eq!(found, (4, 2, 3, 1, 1, 1, 9, 15));

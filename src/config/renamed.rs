@@ -34,7 +34,7 @@ const VALUES: &[(&str, &str, &str)] =
 const PARAMETERS: &[(&str, &str)] = &[];
 
 /// Subcommands and options of the command line: old and new, as they are typed.
-const ARGUMENTS: &[(&str, &str)] = &[];
+const ARGUMENTS: &[(&str, &str)] = &[("mend", "restore")];
 
 /// Refuses every old key and value of the file, each at its place.
 pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {

@@ -29,7 +29,7 @@ fn print_json(value: &Value) -> Result<(), CliError> {
     print(&format!("{value:#}\n"))
 }
 
-/// What is where, and what to try next.
+/// The nodes of a new lab, and commands to try next.
 pub(super) fn made(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
     let topology = &lab.topology;
     let terminal = Terminal::stdout();
@@ -40,7 +40,7 @@ pub(super) fn made(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
     out += &hosts(topology);
     out.push('\n');
     out += &switches(topology);
-    let pages = if has_web_page { "The pages are at" } else { "This build has no pages; the API is at" };
+    let pages = if has_web_page { "The web page is at" } else { "This build has no web page; the API is at" };
     let url = terminal.paint(Tone::Strong, &format!("{}/", lab.state.api));
     out += &format!(
         "\n{pages} {url}\nConfigurations and logs of all processes: {}/\n\n",
@@ -69,13 +69,13 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     let link = topology.links.iter().find(between).or_else(|| topology.links.first());
     let link = link.map_or("", |link| link.interfaces[0].as_str());
     vec![
-        (format!("exec {a} -- ping -c 3 {ping}"), "through the switches, and they do not show"),
+        (format!("exec {a} -- ping -c 3 {ping}"), "through the switches; the hosts see no INT"),
         (format!("traffic flow {a} {b} --rate 20Mbit/s --for 30"), "see its path: Topology, Flow"),
         (format!("traffic burst {a} {b} --packets 300"), "see the queue: Events"),
         ("mode sf".to_owned(), "one record per packet; also md, md10, mx, postcard"),
-        (format!("fault loss {link} 2%"), "and back: hopwise lab fault clear"),
-        (format!("capture {link} lab.pcap"), "what passes, for Wireshark"),
-        ("down".to_owned(), "remove it all"),
+        (format!("fault loss {link} 2%"), "undo: hopwise lab fault clear"),
+        (format!("capture {link} lab.pcap"), "packets of the link, for Wireshark"),
+        ("down".to_owned(), "remove everything"),
     ]
 }
 
@@ -110,7 +110,7 @@ fn switches(topology: &Topology) -> String {
 /// What was removed.
 pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
     let Removed { processes, namespaces } = removed;
-    line(&format!("The lab {lab} is gone: {processes} processes ended, {namespaces} namespaces removed."))
+    line(&format!("Removed the lab {lab}: {processes} processes ended, {namespaces} namespaces removed."))
 }
 
 /// The labs of this machine.
@@ -130,13 +130,13 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
     for lab in labs {
         match state(lab) {
             Some(state) => table.row([lab.clone(), format!("{}/", state.api), state.file]),
-            None => table.row([lab.clone(), "not whole: hopwise lab down".to_owned(), String::new()]),
+            None => table.row([lab.clone(), "incomplete: hopwise lab down".to_owned(), String::new()]),
         }
     }
     print(&table.render())
 }
 
-/// Says how a lab is. The answer is "no" (1) when a process of it does not answer.
+/// Shows the state of a lab. Exit code 1 if a process of it does not answer.
 pub(super) fn status(
     named: Option<&str>,
     as_json: bool,
@@ -175,14 +175,14 @@ fn status_json(
     let links = topology.links.iter().map(|link| {
         json!({ "name": link.interfaces[0], "between": link.ends.map(|end| topology.name_of(end)), "interfaces": link.interfaces, "mtu": link.mtu })
     });
-    let told = topology.switches.iter().zip(switches).map(|(switch, told)| {
-        json!({ "name": switch.name, "node": switch.node, "namespace": lab.namespace(&switch.name), "process": answer(told) })
+    let status = topology.switches.iter().zip(switches).map(|(switch, status)| {
+        json!({ "name": switch.name, "node": switch.node, "namespace": lab.namespace(&switch.name), "process": answer(status) })
     });
     let faults: Vec<String> = lab.state.conditions.faults.iter().map(Made::describe).collect();
     json!({
         "name": topology.name, "file": lab.state.file, "api": lab.state.api, "mode": lab.state.conditions.mode, "faults": faults,
         "processes": processes, "directory": lab.directory.path(),
-        "hosts": hosts.collect::<Vec<_>>(), "links": links.collect::<Vec<_>>(), "switches": told.collect::<Vec<_>>(),
+        "hosts": hosts.collect::<Vec<_>>(), "links": links.collect::<Vec<_>>(), "switches": status.collect::<Vec<_>>(),
         "collector": answer(collector),
     })
 }
@@ -216,8 +216,8 @@ fn status_text(
         }
         Err(error) => out += &format!("  collector: {error}\n"),
     }
-    for (switch, told) in topology.switches.iter().zip(switches) {
-        if let Err(error) = told {
+    for (switch, status) in topology.switches.iter().zip(switches) {
+        if let Err(error) = status {
             out += &format!(
                 "  {}: does not answer ({error}); its log: {}\n",
                 switch.name,
@@ -228,7 +228,7 @@ fn status_text(
     out
 }
 
-/// What became of the packets. The answer is "no" (1) when none arrived.
+/// Loss and latency of the packets. Exit code 1 if none arrived.
 pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, CliError> {
     let total = |of: fn(&Figures) -> u64| figures.iter().map(of).sum::<u64>();
     let (sent, received) = (total(|one| one.sent), total(|one| one.received));
@@ -246,7 +246,7 @@ pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, Cl
     } else {
         print(&figures_table(figures))?;
         let more = if refused > 0 {
-            format!(" The senders' systems refused {} more.", units::count(refused))
+            format!(" The senders' kernels rejected {} more.", units::count(refused))
         } else {
             String::new()
         };
@@ -261,14 +261,14 @@ pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, Cl
     Ok(if received > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Least, mean and most time on the way.
+/// Minimum, mean and maximum latency.
 fn delays(figures: &Figures) -> Option<[u64; 3]> {
     let mean = figures.sum.checked_div(figures.received.into())?;
-    Some([figures.least, u64::try_from(mean).unwrap_or(u64::MAX), figures.most])
+    Some([figures.min, u64::try_from(mean).unwrap_or(u64::MAX), figures.max])
 }
 
 fn figures_table(figures: &[Figures]) -> String {
-    let right = ["SENT", "RECEIVED", "LOST", "REORDERED", "LEAST", "MEAN", "MOST TIME"]
+    let right = ["SENT", "RECEIVED", "LOST", "REORDERED", "MIN", "MEAN", "MAX LATENCY"]
         .map(|name| (name, Align::Right));
     let mut table = Table::new([("FROM", Align::Left), ("TO", Align::Left)].into_iter().chain(right));
     for one in figures {
