@@ -1,14 +1,14 @@
 //! The user's end of detection in the kernel: the program there is a filter in front of the collector, and this keeps the
 //! two in step.
 //!
-//! - What the program **tells** (whole frames, in a ring) goes to the collector, after the numbers that were swallowed before
+//! - What the program **tells** (whole frames, in a ring) goes to the collector, after the numbers that were suppressed before
 //!   it.
-//! - What it **swallowed** is told to the collector about once per [`ROUND`]: numbers as runs, values by absorption. The
+//! - What it **suppressed** is told to the collector about once per [`ROUND`]: numbers as runs, values applied silently. The
 //!   rounds go through the kernel's tables a piece at a time.
 //! - What the collector **forgets** is deleted there, so that its next report is news in both.
 //! - Thresholds and rules **change** there first; the collector changes between the last record that was told under the old
 //!   ones and the first under the new.
-//! - Each datagram is **counted** once: by the program, if it swallowed or dropped it, else here.
+//! - Each datagram is **counted** once: by the program, if it suppressed or dropped it, else here.
 //!
 //! See [`collector::suppressed`] for what is then the same as without a filter, and what is not. Where several inputs work in
 //! this way, or where datagrams of a flow come in beside its kernel's program (fragments do), each program compares with
@@ -62,7 +62,7 @@ pub(crate) fn explain_rules(rules: &RuleSet) -> String {
     text
 }
 
-/// How long what was swallowed may wait, ns. A shorter timeout of flows makes it shorter.
+/// How long what was suppressed may wait, ns. A shorter timeout of flows makes it shorter.
 pub(crate) const ROUND: Nanos = 1_000_000_000;
 
 /// What a program of the kernel tells and keeps.
@@ -94,7 +94,7 @@ pub(crate) trait Kernel: Send {
     /// Places for flows.
     fn flows(&self) -> u32;
 
-    /// Reports swallowed of the flow in a place, modulo 2^32; `None` when there is none.
+    /// Reports suppressed of the flow in a place, modulo 2^32; `None` when there is none.
     fn flow_reports(&self, place: u32) -> Option<u32>;
 
     /// Copies the flow in a place. `false`: there is none, or it changed meanwhile.
@@ -106,7 +106,7 @@ pub(crate) trait Kernel: Send {
     /// Places for keys of nodes of a metric.
     fn keys(&self, metric: Metric) -> u32;
 
-    /// The key in a place, and the values swallowed that no flow keeps, modulo 2^32.
+    /// The key in a place, and the values suppressed that no flow keeps, modulo 2^32.
     fn key(&self, metric: Metric, place: u32) -> Option<(SuppressedKey, u32)>;
 
     /// Forgets a key.
@@ -158,8 +158,8 @@ pub(crate) struct FlowCopy {
 /// What the kernel's program counted. What it told is counted again by whoever takes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counters {
-    /// What it swallowed, as the collector would have counted it.
-    pub(crate) swallowed: collector::Stats,
+    /// What it suppressed, as the collector would have counted it.
+    pub(crate) suppressed: collector::Stats,
     /// Lost because the ring was full, or because another CPU was busy telling.
     pub(crate) ring_full: u64,
     /// Frames to our ports that held no datagram which can be read, by [`Refusal::index`].
@@ -169,7 +169,7 @@ pub(crate) struct Counters {
 // Arrays of more than 32 have no default of their own.
 impl Default for Counters {
     fn default() -> Self {
-        Self { swallowed: collector::Stats::default(), ring_full: 0, refused_frames: [0; Refusal::COUNT] }
+        Self { suppressed: collector::Stats::default(), ring_full: 0, refused_frames: [0; Refusal::COUNT] }
     }
 }
 

@@ -80,7 +80,7 @@ impl Kernel {
         self.tables.set_detection(&config.detection).unwrap();
     }
 
-    /// What went up for a frame: why, the count and the last of the numbers swallowed before it, and the payload.
+    /// What went up for a frame: why, the count and the last of the numbers suppressed before it, and the payload.
     fn give(&mut self, frame: &[u8]) -> Option<(Reason, u32, u32, Vec<u8>)> {
         let run = self.object.test_run("hopwise_detect", frame, 1).unwrap();
         assert_eq!(run.verdict, DROP);
@@ -237,10 +237,10 @@ impl Model {
     ) {
         let Some((id, _)) = stream(datagram, profile) else { return };
         let applied = self.applied.entry(id).or_default();
-        let swallowed = count.wrapping_sub(*applied) & 0x7fff_ffff;
+        let suppressed = count.wrapping_sub(*applied) & 0x7fff_ffff;
         *applied = count;
-        let run = Run { last: latest, count: swallowed.into(), same: why.has(Reason::SAME) };
-        if swallowed > 0 {
+        let run = Run { last: latest, count: suppressed.into(), same: why.has(Reason::SAME) };
+        if suppressed > 0 {
             self.few.receive_run(&id, run, datagram.received, &mut self.told);
         }
     }

@@ -207,7 +207,7 @@ impl Kernel for Live {
 
     fn counters(&mut self) -> Result<Counters, Error> {
         let counted = self.tables.counters()?;
-        let swallowed = collector::Stats {
+        let suppressed = collector::Stats {
             datagrams: counted.datagrams,
             accepted: counted.accepted,
             reports: counted.reports,
@@ -218,7 +218,7 @@ impl Kernel for Live {
             ..collector::Stats::default()
         };
         Ok(Counters {
-            swallowed,
+            suppressed,
             // To whoever misses a datagram the two are one: it was not told in time.
             ring_full: counted.ring_full + counted.contended,
             refused_frames: counted.refused_frames,

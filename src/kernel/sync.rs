@@ -147,7 +147,7 @@ impl<K: Kernel> KernelSync<K> {
         Ok(())
     }
 
-    /// The end: nothing more is told or swallowed, and the collector learns all that was.
+    /// The end: nothing more is told or suppressed, and the collector learns all that was.
     ///
     /// # Errors
     /// The kernel cannot be asked.
@@ -166,14 +166,14 @@ impl<K: Kernel> KernelSync<K> {
         self.count(worker)
     }
 
-    /// What happened so far: what was swallowed counts as handed out.
+    /// What happened so far: what was suppressed counts as handed out.
     pub(crate) fn stats(&self) -> source::Stats {
         let mut refused = self.counters.refused_frames;
         refused.iter_mut().zip(self.unreadable).for_each(|(sum, more)| *sum += more);
         let unreadable: u64 = self.unreadable.iter().sum();
         source::Stats {
-            datagrams: self.counters.swallowed.datagrams + self.taken - unreadable,
-            decided_in_kernel: self.counters.swallowed.datagrams,
+            datagrams: self.counters.suppressed.datagrams + self.taken - unreadable,
+            decided_in_kernel: self.counters.suppressed.datagrams,
             bytes: self.bytes,
             ring_full: self.counters.ring_full,
             refused,
@@ -239,7 +239,7 @@ impl<K: Kernel> KernelSync<K> {
         }
         worker.with(|collector, sink| {
             for place in first..end {
-                self.absorb_flow(place, now, collector, sink);
+                self.apply_suppressed_flow(place, now, collector, sink);
             }
             for (metric, (first, end)) in keys.into_iter().enumerate() {
                 for place in first..end {
@@ -249,7 +249,13 @@ impl<K: Kernel> KernelSync<K> {
         });
     }
 
-    fn absorb_flow(&mut self, place: u32, now: Nanos, collector: &mut Collector, sink: &mut dyn Sink) {
+    fn apply_suppressed_flow(
+        &mut self,
+        place: u32,
+        now: Nanos,
+        collector: &mut Collector,
+        sink: &mut dyn Sink,
+    ) {
         let Self { kernel, flows, copy, compare, .. } = self;
         let (Some(seen), Some(reports)) = (flows.get_mut(place as usize), kernel.flow_reports(place)) else {
             return;
@@ -279,7 +285,7 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    /// Tells what numbers were swallowed, and begins the next round.
+    /// Tells what numbers were suppressed, and begins the next round.
     fn begin_round(&mut self, now: Nanos, worker: &mut impl CollectorHost) {
         self.compare = std::mem::take(&mut self.compare_next);
         self.began = now;
@@ -320,7 +326,7 @@ impl<K: Kernel> KernelSync<K> {
     /// Adds what was counted since the last time to the collector's own figures.
     fn count(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         let counters = self.kernel.counters()?;
-        worker.count(&counters.swallowed.since(&self.counters.swallowed));
+        worker.count(&counters.suppressed.since(&self.counters.suppressed));
         self.counters = counters;
         Ok(())
     }

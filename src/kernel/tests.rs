@@ -273,7 +273,7 @@ fn what_was_swallowed_comes_before_what_was_told_after_it() {
     let mut setup = Setup::new();
     setup.kernel.tables().streams = vec![Some((stream(), run(0, 0)))];
     setup.tell(0, None);
-    // Numbers 1 to 3 were swallowed, 4 was told; 5 and 6 were swallowed; 7 came out of turn.
+    // Numbers 1 to 3 were suppressed, 4 was told; 5 and 6 were suppressed; 7 came out of turn.
     setup.tell(4, Some(run(3, 3)));
     setup.tell(7, Some(run(6, 5)));
     setup.turn(START);
@@ -297,7 +297,7 @@ fn counts_of_a_stream_wrap_and_an_idle_one_gives_its_place_back() {
     setup.kernel.tables().streams = vec![Some((stream(), run(0, near)))];
     setup.tell(0, None);
     setup.turn(START);
-    // So many cannot have been swallowed within a round: it is a count from before.
+    // So many cannot have been suppressed within a round: it is a count from before.
     assert_eq!(setup.stream(), (1, 0, 0));
     setup.sync.take(&mut setup.bench);
     for (count, datagrams) in
@@ -442,10 +442,10 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     setup.turn(START);
     let mut counters = Counters { ring_full: 5, ..Counters::default() };
     counters.refused_frames[wire::Refusal::Truncated.index()] = 2;
-    counters.swallowed.datagrams = 100;
-    counters.swallowed.accepted = 97;
-    counters.swallowed.refused_datagrams[wire::Refusal::Truncated.index()] = 3;
-    (counters.swallowed.reports, counters.swallowed.flow_reports) = (98, 98);
+    counters.suppressed.datagrams = 100;
+    counters.suppressed.accepted = 97;
+    counters.suppressed.refused_datagrams[wire::Refusal::Truncated.index()] = 3;
+    (counters.suppressed.reports, counters.suppressed.flow_reports) = (98, 98);
     setup.kernel.tables().counters = counters;
     (0..8).for_each(|at| setup.tell(at, None));
     setup.kernel.tables().ring.push((BOOT, None, None, vec![1, 2, 3]));
@@ -487,9 +487,9 @@ fn too_much_forgotten_at_once_compares_everything() {
     assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 8);
     setup.bench.removals = Removals::default();
     setup.bench.collector.track_removals(0);
-    let kept =
+    let suppressed =
         SuppressedFlow { key: keys[0], reports: 1, latency: None, basis: None, hops: &[], last_seen: START };
-    assert!(!setup.bench.collector.apply_suppressed(&kept, &mut setup.bench.heard));
+    assert!(!setup.bench.collector.apply_suppressed(&suppressed, &mut setup.bench.heard));
     setup.bench.removals.add_full();
     setup.turn(START + 7 * SECOND);
     setup.turn(START + 9 * SECOND);

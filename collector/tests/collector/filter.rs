@@ -1,5 +1,5 @@
 //! A model of the filter, without a kernel: a second collector that sees every datagram says whether one holds news. What
-//! holds none is swallowed and told by runs and absorption; both must then have told the same.
+//! holds none is suppressed and reported by runs and suppressed values; both must then have told the same.
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests may panic")]
 
@@ -17,7 +17,7 @@ use collector::{
 use detect::{Detection, Metric, Thresholds};
 use wire::{Decoder, FlowKey, Report};
 
-/// The counters that are the filter's for what it swallowed.
+/// The counters that are the filter's for what it suppressed.
 type Counters = [u64; 5];
 
 fn counters(collector: &Collector) -> Counters {
@@ -36,10 +36,10 @@ struct Model {
     told: Log,
     streams: BTreeMap<StreamId, Run>,
     /// Reports of each flow, and the nodes they told of.
-    swallowed: BTreeMap<FlowKey, (u64, Vec<Option<u32>>)>,
-    /// Values so far of each key, and what of it was swallowed.
+    suppressed: BTreeMap<FlowKey, (u64, Vec<Option<u32>>)>,
+    /// Values so far of each key, and what of it was suppressed.
     values: BTreeMap<(Metric, u32, u32), u64>,
-    kept: BTreeMap<(Metric, u32, u32), SuppressedKey>,
+    keys: BTreeMap<(Metric, u32, u32), SuppressedKey>,
     counted: Counters,
     given_up: u64,
     /// How long the filter's values may wait; 0: until just before the second ends.
@@ -58,9 +58,9 @@ impl Model {
             heard: Log::default(),
             told: Log::default(),
             streams: BTreeMap::new(),
-            swallowed: BTreeMap::new(),
+            suppressed: BTreeMap::new(),
             values: BTreeMap::new(),
-            kept: BTreeMap::new(),
+            keys: BTreeMap::new(),
             counted: Counters::default(),
             given_up: 0,
             round,
@@ -101,17 +101,17 @@ impl Model {
         news |= self.heard.events.len() > told || hidden(&self.all, &flows) != state;
         news |= self.all.stats().unadmitted > 0;
         let keys = kept_keys(&self.all, &mut self.values);
-        let swallowed_number = self.number(&datagram, news);
-        if news || !swallowed_number {
+        let suppressed_seq = self.number(&datagram, news);
+        if news || !suppressed_seq {
             self.given_up += 1;
             self.few.handle(&[datagram], &mut self.told);
             return;
         }
-        self.kept.extend(keys.into_iter().map(|kept| ((kept.metric, kept.node, kept.part), kept)));
+        self.keys.extend(keys.into_iter().map(|key| ((key.metric, key.node, key.part), key)));
         let after = counters(&self.all);
         (0..after.len()).for_each(|at| self.counted[at] += after[at] - before[at]);
         for (key, nodes) in flows.into_iter().filter(|(key, _)| self.all.flow(key).is_some()) {
-            let (reports, heard) = self.swallowed.entry(key).or_default();
+            let (reports, heard) = self.suppressed.entry(key).or_default();
             *reports += 1;
             heard.extend(nodes);
         }
@@ -137,24 +137,24 @@ impl Model {
         expected
     }
 
-    /// Tells what was swallowed.
+    /// Tells what was suppressed.
     fn sync(&mut self) {
         for (id, stream) in &mut self.streams {
             let run = Run { count: std::mem::take(&mut stream.count), ..*stream };
             let seen = self.all.streams().find(|view| is(&view.id, id)).map_or(0, |view| view.last_seen);
             self.few.receive_run(id, run, seen, &mut self.told);
         }
-        for (key, (reports, heard)) in std::mem::take(&mut self.swallowed) {
+        for (key, (reports, heard)) in std::mem::take(&mut self.suppressed) {
             let Some(flow) = self.all.flow(&key) else { continue };
-            let hop = |hop: HopView| kept_hop(hop, heard.contains(&hop.node));
+            let hop = |hop: HopView| suppressed_hop(hop, heard.contains(&hop.node));
             let hops: Vec<SuppressedHop> = flow.hops().map(hop).collect();
             let (latency, last_seen) = (flow.row.flow_latency, flow.row.last_seen);
-            let kept =
+            let suppressed =
                 SuppressedFlow { key, reports, latency, basis: Some(flow.row.basis), hops: &hops, last_seen };
-            self.few.apply_suppressed(&kept, &mut self.told);
+            self.few.apply_suppressed(&suppressed, &mut self.told);
         }
-        for kept in std::mem::take(&mut self.kept).values() {
-            self.few.apply_suppressed_key(kept);
+        for key in std::mem::take(&mut self.keys).values() {
+            self.few.apply_suppressed_key(key);
         }
     }
 
@@ -235,8 +235,8 @@ fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<O
     flows.iter().map(|(key, _)| collector.flow(key).map(of)).collect()
 }
 
-/// Latest values of a flow, as the filter keeps them. Those of queues and links are kept by key.
-fn kept_hop(hop: HopView, heard: bool) -> SuppressedHop {
+/// Latest values of a flow, as the filter stores them. Those of queues and links are stored by key.
+fn suppressed_hop(hop: HopView, heard: bool) -> SuppressedHop {
     let half = |port: Option<u32>| port.map_or(0xffff, |port| port & 0xffff);
     SuppressedHop {
         node: hop.node.unwrap_or(u32::MAX),
@@ -308,7 +308,7 @@ fn news(events: &[Event]) -> Vec<Event> {
 #[test]
 fn events_totals_and_flows_are_those_of_a_collector_that_sees_every_datagram() {
     for seed in 1..=12 {
-        // Everything is absorbed before a second ends: then even the times are the same.
+        // Everything is applied before a second ends: then even the times are the same.
         let mut model = Model::new(&start(), 0);
         run(&mut model, seed * 7919, 12_000, |random| match random.below(2000) {
             0 => random.below(90) * SECOND,
@@ -407,7 +407,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     let mut bench = Bench::new(Config { flow_timeout: 10 * SECOND, ..config() });
     bench.collector.track_removals(4);
     let hops = [SuppressedHop { node: 1, latency: 1010, ..SuppressedHop::NOTHING }];
-    let kept = |number: u16, last_seen| SuppressedFlow {
+    let suppressed = |number: u16, last_seen| SuppressedFlow {
         key: crate::support::flow(number, false),
         reports: 3,
         latency: Some(1010),
@@ -417,7 +417,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     };
     let sent = |flow| Sent { flow, hops: vec![node(1)], ..Sent::default() };
     bench.send(&sent(1)).send(&sent(2));
-    assert!(!bench.collector.apply_suppressed(&kept(3, START), &mut bench.log));
+    assert!(!bench.collector.apply_suppressed(&suppressed(3, START), &mut bench.log));
     let key = SuppressedKey { metric: Metric::QueueOccupancy, node: 1, part: 0, value: 12 };
     assert!(bench.collector.apply_suppressed_key(&key));
     assert!(!bench.collector.apply_suppressed_key(&SuppressedKey { part: 9, ..key }));
@@ -425,7 +425,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     // The first goes on, behind the filter.
     for _ in 0..20 {
         bench.pass(SECOND);
-        assert!(bench.collector.apply_suppressed(&kept(1, bench.now), &mut bench.log));
+        assert!(bench.collector.apply_suppressed(&suppressed(1, bench.now), &mut bench.log));
     }
     let view = bench.collector.flow(&crate::support::flow(1, false)).unwrap();
     assert_eq!((view.row.reports, view.row.last_seen, view.row.flow_latency), (61, bench.now, Some(1010)));
