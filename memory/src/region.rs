@@ -1,7 +1,7 @@
 //! Regions: memory that others change at any moment.
 //!
 //! A region is a mapping that another process, the kernel or a NIC may write while we read it. So nobody gets a
-//! reference into it: bytes are copied in and out, every offset is checked, and whoever reads must be able to tell from
+//! reference into it: bytes are copied in and out, every offset is checked, and whoever reads must be able to see from
 //! the bytes whether they belong together. Nothing here knows what the bytes mean.
 //!
 //! # What a copy promises

@@ -38,7 +38,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes datagrams until told to stop; gives their number and that of the bursts.
+/// Receives datagrams until it is stopped; returns their number and that of the bursts.
 fn receive(receiver: &mut Receiver, slots: usize, stop: &AtomicBool) -> Result<(u64, u64), Error> {
     let mut burst = Burst::new(slots, 2048);
     let mut bytes = 0;

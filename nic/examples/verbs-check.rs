@@ -22,8 +22,8 @@ fn main() -> ExitCode {
     };
     let checks: [(&str, Check); 5] = [
         ("a device is found by its address only", finds_devices),
-        ("an unreliable pair writes, and tells of immediates", |address| writes(address, false)),
-        ("a reliable pair writes, and tells of immediates", |address| writes(address, true)),
+        ("an unreliable pair writes, and reports immediates", |address| writes(address, false)),
+        ("a reliable pair writes, and reports immediates", |address| writes(address, true)),
         ("a reliable pair adds", adds),
         ("a wrong key breaks a reliable pair, and nothing is written", is_refused),
     ];
@@ -111,18 +111,18 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
     post(&mut sender, &long, 0xbeef)?;
     hold(sender.write(base, key, &[0; 4097], None) == Err(Refused::TooLong), "more than a slot is refused")?;
     post(&mut sender, &[], 0xcafe)?;
-    let mut told = Vec::new();
+    let mut completed = Vec::new();
     wait(
         || {
             let mut done = [Done::default(); 4];
-            told.extend(
+            completed.extend(
                 receiver.received(&mut done).iter().map(|done| (done.status, done.immediate, done.len)),
             );
-            told.len() >= 2
+            completed.len() >= 2
         },
         "two immediates",
     )?;
-    hold(told == [(0, 0xbeef, 4000), (0, 0xcafe, 0)], "the immediates and their lengths")?;
+    hold(completed == [(0, 0xbeef, 4000), (0, 0xcafe, 0)], "the immediates and their lengths")?;
     let mut seen = vec![0; 4000];
     memory.region().read(900_000, &mut seen)?;
     hold(seen == long, "the long write")?;

@@ -55,7 +55,7 @@ pub struct Facts {
     pub offloads: Offloads,
     /// XDP programs on it; empty: none.
     pub xdp: Option<Vec<Attached>>,
-    /// What the driver can do with XDP. The kernel tells since Linux 6.3.
+    /// What the driver can do with XDP. The kernel reports it since Linux 6.3.
     pub xdp_features: Option<XdpFeatures>,
     /// The other end of a veth.
     pub peer: Option<Peer>,

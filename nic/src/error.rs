@@ -1,4 +1,4 @@
-//! A system call that failed, told to a person.
+//! A system call that failed, as text for people.
 
 use std::fmt;
 use std::io;

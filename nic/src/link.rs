@@ -91,7 +91,7 @@ pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: 
     put(&mut inner, IFLA_XDP_FLAGS, &flags.to_ne_bytes());
     body[4..8].copy_from_slice(&index.to_ne_bytes());
     put(&mut body, IFLA_XDP | NESTED, &inner);
-    netlink.tell(RTM_SETLINK, &body)
+    netlink.request(RTM_SETLINK, &body)
 }
 
 /// The XDP programs on an interface; none when it is gone.

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::netns::Pair;
 
-    /// Reports of one length, told apart by their content.
+    /// Reports of one length, distinguished by their content.
     fn payloads() -> Vec<Vec<u8>> {
         (0..200u8).map(|n| vec![n; 220]).collect()
     }

@@ -60,7 +60,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Nobody is left to tell; `ip netns` would show what stayed behind.
+        // No caller is left to report it to; `ip netns` would show what stayed behind.
         let _ = ip(&["netns", "delete", &self.name]);
     }
 }

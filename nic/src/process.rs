@@ -135,7 +135,7 @@ mod tests {
         let mut child = command.arg("600").stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
         let held = all().unwrap().into_iter().find(|process| process.id() == child.id()).unwrap();
         assert!(!held.wait(Duration::from_millis(1)));
-        // It may be told to have begun before its words can be read.
+        // It may be reported as started before its words can be read.
         let end = Instant::now() + Duration::from_secs(20);
         while held.command().is_empty() && Instant::now() < end {
             assert!(!held.wait(Duration::from_millis(1)));

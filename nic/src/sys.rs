@@ -136,7 +136,7 @@ pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
     libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
-/// The error a socket is waiting to tell, if any; asking clears it.
+/// The error a socket holds, if any; asking clears it.
 pub(crate) fn pending_error(socket: &impl AsFd) -> Option<io::Error> {
     let errno = get::<i32>(socket, libc::SOL_SOCKET, libc::SO_ERROR, 0).unwrap_or(0);
     (errno != 0).then(|| io::Error::from_raw_os_error(errno))

@@ -1,6 +1,6 @@
 //! RDMA devices, by libibverbs: memory that a device may write, and queue pairs that write to others' memory.
 //!
-//! Connecting is by numbers that both ends tell each other beforehand. Any RoCEv2 device of the kernel will do, a hardware device or soft-RoCE.
+//! Connecting is by numbers that both ends exchange beforehand. Any RoCEv2 device of the kernel will do, a hardware device or soft-RoCE.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -21,7 +21,7 @@ mod sender;
 
 pub use sender::{Refused, Sender};
 
-/// What was done: as the device tells it.
+/// A completed request, as the device reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Done {
     /// The number given with the request.
@@ -490,8 +490,8 @@ fn poll(queue: Option<NonNull<Queue>>, out: &mut [Done]) -> &[Done] {
         unsafe { ((*(*queue.as_ptr()).context).poll_cq)(queue.as_ptr(), most as c_int, done.as_mut_ptr()) };
     let count = usize::try_from(count).unwrap_or(0).min(most);
     for (out, done) in out.iter_mut().zip(&done[..count]) {
-        let told = done.flags & library::WITH_IMMEDIATE != 0;
-        let immediate = if told { u32::from_be(done.immediate) } else { 0 };
+        let has_immediate = done.flags & library::WITH_IMMEDIATE != 0;
+        let immediate = if has_immediate { u32::from_be(done.immediate) } else { 0 };
         *out = Done { work: done.work, status: done.status, immediate, len: done.len };
     }
     &out[..count]

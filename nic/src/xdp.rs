@@ -38,7 +38,7 @@ pub struct Options {
     /// Bytes of a frame's memory, 2048 or 4096; 256 of them are the driver's. Frames that do not fit go to the stack.
     pub frame_size: u32,
     /// Frames of a queue, a power of two: how many may wait. At 5 M frames/s 16,384 of them last 3 ms, which is about as long as
-    /// the system makes a thread wait for its turn on a busy machine.
+    /// the system makes a thread wait on a busy machine.
     pub frames_per_queue: u32,
     /// Huge pages are tried.
     pub huge_pages: bool,

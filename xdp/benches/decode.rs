@@ -99,7 +99,10 @@ fn main() {
     ];
     for (what, frame) in cases {
         let outcome = kernel.decode(&frame);
-        assert!(outcome.parsed.iter().all(|told| matches!(told, Parsed::Report(_))), "{what}: {outcome:?}");
+        assert!(
+            outcome.parsed.iter().all(|parsed| matches!(parsed, Parsed::Report(_))),
+            "{what}: {outcome:?}"
+        );
         let best = (0..ROUNDS).map(|_| kernel.time(&frame, REPEAT)).min().unwrap();
         println!("{best:>6} ns  {what} ({} bytes, {} reports)", frame.len(), outcome.count);
     }

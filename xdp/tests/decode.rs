@@ -148,8 +148,8 @@ struct Reached {
 
 impl Reached {
     fn note(&mut self, outcome: &Outcome) {
-        for told in &outcome.parsed {
-            match told {
+        for parsed in &outcome.parsed {
+            match parsed {
                 Parsed::Refused(reason) => self.refusals[*reason as usize] += 1,
                 Parsed::Report(report) => self.note_report(report),
             }
@@ -162,7 +162,7 @@ impl Reached {
         }
         for hop in &report.hops {
             self.hops += 1;
-            let told = [
+            let present = [
                 hop.node != u32::MAX,
                 hop.link != u32::MAX,
                 hop.level_2,
@@ -171,7 +171,7 @@ impl Reached {
                 hop.congestion != u32::MAX,
                 hop.utilization != u64::MAX,
             ];
-            self.items.iter_mut().zip(told).for_each(|(count, told)| *count += u32::from(told));
+            self.items.iter_mut().zip(present).for_each(|(count, present)| *count += u32::from(present));
         }
         self.items[7] += u32::from(report.ends.0 != u64::MAX && report.ends.1 != u64::MAX);
     }

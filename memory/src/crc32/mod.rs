@@ -214,7 +214,7 @@ const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
     powers
 }
 
-/// For both words of the last `N` blocks of a string, as told at [`POWERS`]; zeros behind them.
+/// For both words of the last `N` blocks of a string, as explained at [`POWERS`]; zeros behind them.
 #[cfg(target_arch = "x86_64")]
 const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
     let mut powers = [[0; 2]; ALL];
@@ -237,7 +237,7 @@ const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
 #[cfg(target_arch = "x86_64")]
 const RECIPROCAL: u64 = reciprocal();
 
-/// Long division: what is left of x^32, x^33, ... tells a bit of the quotient each.
+/// Long division: what is left of x^32, x^33, ... gives a bit of the quotient each.
 #[cfg(target_arch = "x86_64")]
 const fn reciprocal() -> u64 {
     // The quotient of x^32 is 1, P without x^32 is left.

@@ -60,7 +60,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if self.link.is_none() && self.replaced().is_ok_and(|other| other.is_none()) {
-            // Nobody is left to tell; the next start finds it by its name.
+            // No caller is left to report it to; the next start finds it by its name.
             let _ = crate::link::set_program(&self.netlink, self.interface, -1, self.mode.into());
         }
     }

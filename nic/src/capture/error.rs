@@ -44,7 +44,7 @@ impl Error {
         Self { offset, fault }
     }
 
-    /// A failed read; what a gzipped file says about itself is told apart from what the disk says.
+    /// A failed read; what a gzipped file says about itself is distinguished from what the disk says.
     pub(super) fn read(offset: u64, error: io::Error) -> Self {
         let fault = match error.kind() {
             io::ErrorKind::UnexpectedEof => Fault::Cut,

@@ -7,7 +7,7 @@ pub enum LinkType {
     Null,
     /// Ethernet (1).
     Ethernet,
-    /// IPv4 or IPv6, told apart by the version (101; 12 and 14 in files of some systems).
+    /// IPv4 or IPv6, distinguished by the version (101; 12 and 14 in files of some systems).
     RawIp,
     /// As [`LinkType::Null`], in network byte order (108).
     Loop,

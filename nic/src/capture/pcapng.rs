@@ -120,7 +120,7 @@ impl Pcapng {
             self.order = [Order::Little, Order::Big]
                 .into_iter()
                 .find(|order| order.u32(magic, 0) == section::ORDER_MAGIC)
-                .ok_or(Fault::Malformed("a section's byte order cannot be told"))?;
+                .ok_or(Fault::Malformed("a section's byte order is unknown"))?;
         }
         Ok(kind)
     }

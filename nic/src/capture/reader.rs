@@ -27,7 +27,7 @@ enum Format {
 }
 
 impl Reader<File> {
-    /// Opens a pcap or pcapng file, gzipped or not: what it is, is told by its first bytes.
+    /// Opens a pcap or pcapng file, gzipped or not; the first bytes give the format.
     ///
     /// # Errors
     /// It cannot be opened or read, or is no capture.

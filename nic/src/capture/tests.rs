@@ -265,7 +265,7 @@ fn damage_is_named_with_its_place() {
             28,
             "an option is longer than its block",
         ),
-        (after(little(b"1234").block(0x0a0d_0d0a)), 28, "a section's byte order cannot be told"),
+        (after(little(b"1234").block(0x0a0d_0d0a)), 28, "a section's byte order is unknown"),
         (
             after(little(&[]).u32(0x1a2b_3c4d).u16(2).u16(0).raw(&[0; 8]).block(0x0a0d_0d0a)),
             28,

@@ -67,7 +67,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes what is still in memory, and gives the output back. A writer that is dropped instead does so too, but cannot
-    /// tell when it fails.
+    /// report when it fails.
     ///
     /// # Errors
     /// It cannot be written.

@@ -114,7 +114,7 @@ impl Ethtool {
         let count = words[4] as usize;
         let mut words = vec![0; 3 + count * STRING / 4];
         words[..3].copy_from_slice(&[command::GSTRINGS, SS_FEATURES, count as u32]);
-        // SAFETY: three words and the strings. Their number is a constant of the running kernel, which just told it.
+        // SAFETY: three words and the strings. Their number is a constant of the running kernel, which just reported it.
         unsafe { self.call(&mut words) }?;
         Ok(bytes(&words[3..]).chunks_exact(STRING).map(text).collect())
     }

@@ -1,4 +1,4 @@
-//! Facts about the machine, from the files in which the kernel tells them.
+//! Facts about the machine, from the files in which the kernel reports them.
 
 use std::fs;
 use std::path::Path;

@@ -39,7 +39,7 @@ impl Netlink {
     }
 
     /// Sends an order of this type, and hears whether it was followed.
-    pub(crate) fn tell(&self, kind: u16, body: &[u8]) -> Result<(), Error> {
+    pub(crate) fn request(&self, kind: u16, body: &[u8]) -> Result<(), Error> {
         let bytes = self.exchange(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body)?;
         match answer(&bytes) {
             // "Error number 0" is how netlink says yes.

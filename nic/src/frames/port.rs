@@ -155,7 +155,7 @@ impl Port {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Lends at most `most` frames that have come to `take`, and tells how many there were. Does not wait.
+    /// Lends at most `most` frames that have come to `take`, and returns how many there were. Does not wait.
     pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(Arrived<'_>)) -> usize {
         let mut received = 0;
         while received < most && self.is_ready() {

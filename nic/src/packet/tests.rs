@@ -101,35 +101,35 @@ fn addresses(len: usize) -> Vec<u8> {
 #[test]
 fn the_filter_picks_datagrams_to_the_ports() {
     let program = filter::telemetry(&[5555, 6666]);
-    let told = |frame: &[u8]| accepts(&program, frame);
+    let accepted = |frame: &[u8]| accepts(&program, frame);
     for tags in [&[][..], &[0x8100], &[0x88a8, 0x8100], &[0x9100, 0x8100, 0x8100]] {
         let frame = |port| ethernet(tags, 0x0800, &ipv4(0, 0, 17, &udp(port, b"report")));
-        assert!(told(&frame(5555)) && told(&frame(6666)) && !told(&frame(5556)), "{tags:x?}");
+        assert!(accepted(&frame(5555)) && accepted(&frame(6666)) && !accepted(&frame(5556)), "{tags:x?}");
         let frame = |port| ethernet(tags, 0x0800, &ipv4(12, 0x4000, 17, &udp(port, b"report")));
-        assert!(told(&frame(5555)) && !told(&frame(7777)), "{tags:x?}");
+        assert!(accepted(&frame(5555)) && !accepted(&frame(7777)), "{tags:x?}");
         let frame = |port| ethernet(tags, 0x86dd, &ipv6(17, &udp(port, b"report")));
-        assert!(told(&frame(6666)) && !told(&frame(7777)), "{tags:x?}");
+        assert!(accepted(&frame(6666)) && !accepted(&frame(7777)), "{tags:x?}");
         let behind = |next: u8, port| [&[next, 0, 1, 4, 0, 0, 0, 0][..], &udp(port, b"report")].concat();
-        assert!(told(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 5555)))));
-        assert!(!told(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 7777)))));
-        assert!(!told(&ethernet(tags, 0x86dd, &ipv6(0, &behind(58, 5555)))));
+        assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 5555)))));
+        assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 7777)))));
+        assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(0, &behind(58, 5555)))));
         // Behind two extension headers anything might be.
-        assert!(told(&ethernet(tags, 0x86dd, &ipv6(0, &behind(60, 7777)))));
+        assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(0, &behind(60, 7777)))));
         let fragment = |offset: u8| [&[17, 0, 0, offset, 0, 0, 0, 0][..], &udp(5555, b"report")].concat();
-        assert!(told(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(1)))));
-        assert!(!told(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(9)))));
-        assert!(!told(&ethernet(tags, 0x86dd, &ipv6(6, &udp(5555, b"tcp")))));
-        assert!(!told(&ethernet(tags, 0x0800, &ipv4(0, 0, 6, &udp(5555, b"tcp")))));
+        assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(1)))));
+        assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(9)))));
+        assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(6, &udp(5555, b"tcp")))));
+        assert!(!accepted(&ethernet(tags, 0x0800, &ipv4(0, 0, 6, &udp(5555, b"tcp")))));
     }
-    assert!(!told(&ethernet(&[0x8100; 4], 0x0800, &ipv4(0, 0, 17, &udp(5555, b"report")))));
-    // The first fragment is told, so that it can be counted; those without ports are not.
-    assert!(told(&ethernet(&[], 0x0800, &ipv4(0, 0x2000, 17, &udp(5555, b"report")))));
-    assert!(!told(&ethernet(&[], 0x0800, &ipv4(0, 0x2001, 17, &udp(5555, b"report")))));
-    assert!(!told(&ethernet(&[], 0x0806, &[0; 46])));
+    assert!(!accepted(&ethernet(&[0x8100; 4], 0x0800, &ipv4(0, 0, 17, &udp(5555, b"report")))));
+    // The first fragment is accepted, so that it can be counted; those without ports are not.
+    assert!(accepted(&ethernet(&[], 0x0800, &ipv4(0, 0x2000, 17, &udp(5555, b"report")))));
+    assert!(!accepted(&ethernet(&[], 0x0800, &ipv4(0, 0x2001, 17, &udp(5555, b"report")))));
+    assert!(!accepted(&ethernet(&[], 0x0806, &[0; 46])));
     let whole = ethernet(&[0x8100], 0x0800, &ipv4(8, 0, 17, &udp(5555, b"report")));
     for end in 0..whole.len() {
         // Nothing is read beyond a frame's end; the port ends at 14 + 4 + 28 + 4.
-        assert_eq!(told(&whole[..end]), end >= 50, "{end}");
+        assert_eq!(accepted(&whole[..end]), end >= 50, "{end}");
     }
 }
 

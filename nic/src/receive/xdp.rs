@@ -81,7 +81,7 @@ fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options 
 
 /// Frames of all queues together, unless that leaves a queue fewer than the fewest.
 const MOST_FRAMES: u32 = 1 << 16;
-/// A queue with fewer loses frames whenever its reader waits its turn.
+/// A queue with fewer loses frames whenever its reader waits to be scheduled.
 const FEWEST_FRAMES: u32 = 1 << 11;
 
 /// No program may be at the interface yet. One of ours, left by a run that was killed on a kernel without links, is removed.

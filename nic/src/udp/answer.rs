@@ -107,7 +107,7 @@ impl Receiver {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                // An earlier datagram was answered with "nobody listens"; the kernel tells once and forgets.
+                // An earlier datagram was answered with "nobody listens"; the kernel reports it once.
                 Some(libc::ECONNREFUSED | libc::EINTR) => {}
                 Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN) => {
                     outcome.no_buffers += 1;

@@ -144,7 +144,7 @@ impl Burst {
         }
     }
 
-    /// The socket's drop counter when the last datagram was queued; the kernel tells it once it is not 0.
+    /// The socket's drop counter when the last datagram was queued; the kernel reports it once it is not 0.
     pub(super) fn drop_counter(&self) -> Option<u32> {
         self.filled.checked_sub(1).and_then(|last| self.marks(last).drops)
     }

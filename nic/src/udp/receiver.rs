@@ -119,7 +119,7 @@ impl Receiver {
     }
 
     /// Datagrams that the kernel dropped since the socket was opened because the receive buffer was full (or the checksum
-    /// wrong). Asks the kernel, which otherwise tells only with the next datagram; the counter there has 32 bits, so ask
+    /// wrong). Asks the kernel, which otherwise reports it only with the next datagram; the counter there has 32 bits, so ask
     /// at least once per 2,000,000,000 drops.
     pub fn kernel_drops(&mut self) -> u64 {
         /// Index of the drops in what `SO_MEMINFO` gives (`SK_MEMINFO_DROPS` of linux/sock_diag.h).

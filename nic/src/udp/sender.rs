@@ -115,7 +115,7 @@ impl Sender {
         }
         let error = io::Error::last_os_error();
         match error.kind() {
-            // The other end answered an earlier datagram with "nobody listens"; the kernel tells once and forgets.
+            // The other end answered an earlier datagram with "nobody listens"; the kernel reports it once.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted => Ok(0),
             _ => Err(Error::new("sendmmsg", self.to, error)),
         }

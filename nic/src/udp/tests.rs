@@ -127,7 +127,7 @@ fn what_a_full_buffer_loses_is_counted() {
     let mut burst = Burst::default();
     let received = drain(&mut receiver, &mut burst, (sent - at_once) as usize, |_| {}) as u64;
     assert_eq!(received + receiver.kernel_drops(), sent);
-    // A second overrun, told by the datagram that arrives after it.
+    // A second overrun, reported by the datagram that arrives after it.
     sent += sender.send_burst(&[&payload[..]; 1000]).unwrap() as u64;
     let received = received + receiver.recv(&mut burst, LONG_MS).unwrap() as u64;
     sender.send_burst(&[b"after"]).unwrap();

@@ -268,7 +268,7 @@ pub(super) mod operation {
 }
 
 /// `IBV_SEND_SIGNALED`
-pub(super) const TELL: u32 = 1 << 1;
+pub(super) const SIGNALED: u32 = 1 << 1;
 
 /// `ibv_recv_wr`.
 #[repr(C)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memory::Region;
 
-use super::library::{AddTo, Piece, SendRequest, TELL, To, WriteTo, operation};
+use super::library::{AddTo, Piece, SIGNALED, SendRequest, To, WriteTo, operation};
 use super::{Device, Done, Pair, Registered};
 use crate::Error;
 
@@ -26,8 +26,8 @@ pub struct Sender {
     slots: Registered,
     slot_len: usize,
     depth: u64,
-    /// All requests are told of: somebody keeps account of each.
-    tells_all: bool,
+    /// All requests report completion, because the caller accounts for each.
+    signals_all: bool,
     /// Requests given, and done, since the beginning.
     given: u64,
     done: u64,
@@ -48,8 +48,8 @@ impl Sender {
         let region = Region::anonymous(bytes, false).map_err(|error| Error::new("mmap", bytes, error))?;
         let slots = device.register(Arc::new(region), false)?;
         let pair = device.pair(reliable, depth, 0)?;
-        let tells_all = reliable;
-        Ok(Self { pair, slots, slot_len, depth: depth.into(), tells_all, given: 0, done: 0, broken: None })
+        let signals_all = reliable;
+        Ok(Self { pair, slots, slot_len, depth: depth.into(), signals_all, given: 0, done: 0, broken: None })
     }
 
     /// The queue pair, to connect it.
@@ -85,7 +85,7 @@ impl Sender {
         self.broken
     }
 
-    /// Writes `data` to the other's memory; with immediate data its CPU is told.
+    /// Writes `data` to the other's memory; with immediate data its CPU is notified.
     ///
     /// # Errors
     /// Nothing was done.
@@ -122,7 +122,7 @@ impl Sender {
         loop {
             let done = self.pair.sent(&mut done);
             for done in done {
-                // Only some are told; they are done in order.
+                // Only some report completion; they complete in order.
                 if done.status == 0 && self.broken.is_none() {
                     self.done = self.done.max(done.work + 1);
                 } else {
@@ -151,8 +151,8 @@ impl Sender {
         immediate: u32,
         to: To,
     ) -> Result<(), Refused> {
-        // A device tells of every request that it is asked to tell of, which costs it time: where it may be, of a few on the way round.
-        let tell = self.tells_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
+        // Each reported completion costs the device time: unless all are wanted, only a few per round of the slots are requested.
+        let signaled = self.signals_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
         let piece = Piece { address: local, len: len as u32, lkey: self.slots.lkey };
         let request = SendRequest {
@@ -161,7 +161,7 @@ impl Sender {
             pieces: &raw const piece,
             count: i32::from(len > 0),
             operation,
-            flags: if tell { TELL } else { 0 },
+            flags: if signaled { SIGNALED } else { 0 },
             immediate: immediate.to_be(),
             to,
             others: [0; 7],

@@ -60,7 +60,7 @@ impl Umem {
         self.frame_size
     }
 
-    /// How the kernel is told of it.
+    /// How it is registered with the kernel.
     pub(super) fn registration(&self) -> libc::xdp_umem_reg {
         libc::xdp_umem_reg {
             addr: self.mapping.start().as_ptr() as u64 + self.start as u64,

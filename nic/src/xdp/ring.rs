@@ -184,7 +184,7 @@ mod tests {
         let mut fill = ring::<u64>(Fill::places(FRAMES.len() as u32));
         for round in 1..100_u32 {
             assert_eq!(fill.give(&FRAMES), 0, "the frames of round {round}");
-            // The kernel took these and showed them in the receive ring, and of its taking it has told only the round before.
+            // The kernel took these and showed them in the receive ring, and reported only the previous round as consumed.
             fill.word(fill.consumer).store((round - 1) * FRAMES.len() as u32, Ordering::Release);
         }
     }

@@ -88,7 +88,7 @@ impl Socket {
     #[cold]
     fn wake(&self) {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: no pointers; nothing is received this way. What fails here is told by the next poll.
+        // SAFETY: no pointers; nothing is received this way. The next poll reports what fails here.
         unsafe {
             libc::recvfrom(
                 fd,

@@ -15,7 +15,7 @@ use crate::pace::Pace;
 use crate::source::{BURST, Lent, Packet, Source, Stats};
 use crate::{sys, time};
 
-/// Bursts taken from one queue before the next queue's turn.
+/// Bursts taken from one queue before the next queue.
 const BURSTS_PER_TURN: usize = 4;
 /// A receive that found this many frames need not wait for more.
 const MANY: usize = BURST * BURSTS_PER_TURN;
@@ -52,7 +52,7 @@ impl XskSource {
         self.sockets.iter().map(|socket| (socket.queue, socket.as_fd()))
     }
 
-    /// Lends what has come, each queue in its turn.
+    /// Lends what has come, queue by queue.
     fn sweep(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let Self { umem, sockets, stats, .. } = self;
         let mut found = 0;
@@ -125,7 +125,7 @@ fn lend_burst(
     }
     stats.bursts += 1;
     socket.receive.release(count);
-    // The ring has places for all of them, whatever the kernel has told so far.
+    // The ring has places for all of them, whatever the kernel has reported so far.
     socket.fill.give(&frames[..count as usize]);
     socket.wake_if_needed();
 }

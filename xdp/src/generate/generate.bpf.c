@@ -34,9 +34,9 @@ struct {
     MAP_TYPE(value, struct progress);
 } generated SEC(".maps");
 
-static long not_yet(u32 turn, void *due)
+static long not_yet(u32 i, void *due)
 {
-    (void)turn;
+    (void)i;
     return ktime_ns() >= *(u64 *)due;
 }
 

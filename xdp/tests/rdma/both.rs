@@ -124,7 +124,7 @@ impl Both {
     }
 
     /// Makes a queue pair anew if it is in the error state, as its requester would.
-    pub(crate) fn mend(&mut self, index: usize) {
+    pub(crate) fn reset_pair(&mut self, index: usize) {
         let pair = self.pairs[index];
         let state = self.responder.state(pair.number);
         assert_eq!(self.kernel.state(pair.number), state);

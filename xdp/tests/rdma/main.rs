@@ -169,12 +169,12 @@ impl Requester {
         let mut frame = request.frame();
         match self.dice.below(7) {
             0 => {
-                // Any bit, and the checksum tells.
+                // Any bit, and the checksum shows it.
                 let at = self.dice.below(frame.len());
                 frame[at] ^= 1 << self.dice.below(8);
             }
             1 => {
-                // A byte of the headers, and the checksum does not tell.
+                // A byte of the headers, and the checksum does not show it.
                 let at = 12 + self.dice.below(80).min(frame.len() - 13);
                 frame[at] = self.dice.roll() as u8;
                 seal(&mut frame);
@@ -209,20 +209,20 @@ fn random_requests(mut both: Both, seed: u64) {
     const REQUESTS: usize = 20_000;
     all_pairs(&mut both);
     let mut requester = Requester { dice: Dice(seed), sending: vec![None; both.pairs.len()] };
-    for turn in 0..REQUESTS {
+    for round in 0..REQUESTS {
         let index = requester.dice.below(both.pairs.len());
         let mut request = requester.request(&both, index);
         let frame =
             if requester.chance(15) { requester.spoil(&mut request) } else { requester.good(&request) };
-        both.take(&format!("{turn}: {request:?}"), &frame);
+        both.take(&format!("{round}: {request:?}"), &frame);
         if requester.chance(50) {
-            both.mend(index);
+            both.reset_pair(index);
         }
-        if turn % 400 == 0 {
+        if round % 400 == 0 {
             both.replenish(index);
         }
-        if turn % 64 == 0 {
-            both.compare(&format!("{turn}: {request:?}"));
+        if round % 64 == 0 {
+            both.compare(&format!("{round}: {request:?}"));
         }
     }
     both.compare("at the end");
@@ -269,7 +269,7 @@ fn a_head_that_is_known_excuses_no_other() {
     {
         both.connect(transport, v6, 1024);
         let index = both.pairs.len() - 1;
-        // To the end of the headers: IP, UDP, base header, and what a write is told.
+        // To the end of the headers: IP, UDP, base header, and the extended headers.
         let end = if v6 { 14 + 40 + 8 + 12 + 16 } else { 14 + 20 + 8 + 12 + 16 };
         for (at, bit) in (12..end).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             for sealed in [true, false] {
@@ -286,7 +286,7 @@ fn a_head_that_is_known_excuses_no_other() {
                     &format!("{transport:?}, IPv6 {v6}: bit {bit} of byte {at}, sealed {sealed}"),
                     &other,
                 );
-                both.mend(index);
+                both.reset_pair(index);
             }
         }
         both.compare("at the end");
@@ -363,7 +363,7 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
             take(&mut both, PairConfig { transport: turned, ..config }, None),
             Some(Reason::WrongTransport)
         );
-        // A place where a region was, and the key of none: the last turn.
+        // A place where a region was, and the key of none: the last round.
         let key = both.regions[0].key;
         if v6 && transport == Transport::Rc {
             assert!(key.is_multiple_of(256) && both.kernel.deregister(key));
