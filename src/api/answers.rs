@@ -4,14 +4,18 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderName, header},
 };
 use collector::{Collector, SeriesView};
 use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
-use super::{Context, params::Params, refusal::Refusal};
+use super::{
+    Context,
+    params::{Form, Param, Params, Segment},
+    refusal::Refusal,
+};
 use crate::{
     config::{Settings, build},
     metrics,
@@ -124,13 +128,15 @@ pub(crate) async fn links(
     Ok(Json(Links { links: context.monitor.topology().await?.links() }))
 }
 
+/// The parameters of `/paths`.
+pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MOST_KEYS as u64)];
+
 /// Paths, the most used first.
 pub(crate) async fn paths(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Json<Paths>, Refusal> {
-    let params = params.only(&["limit"])?;
-    let limit = params.limit(1_000, MOST_KEYS)?;
+    let limit = params.only(PATHS)?.limit()?;
     let mut paths = context.monitor.topology().await?.paths();
     paths.truncate(limit);
     Ok(Json(Paths { paths }))
@@ -154,13 +160,24 @@ impl Order {
     }
 }
 
+/// The parameters of `/flows`.
+pub(super) const FLOWS: &[Param] = &[
+    Param::limit(100, 10_000),
+    Param::new(
+        "sort",
+        "Largest first by this; default last_seen.",
+        Form::OneOf(|| vec!["last_seen", "latency", "reports"]),
+    ),
+    Param::new("filter", "Only flows whose text contains this.", Form::Text),
+];
+
 /// Flows that match a text, sorted; `total` is how many matched.
 pub(crate) async fn flows(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Json<Flows>, Refusal> {
-    let params = params.only(&["limit", "sort", "filter"])?;
-    let limit = params.limit(100, 10_000)?;
+    let params = params.only(FLOWS)?;
+    let limit = params.limit()?;
     let order = match params.text("sort").unwrap_or("last_seen") {
         "last_seen" => Order::LastSeen,
         "latency" => Order::Latency,
@@ -243,7 +260,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
 /// One flow, by its id or by its text, hop by hop.
 pub(crate) async fn flow(
     State(context): State<Arc<Context>>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     params: Params,
 ) -> Result<Json<FlowDetail>, Refusal> {
     params.only(&[])?;

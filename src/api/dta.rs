@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::JsonRejection},
+    extract::{State, rejection::JsonRejection},
 };
 use serde::{Deserialize, Serialize};
 use tokio::task;
 
-use super::{Context, params::Params, refusal::Refusal};
+use super::{
+    Context,
+    params::{Form, Param, Params, Segment},
+    refusal::Refusal,
+};
 use crate::memory_role::{Memory, snapshots::SnapshotView, view::MemoryView};
 #[cfg(test)]
 use crate::view::schema;
@@ -82,23 +86,93 @@ pub(crate) async fn stores(
     Ok(Json(Stores { stores: beside(&context, work).await? }))
 }
 
+const SNAPSHOT: Param =
+    Param::integer("snapshot", "Query the snapshot with this `ts` instead of the live store.", 0, u64::MAX);
+const KEY: Param = Param::new(
+    "key",
+    "The key: a flow such as 10.0.0.1:1234>10.0.0.2:80/6 (or '10.0.0.1:1234 > 10.0.0.2:80 tcp'), an address, a number (4 bytes; \
+     u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these separated by commas.",
+    Form::Text,
+);
+
+const fn copies(about: &'static str, default: Option<u64>) -> Param {
+    Param::new("copies", about, Form::Integer { min: 1, max: 4, default })
+}
+
+/// The parameters of `/dta/stores/{name}`.
+pub(super) const STORE: &[Param] = &[SNAPSHOT];
+/// The parameters of `/dta/stores/{name}/get`.
+pub(super) const GET: &[Param] = &[
+    KEY,
+    Param::new(
+        "policy",
+        "Which answer holds when copies differ; default: as configured.",
+        Form::OneOf(|| vec!["first", "majority", "strict"]),
+    ),
+    copies("Copies to read.", Some(4)),
+    Param::integer(
+        "largest",
+        "Largest value that a node reports in postcards. With it, a slot in the artifact's layout proves whose path it holds.",
+        0,
+        u32::MAX as u64,
+    ),
+    SNAPSHOT,
+];
+/// The parameters of `/dta/stores/{name}/count`.
+pub(super) const COUNT: &[Param] = &[KEY, copies("Counters that each report adds to.", Some(2)), SNAPSHOT];
+/// The parameters of `/dta/stores/{name}/sketch`.
+pub(super) const SKETCH: &[Param] = &[
+    KEY,
+    Param::integer("epoch", "This epoch instead of the newest.", 0, u16::MAX as u64),
+    Param::new(
+        "samples",
+        "Number of samples to return (aroma).",
+        Form::Integer { min: 0, max: MOST_SAMPLES, default: Some(0) },
+    ),
+    SNAPSHOT,
+];
+/// The parameters of `/dta/lists`.
+pub(super) const LISTS: &[Param] = &[Param::limit(1_000, 65_536)];
+/// The parameters of `/dta/lists/{list}`.
+pub(super) const TAIL: &[Param] = &[
+    Param::integer(
+        "from",
+        "First batch: `next` of the previous answer; default: the newest entries.",
+        0,
+        u32::MAX as u64,
+    ),
+    Param::limit(20, 10_000),
+];
+/// The parameters of `/dta/calculate`.
+pub(super) const CALCULATE: &[Param] = &[
+    Param::new("keys", "Number of different keys: a number, or one with K, M or G.", Form::Count),
+    Param::new("slots", "Number of slots, a power of two; default: as many as needed.", Form::Count),
+    copies("Copies of each key; default: the best number.", None),
+    Param::new("data", "Bytes of data of a key.", Form::Integer { min: 1, max: 1024, default: Some(20) }),
+    Param::new(
+        "answered",
+        "Share of keys to be answered, when `slots` is absent.",
+        Form::Share { default: 0.99 },
+    ),
+];
+
 /// One store.
 pub(crate) async fn store(
     State(context): State<Arc<Context>>,
-    Path(name): Path<String>,
+    Segment(name): Segment,
     params: Params,
 ) -> Result<Json<StoreView>, Refusal> {
-    let params = params.only(&["snapshot"])?;
+    let params = params.only(STORE)?;
     beside(&context, move |memory| Ok(Json(requested_store(memory, &name, &params)?.view()))).await
 }
 
 /// What a store knows of a key.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
-    Path(name): Path<String>,
+    Segment(name): Segment,
     params: Params,
 ) -> Result<Json<Answer>, Refusal> {
-    let params = params.only(&["key", "policy", "copies", "largest", "snapshot"])?;
+    let params = params.only(GET)?;
     let key = needed_key(&params)?;
     beside(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
@@ -106,30 +180,22 @@ pub(crate) async fn get(
             Refusal::bad(format!("there is no policy {policy:?}; use first, majority or strict"))
         })?;
         let largest = params.number::<u32>("largest")?;
-        let question = Question { policy, copies: copies(&params)?, largest };
+        let question = Question { policy, copies: params.number("copies")?.unwrap_or(4), largest };
         requested_store(memory, &name, &params)?.get(&key, question).map(Json).map_err(Refusal::bad)
     })
     .await
 }
 
-fn copies(params: &Params) -> Result<u8, Refusal> {
-    match params.number::<u8>("copies")? {
-        None => Ok(4),
-        Some(copies @ 1..=4) => Ok(copies),
-        Some(copies) => Err(Refusal::bad(format!("copies = {copies} is out of range; write 1 to 4"))),
-    }
-}
-
 /// How much was counted for a key.
 pub(crate) async fn count(
     State(context): State<Arc<Context>>,
-    Path(name): Path<String>,
+    Segment(name): Segment,
     params: Params,
 ) -> Result<Json<CountAnswer>, Refusal> {
-    let params = params.only(&["key", "copies", "snapshot"])?;
+    let params = params.only(COUNT)?;
     let key = needed_key(&params)?;
     beside(&context, move |memory| {
-        let copies = if params.text("copies").is_some() { copies(&params)? } else { 2 };
+        let copies = params.number("copies")?.unwrap_or(2);
         requested_store(memory, &name, &params)?.count(&key, copies).map(Json).map_err(Refusal::bad)
     })
     .await
@@ -138,13 +204,13 @@ pub(crate) async fn count(
 /// What a sketch says.
 pub(crate) async fn sketch(
     State(context): State<Arc<Context>>,
-    Path(name): Path<String>,
+    Segment(name): Segment,
     params: Params,
 ) -> Result<Json<SketchAnswer>, Refusal> {
-    let params = params.only(&["key", "epoch", "samples", "snapshot"])?;
+    let params = params.only(SKETCH)?;
     let key = key(&params)?;
     beside(&context, move |memory| {
-        let samples = params.number::<usize>("samples")?.unwrap_or(0).min(MOST_SAMPLES);
+        let samples = params.number("samples")?.unwrap_or(0);
         let epoch = params.number("epoch")?;
         requested_store(memory, &name, &params)?
             .sketch(key.as_ref(), epoch, samples)
@@ -167,8 +233,7 @@ pub(crate) async fn lists(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Json<Lists>, Refusal> {
-    let params = params.only(&["limit"])?;
-    let limit = params.limit(1_000, 65_536)?;
+    let limit = params.only(LISTS)?.limit()?;
     beside(&context, move |memory| {
         let events = |name: &str| {
             memory.settings.stores.iter().any(|store| store.name == name && store.events.is_some())
@@ -181,12 +246,13 @@ pub(crate) async fn lists(
 /// Entries of a list.
 pub(crate) async fn tail(
     State(context): State<Arc<Context>>,
-    Path(list): Path<u32>,
+    Segment(list): Segment,
     params: Params,
 ) -> Result<Json<TailAnswer>, Refusal> {
-    let params = params.only(&["from", "limit"])?;
-    let limit = params.limit(20, 10_000)?;
-    let from = params.number("from")?;
+    let params = params.only(TAIL)?;
+    let list = list.parse::<u32>();
+    let list = list.map_err(|_| Refusal::bad("a list has a number; /api/v1/dta/lists lists them"))?;
+    let (limit, from) = (params.limit()?, params.number("from")?);
     beside(&context, move |memory| {
         memory.source.tail(list, from, limit).map(Json).map_err(Refusal::not_found)
     })
@@ -240,28 +306,16 @@ pub(crate) async fn snapshot(
 
 /// How likely a store answers.
 pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refusal> {
-    let params = params.only(&["keys", "slots", "copies", "data", "answered"])?;
-    let count = |name: &str| match params.text(name) {
-        None => Ok(None),
-        Some(text) => match crate::config::memory::Count::parse(text) {
-            Some(count) => Ok(Some(count.0)),
-            None => Err(Refusal::bad(format!(
-                "{name} = {text:?} cannot be read; write a number such as 1000000 or 1M"
-            ))),
-        },
-    };
+    let params = params.only(CALCULATE)?;
     let plan = calculate::Requirements {
-        keys: count("keys")?.ok_or_else(|| Refusal::bad("how many keys? add keys=1000000"))?,
-        slots: count("slots")?,
-        copies: params.text("copies").map(|_| copies(&params)).transpose()?,
+        keys: params.count("keys").ok_or_else(|| Refusal::bad("how many keys? add keys=1000000"))?,
+        slots: params.count("slots"),
+        copies: params.number("copies")?,
         data: params.number("data")?.unwrap_or(20),
-        answered: match params.text("answered") {
-            None => 0.99,
-            Some(text) => text.parse().map_err(|_| Refusal::bad("answered must be a share such as 0.99"))?,
-        },
+        answered: params.share("answered").unwrap_or(0.99),
     };
     calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
 }
 
 /// Most samples in an answer.
-const MOST_SAMPLES: usize = 10_000;
+const MOST_SAMPLES: u64 = 10_000;

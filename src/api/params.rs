@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::{
-    extract::{FromRequestParts, Query},
+    extract::{FromRequestParts, Path, Query},
     http::request::Parts,
 };
 use collector::Kind;
@@ -13,10 +13,101 @@ use wire::FlowKey;
 use super::refusal::Refusal;
 use crate::config::renamed;
 
+/// A parameter: declared once, for the parser and for the OpenAPI document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Param {
+    pub(crate) name: &'static str,
+    /// What it means, for the document.
+    #[allow(dead_code)]
+    pub(crate) about: &'static str,
+    pub(crate) form: Form,
+}
+
+/// Which values a parameter accepts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// A whole number from `min` to `max`.
+    Integer { min: u64, max: u64, default: Option<u64> },
+    /// A number between 0 and 1, both excluded.
+    Share { default: f64 },
+    /// A whole number, optionally with K, M or G.
+    Count,
+    /// One of these names.
+    OneOf(fn() -> Vec<&'static str>),
+    /// A 5-tuple such as `10.0.0.1:5000>10.0.0.2:80/17`.
+    Flow,
+    /// Any text.
+    Text,
+}
+
+impl Param {
+    /// A parameter of this form.
+    pub(crate) const fn new(name: &'static str, about: &'static str, form: Form) -> Self {
+        Self { name, about, form }
+    }
+
+    /// A whole number without a default.
+    pub(crate) const fn integer(name: &'static str, about: &'static str, min: u64, max: u64) -> Self {
+        Self::new(name, about, Form::Integer { min, max, default: None })
+    }
+
+    /// The maximum number of rows, from 1.
+    pub(crate) const fn limit(default: u64, max: u64) -> Self {
+        Self::new("limit", "Maximum number of rows.", Form::Integer { min: 1, max, default: Some(default) })
+    }
+
+    /// Checks one value.
+    fn check(&self, text: &str) -> Result<(), Refusal> {
+        let name = self.name;
+        let bad = |what: &str| Err(Refusal::bad(format!("{name} = {text:?} cannot be read; write {what}")));
+        match self.form {
+            Form::Integer { min, max, .. } => match text.parse::<u64>() {
+                Ok(value) if (min..=max).contains(&value) => Ok(()),
+                // Digits alone that do not fit into 64 bits are a number all the same.
+                Err(_) if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    bad("a whole number")
+                }
+                _ => Err(Refusal::bad(format!("{name} = {text} is out of range; write {min} to {max}"))),
+            },
+            Form::Share { .. } => match text.parse::<f64>() {
+                Ok(value) if value > 0.0 && value < 1.0 => Ok(()),
+                _ => bad("a share above 0 and below 1, such as 0.99"),
+            },
+            Form::OneOf(names) if !names().contains(&text) => bad(&format!("one of {}", names().join(", "))),
+            Form::Flow if text.parse::<FlowKey>().is_err() => {
+                bad("a flow such as 10.0.0.1:5000>10.0.0.2:80/17")
+            }
+            Form::Count if crate::config::memory::Count::parse(text).is_none() => {
+                bad("a number such as 1000000 or 1M")
+            }
+            Form::OneOf(_) | Form::Flow | Form::Count | Form::Text => Ok(()),
+        }
+    }
+}
+
+/// Start of a time range.
+pub(crate) const FROM: Param =
+    Param::integer("from", "At or after, nanoseconds since the Unix epoch.", 0, u64::MAX);
+/// End of a time range.
+pub(crate) const TO: Param =
+    Param::integer("to", "At or before, nanoseconds since the Unix epoch.", 0, u64::MAX);
+/// A node.
+pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
+/// A flow.
+pub(crate) const FLOW: Param =
+    Param::new("flow", "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.", Form::Flow);
+/// A kind of event.
+pub(crate) const KIND: Param =
+    Param::new("kind", "Only this kind.", Form::OneOf(|| Kind::ALL.map(Kind::name).to_vec()));
+/// A metric.
+pub(crate) const METRIC: Param =
+    Param::new("metric", "Only this metric.", Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()));
+
 /// The parameters of a request. `token` is the guard's, and always allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pairs: Vec<(String, String)>,
+    known: &'static [Param],
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Params {
@@ -27,26 +118,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
             Query::<Vec<(String, String)>>::from_request_parts(parts, state).await.map_err(|error| {
                 Refusal::bad(format!("the query string cannot be read: {error}; encode it as name=value&…"))
             })?;
-        Ok(Self { pairs })
+        Ok(Self { pairs, known: &[] })
     }
 }
 
 impl Params {
-    /// Refuses every name that is not in `known`.
-    pub(crate) fn only(self, known: &[&str]) -> Result<Self, Refusal> {
-        match self.pairs.iter().find(|(name, _)| name != "token" && !known.contains(&name.as_str())) {
-            Some((name, _)) if renamed::parameter(name).is_some_and(|new| known.contains(&new)) => {
-                let new = renamed::parameter(name).unwrap_or_default();
-                Err(Refusal::bad(format!("the parameter `{name}` is now `{new}`")))
+    /// Refuses every name that is not in `known`, and every value out of its bounds.
+    pub(crate) fn only(mut self, known: &'static [Param]) -> Result<Self, Refusal> {
+        self.known = known;
+        for (name, value) in self.pairs.iter().filter(|(name, _)| name != "token") {
+            match known.iter().find(|param| param.name == name) {
+                Some(param) if !value.is_empty() => param.check(value)?,
+                Some(_) => {}
+                None => return Err(unknown(name, known)),
             }
-            Some((name, _)) if known.is_empty() => {
-                Err(Refusal::bad(format!("there is no parameter `{name}` here; remove it")))
-            }
-            Some((name, _)) => {
-                Err(Refusal::bad(format!("there is no parameter `{name}` here; use {}", known.join(", "))))
-            }
-            None => Ok(self),
         }
+        Ok(self)
     }
 
     /// The value of `name`. An empty one is none.
@@ -58,63 +145,76 @@ impl Params {
             .filter(|value| !value.is_empty())
     }
 
-    /// A number.
-    pub(crate) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, Refusal> {
-        self.parsed(name, "a whole number", |text| text.parse().ok())
+    /// A number, or its default.
+    pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
+        let Some(text) = self.text(name) else {
+            let default = self.known.iter().find(|param| param.name == name).map(|param| param.form);
+            let Some(Form::Integer { default: Some(default), .. }) = default else { return Ok(None) };
+            return Ok(T::try_from(default).ok());
+        };
+        // `only` has checked it; a type that is narrower than the bounds is refused here.
+        text.parse().map(Some).map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
     }
 
-    /// A number of rows: `default` when not given, at most `most`.
-    pub(crate) fn limit(&self, default: usize, most: usize) -> Result<usize, Refusal> {
-        match self.number("limit")? {
-            None => Ok(default.min(most)),
-            Some(limit) if (1..=most).contains(&limit) => Ok(limit),
-            Some(limit) => Err(Refusal::bad(format!("limit = {limit} is out of range; write 1 to {most}"))),
+    /// The maximum number of rows.
+    pub(crate) fn limit(&self) -> Result<usize, Refusal> {
+        Ok(self.number("limit")?.unwrap_or(usize::MAX))
+    }
+
+    /// A number between 0 and 1, or its default.
+    pub(crate) fn share(&self, name: &str) -> Option<f64> {
+        let default = self.known.iter().find(|param| param.name == name).map(|param| param.form);
+        match (self.text(name), default) {
+            (Some(text), _) => text.parse().ok(),
+            (None, Some(Form::Share { default })) => Some(default),
+            (None, _) => None,
         }
     }
 
-    /// A flow, by its text.
-    pub(crate) fn flow(&self) -> Result<Option<FlowKey>, Refusal> {
-        self.parsed("flow", "a flow such as 10.0.0.1:5000>10.0.0.2:80/17", |text| text.parse().ok())
+    /// A count such as 1M.
+    pub(crate) fn count(&self, name: &str) -> Option<u64> {
+        self.text(name).and_then(crate::config::memory::Count::parse).map(|count| count.0)
     }
 
-    /// A kind of event, by its name.
-    pub(crate) fn kind(&self) -> Result<Option<Kind>, Refusal> {
-        let names = || Kind::ALL.map(Kind::name).join(", ");
-        self.parsed("kind", names, |text| Kind::ALL.into_iter().find(|kind| kind.name() == text))
+    /// A flow.
+    pub(crate) fn flow(&self) -> Option<FlowKey> {
+        self.text(FLOW.name).and_then(|text| text.parse().ok())
     }
 
-    /// A metric, by its name.
-    pub(crate) fn metric(&self) -> Result<Option<Metric>, Refusal> {
-        let names = || Metric::ALL.map(Metric::name).join(", ");
-        self.parsed("metric", names, Metric::from_name)
+    /// A kind of event.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        self.text(KIND.name).and_then(|text| Kind::ALL.into_iter().find(|kind| kind.name() == text))
     }
 
-    fn parsed<T>(
-        &self,
-        name: &str,
-        what: impl Words,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>, Refusal> {
-        let Some(text) = self.text(name) else { return Ok(None) };
-        let refused = || Refusal::bad(format!("{name} = {text:?} cannot be read; write {}", what.words()));
-        parse(text).map(Some).ok_or_else(refused)
+    /// A metric.
+    pub(crate) fn metric(&self) -> Option<Metric> {
+        self.text(METRIC.name).and_then(Metric::from_name)
     }
 }
 
-/// What to write, made only when it is told.
-trait Words {
-    fn words(&self) -> String;
-}
-
-impl Words for &str {
-    fn words(&self) -> String {
-        (*self).to_owned()
+fn unknown(name: &str, known: &[Param]) -> Refusal {
+    if let Some(new) = renamed::parameter(name).filter(|new| known.iter().any(|param| param.name == *new)) {
+        return Refusal::bad(format!("the parameter `{name}` is now `{new}`"));
     }
+    if known.is_empty() {
+        return Refusal::bad(format!("there is no parameter `{name}` here; remove it"));
+    }
+    let names: Vec<&str> = known.iter().map(|param| param.name).collect();
+    Refusal::bad(format!("there is no parameter `{name}` here; use {}", names.join(", ")))
 }
 
-impl<F: Fn() -> String> Words for F {
-    fn words(&self) -> String {
-        format!("one of {}", self())
+/// One segment of a path, percent-decoded. A malformed one is refused as JSON, like a malformed parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Refusal::bad(format!("the path cannot be read: {}", error.body_text())))?;
+        Ok(Self(text))
     }
 }
 
@@ -123,24 +223,29 @@ mod tests {
     use super::*;
 
     fn params(pairs: &[(&str, &str)]) -> Params {
-        Params {
-            pairs: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        }
+        let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Params { pairs, known: &[] }
+    }
+
+    fn refused(known: &'static [Param], name: &str, value: &str) -> Option<Refusal> {
+        params(&[(name, value)]).only(known).err()
     }
 
     #[test]
-    fn a_misspelt_name_and_a_bad_value_are_refused_in_words() {
-        let told = |result: Result<(), Refusal>| {
-            format!("{:?}", result.err().map(axum::response::IntoResponse::into_response))
-        };
-        let unknown = params(&[("token", "x"), ("limt", "1")]).only(&["limit"]).map(|_| ());
-        assert_eq!(unknown, Err(Refusal::bad("there is no parameter `limt` here; use limit")));
-        let kind = params(&[("kind", "nwe")]).kind().map(|_| ());
+    fn an_unknown_name_and_a_bad_value_are_refused_with_the_remedy() {
+        const LIMIT: &[Param] = &[Param::limit(10, 100)];
+        let unknown = params(&[("token", "x"), ("limt", "1")]).only(LIMIT).err();
+        assert_eq!(unknown, Some(Refusal::bad("there is no parameter `limt` here; use limit")));
         let names = "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest";
-        assert_eq!(kind, Err(Refusal::bad(format!("kind = \"nwe\" cannot be read; write one of {names}"))));
-        let limit = params(&[("limit", "0")]).limit(10, 100).map(|_| ());
-        assert_eq!(limit, Err(Refusal::bad("limit = 0 is out of range; write 1 to 100")));
-        assert_eq!(params(&[("limit", "")]).limit(10, 100), Ok(10));
-        assert!(told(kind).contains("400"));
+        let kind = Refusal::bad(format!("kind = \"nwe\" cannot be read; write one of {names}"));
+        assert_eq!(refused(&[KIND], "kind", "nwe"), Some(kind));
+        for value in ["0", "101", "18446744073709551616"] {
+            let range = Refusal::bad(format!("limit = {value} is out of range; write 1 to 100"));
+            assert_eq!(refused(LIMIT, "limit", value), Some(range));
+        }
+        let number = Refusal::bad("limit = \"-1\" cannot be read; write a whole number");
+        assert_eq!(refused(LIMIT, "limit", "-1"), Some(number));
+        assert_eq!(params(&[("limit", "")]).only(LIMIT).unwrap().limit(), Ok(10));
+        assert_eq!(params(&[("limit", "100")]).only(LIMIT).unwrap().limit(), Ok(100));
     }
 }

@@ -8,33 +8,48 @@ use std::{
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::JsonRejection},
+    extract::{State, rejection::JsonRejection},
 };
 use serde::{Deserialize, Serialize};
 use store::{EventFilter, EventRow, QueryError, QueryErrorKind, QueryOptions, Reader, RollupFilter, Value};
 use tokio::{sync::Semaphore, task};
 use wire::FlowKey;
 
-use super::{Context, answers, params::Params, refusal::Refusal};
+use super::{
+    Context, answers,
+    params::{FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
+    refusal::Refusal,
+};
 use crate::config::build;
 use crate::view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, basis, node, path,
 };
+
+/// The parameters of `/events`.
+pub(super) const EVENTS: &[Param] = &[
+    Param::limit(200, MOST_ROWS),
+    Param::integer("before", "Strictly before: `ts` of the last event on the previous page.", 0, u64::MAX),
+    FROM,
+    KIND,
+    NODE,
+    METRIC,
+    FLOW,
+];
 
 /// What was told, newest first. `before` is the `ts` of the last one on the page before.
 pub(crate) async fn events(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Json<Events>, Refusal> {
-    let params = params.only(&["limit", "before", "from", "kind", "node", "metric", "flow"])?;
+    let params = params.only(EVENTS)?;
     let filter = EventFilter {
         from: params.number("from")?,
         before: params.number("before")?,
-        kind: params.kind()?,
+        kind: params.kind(),
         node: params.number("node")?,
-        metric: params.metric()?,
-        flow: params.flow()?,
-        limit: params.limit(200, MOST_ROWS)?,
+        metric: params.metric(),
+        flow: params.flow(),
+        limit: params.limit()?,
     };
     let rows = with_reader(&context, &context.reads, move |reader| reader.events(&filter)).await?;
     let reasons = build::drop_reasons(&context.active_config.settings());
@@ -43,36 +58,51 @@ pub(crate) async fn events(
     Ok(Json(Events { events }))
 }
 
+/// The parameters of `/rollups`.
+pub(super) const ROLLUPS: &[Param] = &[
+    METRIC,
+    NODE,
+    Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
+    Param::integer("interface", "Only this egress interface.", 0, u32::MAX as u64),
+    FLOW,
+    Param::integer("interval", "Only this length, seconds: 1 or 60.", 1, 60),
+    FROM,
+    TO,
+    Param::limit(2_000, MOST_ROWS),
+];
+
 /// Roll-ups in ascending order of time: the latest that match.
 pub(crate) async fn rollups(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Json<Rollups>, Refusal> {
-    let known = ["metric", "node", "queue", "interface", "flow", "interval", "from", "to", "limit"];
-    let params = params.only(&known)?;
+    let params = params.only(ROLLUPS)?;
     let filter = RollupFilter {
         from: params.number("from")?,
         to: params.number("to")?,
-        metric: params.metric()?,
+        metric: params.metric(),
         node: params.number("node")?,
         queue: params.number("queue")?,
         interface: params.number("interface")?,
-        flow: params.flow()?,
+        flow: params.flow(),
         interval: params.number("interval")?,
-        limit: params.limit(2_000, MOST_ROWS)?,
+        limit: params.limit()?,
     };
     let rows = with_reader(&context, &context.reads, move |reader| reader.rollups(&filter)).await?;
     Ok(Json(Rollups { rollups: rows.iter().map(RollupView::from).collect() }))
 }
 
+/// The parameters of `/flows/{id}/history`.
+pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MOST_ROWS)];
+
 /// A flow's latencies and paths over time.
 pub(crate) async fn history(
     State(context): State<Arc<Context>>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     params: Params,
 ) -> Result<Json<HistoryView>, Refusal> {
-    let params = params.only(&["from", "to", "limit"])?;
-    let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit(1_000, MOST_ROWS)?);
+    let params = params.only(HISTORY)?;
+    let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit()?);
     let flow = match id.parse::<FlowKey>() {
         Ok(flow) => flow,
         Err(_) => answers::flow_by_id(&context, &id).await?.0,
@@ -186,6 +216,6 @@ async fn with_reader<T: Send + 'static>(
 }
 
 /// Most rows in one answer.
-const MOST_ROWS: usize = 10_000;
+const MOST_ROWS: u64 = 10_000;
 /// How long a question waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(2);

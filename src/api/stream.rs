@@ -14,16 +14,23 @@ use axum::{
 };
 use futures_core::Stream;
 
-use super::{Context, params::Params, refusal::Refusal};
+use super::{
+    Context,
+    params::{FLOW, KIND, NODE, Param, Params},
+    refusal::Refusal,
+};
 use crate::live::{Filter, Subscription};
+
+/// The parameters of `/events/stream`.
+pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW];
 
 /// Each event as one `data:` line; `event: shed` with a count when the client was too slow.
 pub(crate) async fn events(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let params = params.only(&["kind", "node", "flow"])?;
-    let filter = Filter { kind: params.kind()?, node: params.number("node")?, flow: params.flow()? };
+    let params = params.only(EVENTS)?;
+    let filter = Filter { kind: params.kind(), node: params.number("node")?, flow: params.flow() };
     let subscription = context.hub.subscribe(filter).ok_or_else(|| {
         Refusal::unavailable("there are too many live streams; close one, or raise [api] max_streams")
     })?;

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::JsonRejection},
+    extract::{State, rejection::JsonRejection},
 };
 use serde_json::Value;
 
-use super::{Context, params::Params, refusal::Refusal};
+use super::{
+    Context,
+    params::{Params, Segment},
+    refusal::Refusal,
+};
 use crate::switch::{self, Handle, PortView, SwitchView};
 
 /// The switch now.
@@ -56,7 +60,7 @@ pub(crate) async fn filters(
 /// A port's rates, delays, losses; up or down. Until the configuration is read again.
 pub(crate) async fn port(
     State(context): State<Arc<Context>>,
-    Path(number): Path<String>,
+    Segment(number): Segment,
     params: Params,
     body: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<PortView>, Refusal> {
