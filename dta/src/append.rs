@@ -1,10 +1,10 @@
 //! Lists: rings of batches, followed by any number of readers.
 //!
-//! In a **tagged** ring each block ends with a trailer: the batch's number, how many entries it has, and a CRC over both. A
-//! [`Follower`] hands on a block when the number is the one it waits for and the CRC matches, so that it never hands on a
-//! batch twice, never a half-written one, and knows what it missed: a larger number means that it was overtaken (lapped).
+//! In a **tagged** ring each block ends with a trailer: the batch's sequence number, its entry count, and a CRC over both. A
+//! [`Follower`] returns a block when the sequence number is the expected one and the CRC matches, so that it never returns a
+//! batch twice or half-written, and counts what it missed: a larger sequence number means that the writer lapped it.
 //!
-//! A **bare** ring has no marks. A [`BareFollower`] compares with what was there when it last looked: weaker, see there.
+//! A **bare** ring has no trailers. A [`BareFollower`] compares with what was there when it last looked: weaker, see there.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use wire::dta::layout::{BLOCK_TRAILER_LEN, BlockTrailer, Ring};
 
 use crate::header::BODY;
 
-/// Numbers of batches: 1 to 2^32 - 1, in a circle.
-const ROUND: i64 = u32::MAX as i64;
+/// Sequence numbers are 1 to 2^32 - 1 and wrap around.
+const SEQ_MODULUS: i64 = u32::MAX as i64;
 
 /// Bytes of a trailer that the CRC covers.
 const TRAILER_HEAD_LEN: usize = 8;
@@ -37,8 +37,8 @@ pub const fn block_of(sequence: u32, blocks: u64) -> u64 {
 
 /// The number `by` batches after `sequence`, or before it.
 #[inline]
-const fn moved(sequence: u32, by: i64) -> u32 {
-    ((sequence as i64 - 1 + by).rem_euclid(ROUND) + 1) as u32
+const fn seq_add(sequence: u32, by: i64) -> u32 {
+    ((sequence as i64 - 1 + by).rem_euclid(SEQ_MODULUS) + 1) as u32
 }
 
 /// The lists of an append store.
@@ -169,20 +169,20 @@ impl View {
             }
         }
         // As a rule the block that claims to be the newest is.
-        if claimed == 0 || self.is_there(claimed, &mut scratch) {
+        if claimed == 0 || self.holds(claimed, &mut scratch) {
             return Some(claimed).filter(|claimed| *claimed != 0);
         }
         let mut best = 0;
         for block in 0..self.blocks {
             let sequence = self.sequence(block);
-            if sequence != 0 && later(best, sequence) && self.is_there(sequence, &mut scratch) {
+            if sequence != 0 && later(best, sequence) && self.holds(sequence, &mut scratch) {
                 best = sequence;
             }
         }
         Some(best).filter(|best| *best != 0)
     }
 
-    fn is_there(&self, sequence: u32, scratch: &mut [u8]) -> bool {
+    fn holds(&self, sequence: u32, scratch: &mut [u8]) -> bool {
         let whole = self.whole(block_of(sequence, self.blocks), scratch);
         whole.is_some_and(|trailer| trailer.sequence == sequence)
     }
@@ -190,12 +190,12 @@ impl View {
     /// The first number after which all blocks up to `newest` are where they should be; at most a ring before it.
     fn oldest_before(&self, newest: u32) -> u32 {
         let in_place = |back: &i64| {
-            let sequence = moved(newest, -back);
+            let sequence = seq_add(newest, -back);
             self.sequence(block_of(sequence, self.blocks)) == sequence
         };
-        let lap = i64::try_from(self.blocks).unwrap_or(i64::MAX).min(ROUND);
+        let lap = i64::try_from(self.blocks).unwrap_or(i64::MAX).min(SEQ_MODULUS);
         let back = (1..lap).take_while(in_place).last().unwrap_or(0);
-        moved(newest, -back)
+        seq_add(newest, -back)
     }
 
     /// The newest number, knowing that the block of `found` has it: the blocks behind it have the following ones up to the newest,
@@ -204,7 +204,7 @@ impl View {
         let (mut there, mut beyond) = (0, self.blocks as i64);
         while beyond - there > 1 {
             let middle = there + (beyond - there) / 2;
-            let sequence = moved(found, middle);
+            let sequence = seq_add(found, middle);
             let seen = self.sequence(block_of(sequence, self.blocks));
             if seen != 0 && BlockTrailer::ahead(seen, sequence) >= 0 {
                 there = middle;
@@ -212,7 +212,7 @@ impl View {
                 beyond = middle;
             }
         }
-        moved(found, there)
+        seq_add(found, there)
     }
 }
 
@@ -229,7 +229,7 @@ pub enum Next<'a> {
         entries: &'a [u8],
     },
     /// It is not there yet. Later ones may be: batches can overtake each other on their way to memory, so a follower asks
-    /// [`Follower::PATIENCE`] times before it gives one up. [`Follower::calls_to_the_end`] tells when that was all.
+    /// [`Follower::MAX_RETRIES`] times before it gives one up. [`Follower::max_empty_polls`] tells when that was all.
     Nothing,
     /// It is being written just now. Ask again.
     Torn,
@@ -266,28 +266,28 @@ pub struct Follower {
     /// The number waited for, and its block.
     next: u32,
     block: u64,
-    /// Calls in vain for this number.
-    vain: u32,
-    patience: u32,
+    /// Calls in empty_polls for this number.
+    empty_polls: u32,
+    retries: u32,
     scratch: Box<[u8]>,
     seen: FollowerStats,
 }
 
 impl Follower {
-    /// How often a batch is asked for in vain, with later ones there, before it is given up.
-    pub const PATIENCE: u32 = 64;
+    /// How often a batch is asked for in empty_polls, with later ones there, before it is given up.
+    pub const MAX_RETRIES: u32 = 64;
 
     fn new(view: View, next: u32) -> Self {
         let scratch = vec![0; view.block_len as usize].into_boxed_slice();
         let block = block_of(next, view.blocks);
-        let patience = Self::PATIENCE;
-        Self { view, next, block, vain: 0, patience, scratch, seen: FollowerStats::default() }
+        let retries = Self::MAX_RETRIES;
+        Self { view, next, block, empty_polls: 0, retries, scratch, seen: FollowerStats::default() }
     }
 
-    /// The same with another patience than [`Follower::PATIENCE`]. Batches that must arrive may come by another way than others, later.
+    /// The same with another retries than [`Follower::MAX_RETRIES`]. Batches that must arrive may come by another way than others, later.
     #[must_use]
-    pub fn with_patience(mut self, calls: u32) -> Self {
-        self.patience = calls;
+    pub fn with_retries(mut self, calls: u32) -> Self {
+        self.retries = calls;
         self
     }
 
@@ -312,14 +312,14 @@ impl Follower {
     pub fn next(&mut self) -> Next<'_> {
         let found = self.view.sequence(self.block);
         if found != self.next {
-            return self.not_there(found);
+            return self.mismatch(found);
         }
         let Some(trailer) = self.view.whole(self.block, &mut self.scratch) else {
-            return self.waits(true);
+            return self.retry_later(true);
         };
         // It may have been overwritten between the two looks.
         if trailer.sequence != self.next {
-            return self.not_there(trailer.sequence);
+            return self.mismatch(trailer.sequence);
         }
         let sequence = self.next;
         self.go_to_next();
@@ -330,7 +330,7 @@ impl Follower {
 
     #[inline]
     fn go_to_next(&mut self) {
-        self.vain = 0;
+        self.empty_polls = 0;
         self.next = BlockTrailer::next(self.next);
         self.block += 1;
         if self.next == 1 || self.block == self.view.blocks {
@@ -340,49 +340,49 @@ impl Follower {
     }
 
     fn go_to(&mut self, sequence: u32) {
-        self.vain = 0;
+        self.empty_polls = 0;
         self.next = sequence;
         self.block = block_of(sequence, self.view.blocks);
     }
 
     #[cold]
-    fn not_there(&mut self, found: u32) -> Next<'static> {
+    fn mismatch(&mut self, found: u32) -> Next<'static> {
         if found == 0 || BlockTrailer::ahead(found, self.next) < 0 {
-            return self.waits(false);
+            return self.retry_later(false);
         }
         // Not by a damaged trailer.
         if self.view.whole(self.block, &mut self.scratch).is_none_or(|trailer| trailer.sequence != found) {
-            return self.waits(true);
+            return self.retry_later(true);
         }
-        self.overtaken(found)
+        self.lapped_at(found)
     }
 
     /// The writer is ahead by a lap: batch `found` is there, whole. Goes on a little behind the newest.
-    fn overtaken(&mut self, found: u32) -> Next<'static> {
+    fn lapped_at(&mut self, found: u32) -> Next<'static> {
         let newest = self.view.newest_after(found);
-        let newest = if self.view.is_there(newest, &mut self.scratch) { newest } else { found };
+        let newest = if self.view.holds(newest, &mut self.scratch) { newest } else { found };
         let blocks = self.view.blocks as i64;
         // Some room to the writer, who is overwriting the oldest now.
-        let oldest = moved(newest, 1 - blocks + blocks / 8);
+        let oldest = seq_add(newest, 1 - blocks + blocks / 8);
         // At least beyond the number that is gone.
-        let to = if BlockTrailer::ahead(oldest, self.next) > 0 { oldest } else { moved(self.next, 1) };
+        let to = if BlockTrailer::ahead(oldest, self.next) > 0 { oldest } else { seq_add(self.next, 1) };
         let lost = BlockTrailer::ahead(to, self.next).unsigned_abs();
         self.seen.lapped += lost;
         self.go_to(to);
         Next::Lapped { lost }
     }
 
-    /// Nothing yet. Beyond its patience it looks for a later batch, so that a lost one does not hold it up for ever: in each call at one
+    /// No batch yet. Beyond its retries it looks for a later batch, so that a lost one does not hold it up for ever: in each call at one
     /// distance that doubles from call to call, for a short way to what lies far off, and at the next window of all distances, so that none is
     /// left out.
     #[cold]
-    fn waits(&mut self, torn: bool) -> Next<'static> {
-        // Those of days begin again behind the patience.
-        self.vain = self.vain.checked_add(1).unwrap_or(self.patience);
+    fn retry_later(&mut self, torn: bool) -> Next<'static> {
+        // Those of days begin again behind the retries.
+        self.empty_polls = self.empty_polls.checked_add(1).unwrap_or(self.retries);
         let answer = if torn { Next::Torn } else { Next::Nothing };
-        let Some(calls) = self.vain.checked_sub(self.patience) else { return answer };
+        let Some(calls) = self.empty_polls.checked_sub(self.retries) else { return answer };
         // The block of `next` itself is no later batch's.
-        let last = self.view.blocks.saturating_sub(1).min(ROUND as u64) as i64;
+        let last = self.view.blocks.saturating_sub(1).min(SEQ_MODULUS as u64) as i64;
         let window = self.window();
         let windows = last.unsigned_abs().div_ceil(window).max(1);
         let from = (u64::from(calls) % windows * window) as i64;
@@ -394,19 +394,19 @@ impl Follower {
         let overwritten = match self.view.whole(self.block, &mut self.scratch) {
             Some(trailer) if trailer.sequence == self.next => return answer,
             Some(trailer) if BlockTrailer::ahead(trailer.sequence, self.next) > 0 => {
-                return self.overtaken(trailer.sequence);
+                return self.lapped_at(trailer.sequence);
             }
             Some(_) => false,
             None => self.is_writer_here(),
         };
         match first {
-            Some((lost, there)) if there == moved(self.next, lost) && !overwritten => {
+            Some((lost, there)) if there == seq_add(self.next, lost) && !overwritten => {
                 self.seen.missing += lost.unsigned_abs();
                 self.go_to(there);
                 Next::Missing { lost: lost.unsigned_abs() }
             }
             // One of a later lap: the writer came by here, or is here now.
-            Some((_, there)) => self.overtaken(there),
+            Some((_, there)) => self.lapped_at(there),
             None => answer,
         }
     }
@@ -420,33 +420,31 @@ impl Follower {
 
     /// The number in the block of the batch `by` after the one that is waited for: that one's, or a whole one's of a later lap.
     fn later(&mut self, by: i64) -> Option<u32> {
-        let sequence = moved(self.next, by);
+        let sequence = seq_add(self.next, by);
         let seen = self.view.sequence(block_of(sequence, self.view.blocks));
         let later_lap = |this: &mut Self| {
-            seen != 0
-                && BlockTrailer::ahead(seen, sequence) > 0
-                && this.view.is_there(seen, &mut this.scratch)
+            seen != 0 && BlockTrailer::ahead(seen, sequence) > 0 && this.view.holds(seen, &mut this.scratch)
         };
         (seen == sequence || later_lap(self)).then_some(seen)
     }
 
-    /// Distances that a call in vain looks at: few, and of a long ring so many that a thousand calls look at all; but no more than take
+    /// Distances that a call in empty_polls looks at: few, and of a long ring so many that a thousand calls look at all; but no more than take
     /// some microseconds, since lists that are followed and idle are asked for ever.
     fn window(&self) -> u64 {
         (self.view.blocks / 1024).clamp(32, 1024)
     }
 
-    /// After so many calls in vain in a row, whatever they were asked of memory at rest, there is no later batch: everything was handed on.
-    pub fn calls_to_the_end(&self) -> u32 {
+    /// After so many calls in empty_polls in a row, whatever they were asked of memory at rest, there is no later batch: everything was handed on.
+    pub fn max_empty_polls(&self) -> u32 {
         let windows = self.view.blocks.div_ceil(self.window());
-        self.patience.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
+        self.retries.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
     }
 }
 
-/// Follows a bare list, which has no marks: a batch counts as new when its bytes differ from those that were there one lap ago.
+/// Follows a bare list, which has no trailers: a batch counts as new when its bytes differ from those that were there one lap ago.
 ///
 /// So a batch that is equal to the one a lap before is not seen, and those after it not until the writer comes round;
-/// half-written batches are handed on; being overtaken shows as nothing at all. Good for rings in
+/// half-written batches are handed on; being lapped_at shows as nothing at all. Good for rings in
 /// which entries never repeat (they have a time or a number) and that are read often. It keeps a copy of the ring.
 #[derive(Clone, Debug)]
 pub struct BareFollower {

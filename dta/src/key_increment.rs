@@ -78,21 +78,21 @@ impl KeyIncrementReader {
     }
 
     fn estimate_all<K: AsRef<[u8]>, const N: usize>(&self, keys: &[K], out: &mut [u64]) {
-        let mut places = [[0; N]; GROUP];
+        let mut addrs = [[0; N]; GROUP];
         for (keys, out) in keys.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            for (key, place) in keys.iter().zip(&mut places) {
-                *place = self.places(key.as_ref());
+            for (key, place) in keys.iter().zip(&mut addrs) {
+                *place = self.addrs(key.as_ref());
                 place.iter().for_each(|at| self.region.prefetch(*at));
             }
-            for (place, out) in places[..keys.len()].iter().zip(out) {
-                // In range, and aligned: places are made of the geometry.
+            for (place, out) in addrs[..keys.len()].iter().zip(out) {
+                // In range, and aligned: addrs are made of the geometry.
                 *out = place.iter().map(|at| self.region.load_u64(*at).unwrap_or(0)).min().unwrap_or(0);
             }
         }
     }
 
     #[inline(always)]
-    fn places<const N: usize>(&self, key: &[u8]) -> [u64; N] {
+    fn addrs<const N: usize>(&self, key: &[u8]) -> [u64; N] {
         let hashes: [u32; N] = match self.family {
             Family::V1 => slots_n::<N>(key).0,
             Family::Artifact => {

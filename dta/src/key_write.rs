@@ -12,7 +12,7 @@ use wire::dta::layout::slot_stride;
 
 use crate::header::BODY;
 use crate::query::QueryError;
-use crate::slots::{self, Look};
+use crate::slots::{self, SlotState};
 
 /// Which copies make an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -95,14 +95,14 @@ const CHECKSUM: usize = 4;
 
 /// Where the copies of a key are, and how they are known.
 #[derive(Clone, Copy, Debug)]
-struct Places<const N: usize> {
+struct SlotAddrs<const N: usize> {
     at: [u64; N],
     checksum: u32,
 }
 
 /// What the first look at a key's slots showed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Glance {
+struct SlotHeads {
     /// Bit n: copy n has the key's checksum.
     matching: u8,
     /// One of them begins with zeros and goes on with something: perhaps it is being written.
@@ -191,13 +191,13 @@ impl KeyWriteReader {
             return Err(QueryError::KeyLength);
         }
         let out = out.get_mut(..self.data_len).ok_or(QueryError::OutLength)?;
-        let places: Places<MAX_COPIES> = self.places(key);
-        let at = *places.at.get(usize::from(n)).ok_or(QueryError::Copies)?;
-        Ok(match slots::take(&self.region, at, places.checksum, out) {
-            Look::Match => Copy::Value,
-            Look::Empty => Copy::Empty,
-            Look::Other => Copy::Other,
-            Look::Torn => Copy::Torn,
+        let addrs: SlotAddrs<MAX_COPIES> = self.addrs(key);
+        let at = *addrs.at.get(usize::from(n)).ok_or(QueryError::Copies)?;
+        Ok(match slots::read_slot(&self.region, at, addrs.checksum, out) {
+            SlotState::Match => Copy::Value,
+            SlotState::Empty => Copy::Empty,
+            SlotState::Other => Copy::Other,
+            SlotState::Torn => Copy::Torn,
         })
     }
 
@@ -208,55 +208,55 @@ impl KeyWriteReader {
         out: &mut [u8],
         answers: &mut [Answer],
     ) {
-        let mut places = [Places { at: [0; N], checksum: 0 }; GROUP];
-        let mut seen = [Glance::default(); GROUP];
+        let mut addrs = [SlotAddrs { at: [0; N], checksum: 0 }; GROUP];
+        let mut seen = [SlotHeads::default(); GROUP];
         let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
         for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
             // Three steps without a branch that depends on what is in memory before the last: a wrong guess would throw away the
             // work on the keys behind it.
-            for (key, place) in keys.iter().zip(&mut places) {
-                *place = self.places(key.as_ref());
+            for (key, place) in keys.iter().zip(&mut addrs) {
+                *place = self.addrs(key.as_ref());
                 self.prefetch(place);
             }
             if self.stride == WORD {
                 let outs = out.chunks_exact_mut(self.data_len).zip(answers);
-                for (place, (out, answer)) in places[..keys.len()].iter().zip(outs) {
+                for (place, (out, answer)) in addrs[..keys.len()].iter().zip(outs) {
                     *answer = self.answer_words(place, policy, out);
                 }
                 continue;
             }
-            for (place, seen) in places[..keys.len()].iter().zip(&mut seen) {
-                *seen = self.glance(place);
+            for (place, seen) in addrs[..keys.len()].iter().zip(&mut seen) {
+                *seen = self.read_heads(place);
             }
             let outs = out.chunks_exact_mut(self.data_len).zip(answers);
-            for ((place, seen), (out, answer)) in places[..keys.len()].iter().zip(&seen).zip(outs) {
+            for ((place, seen), (out, answer)) in addrs[..keys.len()].iter().zip(&seen).zip(outs) {
                 *answer = self.answer(place, *seen, policy, out);
             }
         }
     }
 
     fn answer_one<const N: usize>(&self, key: &[u8], policy: Policy, out: &mut [u8]) -> Answer {
-        let places = self.places::<N>(key);
+        let addrs = self.addrs::<N>(key);
         if self.stride == WORD {
-            return self.answer_words(&places, policy, out);
+            return self.answer_words(&addrs, policy, out);
         }
         // The loads of the copies' heads do not wait for each other.
-        let seen = self.glance(&places);
-        self.answer(&places, seen, policy, out)
+        let seen = self.read_heads(&addrs);
+        self.answer(&addrs, seen, policy, out)
     }
 
     /// The answer where a slot is one word: one look shows all of it, never half-written.
     #[inline(always)]
-    fn answer_words<const N: usize>(&self, places: &Places<N>, policy: Policy, out: &mut [u8]) -> Answer {
+    fn answer_words<const N: usize>(&self, addrs: &SlotAddrs<N>, policy: Policy, out: &mut [u8]) -> Answer {
         // The checksum and as many bytes of data as the store has; what is behind them does not count.
         let mask = u64::MAX >> (8 * (WORD as usize - CHECKSUM).saturating_sub(self.data_len));
-        let words = places.at.map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
+        let words = addrs.at.map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
         let (mut copies, mut agreeing, mut best) = (0, 0, 0);
         for (n, word) in words.iter().enumerate() {
             // Two hashes may give one slot, which is one copy then.
             let is_copy = |n: usize| {
-                let at = places.at[n];
-                words[n] != 0 && words[n] as u32 == places.checksum && !places.at[..n].contains(&at)
+                let at = addrs.at[n];
+                words[n] != 0 && words[n] as u32 == addrs.checksum && !addrs.at[..n].contains(&at)
             };
             let alike = (0..N).map(|m| u8::from(is_copy(m) & ((words[m] ^ word) & mask == 0))).sum::<u8>();
             let alike = if is_copy(n) { alike } else { 0 };
@@ -287,13 +287,13 @@ impl KeyWriteReader {
 
     /// Looks at the heads of a key's slots.
     #[inline(always)]
-    fn glance<const N: usize>(&self, places: &Places<N>) -> Glance {
-        let mut seen = Glance::default();
-        for (n, at) in places.at.iter().enumerate() {
-            // In range and aligned: places are made of the geometry.
+    fn read_heads<const N: usize>(&self, addrs: &SlotAddrs<N>) -> SlotHeads {
+        let mut seen = SlotHeads::default();
+        for (n, at) in addrs.at.iter().enumerate() {
+            // In range and aligned: addrs are made of the geometry.
             let word = |behind: u64| self.region.load_u64(*at + behind).unwrap_or(0);
             let head = word(0);
-            seen.matching |= u8::from(slots::begins_with(head, places.checksum)) << n;
+            seen.matching |= u8::from(slots::begins_with(head, addrs.checksum)) << n;
             let rest = match self.stride {
                 8 => 0,
                 16 => word(8),
@@ -307,7 +307,7 @@ impl KeyWriteReader {
     }
 
     #[inline(always)]
-    fn places<const N: usize>(&self, key: &[u8]) -> Places<N> {
+    fn addrs<const N: usize>(&self, key: &[u8]) -> SlotAddrs<N> {
         let (hashes, checksum) = match self.family {
             Family::V1 => slots_n::<N>(key),
             Family::Artifact => {
@@ -315,12 +315,12 @@ impl KeyWriteReader {
                 (std::array::from_fn(|n| all.slots[n]), all.checksum)
             }
         };
-        Places { at: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride), checksum }
+        SlotAddrs { at: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride), checksum }
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize>(&self, places: &Places<N>) {
-        for at in places.at {
+    fn prefetch<const N: usize>(&self, addrs: &SlotAddrs<N>) {
+        for at in addrs.at {
             let mut line = 0;
             while line < self.stride {
                 self.region.prefetch(at + line);
@@ -332,8 +332,8 @@ impl KeyWriteReader {
     #[inline(always)]
     fn answer<const N: usize>(
         &self,
-        places: &Places<N>,
-        seen: Glance,
+        addrs: &SlotAddrs<N>,
+        seen: SlotHeads,
         policy: Policy,
         out: &mut [u8],
     ) -> Answer {
@@ -342,24 +342,24 @@ impl KeyWriteReader {
         }
         let first = seen.matching.trailing_zeros() as usize;
         match policy {
-            Policy::First => match places.at.get(first) {
-                Some(at) if slots::take(&self.region, *at, places.checksum, out) == Look::Match => {
+            Policy::First => match addrs.at.get(first) {
+                Some(at) if slots::read_slot(&self.region, *at, addrs.checksum, out) == SlotState::Match => {
                     Answer::Found { copies: 1, agreeing: 1 }
                 }
-                _ => self.first(places, out),
+                _ => self.first(addrs, out),
             },
-            _ if seen.matching.is_power_of_two() && !seen.begun => self.only(places, first, policy, out),
-            Policy::Majority => self.agreed(places, out, is_majority),
-            Policy::Strict => self.agreed(places, out, is_strict::<N>),
+            _ if seen.matching.is_power_of_two() && !seen.begun => self.only(addrs, first, policy, out),
+            Policy::Majority => self.agreed(addrs, out, is_majority),
+            Policy::Strict => self.agreed(addrs, out, is_strict::<N>),
         }
     }
 
     /// The answer when copy `n` is the only one with the key's checksum.
     #[inline(always)]
-    fn only<const N: usize>(&self, places: &Places<N>, n: usize, policy: Policy, out: &mut [u8]) -> Answer {
-        if slots::take(&self.region, places.at[n], places.checksum, out) != Look::Match {
+    fn only<const N: usize>(&self, addrs: &SlotAddrs<N>, n: usize, policy: Policy, out: &mut [u8]) -> Answer {
+        if slots::read_slot(&self.region, addrs.at[n], addrs.checksum, out) != SlotState::Match {
             return self.agreed(
-                places,
+                addrs,
                 out,
                 if policy == Policy::Strict { is_strict::<N> } else { is_majority },
             );
@@ -372,13 +372,13 @@ impl KeyWriteReader {
 
     /// Slot by slot, with all that may be the matter.
     #[cold]
-    fn first<const N: usize>(&self, places: &Places<N>, out: &mut [u8]) -> Answer {
+    fn first<const N: usize>(&self, addrs: &SlotAddrs<N>, out: &mut [u8]) -> Answer {
         let mut torn = false;
-        for at in places.at {
-            match slots::take(&self.region, at, places.checksum, out) {
-                Look::Match => return Answer::Found { copies: 1, agreeing: 1 },
-                Look::Torn => torn = true,
-                Look::Empty | Look::Other => {}
+        for at in addrs.at {
+            match slots::read_slot(&self.region, at, addrs.checksum, out) {
+                SlotState::Match => return Answer::Found { copies: 1, agreeing: 1 },
+                SlotState::Torn => torn = true,
+                SlotState::Empty | SlotState::Other => {}
             }
         }
         if torn { Answer::Torn } else { Answer::Empty }
@@ -388,23 +388,23 @@ impl KeyWriteReader {
     #[inline]
     fn agreed<const N: usize>(
         &self,
-        places: &Places<N>,
+        addrs: &SlotAddrs<N>,
         out: &mut [u8],
         enough: fn(u8, u8) -> bool,
     ) -> Answer {
         let (mut best, mut torn) = ((0, 0), false);
-        for (n, at) in places.at.iter().enumerate() {
-            if places.at[..n].contains(at) {
+        for (n, at) in addrs.at.iter().enumerate() {
+            if addrs.at[..n].contains(at) {
                 continue;
             }
-            match slots::take(&self.region, *at, places.checksum, out) {
-                Look::Match => {}
+            match slots::read_slot(&self.region, *at, addrs.checksum, out) {
+                SlotState::Match => {}
                 look => {
-                    torn |= look == Look::Torn;
+                    torn |= look == SlotState::Torn;
                     continue;
                 }
             }
-            let (copies, agreeing) = self.count(places, n, out);
+            let (copies, agreeing) = self.count(addrs, n, out);
             if enough(copies, agreeing) {
                 return Answer::Found { copies, agreeing };
             }
@@ -419,14 +419,14 @@ impl KeyWriteReader {
 
     /// How many copies have the checksum, and how many of them `data`, which copy `taken` has.
     #[inline]
-    fn count<const N: usize>(&self, places: &Places<N>, taken: usize, data: &[u8]) -> (u8, u8) {
+    fn count<const N: usize>(&self, addrs: &SlotAddrs<N>, taken: usize, data: &[u8]) -> (u8, u8) {
         let (mut copies, mut agreeing) = (1, 1);
-        for (n, at) in places.at.iter().enumerate() {
+        for (n, at) in addrs.at.iter().enumerate() {
             // Two hashes may give one slot, which is one copy then.
-            if n == taken || places.at[..n].contains(at) || *at == places.at[taken] {
+            if n == taken || addrs.at[..n].contains(at) || *at == addrs.at[taken] {
                 continue;
             }
-            if let Some(alike) = slots::compare(&self.region, *at, places.checksum, data) {
+            if let Some(alike) = slots::compare(&self.region, *at, addrs.checksum, data) {
                 copies += 1;
                 agreeing += u8::from(alike);
             }

@@ -1,5 +1,5 @@
-//! Memory that ends with the process, as the kernel's does, in files: read at the start, written at a clean stop. Meanwhile a mark
-//! in the directory says that what lies there is old.
+//! Files of memory that ends with the process, such as the kernel's: read at the start, written at a clean stop. In between, a lock
+//! file in the directory marks the files as stale.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -11,12 +11,12 @@ use std::{
 use crate::DtaStore;
 use memory::Region;
 
-/// The file that says it. Its lock is held while it is true, so that after a crash it is only a file.
+/// The lock file. The lock itself is an advisory file lock, so that a file left by a crash locks nothing.
 pub const MARK: &str = "in-kernel";
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
 
-/// Says that the memory of a directory's stores is elsewhere, until it is dropped.
+/// Marks the files of a directory as stale, until it is dropped.
 #[derive(Debug)]
 pub struct KernelLock {
     path: PathBuf,
@@ -30,7 +30,7 @@ impl KernelLock {
     ///
     /// # Errors
     /// Another process has ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
-    pub fn set(directory: &Path) -> io::Result<Self> {
+    pub fn acquire(directory: &Path) -> io::Result<Self> {
         let path = directory.join(MARK);
         let left_behind = path.exists();
         let file = File::options().create(true).truncate(false).write(true).open(&path)?;
@@ -49,8 +49,8 @@ impl Drop for KernelLock {
     }
 }
 
-/// Is the memory of this directory's stores elsewhere now?
-pub fn is_elsewhere(directory: &Path) -> bool {
+/// Whether another process holds the lock of this directory: its files are stale.
+pub fn is_locked(directory: &Path) -> bool {
     let Ok(file) = File::open(directory.join(MARK)) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
@@ -111,15 +111,15 @@ mod tests {
     #[test]
     fn a_mark_holds_while_its_owner_lives_and_what_a_crash_leaves_is_only_a_file() {
         let directory = directory("mark");
-        assert!(!is_elsewhere(&directory));
-        let mark = KernelLock::set(&directory).unwrap();
-        assert!(!mark.left_behind && is_elsewhere(&directory));
-        assert!(KernelLock::set(&directory).unwrap_err().kind() == io::ErrorKind::WouldBlock);
+        assert!(!is_locked(&directory));
+        let mark = KernelLock::acquire(&directory).unwrap();
+        assert!(!mark.left_behind && is_locked(&directory));
+        assert!(KernelLock::acquire(&directory).unwrap_err().kind() == io::ErrorKind::WouldBlock);
         drop(mark);
-        assert!(!is_elsewhere(&directory) && !directory.join(MARK).exists());
+        assert!(!is_locked(&directory) && !directory.join(MARK).exists());
         fs::write(directory.join(MARK), "").unwrap();
-        assert!(!is_elsewhere(&directory));
-        assert!(KernelLock::set(&directory).unwrap().left_behind);
+        assert!(!is_locked(&directory));
+        assert!(KernelLock::acquire(&directory).unwrap().left_behind);
         fs::remove_dir_all(directory).unwrap();
     }
 

@@ -14,7 +14,7 @@ use wire::dta::layout::{NO_HOP, postcard_stride};
 
 use crate::header::BODY;
 use crate::query::QueryError;
-use crate::slots::{self, Look};
+use crate::slots::{self, SlotState};
 
 /// What a store knows of a key's path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -108,10 +108,10 @@ impl PostcardingReader {
         let at = BODY + slot(hashes.slots[0], self.slots) * postcard_stride(self.hops);
         let mut data = [0; MAX_DATA];
         let data = &mut data[..4 * usize::from(self.hops)];
-        match slots::take(&self.region, at, hashes.checksum, data) {
-            Look::Match => {}
-            Look::Empty | Look::Other => return Ok(Path::Empty),
-            Look::Torn => return Ok(Path::Torn),
+        match slots::read_slot(&self.region, at, hashes.checksum, data) {
+            SlotState::Match => {}
+            SlotState::Empty | SlotState::Other => return Ok(Path::Empty),
+            SlotState::Torn => return Ok(Path::Torn),
         }
         for (hop, word) in out.iter_mut().zip(data.as_chunks::<4>().0) {
             *hop = Some(u32::from_be_bytes(*word)).filter(|value| *value != NO_HOP);
@@ -125,7 +125,7 @@ impl PostcardingReader {
         let at = BODY + artifact::path_slot(key, self.slots) * postcard_stride(self.hops);
         let mut slot = [0; artifact::PATH_LEN];
         let len = slot.len().min(artifact::WORD * usize::from(self.hops));
-        if !settled(&self.region, at, &mut slot[..len]) {
+        if !read_stable(&self.region, at, &mut slot[..len]) {
             return Path::Torn;
         }
         if slot.iter().all(|byte| *byte == 0) {
@@ -150,7 +150,7 @@ impl PostcardingReader {
 const TRIES: usize = 8;
 
 /// Reads bytes that have no head to tell whether they are whole: they are believed when they are the same twice.
-fn settled(region: &Region, at: u64, out: &mut [u8]) -> bool {
+fn read_stable(region: &Region, at: u64, out: &mut [u8]) -> bool {
     (0..TRIES).any(|_| {
         let read = region.read(at, out).is_ok();
         // The second look is behind the first; a writer stores in ascending order.

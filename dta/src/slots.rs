@@ -16,7 +16,7 @@ const CHECKSUM: usize = 4;
 
 /// What is in a slot, for one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
+pub(crate) enum SlotState {
     /// This checksum.
     Match,
     /// Nothing was ever written.
@@ -28,14 +28,14 @@ pub(crate) enum Look {
 }
 
 /// Reads the data of the slot at `at` into `out`, whose length is the store's, if it has this checksum. `out` holds anything
-/// unless the answer is [`Look::Match`].
+/// unless the answer is [`SlotState::Match`].
 #[inline(always)]
-pub(crate) fn take(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Look {
+pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> SlotState {
     for _ in 0..TRIES {
-        let Ok(head) = region.load_u64(at) else { return Look::Torn };
+        let Ok(head) = region.load_u64(at) else { return SlotState::Torn };
         let bytes = head.to_ne_bytes();
         if !begins_with(head, checksum) && head != 0 {
-            return Look::Other;
+            return SlotState::Other;
         }
         if head == 0 {
             match rest_of_nothing(region, at, checksum, out) {
@@ -46,39 +46,41 @@ pub(crate) fn take(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> L
         let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
             let len = out.len();
             out.copy_from_slice(&bytes[CHECKSUM..CHECKSUM + len]);
-            return Look::Match;
+            return SlotState::Match;
         };
         front.copy_from_slice(&bytes[CHECKSUM..]);
         if region.read(at + HEAD as u64, rest).is_err() {
-            return Look::Torn;
+            return SlotState::Torn;
         }
         // Pairs with the release fence after the writer's zero: whoever read any of its new bytes now finds the zero, or what
         // came after it.
         fence(Ordering::Acquire);
         if region.load_u64(at) == Ok(head) && region.is(at + HEAD as u64, rest) {
-            return Look::Match;
+            return SlotState::Match;
         }
     }
-    Look::Torn
+    SlotState::Torn
 }
 
 /// A slot that begins with zeros is empty, of a key whose checksum is 0, or just being written: `None` to look again.
 #[cold]
-fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Option<Look> {
-    let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else { return Some(Look::Empty) };
+fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Option<SlotState> {
+    let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
+        return Some(SlotState::Empty);
+    };
     if region.read(at + HEAD as u64, rest).is_err() {
-        return Some(Look::Torn);
+        return Some(SlotState::Torn);
     }
     fence(Ordering::Acquire);
     let still = region.load_u64(at) == Ok(0) && region.is(at + HEAD as u64, rest);
     let nothing = rest.iter().all(|byte| *byte == 0);
     match (still, nothing) {
-        (true, true) => Some(Look::Empty),
+        (true, true) => Some(SlotState::Empty),
         // Nobody can tell a key with checksum 0 and data that begin with zeros from a write that is under way. It is
         // taken for the first after a second look, for a key with that checksum only.
         (true, false) if checksum == 0 => {
             front.fill(0);
-            Some(Look::Match)
+            Some(SlotState::Match)
         }
         _ => {
             std::hint::spin_loop();

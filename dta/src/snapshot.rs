@@ -1,7 +1,7 @@
 //! Snapshots: a copy of a store, with the same header page and the time, that is mapped and queried like the live one.
 //!
-//! The live store is written while it is copied, so that a snapshot is no picture of one moment: it is as old as its slots were when
-//! they were read, between beginning and end. What is kept up is that nothing half-written looks whole: key-write and postcard slots
+//! The live store is written while it is copied, so that a snapshot is not a point-in-time copy: each slot is as old as its read,
+//! between beginning and end. The guarantee is that nothing half-written looks complete: key-write and postcard slots
 //! are copied as readers read them, and one that would not hold still is left empty and counted; blocks of tagged
 //! lists have their CRCs; counters are copied one by one whole; of a sketch, a buffer whose epoch went away meanwhile is left without
 //! trailer. Bare lists have nothing that could tell.
@@ -111,23 +111,23 @@ impl Snapshot {
             if *head == [0; 4] && data.iter().all(|byte| *byte == 0) && region.load_u64(at) == Ok(0) {
                 continue;
             }
-            let mut taken = slots::Look::Torn;
+            let mut taken = slots::SlotState::Torn;
             for _ in 0..4 {
                 let Ok(now) = region.load_u64(at) else { break };
                 let now = now.to_ne_bytes();
                 *head = [now[0], now[1], now[2], now[3]];
-                taken = slots::take(&region, at, u32::from_le_bytes(*head), data);
+                taken = slots::read_slot(&region, at, u32::from_le_bytes(*head), data);
                 // Zeros before something: a reader who knows the key may take it for a checksum of 0; nobody knows it here.
-                if now == [0; 8] && taken == slots::Look::Match && data_len > 4 {
-                    taken = slots::Look::Torn;
+                if now == [0; 8] && taken == slots::SlotState::Match && data_len > 4 {
+                    taken = slots::SlotState::Torn;
                 }
-                if matches!(taken, slots::Look::Match | slots::Look::Empty) {
+                if matches!(taken, slots::SlotState::Match | slots::SlotState::Empty) {
                     break;
                 }
             }
-            if taken != slots::Look::Match {
+            if taken != slots::SlotState::Match {
                 slot.fill(0);
-                self.unsettled += u64::from(taken != slots::Look::Empty);
+                self.unsettled += u64::from(taken != slots::SlotState::Empty);
             }
         }
     }

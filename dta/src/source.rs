@@ -87,7 +87,7 @@ impl DtaSource {
     /// # Errors
     /// There is none, or a file of one cannot be read: a sentence.
     pub fn open(directory: &Path) -> Result<Self, String> {
-        if crate::persist::is_elsewhere(directory) {
+        if crate::persist::is_locked(directory) {
             return Err(format!(
                 "the memory of {} is in the kernel while its hopwise runs; leave --directory out to ask that one (--api), or ask a \
                  snapshot (--snapshot)",

@@ -53,12 +53,12 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         CliError::io(format!("cannot make {}", directory.display()), error, remedy)
     })?;
     let (kernel, kept) = match settings.mode {
-        MemoryMode::Socket | MemoryMode::Verbs if persist::is_elsewhere(directory) => {
+        MemoryMode::Socket | MemoryMode::Verbs if persist::is_locked(directory) => {
             return Err(CliError::new(taken(directory)));
         }
         MemoryMode::Socket | MemoryMode::Verbs => (None, None),
         MemoryMode::Xdp => {
-            let mark = KernelLock::set(directory).map_err(|error| unmarked(directory, error))?;
+            let mark = KernelLock::acquire(directory).map_err(|error| unmarked(directory, error))?;
             if mark.left_behind {
                 tracing::warn!(
                     "the process that had the memory of {} did not stop in good order: it begins with what was written at the stop before",

@@ -284,7 +284,7 @@ impl DtaSource {
             missing: 0,
         };
         // What never came is passed over within so many calls.
-        let (mut vain, most) = (0, follower.calls_to_the_end());
+        let (mut vain, most) = (0, follower.max_empty_polls());
         while answer.entries.len() < limit && vain < most {
             let (length, position) = (follower.entry_len(), follower.position());
             match follower.next() {

@@ -202,7 +202,7 @@ fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
             assert_eq!(follower.next(), Next::Nothing);
             writer.append_numbers(1);
             // To the ring that it is in, and there to its place.
-            let found = (0..2 * follower.calls_to_the_end()).find_map(|_| number(follower.next()));
+            let found = (0..2 * follower.max_empty_polls()).find_map(|_| number(follower.next()));
             assert_eq!(found, Some(ahead), "{entries}");
             let seen = follower.seen();
             assert_eq!((seen.batches, seen.lapped + seen.missing), (1, u64::from(ahead) - 1), "{entries}");
@@ -214,11 +214,11 @@ fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
 fn a_ring_of_a_million_batches_is_looked_through_in_a_thousand_calls() {
     let store = lists(1, Ring { entries: 4 << 20, ..RING });
     let mut follower = store.lists().unwrap().from_now(100).unwrap();
-    assert_eq!(follower.calls_to_the_end(), Follower::PATIENCE + 1024 + 1);
+    assert_eq!(follower.max_empty_polls(), Follower::MAX_RETRIES + 1024 + 1);
     let mut writer = Writer::new(&store, 100);
     writer.lose(900_000);
     writer.append_numbers(3);
-    let found = (0..follower.calls_to_the_end()).find_map(|_| match follower.next() {
+    let found = (0..follower.max_empty_polls()).find_map(|_| match follower.next() {
         Next::Missing { lost } => Some(lost),
         next => {
             assert_eq!(next, Next::Nothing);
@@ -236,12 +236,12 @@ fn a_batch_that_comes_late_is_waited_for() {
     let at = writer.at(1);
     let first = writer.block(&1_u32.to_be_bytes().repeat(4));
     writer.append_numbers(3);
-    for _ in 1..Follower::PATIENCE {
+    for _ in 1..Follower::MAX_RETRIES {
         assert_eq!(follower.next(), Next::Nothing);
     }
     store.region().write(at, &first).unwrap();
     assert_eq!(drain(&mut follower), [1, 2, 3, 4]);
-    let mut hasty = store.lists().unwrap().from_sequence(100, 5).unwrap().with_patience(1);
+    let mut hasty = store.lists().unwrap().from_sequence(100, 5).unwrap().with_retries(1);
     writer.lose(1);
     writer.append_numbers(1);
     assert_eq!(hasty.next(), Next::Missing { lost: 1 });

@@ -221,7 +221,7 @@ fn what_was_lost_is_passed_over_within_a_bounded_number_of_calls() {
                 Told::Lapped(lost) => (vain, told) = (0, told + lost as i64),
                 Told::Nothing => vain += 1,
             }
-            assert!(vain < follower.calls_to_the_end(), "stuck at {before}: {model:?}");
+            assert!(vain < follower.max_empty_polls(), "stuck at {before}: {model:?}");
         }
         assert_eq!(told, BlockTrailer::ahead(model.writer.sequence, begin));
         assert_eq!(follower.position(), model.writer.sequence);
