@@ -229,7 +229,7 @@ pub enum Next<'a> {
         entries: &'a [u8],
     },
     /// It is not there yet. Later ones may be: batches can overtake each other on their way to memory, so a follower asks
-    /// [`Follower::MAX_RETRIES`] times before it gives one up. [`Follower::max_empty_polls`] tells when that was all.
+    /// [`Follower::MAX_RETRIES`] times before it gives one up. [`Follower::max_empty_polls`] bounds the polls.
     Nothing,
     /// It is being written just now. Ask again.
     Torn,
@@ -266,7 +266,7 @@ pub struct Follower {
     /// The number waited for, and its block.
     next: u32,
     block: u64,
-    /// Calls in empty_polls for this number.
+    /// Polls for this sequence number that found nothing.
     empty_polls: u32,
     retries: u32,
     scratch: Box<[u8]>,
@@ -274,7 +274,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// How often a batch is asked for in empty_polls, with later ones there, before it is given up.
+    /// Polls for a missing batch, with later ones present, before it counts as lost.
     pub const MAX_RETRIES: u32 = 64;
 
     fn new(view: View, next: u32) -> Self {
@@ -284,7 +284,7 @@ impl Follower {
         Self { view, next, block, empty_polls: 0, retries, scratch, seen: FollowerStats::default() }
     }
 
-    /// The same with another retries than [`Follower::MAX_RETRIES`]. Batches that must arrive may come by another way than others, later.
+    /// Sets the retries, instead of [`Follower::MAX_RETRIES`]. Batches on the reliable queue pair may arrive later than others.
     #[must_use]
     pub fn with_retries(mut self, calls: u32) -> Self {
         self.retries = calls;
@@ -377,7 +377,7 @@ impl Follower {
     /// left out.
     #[cold]
     fn retry_later(&mut self, torn: bool) -> Next<'static> {
-        // Those of days begin again behind the retries.
+        // After an overflow, continue behind the retries.
         self.empty_polls = self.empty_polls.checked_add(1).unwrap_or(self.retries);
         let answer = if torn { Next::Torn } else { Next::Nothing };
         let Some(calls) = self.empty_polls.checked_sub(self.retries) else { return answer };
@@ -428,13 +428,13 @@ impl Follower {
         (seen == sequence || later_lap(self)).then_some(seen)
     }
 
-    /// Distances that a call in empty_polls looks at: few, and of a long ring so many that a thousand calls look at all; but no more than take
+    /// Distances that an empty poll looks at: few, and of a long ring so many that a thousand calls look at all; but no more than take
     /// some microseconds, since lists that are followed and idle are asked for ever.
     fn window(&self) -> u64 {
         (self.view.blocks / 1024).clamp(32, 1024)
     }
 
-    /// After so many calls in empty_polls in a row, whatever they were asked of memory at rest, there is no later batch: everything was handed on.
+    /// After so many empty polls in a row of memory that nobody writes, there is no later batch: everything was returned.
     pub fn max_empty_polls(&self) -> u32 {
         let windows = self.view.blocks.div_ceil(self.window());
         self.retries.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
@@ -444,7 +444,7 @@ impl Follower {
 /// Follows a bare list, which has no trailers: a batch counts as new when its bytes differ from those that were there one lap ago.
 ///
 /// So a batch that is equal to the one a lap before is not seen, and those after it not until the writer comes round;
-/// half-written batches are handed on; being lapped_at shows as nothing at all. Good for rings in
+/// half-written batches are handed on; being lapped is not detected. Good for rings in
 /// which entries never repeat (they have a time or a number) and that are read often. It keeps a copy of the ring.
 #[derive(Clone, Debug)]
 pub struct BareFollower {
