@@ -29,8 +29,8 @@ section! {
         pub(crate) filter: Vec<Verbatim> = Vec::new(),
         /// More keys of `[switch]` for every switch, such as `report_version` or `queue_reports`.
         pub(crate) switch: Option<Verbatim> = None,
-        /// An aggregator between the switches and the collector: `[aggregator]` of a configuration, without the addresses. All
-        /// reports then go to it, and it reads postcards: modes `postcard` and `mx`.
+        /// An aggregator between the switches and the collector: `[aggregator]` of a configuration, without the addresses. All reports
+        /// go to it, and it reads postcards: modes `postcard` and `mx`.
         pub(crate) aggregator: Option<Verbatim> = None,
         /// The collector's configuration, such as `[collector.thresholds]` or `[[collector.rules]]`. The
         /// lab adds the listen addresses, the names of the nodes and the store. Required; it may be empty.
