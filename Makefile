@@ -34,7 +34,7 @@ fuzz:            ## every parser under coverage-guided fuzzing, SECONDS each; ne
 	@scripts/fuzz $(SECONDS)
 
 CASES ?= fastpath-6x8-1k fastpath-6x8-100k fastpath-1x1-1k fastpath-6x8-change fastpath-6x8-1m udp-one-sender udp-one-sender-flood \
-	rx-xdp-native rx-xdp-generic rx-packet rx-udp xdp-detect-1k xdp-detect-100k xdp-detect-1k-told switch-live \
+	rx-xdp-native rx-xdp-generic rx-packet rx-udp xdp-detect-1k xdp-detect-100k xdp-detect-1k-event switch-live \
 	store-insert store-query
 
 bench: build     ## the figures of docs/reference/performance.md, on this machine

@@ -26,10 +26,10 @@ use crate::program::Program;
 use terminal::CliError;
 use terminal::units;
 
-/// Measure on this machine the figures we publish
+/// Measure the published figures on this machine
 ///
-/// Every case warms up, runs several times, and tells the median. A case that this machine or user cannot run says why and
-/// is skipped.
+/// Each case warms up, runs several times and reports the median. A case that this machine or user cannot run is skipped, with
+/// the reason.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise bench --list
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
-    /// Name the cases and end
+    /// List the cases
     #[arg(long)]
     list: bool,
 
@@ -53,11 +53,11 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Runs of each case; the median is told
+    /// Runs per case; the median is reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 
-    /// Seconds of each run
+    /// Duration of each run in seconds
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
 }
@@ -82,7 +82,7 @@ const CASES: &[Case] = &[
     },
     Case { name: "fastpath-6x8-100k", about: "the same, 100,000 flows", run: fastpath::collect },
     Case { name: "fastpath-1x1-1k", about: "1 hop of 1 item, 1,000 flows", run: fastpath::collect },
-    Case { name: "fastpath-6x8-change", about: "a change told with every report", run: fastpath::collect },
+    Case { name: "fastpath-6x8-change", about: "a change event with every report", run: fastpath::collect },
     Case { name: "fastpath-6x8-1m", about: "1,000,000 flows", run: fastpath::collect },
     Case {
         name: "fastpath-6x8-1k-jitter",
@@ -91,7 +91,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "sf-join",
-        about: "SF-INT reports of paths of 5 nodes joined, 1,000 flows: per report",
+        about: "SF-INT reports joined into paths of 5 nodes, 1,000 flows: per report",
         run: join::run,
     },
     Case { name: "sf-join-100k", about: "the same, 100,000 flows", run: join::run },
@@ -100,7 +100,7 @@ const CASES: &[Case] = &[
         about: "an INT-MD 2.1 transit switch pushes its record, in process: per packet",
         run: switch::run,
     },
-    Case { name: "switch-sf-transit", about: "an SF-INT transit switch trades records", run: switch::run },
+    Case { name: "switch-sf-transit", about: "an SF-INT transit switch swaps records", run: switch::run },
     Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips it", run: switch::run },
     Case {
         name: "aggregator-agg25",
@@ -119,16 +119,16 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "aggregate-unfold",
-        about: "Agg(25) of postcards unfolded, 1,000 flows: per card",
+        about: "Agg(25) of postcards unpacked, 1,000 flows: per postcard",
         run: aggregate::unfold,
     },
     Case { name: "aggregate-unfold-72", about: "the same, Agg(72)", run: aggregate::unfold },
     Case {
         name: "aggregate-unfold-join",
-        about: "Agg(25), the cards joined into paths by their stamps",
+        about: "Agg(25), postcards joined into paths by their timestamps",
         run: aggregate::unfold,
     },
-    Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
+    Case { name: "decode-only", about: "6 hops of 8 items, decoding only", run: fastpath::decode },
     Case {
         name: "replay",
         about: "a capture file through the whole collector, per report",
@@ -136,42 +136,42 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "udp-one-sender",
-        about: "one 5-tuple over veth, beside a loop that throws away (root)",
+        about: "one 5-tuple over veth, compared with a loop that discards (root)",
         run: udp::veth,
     },
     Case {
         name: "udp-one-sender-flood",
-        about: "the same with a sender whom nobody can follow (root)",
+        about: "the same, sender above receive capacity (root)",
         run: udp::flood,
     },
     Case { name: "udp-loopback", about: "udp-one-sender over loopback, without root", run: udp::loopback },
     Case {
         name: "rx-xdp-native",
-        about: "AF_XDP by the driver, over veth, beside a loop that throws away (root)",
+        about: "AF_XDP, driver mode, over veth, compared with a loop that discards (root)",
         run: rx::run,
     },
-    Case { name: "rx-xdp-generic", about: "AF_XDP by the stack, likewise (root)", run: rx::run },
-    Case { name: "rx-packet", about: "the ring of AF_PACKET, likewise (root)", run: rx::run },
+    Case { name: "rx-xdp-generic", about: "AF_XDP, generic mode, likewise (root)", run: rx::run },
+    Case { name: "rx-packet", about: "AF_PACKET ring, likewise (root)", run: rx::run },
     Case { name: "rx-udp", about: "a UDP socket, likewise (root)", run: rx::run },
     Case {
         name: "xdp-detect-1k",
-        about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no news (root)",
+        about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no change (root)",
         run: kernel::detect,
     },
     Case { name: "xdp-detect-100k", about: "the same, 100,000 flows (root)", run: kernel::detect },
     Case {
-        name: "xdp-detect-1k-told",
-        about: "the same, 1,000 flows, each report told (root)",
+        name: "xdp-detect-1k-event",
+        about: "the same, 1,000 flows, each report an event (root)",
         run: kernel::detect,
     },
     Case {
         name: "switch-live",
-        about: "a switch on one core, over veth, beside a loop that moves frames (root)",
+        about: "a switch on one core, over veth, compared with a loop that copies frames (root)",
         run: switching::live,
     },
     Case {
         name: "switch-filter",
-        about: "a packet at a sink with a per-hop filter, beside one without",
+        about: "a packet at a sink with a per-hop filter, compared with none",
         run: sink::filter,
     },
     Case {
@@ -187,12 +187,12 @@ const CASES: &[Case] = &[
     Case { name: "dta-append-16", about: "the same, sixteen in each report", run: dta::translate },
     Case {
         name: "dta-sketch-merge",
-        about: "DTA translator: 64 columns of a Count-Min sketch merged, beside a copy",
+        about: "DTA translator: 64 columns of a Count-Min sketch merged, compared with a copy",
         run: dta::translate,
     },
     Case {
         name: "rdma-key-write",
-        about: "RoCEv2 responder: slots at random in 4 GiB, beside a plain loop",
+        about: "RoCEv2 responder: random slots in 4 GiB, compared with a plain loop",
         run: dta::respond,
     },
     Case { name: "rdma-append", about: "RoCEv2 responder: blocks in order, likewise", run: dta::respond },
@@ -207,8 +207,12 @@ const CASES: &[Case] = &[
         run: rdma_kernel::respond,
     },
     Case { name: "dta-query", about: "keys of a 4 GiB store, N = 2, in batches", run: dta::query },
-    Case { name: "dta-query-cold", about: "the same, one key after the other", run: dta::query },
-    Case { name: "dta-follow", about: "entries of a list read and checked, beside a copy", run: dta::follow },
+    Case { name: "dta-query-cold", about: "the same, one key at a time", run: dta::query },
+    Case {
+        name: "dta-follow",
+        about: "entries of a list read and checked, compared with a copy",
+        run: dta::follow,
+    },
     Case {
         name: "dta-live",
         about: "DTA over veth: reporter, translator, responder; Key-Write, N = 2 (root)",
@@ -217,7 +221,7 @@ const CASES: &[Case] = &[
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {
         name: "store-query",
-        about: "the events of one flow since a moment, out of 2 M",
+        about: "the events of one flow in a time range, out of 2 M",
         run: store::query,
     },
     Case {

@@ -199,7 +199,7 @@ fn measure(place: &Place, plan: &Plan) -> Result<Found, Failure> {
     })
 }
 
-/// Sends reports until told to end.
+/// Sends reports until `done`.
 fn report(mut sender: Sender, end: &AtomicBool) -> Result<Found, CliError> {
     // Where it cannot be pinned the figures are worse, not wrong.
     let _ = time::pin(CORES[0]);
@@ -213,7 +213,7 @@ fn report(mut sender: Sender, end: &AtomicBool) -> Result<Found, CliError> {
     Ok(found)
 }
 
-/// Translates what comes until told to end and nothing is left.
+/// Translates what comes until `done` and nothing is left.
 fn translate(
     mut sending: Sending,
     mut socket: Receiver,
@@ -245,7 +245,7 @@ fn translate(
     Ok(found)
 }
 
-/// Stores what comes until told to end and nothing is left.
+/// Stores what comes until `done` and nothing is left.
 fn collect(mut receiving: Receiving, mut port: frames::Port, end: &AtomicBool) -> Result<Found, CliError> {
     use std::os::fd::AsFd;
     let _ = time::pin(CORES[1]);

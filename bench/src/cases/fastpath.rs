@@ -34,8 +34,8 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         warm += feed.burst(Input::Frames, &mut collector, &mut batch);
         batch.clear();
     }
-    let told = |collector: &collector::Collector| collector.stats().events.iter().sum::<u64>();
-    let before = (told(&collector), collector.stats().reports);
+    let events_of = |collector: &collector::Collector| collector.stats().events.iter().sum::<u64>();
+    let before = (events_of(&collector), collector.stats().reports);
     let measured = measure(plan, || {
         let mut reports = 0;
         for _ in 0..BURSTS {
@@ -50,7 +50,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     if stats.reports != stats.flow_reports + stats.unadmitted || stats.datagrams != stats.accepted {
         return Err(CliError::new("the collector's account does not balance").into());
     }
-    let events = (told(&collector) - before.0) as f64 / (stats.reports - before.1).max(1) as f64;
+    let events = (events_of(&collector) - before.0) as f64 / (stats.reports - before.1).max(1) as f64;
     let included =
         "frame parsing, decoding, per-flow and per-hop state, thresholds, loss accounting, roll-ups; no I/O";
     let conditions = Conditions::of("one report", included)

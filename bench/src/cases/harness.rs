@@ -13,7 +13,7 @@ use terminal::json::{self, Object};
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan<'p> {
-    /// Runs; the median of them is told.
+    /// Runs; the median of them is reported.
     pub(super) runs: u32,
     /// Time of one run. The warm-up takes half of it.
     pub(super) each: Duration,
@@ -38,7 +38,7 @@ pub(super) struct Measured {
     /// Nanoseconds per operation, one per run.
     pub(super) ns_per_op: Vec<f64>,
     /// Nanoseconds per operation that this thread was on a core: where they are fewer, others were on it for the rest, and
-    /// the figures are worse than they need be. `None` where the system does not tell.
+    /// the figures are worse than they need be. `None` where the system does not report it.
     pub(super) on_core: Option<f64>,
 }
 
@@ -210,7 +210,7 @@ fn rounded(ns: f64) -> f64 {
     (ns * 100.0).round() / 100.0
 }
 
-/// Measures `body`, which does some operations and tells how many. A body should take between 10 us and 10 ms, so that
+/// Measures `body`, which does some operations and returns how many. A body should take between 10 us and 10 ms, so that
 /// reading the clock costs nothing and a run ends in time.
 pub(super) fn measure(
     plan: &Plan<'_>,

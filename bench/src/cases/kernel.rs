@@ -21,14 +21,14 @@ use terminal::CliError;
 struct Case {
     name: &'static str,
     flows: u32,
-    /// One of so many reports is told; 0: none.
-    told: u32,
+    /// One of this many reports is an event; 0: none.
+    events: u32,
 }
 
 const CASES: [Case; 3] = [
-    Case { name: "xdp-detect-1k", flows: 1000, told: 0 },
-    Case { name: "xdp-detect-100k", flows: 100_000, told: 0 },
-    Case { name: "xdp-detect-1k-told", flows: 1000, told: 1 },
+    Case { name: "xdp-detect-1k", flows: 1000, events: 0 },
+    Case { name: "xdp-detect-100k", flows: 100_000, events: 0 },
+    Case { name: "xdp-detect-1k-event", flows: 1000, events: 1 },
 ];
 
 /// Values vary by less than this, below every threshold.
@@ -44,7 +44,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let case = case.ok_or_else(|| CliError::new(format!("`{name}` is not a case of the kernel")))?;
     let frame = frame();
     let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(FEWEST);
-    let (mut times, mut changes, mut told, mut full) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
         // Where in memory the tables lie matters, and is the kernel's choice: each run has tables of its own.
         let mut place = Place::new(&case, &frame)?;
@@ -54,17 +54,17 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         let alone = run(&place.object, "hopwise_cost_only", (&frame, reports), None)?;
         changes.push(alone);
         times.push(all - alone);
-        told += after.to_user - before.to_user;
+        events += after.to_user - before.to_user;
         full += after.ring_full - before.ring_full;
     }
     let share = |count: u64| count as f64 / (f64::from(reports) * f64::from(plan.runs));
-    let included = "XDP program from the frame to the verdict: parsing, state, thresholds, sequence numbers; told: the frame in the ring, a reader on another core";
+    let included = "XDP program from the frame to the verdict: parsing, state, thresholds, sequence numbers; event: the frame in the ring, a reader on another core";
     let conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
         .number("flows", case.flows)
         .number("hops", 6_u32)
         .number("items_per_hop", 8_u32)
         .number("frame_bytes", frame.len())
-        .ratio("told_per_report", share(told))
+        .ratio("events_per_report", share(events))
         .ratio("ring_full_per_report", share(full))
         .ratio("subtracted_ns", super::harness::middle(changes));
     Ok(Outcome::new(name, times, conditions))
@@ -92,7 +92,7 @@ impl Place {
             ("cost_flows", case.flows),
             ("cost_stride", stride(case.flows)),
             ("cost_jitter", JITTER),
-            ("cost_change", case.told),
+            ("cost_change", case.events),
         ]);
         let mut object = Object::load(xdp::COST, &options)
             .map_err(|error| Failure::Skipped(format!("it needs to load BPF programs: {error}")))?;
@@ -129,7 +129,7 @@ fn prepare(tables: &Tables) -> Result<(), CliError> {
     tables.set_detection(&Detection { thresholds, ..Detection::default() }).map(drop).map_err(failed)
 }
 
-/// Nanoseconds per run; a reader on another core takes what is told meanwhile.
+/// Nanoseconds per run; a reader on another core reads the events meanwhile.
 fn run(
     object: &Object,
     program: &str,

@@ -239,7 +239,7 @@ impl Place {
     }
 }
 
-/// Reads until told to end and nothing is left.
+/// Reads until `done` and nothing is left.
 fn read(source: &mut dyn Source, reader: &mut dyn Reader, done: &AtomicBool) -> Result<Found, nic::Error> {
     let _ = time::pin(CORES[1]);
     let (mut first, mut last, mut before) = (0, 0, (0.0, 0.0));

@@ -17,7 +17,7 @@ const NODES: u32 = 5;
 /// Bytes of UDP payload.
 const PAYLOAD: usize = 200;
 
-/// `switch-filter`: a packet at the sink, told in any case, with a per-hop filter that looks at it.
+/// `switch-filter`: a packet at the sink, reported in any case, with a per-hop filter that looks at it.
 pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let packets = packets()?;
     let filter = |threshold| Filter {
@@ -25,20 +25,20 @@ pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         detector: Detector { algorithm: Algorithm::PerHop, metric: Metric::QueueOccupancy, threshold },
     };
     let without = run(plan, &packets, None)?;
-    let told = run(plan, &packets, Some(filter(0)))?;
+    let filtered = run(plan, &packets, Some(filter(0)))?;
     let hidden = run(plan, &packets, Some(filter(1_000_000)))?;
     let median = |measured: &Measured| middle(measured.ns_per_op.clone());
     let included = "frame parsing, the filter, the report, taking INT out, a copy of the frame; no I/O";
-    let conditions = Conditions::of("one packet at the sink, looked at and told", included)
+    let conditions = Conditions::of("one packet at the sink, filtered and reported", included)
         .number("hops", NODES)
         .number("items_per_hop", Watch::USUAL.count_ones())
         .number("flows", FLOWS)
         .number("frame_bytes", packets.first().map_or(0, Vec::len))
         .ratio("ns_without_filter", median(&without))
-        .ratio("ns_added_by_filter", median(&told) - median(&without))
+        .ratio("ns_added_by_filter", median(&filtered) - median(&without))
         .ratio("ns_when_hidden", median(&hidden))
-        .on_core(&told);
-    Ok(Outcome::new(name, told.ns_per_op, conditions))
+        .on_core(&filtered);
+    Ok(Outcome::new(name, filtered.ns_per_op, conditions))
 }
 
 fn run(plan: &Plan, packets: &[Vec<u8>], filter: Option<Filter>) -> Result<Measured, Failure> {

@@ -104,7 +104,7 @@ fn open(dir: &Path) -> Result<Store, CliError> {
     Store::open(config).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Fills batches with events as a collector tells them, and gives them to a store.
+/// Fills batches with events as a collector emits them, and gives them to a store.
 struct Filler {
     store: Store,
     batch: Batch,

@@ -219,7 +219,7 @@ fn collected(
     })
 }
 
-/// Receives and handles until told to end and nothing is left; the time from the first datagram to the last.
+/// Receives and handles until `done` and nothing is left; the time from the first datagram to the last.
 fn collect(
     receiver: &mut Receiver,
     collector: &mut Collector,

@@ -189,7 +189,7 @@ fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, 
     })
 }
 
-/// Receives and handles until told to end and nothing is left: time on a core, ns, and datagrams.
+/// Receives and handles until `done` and nothing is left: time on a core, ns, and datagrams.
 fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<(u64, u64), nic::Error> {
     let mut collector =
         Collector::new(collector::Config { max_flows: 4_096, ..collector::Config::default() });
