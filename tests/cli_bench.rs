@@ -96,7 +96,7 @@ fn plausible(outcome: &Value) {
         assert!(outcome["conditions"]["of_baseline"].as_f64() > Some(0.0), "{outcome}");
     }
     if name == "xdp-detect-1k" {
-        assert_eq!(outcome["conditions"]["told_per_report"], 0.0, "{outcome}");
+        assert_eq!(outcome["conditions"]["events_per_report"], 0.0, "{outcome}");
     }
     if name == "sf-join" {
         assert!(outcome["conditions"]["sets_per_report"].as_f64() > Some(0.2), "{outcome}");
