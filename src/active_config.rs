@@ -1,10 +1,10 @@
-//! The settings in force, as every thread sees them: replaced as a whole by a reload.
+//! The active configuration, shared by all threads and replaced as a whole by a reload.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::config::Settings;
 
-/// Holds the settings in force.
+/// Holds the active configuration.
 #[derive(Debug)]
 pub(crate) struct ActiveConfig {
     settings: RwLock<Arc<Settings>>,

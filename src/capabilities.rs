@@ -1,6 +1,6 @@
-//! What privileges (Linux capabilities) remain when everything runs. They belong to threads, and a thread inherits them from
-//! the one that starts it: so most are given up while there is one thread, the thread that opens inputs again is started,
-//! and then the main thread, of which all others descend, gives up the rest.
+//! Dropping Linux capabilities. Capabilities belong to threads, and a thread inherits them from its parent. So the process
+//! drops most while it has one thread, starts the thread that reopens inputs, and then drops the rest in the main thread,
+//! the parent of all others.
 
 use nic::capabilities::{Cap, CapSet, current, drop_thread_to, drop_to};
 
@@ -10,7 +10,7 @@ use crate::config::sections::Capabilities;
 /// computes an address from what is in a frame.
 const OPENING: [Cap; 5] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK, Cap::PERFMON];
 
-/// Given up in two steps.
+/// Capabilities, dropped in two steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CapabilityDrop {
     wanted: Capabilities,

@@ -1,4 +1,4 @@
-//! From the threads that receive to several workers: each report goes where its inner flow belongs, so that one busy reporter
+//! Fan-out from receiving threads to several workers, by inner flow, so that one busy reporter
 //! can use every worker and a flow's reports stay in order.
 //!
 //! A source lends its datagrams for one call, because a ring wants its frames back soon. So they are copied here, each
@@ -115,30 +115,30 @@ impl Ledger {
     fn observe(&self, noted: &[Noted]) {
         let Accounts { sequencer, batch, .. } = &mut *lock(&self.accounts);
         for (id, seq, received) in noted {
-            sequencer.observe(id, *seq, *received, &mut Told(batch));
+            sequencer.observe(id, *seq, *received, &mut LossSink(batch));
         }
     }
 
-    /// Tells losses, about once a second.
-    fn turn(&self, now: Nanos) {
+    /// Reports losses, about once a second.
+    fn poll(&self, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
         if now.abs_diff(accounts.accounted) >= ACCOUNT_EVERY {
             accounts.accounted = now;
-            accounts.sequencer.account(now, &mut Told(&mut accounts.batch));
-            accounts.tell(&self.gauge);
+            accounts.sequencer.account(now, &mut LossSink(&mut accounts.batch));
+            accounts.publish(&self.gauge);
         }
     }
 
     /// The end: what is still missing is lost.
     pub(crate) fn finish(&self, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
-        accounts.sequencer.finish(now, &mut Told(&mut accounts.batch));
-        accounts.tell(&self.gauge);
+        accounts.sequencer.finish(now, &mut LossSink(&mut accounts.batch));
+        accounts.publish(&self.gauge);
     }
 }
 
 impl Accounts {
-    fn tell(&mut self, gauge: &FanoutGauge) {
+    fn publish(&mut self, gauge: &FanoutGauge) {
         // Losses carry no rule, so the names do not matter.
         self.outlet.send(&mut self.batch, &RuleNames::from([]));
         let sequencer = &self.sequencer;
@@ -181,8 +181,8 @@ impl Spreader {
         Self { plan, filling, free: Arc::default(), noted: Vec::new(), turn: 0 }
     }
 
-    /// Copies datagrams for their workers. They are handed over when there are many, and by [`Spreader::turn`].
-    pub(crate) fn take(&mut self, packets: &[Packet<'_>]) {
+    /// Copies datagrams for their workers. They are handed over when there are many, and by [`Spreader::poll`].
+    pub(crate) fn distribute(&mut self, packets: &[Packet<'_>]) {
         self.noted.clear();
         for packet in packets {
             let source = octets(packet.source.ip());
@@ -222,13 +222,13 @@ impl Spreader {
     }
 
     /// Sends what is there to the workers, and reports losses when it is time.
-    pub(crate) fn turn(&mut self, now: Nanos) {
+    pub(crate) fn poll(&mut self, now: Nanos) {
         for worker in 0..self.filling.len() {
             if !self.filling[worker].entries.is_empty() {
                 self.hand_over(worker);
             }
         }
-        self.plan.ledger.turn(now);
+        self.plan.ledger.poll(now);
     }
 
     fn hand_over(&mut self, worker: usize) {
@@ -271,9 +271,9 @@ fn postcard_id(payload: &[u8]) -> Option<u32> {
 }
 
 /// Losses as records and as events.
-struct Told<'b>(&'b mut Batch);
+struct LossSink<'b>(&'b mut Batch);
 
-impl Sink for Told<'_> {
+impl Sink for LossSink<'_> {
     fn loss(&mut self, loss: &Loss) {
         self.0.loss(loss);
         if let Some(event) = loss.event() {
@@ -293,11 +293,11 @@ pub(crate) fn work(queue: &Receiver<Share>, mut worker: Worker) {
     let wait = Duration::from_nanos(TICK);
     loop {
         match queue.recv_timeout(wait) {
-            Ok(share) => share.each_chunk(|contents, chunk| worker.take_any(contents, chunk)),
+            Ok(share) => share.each_chunk(|contents, chunk| worker.process(contents, chunk)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        worker.turn(nic::time::now());
+        worker.poll(nic::time::now());
     }
     worker.finish(nic::time::now());
 }
@@ -335,7 +335,7 @@ impl Drop for Share {
 const SHARE: usize = 64;
 /// Bytes after which a load is handed over, however few datagrams they are.
 const SHARE_BYTES: usize = 256 << 10;
-/// How often losses are told, ns.
+/// How often losses are reported, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;
 
 #[cfg(test)]
@@ -373,8 +373,8 @@ mod tests {
         let gauge = plan.ledger.gauge();
         let mut spreader = Spreader::new(plan);
         for round in 0..10 {
-            spreader.take(&[packet(&[0; 8], round)]);
-            spreader.turn(0);
+            spreader.distribute(&[packet(&[0; 8], round)]);
+            spreader.poll(0);
         }
         assert_eq!(*lock(&gauge.stats), FanoutStats { datagrams: 10, shed: 8 });
         assert_eq!(lock(&spreader.free).len(), 1, "two in the queue, one to fill, one came back");
@@ -387,8 +387,8 @@ mod tests {
         let payloads: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
         let packets: Vec<_> =
             payloads.iter().zip(0..).map(|(data, src_port)| packet(data, src_port)).collect();
-        spreader.take(&packets);
-        spreader.turn(0);
+        spreader.distribute(&packets);
+        spreader.poll(0);
         let mut seen = Vec::new();
         for share in queues[0].try_iter() {
             share.each_chunk(|_, chunk| {
@@ -405,8 +405,8 @@ mod tests {
     fn what_is_no_report_goes_to_each_worker_in_turn() {
         let (plan, queues, _pipeline) = plan(3);
         let mut spreader = Spreader::new(plan);
-        spreader.take(&[packet(&[0xff; 8], 1); 9]);
-        spreader.turn(0);
+        spreader.distribute(&[packet(&[0xff; 8], 1); 9]);
+        spreader.poll(0);
         let counts: Vec<usize> =
             queues.iter().map(|queue| queue.try_iter().map(|share| share.load.entries.len()).sum()).collect();
         assert_eq!(counts, [3, 3, 3]);

@@ -104,17 +104,17 @@ impl Dispatch {
     }
 
     /// What is due, while nothing is received: time goes on, and questions are answered. Workers do it by themselves.
-    fn turn(&self) {
+    fn poll(&self) {
         if let Self::Inline(worker) = self {
-            turn(worker);
+            poll(worker);
         }
     }
 }
 
 /// Does what is due. It may take a while to get hold of the worker, so the time is that after it.
-fn turn(worker: &Mutex<Worker>) {
+fn poll(worker: &Mutex<Worker>) {
     let mut worker = lock(worker);
-    worker.turn(nic::time::now());
+    worker.poll(nic::time::now());
 }
 
 /// What a receiving thread does with its datagrams.

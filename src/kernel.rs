@@ -1,20 +1,18 @@
-//! The user's end of detection in the kernel: the program there is a filter in front of the collector, and this keeps the
-//! two in step.
+//! The user-space end of detection in the kernel: the kernel program is a filter in front of the collector, and this module
+//! keeps the two in step.
 //!
-//! - What the program **tells** (whole frames, in a ring) goes to the collector, after the numbers that were suppressed before
-//!   it.
-//! - What it **suppressed** is told to the collector about once per [`ROUND`]: numbers as runs, values applied silently. The
-//!   rounds go through the kernel's tables a piece at a time.
-//! - What the collector **forgets** is deleted there, so that its next report is news in both.
-//! - Thresholds and rules **change** there first; the collector changes between the last record that was told under the old
-//!   ones and the first under the new.
-//! - Each datagram is **counted** once: by the program, if it suppressed or dropped it, else here.
+//! - **Records** (whole frames in a ring) go to the collector, after the sequence numbers that were suppressed before them.
+//! - **Suppressed** reports reach the collector about once per [`ROUND`]: sequence numbers as runs, values applied silently. Each
+//!   round walks the kernel's tables in steps.
+//! - What the collector **removes** is deleted in the kernel, so that its next report is a significant change in both.
+//! - Thresholds and rules **change** in the kernel first; the collector changes between the last record under the old ones and
+//!   the first under the new.
+//! - Each datagram is **counted** once: by the kernel program if it suppressed or dropped it, otherwise here.
 //!
-//! See [`collector::suppressed`] for what is then the same as without a filter, and what is not. Where several inputs work in
-//! this way, or where datagrams of a flow come in beside its kernel's program (fragments do), each program compares with
-//! what it told itself.
+//! [`collector::suppressed`] states what is the same as without a filter, and what is not. If several inputs work in this mode, or
+//! datagrams of a flow bypass the kernel program (fragments do), each program compares with what it reported itself.
 //!
-//! [`KernelSync`] does all that against the [`Kernel`] trait, so that it is tested without a kernel.
+//! [`KernelSync`] works against the [`Kernel`] trait, so that tests need no kernel.
 
 mod host;
 pub(crate) mod live;
@@ -37,7 +35,7 @@ use crate::worker::Worker;
 
 pub(crate) use host::CollectorHost;
 
-/// Where each rule runs, for people: a line for all, and one for each that the kernel's program has no room for. Nothing
+/// Where each rule runs, for display: a line for all, and one for each rule that does not fit into the kernel program. Empty
 /// without rules.
 pub(crate) fn explain_rules(rules: &RuleSet) -> String {
     if rules.is_empty() {
@@ -49,37 +47,37 @@ pub(crate) fn explain_rules(rules: &RuleSet) -> String {
         text.push_str(&format!("rule `{name}` runs in user space: {reason}\n"));
     }
     if split.user_needs_all {
-        text.push_str("so every report of a path comes up: mode = \"user\" is as right, and faster\n");
+        text.push_str("so every report of a path is passed to user space: mode = \"user\" gives the same events faster\n");
         return text;
     }
     let metrics: Vec<&str> = split.metrics_for_user().map(Metric::name).collect();
     if !metrics.is_empty() {
         let metrics = metrics.join(" or ");
         text.push_str(&format!(
-            "so each report whose {metrics} is not as in its flow's report before comes up\n"
+            "so each report whose {metrics} differs from the previous report of its flow is passed to user space\n"
         ));
     }
     text
 }
 
-/// How long what was suppressed may wait, ns. A shorter timeout of flows makes it shorter.
+/// Longest delay of suppressed reports, ns. A shorter flow timeout makes it shorter.
 pub(crate) const ROUND: Nanos = 1_000_000_000;
 
-/// What a program of the kernel tells and keeps.
+/// The ring and the tables of a kernel program.
 pub(crate) trait Kernel: Send {
-    /// Gives what was told to `take`, the oldest first, at most `most` of it; returns how much it was.
-    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize;
+    /// Passes at most `most` records to `take`, the oldest first; returns their number.
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&KernelRecord<'_>)) -> usize;
 
-    /// What may lie there at once, at most.
+    /// Capacity of the ring, records.
     fn records(&self) -> usize;
 
-    /// Waits at most so long until something is told.
+    /// Waits for a record, at most this long.
     ///
     /// # Errors
     /// The system refused.
     fn wait(&mut self, timeout_ms: u32) -> Result<(), nic::Error>;
 
-    /// Takes the program off the interface: nothing changes any more.
+    /// Detaches the program from the interface: nothing changes any more.
     fn detach(&mut self);
 
     /// Places for streams; a stream stays in its place until it is forgotten.
@@ -94,7 +92,7 @@ pub(crate) trait Kernel: Send {
     /// Places for flows.
     fn flows(&self) -> u32;
 
-    /// Reports suppressed of the flow in a place, modulo 2^32; `None` when there is none.
+    /// Suppressed reports of the flow in a place, modulo 2^32; `None` without a flow.
     fn flow_reports(&self, place: u32) -> Option<u32>;
 
     /// Copies the flow in a place. `false`: there is none, or it changed meanwhile.
@@ -112,23 +110,23 @@ pub(crate) trait Kernel: Send {
     /// Forgets a key.
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32);
 
-    /// Puts thresholds and rules in force, and answers their generation: [`Told::generation`] of what is told under them.
+    /// Applies thresholds and rules; returns their generation, the [`KernelRecord::generation`] of records under them.
     ///
     /// # Errors
     /// The system refused; the old ones stay.
     fn set_detection(&mut self, detection: &Detection) -> Result<u32, nic::Error>;
 
-    /// What was counted so far.
+    /// The counters.
     ///
     /// # Errors
     /// The system refused.
     fn counters(&mut self) -> Result<Counters, nic::Error>;
 }
 
-/// A datagram that came up.
+/// A datagram that the kernel program passed to user space.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
-    /// When it was told, by the kernel's clock that never goes back.
+pub(crate) struct KernelRecord<'a> {
+    /// When the program wrote the record, monotonic clock.
     pub(crate) at: Nanos,
     /// Its stream and the place of it; `None` when its number is not followed there.
     pub(crate) stream: Option<(u32, StreamId)>,
@@ -136,7 +134,7 @@ pub(crate) struct Told<'a> {
     pub(crate) before: Option<Run>,
     /// The listener that its port stands for.
     pub(crate) listener: u16,
-    /// The thresholds and rules under which it was told.
+    /// The generation of the thresholds and rules applied.
     pub(crate) generation: u32,
     /// From the Ethernet header on.
     pub(crate) frame: &'a [u8],
@@ -146,7 +144,7 @@ pub(crate) struct Told<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowCopy {
     pub(crate) key: FlowKey,
-    /// Swallowed, modulo 2^32.
+    /// Suppressed, modulo 2^32.
     pub(crate) reports: u32,
     /// Latest flow latency, ns.
     pub(crate) latency: Option<u64>,
@@ -155,14 +153,14 @@ pub(crate) struct FlowCopy {
     pub(crate) hops: Vec<collector::SuppressedHop>,
 }
 
-/// What the kernel's program counted. What it told is counted again by whoever takes it.
+/// The counters of the kernel program. The receiver counts records again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counters {
-    /// What it suppressed, as the collector would have counted it.
+    /// Suppressed reports, as the collector would have counted them.
     pub(crate) suppressed: collector::Stats,
-    /// Lost because the ring was full, or because another CPU was busy telling.
+    /// Lost because the ring was full, or another CPU held its lock.
     pub(crate) ring_full: u64,
-    /// Frames to our ports that held no datagram which can be read, by [`Refusal::index`].
+    /// Malformed frames to telemetry ports, by [`Refusal::index`].
     pub(crate) refused_frames: [u64; Refusal::COUNT],
 }
 
@@ -173,22 +171,22 @@ impl Default for Counters {
     }
 }
 
-/// An input of which the kernel does a part: it tells up only what the collector must see, and its maps and the collector
-/// are kept in step by the thread that reads it. Only with one worker.
+/// An input with detection in the kernel: the kernel program passes significant changes to user space, and the thread that reads
+/// them keeps its maps and the collector in step. Only with one worker.
 pub(crate) trait KernelRxSource: Send {
-    /// Waits at most `timeout_ms` for something to come up and gives it to the collector; does what is due between the
-    /// kernel's maps and the collector. Returns how many datagrams came up. The lock is held only while there is work.
+    /// Waits at most `timeout_ms` for records, passes them to the collector, and synchronises the kernel's maps with the
+    /// collector. Returns the number of records. Holds the lock only while there is work.
     ///
     /// # Errors
     /// The system refused; the input is then closed and opened again.
     fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error>;
 
-    /// The end: nothing comes up any more, and the collector learns all that was dealt with in the kernel.
+    /// The end: no more records, and the collector absorbs everything suppressed in the kernel.
     ///
     /// # Errors
     /// The system refused.
     fn finish(&mut self, worker: &Mutex<Worker>) -> Result<(), nic::Error>;
 
-    /// What happened so far. `datagrams` are all that were dealt with, in the kernel or here.
+    /// The statistics. `datagrams` are all processed ones, in the kernel or here.
     fn stats(&mut self) -> Stats;
 }

@@ -21,7 +21,7 @@ impl ReportRecorder {
     }
 
     /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
-    pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
+    pub(crate) fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
         for datagram in datagrams {
             let mut decoder = Decoder::new(*self.profiles.of(&datagram.source));
             let reports = decoder.reports(datagram.payload).flatten();

@@ -1,4 +1,4 @@
-//! A collector and what surrounds it: bursts go in, batches go out to the pipeline, questions are answered in between.
+//! A worker: a collector with its inputs and outputs. Bursts go in, batches go out to the pipeline; queries run in between.
 
 mod removals;
 
@@ -43,21 +43,21 @@ pub(crate) struct Worker {
     tasks: Receiver<Task>,
     published: Arc<Mutex<Stats>>,
     ticked: Option<Nanos>,
-    /// What programs of the kernel dealt with themselves.
+    /// Counters of kernel programs.
     elsewhere: Stats,
     removals: Removals,
     coming: Option<PendingDetection>,
     aggregate_ports: AggregatePorts,
 }
 
-/// Thresholds and rules that wait for a program of the kernel to have them first.
+/// Thresholds and rules that a kernel program must apply first.
 struct PendingDetection {
     detection: Arc<Detection>,
     rules: RuleNames,
     done: SyncSender<()>,
 }
 
-/// What others hold of a worker: its latest figures, and a way to ask it.
+/// A handle of a worker: its latest statistics, and queries.
 #[derive(Clone)]
 pub(crate) struct WorkerHandle {
     tasks: SyncSender<Task>,
@@ -107,9 +107,9 @@ impl Worker {
     }
 
     /// Datagrams that arrived, of one kind.
-    pub(crate) fn take_any(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
+    pub(crate) fn process(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
         match contents {
-            Contents::Reports => self.take(datagrams),
+            Contents::Reports => self.process_reports(datagrams),
             Contents::Aggregates => {
                 let Self { collector, outlet, batch, rules, .. } = self;
                 collector
@@ -120,12 +120,12 @@ impl Worker {
     }
 
     /// Reports that arrived.
-    pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>]) {
+    pub(crate) fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
         // A second that ends with the first of them tells all that it found.
         let Self { collector, outlet, batch, rules, .. } = self;
         collector.handle(datagrams, &mut FlushSink { batch, outlet, rules, blocking: false });
         if let Some(recorder) = &mut self.recorder {
-            recorder.take(datagrams, &self.outlet);
+            recorder.record(datagrams, &self.outlet);
         }
         self.send_full();
     }
@@ -136,8 +136,8 @@ impl Worker {
         }
     }
 
-    /// What is due at `now`: the collector's own work, questions, results on their way, figures for others.
-    pub(crate) fn turn(&mut self, now: Nanos) {
+    /// Does what is due at `now`: the collector's timers, queries, pending results, statistics.
+    pub(crate) fn poll(&mut self, now: Nanos) {
         // A clock that was set back must not stop the work.
         if self.ticked.is_some_and(|ticked| now >= ticked && now - ticked < TICK) {
             return;
@@ -153,7 +153,7 @@ impl Worker {
         self.publish();
     }
 
-    /// The end: what is open is closed and told.
+    /// The end: closes open intervals and emits their results.
     pub(crate) fn finish(&mut self, now: Nanos) {
         // Datagrams no longer wait for us, so this may wait for the store.
         let Self { collector, outlet, batch, rules, .. } = self;
@@ -178,12 +178,12 @@ impl Worker {
     fn set_detection(&mut self, coming: PendingDetection) {
         self.coming = Some(coming);
         if !self.removals.is_asked() {
-            self.change();
+            self.apply_detection();
         }
     }
 
     /// Puts them in force.
-    pub(crate) fn change(&mut self) {
+    pub(crate) fn apply_detection(&mut self) {
         let Some(PendingDetection { detection, rules, done }) = self.coming.take() else { return };
         // What was found so far refers to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
@@ -202,14 +202,14 @@ impl Worker {
 }
 
 impl Worker {
-    /// Works on the collector; what it tells is handed on.
+    /// Runs `work` on the collector, with the sink of its results.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
         let Self { collector, outlet, batch, rules, .. } = self;
         work(collector, &mut FlushSink { batch, outlet, rules, blocking: false })
     }
 
-    /// Thresholds and rules that wait for a program of the kernel to have them first.
-    pub(crate) fn coming(&self) -> Option<Arc<Detection>> {
+    /// Thresholds and rules that a kernel program must apply first.
+    pub(crate) fn pending_detection(&self) -> Option<Arc<Detection>> {
         self.coming.as_ref().map(|coming| Arc::clone(&coming.detection))
     }
 
@@ -218,12 +218,12 @@ impl Worker {
         self.elsewhere += more;
     }
 
-    /// What the collector forgot since the input of this number asked last.
-    pub(crate) fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
-        self.removals.tell(&mut self.collector, input, hear);
+    /// Passes what the collector removed since the last call of this input to `visit`.
+    pub(crate) fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
+        self.removals.take(&mut self.collector, input, visit);
     }
 
-    /// A number for an input that wants to know what is forgotten.
+    /// Registers an input for removals; returns its number.
     pub(crate) fn track_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
@@ -234,7 +234,7 @@ impl Worker {
     }
 }
 
-/// A batch that is handed on whenever it is half full: for what may tell more at once than a batch holds.
+/// A sink that flushes its batch whenever it is half full, for operations that may emit more than a batch holds.
 struct FlushSink<'b> {
     batch: &'b mut Batch,
     outlet: &'b Outlet,
@@ -293,25 +293,25 @@ impl WorkerHandle {
         &self,
         question: impl FnOnce(&Collector) -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let task: Task = Box::new(move |worker| {
             // Whoever asked may have gone.
-            let _ = tell.send(question(worker.collector()));
+            let _ = sender.send(question(worker.collector()));
         });
         // Refused when full: the sender is dropped, and the receiver learns it.
         let _ = self.tasks.try_send(task);
-        told
+        receiver
     }
 
     /// From now on these thresholds and rules. What comes back says when they are in force, within a tick; it says nothing
     /// when the worker has ended.
     pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let task: Task =
-            Box::new(move |worker| worker.set_detection(PendingDetection { detection, rules, done: tell }));
+            Box::new(move |worker| worker.set_detection(PendingDetection { detection, rules, done: sender }));
         // Waits for room if it must, a tick at most; fails only when the worker has ended.
         let _ = self.tasks.send(task);
-        told
+        receiver
     }
 }
 

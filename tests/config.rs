@@ -38,7 +38,7 @@ fn check_says_which_rules_the_kernel_has_no_room_for() {
 ok: reports on xdp://lo, 1 worker(s), 2 rule(s), no store, API on http://127.0.0.1:8080
 rules in the kernel: 1 of 2
 rule `long` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 63
-so each report whose queue_occupancy is not as in its flow's report before comes up
+so each report whose queue_occupancy differs from the previous report of its flow is passed to user space
 ";
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), expected, ""));
 }

@@ -62,7 +62,7 @@ impl Reader {
                     thread::park_timeout(Duration::from_millis(WAIT_MS.into()));
                 }
             }
-            self.handler.turn(now);
+            self.handler.poll(now);
             if deadline.is_some_and(|deadline| now > deadline) {
                 break;
             }
@@ -74,14 +74,14 @@ impl Reader {
         self.finish();
         self.note();
         // What was copied for the workers goes to them.
-        self.handler.turn(nic::time::now());
+        self.handler.poll(nic::time::now());
     }
 
     fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {
         let Self { source, handler, listener, .. } = self;
         match (source, &*handler) {
             (RxSource::Source(source), _) => {
-                source.receive(timeout_ms, &mut |packets| handler.take(packets, *listener))
+                source.receive(timeout_ms, &mut |packets| handler.process(packets, *listener))
             }
             (RxSource::Kernel(kernel), Handler::Inline(worker)) => kernel.receive(timeout_ms, worker),
             // The configuration allows it with one worker only.
@@ -107,22 +107,22 @@ impl Reader {
 }
 
 impl Handler {
-    fn take(&mut self, packets: &[Packet<'_>], listener: u16) {
+    fn process(&mut self, packets: &[Packet<'_>], listener: u16) {
         match self {
             Self::Inline(worker) => {
                 let mut worker = lock(worker);
                 let ports = worker.aggregate_ports();
-                each_chunk(packets, listener, &ports, |contents, chunk| worker.take_any(contents, chunk));
+                each_chunk(packets, listener, &ports, |contents, chunk| worker.process(contents, chunk));
             }
-            Self::Spread(spreader) => spreader.take(packets),
+            Self::Spread(spreader) => spreader.distribute(packets),
         }
     }
 
-    fn turn(&mut self, now: Nanos) {
+    fn poll(&mut self, now: Nanos) {
         match self {
             // The worker outlives its receivers: its owner finishes it when all have ended.
-            Self::Inline(worker) => super::turn(worker),
-            Self::Spread(spreader) => spreader.turn(now),
+            Self::Inline(worker) => super::poll(worker),
+            Self::Spread(spreader) => spreader.poll(now),
         }
     }
 }

@@ -100,7 +100,7 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if closed {
-            inputs.iter().filter(|input| input.is_closed()).for_each(|input| input.work.dispatch.turn());
+            inputs.iter().filter(|input| input.is_closed()).for_each(|input| input.work.dispatch.poll());
             if now.elapsed() < due && looked.elapsed() < LOOK {
                 continue;
             }

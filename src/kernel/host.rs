@@ -1,4 +1,4 @@
-//! The collector as a program of the kernel meets it.
+//! The collector as seen by the input with detection in the kernel.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use detect::Detection;
 
 use crate::worker::Worker;
 
-/// What is asked of the collector and its way out.
+/// A worker that hosts a collector.
 pub(crate) trait CollectorHost {
-    /// Datagrams that came up.
-    fn take(&mut self, datagrams: &[Datagram<'_>]);
+    /// Processes datagrams that the kernel program passed to user space.
+    fn process(&mut self, datagrams: &[Datagram<'_>]);
 
-    /// Works on the collector; what it tells is handed on.
+    /// Runs `work` on the collector, with the sink of its results.
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T;
 
-    /// Thresholds and rules that are to be in force next. The input puts them in force in the kernel first, and then calls
-    /// [`CollectorHost::change`], behind the last record that was told under the old ones.
-    fn coming(&self) -> Option<Arc<Detection>>;
+    /// Pending thresholds and rules. The input applies them in the kernel first, and then calls
+    /// [`CollectorHost::apply_detection`], after the last record under the old ones.
+    fn pending_detection(&self) -> Option<Arc<Detection>>;
 
-    /// Puts those in force.
-    fn change(&mut self);
+    /// Applies the pending ones.
+    fn apply_detection(&mut self);
 
     /// Adds to what was counted outside the collector.
     fn count(&mut self, more: &Stats);
 
-    /// What the collector forgot since the input of this number asked last.
-    fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed));
+    /// Passes what the collector removed since the last call of this input to `visit`.
+    fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed));
 
-    /// A number for an input that wants to know what is forgotten.
+    /// Registers an input for removals; returns its number.
     fn track_removals(&mut self) -> usize;
 
     /// The input of this number has ended.
@@ -36,28 +36,28 @@ pub(crate) trait CollectorHost {
 }
 
 impl CollectorHost for Worker {
-    fn take(&mut self, datagrams: &[Datagram<'_>]) {
-        Self::take(self, datagrams);
+    fn process(&mut self, datagrams: &[Datagram<'_>]) {
+        Self::process_reports(self, datagrams);
     }
 
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
         Self::with(self, work)
     }
 
-    fn coming(&self) -> Option<Arc<Detection>> {
-        Self::coming(self)
+    fn pending_detection(&self) -> Option<Arc<Detection>> {
+        Self::pending_detection(self)
     }
 
-    fn change(&mut self) {
-        Self::change(self);
+    fn apply_detection(&mut self) {
+        Self::apply_detection(self);
     }
 
     fn count(&mut self, more: &Stats) {
         Self::count(self, more);
     }
 
-    fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
-        Self::drain_removed(self, input, hear);
+    fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
+        Self::drain_removed(self, input, visit);
     }
 
     fn track_removals(&mut self) -> usize {

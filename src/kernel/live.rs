@@ -11,7 +11,7 @@ use nic::{
 use wire::FlowKey;
 use xdp::{Reason, Record, Sizes, Tables, Units};
 
-use super::{Counters, FlowCopy, Kernel, Told};
+use super::{Counters, FlowCopy, Kernel, KernelRecord};
 use crate::lock::lock;
 
 /// What the program is called in its object.
@@ -99,7 +99,7 @@ fn units(profile: &Profile) -> Units {
 }
 
 impl Kernel for Live {
-    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize {
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&KernelRecord<'_>)) -> usize {
         let Self { ring, tables, .. } = self;
         ring.consume(most, |record| {
             let Some(record) = Record::read(record) else { return };
@@ -109,7 +109,7 @@ impl Kernel for Live {
                 count: record.stream_count.into(),
                 same: record.why.has(Reason::SAME),
             };
-            take(&Told {
+            take(&KernelRecord {
                 at: record.ktime,
                 stream: place,
                 before: record.why.has(Reason::STREAM).then_some(before),

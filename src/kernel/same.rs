@@ -207,16 +207,16 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Liv
     let mut sync = KernelSync::new(live, 3600 * SECOND);
     let mut bench = Bench::of(&traffic.config);
     sync.set_clock(nic::time::now(), nic::time::monotonic());
-    sync.turn(bench.now(), &mut bench).unwrap();
+    sync.poll(bench.now(), &mut bench).unwrap();
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
             // What was told under the old ones waits in the ring.
             bench.coming = Some(Arc::clone(detection));
-            sync.turn(bench.now(), &mut bench).unwrap();
+            sync.poll(bench.now(), &mut bench).unwrap();
         }
         for frames in frames.chunks(BURST) {
-            while sync.take(&mut bench) > 0 {}
-            sync.turn(bench.now(), &mut bench).unwrap();
+            while sync.drain(&mut bench) > 0 {}
+            sync.poll(bench.now(), &mut bench).unwrap();
             send(&sync, frames);
         }
     }

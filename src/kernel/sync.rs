@@ -7,7 +7,7 @@ use detect::{Detection, Metric};
 use nic::source;
 use wire::Refusal;
 
-use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRxSource, ROUND, Told};
+use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRecord, KernelRxSource, ROUND};
 use crate::{datagram::octets, lock::lock, worker::Worker};
 
 /// Records taken from the ring between two looks at the clock.
@@ -110,14 +110,14 @@ impl<K: Kernel> KernelSync<K> {
         &self.kernel
     }
 
-    fn take_and_turn(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<usize, nic::Error> {
-        let count = self.take(worker);
-        self.turn(now, worker)?;
+    fn drain_and_poll(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<usize, nic::Error> {
+        let count = self.drain(worker);
+        self.poll(now, worker)?;
         Ok(count)
     }
 
     /// Gives what was told to the collector, a bounded part of it; returns how much.
-    pub(crate) fn take(&mut self, worker: &mut impl CollectorHost) -> usize {
+    pub(crate) fn drain(&mut self, worker: &mut impl CollectorHost) -> usize {
         let Self { kernel, streams, offset, unreadable, bytes, coming, .. } = self;
         let mut reader = Reader { streams, offset: *offset, unreadable, bytes, coming };
         let count = kernel.drain(BURST, &mut |told| reader.take(told, worker));
@@ -130,7 +130,7 @@ impl<K: Kernel> KernelSync<K> {
     ///
     /// # Errors
     /// The kernel cannot be asked, or told.
-    pub(crate) fn turn(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
+    pub(crate) fn poll(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         self.follow(worker)?;
         self.forget(worker);
         if self.began == 0 || now < self.began {
@@ -153,9 +153,9 @@ impl<K: Kernel> KernelSync<K> {
     /// The kernel cannot be asked.
     pub(crate) fn end(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         self.kernel.detach();
-        while self.take(worker) > 0 {}
+        while self.drain(worker) > 0 {}
         // Nothing is told under other thresholds any more.
-        worker.change();
+        worker.apply_detection();
         self.forget(worker);
         // A whole round, whatever this one has met so far.
         self.begin_round(now, worker);
@@ -184,13 +184,13 @@ impl<K: Kernel> KernelSync<K> {
 
     /// Thresholds and rules as the collector has them.
     fn follow(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
-        if let Some(detection) = worker.coming() {
+        if let Some(detection) = worker.pending_detection() {
             self.coming = Some(self.kernel.set_detection(&detection)?);
             self.detection = Some(detection);
             // The first record told under them changes the collector; or the end of those that were told before.
-            while self.coming.is_some() && self.take(worker) == BURST {}
+            while self.coming.is_some() && self.drain(worker) == BURST {}
             if self.coming.take().is_some() {
-                worker.change();
+                worker.apply_detection();
             }
         }
         let detection = worker.with(|collector, _| Arc::clone(collector.detection()));
@@ -297,7 +297,7 @@ impl<K: Kernel> KernelSync<K> {
             .collect();
         // No more than can have been there: under overload the ring is never empty.
         for _ in 0..=self.kernel.records() / BURST {
-            if self.take(worker) < BURST {
+            if self.drain(worker) < BURST {
                 break;
             }
         }
@@ -339,12 +339,12 @@ impl<K: Kernel> KernelRxSource for KernelSync<K> {
         if self.offset.wrapping_add(monotonic).abs_diff(now) > STEP {
             self.set_clock(now, monotonic);
         }
-        let count = self.take_and_turn(now, &mut *lock(worker))?;
+        let count = self.drain_and_poll(now, &mut *lock(worker))?;
         if count > 0 || timeout_ms == 0 {
             return Ok(count);
         }
         self.kernel.wait(timeout_ms)?;
-        Ok(self.take(&mut *lock(worker)))
+        Ok(self.drain(&mut *lock(worker)))
     }
 
     fn finish(&mut self, worker: &Mutex<Worker>) -> Result<(), nic::Error> {
@@ -386,10 +386,10 @@ struct Reader<'k> {
 }
 
 impl Reader<'_> {
-    fn take(&mut self, told: &Told<'_>, worker: &mut impl CollectorHost) {
+    fn take(&mut self, told: &KernelRecord<'_>, worker: &mut impl CollectorHost) {
         let received = told.at.wrapping_add(self.offset);
         if self.coming.take_if(|coming| *coming == told.generation).is_some() {
-            worker.change();
+            worker.apply_detection();
         }
         if let Some((place, id)) = &told.stream
             && let Some(applied) = self.streams.get_mut(*place as usize)
@@ -407,7 +407,7 @@ impl Reader<'_> {
         match wire::datagram(told.frame) {
             Ok(datagram) => {
                 *self.bytes += datagram.payload.len() as u64;
-                worker.take(&[Datagram {
+                worker.process(&[Datagram {
                     payload: datagram.payload,
                     source: octets(datagram.src),
                     src_port: datagram.src_port,

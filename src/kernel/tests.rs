@@ -43,7 +43,7 @@ impl Fake {
 }
 
 impl Kernel for Fake {
-    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize {
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&KernelRecord<'_>)) -> usize {
         let records: Vec<_> = {
             let mut tables = self.tables();
             if tables.floods {
@@ -55,7 +55,7 @@ impl Kernel for Fake {
         };
         for (at, place, before, frame) in &records {
             let stream = place.and_then(|place| Some((place, self.stream(place)?.0)));
-            take(&Told { at: *at, stream, before: *before, listener: 0, generation: 0, frame });
+            take(&KernelRecord { at: *at, stream, before: *before, listener: 0, generation: 0, frame });
         }
         records.len()
     }
@@ -165,7 +165,7 @@ impl Sink for Heard {
 }
 
 impl<S: Sink + Default> CollectorHost for Bench<S> {
-    fn take(&mut self, datagrams: &[Datagram<'_>]) {
+    fn process(&mut self, datagrams: &[Datagram<'_>]) {
         if self.slow_from.is_none() {
             return self.collector.handle(datagrams, &mut self.heard);
         }
@@ -179,11 +179,11 @@ impl<S: Sink + Default> CollectorHost for Bench<S> {
         work(&mut self.collector, &mut self.heard)
     }
 
-    fn coming(&self) -> Option<Arc<Detection>> {
+    fn pending_detection(&self) -> Option<Arc<Detection>> {
         self.coming.clone()
     }
 
-    fn change(&mut self) {
+    fn apply_detection(&mut self) {
         if let Some(detection) = self.coming.take() {
             self.collector.set_detection(detection);
         }
@@ -193,8 +193,8 @@ impl<S: Sink + Default> CollectorHost for Bench<S> {
         self.elsewhere += more;
     }
 
-    fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
-        self.removals.tell(&mut self.collector, input, hear);
+    fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
+        self.removals.take(&mut self.collector, input, visit);
     }
 
     fn track_removals(&mut self) -> usize {
@@ -239,9 +239,9 @@ impl Setup {
         self.kernel.tables().ring.push((BOOT + at as u64, Some(0), before, self.frames[at].clone()));
     }
 
-    fn turn(&mut self, now: Nanos) {
-        self.sync.take(&mut self.bench);
-        self.sync.turn(now, &mut self.bench).unwrap();
+    fn poll(&mut self, now: Nanos) {
+        self.sync.drain(&mut self.bench);
+        self.sync.poll(now, &mut self.bench).unwrap();
         self.bench.collector.tick(now, &mut self.bench.heard);
     }
 
@@ -276,17 +276,17 @@ fn what_was_swallowed_comes_before_what_was_told_after_it() {
     // Numbers 1 to 3 were suppressed, 4 was told; 5 and 6 were suppressed; 7 came out of turn.
     setup.tell(4, Some(run(3, 3)));
     setup.tell(7, Some(run(6, 5)));
-    setup.turn(START);
+    setup.poll(START);
     assert_eq!(setup.stream(), (8, 0, 0));
     assert_eq!(setup.bench.collector.stats().datagrams, 3);
     assert_eq!(setup.bench.heard.0[0].ts, START, "the kernel's time is put on our scale");
     // The rest of a run comes with the round, once; a count read before something was told is not told again.
     setup.kernel.tables().streams = vec![Some((stream(), run(57, 55)))];
-    setup.turn(START + 2 * SECOND);
-    setup.turn(START + 4 * SECOND);
+    setup.poll(START + 2 * SECOND);
+    setup.poll(START + 4 * SECOND);
     assert_eq!(setup.stream(), (58, 0, 0));
     setup.kernel.tables().streams = vec![Some((stream(), run(57, 50)))];
-    setup.turn(START + 6 * SECOND);
+    setup.poll(START + 6 * SECOND);
     assert_eq!(setup.stream(), (58, 0, 0));
 }
 
@@ -296,20 +296,20 @@ fn counts_of_a_stream_wrap_and_an_idle_one_gives_its_place_back() {
     let near = (1 << 31) - 2;
     setup.kernel.tables().streams = vec![Some((stream(), run(0, near)))];
     setup.tell(0, None);
-    setup.turn(START);
+    setup.poll(START);
     // So many cannot have been suppressed within a round: it is a count from before.
     assert_eq!(setup.stream(), (1, 0, 0));
-    setup.sync.take(&mut setup.bench);
+    setup.sync.drain(&mut setup.bench);
     for (count, datagrams) in
         [(1 << 29, 1 << 29), (1 << 30, 1 << 30), (3 << 29, 3 << 29), (near, near), (3, near + 5)]
     {
         setup.kernel.tables().streams = vec![Some((stream(), run(datagrams as u32, count)))];
         let now = setup.bench.collector.streams().next().unwrap().last_seen + 3 * SECOND;
-        setup.turn(now);
+        setup.poll(now);
         assert_eq!(setup.stream(), (datagrams + 1, 0, 0), "{count}");
     }
     for second in 0..700 {
-        setup.turn(START + (100 + second) * SECOND);
+        setup.poll(START + (100 + second) * SECOND);
     }
     assert!(setup.kernel.tables().streams[0].is_none());
 }
@@ -318,7 +318,7 @@ fn counts_of_a_stream_wrap_and_an_idle_one_gives_its_place_back() {
 fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     let mut setup = Setup::new();
     (0..4).for_each(|at| setup.tell(at, None));
-    setup.turn(START);
+    setup.poll(START);
     let keys: Vec<FlowKey> = (0..6).map(|at| setup.flow(at)).collect();
     let hops: Vec<SuppressedHop> = Vec::new();
     let copy = |key: FlowKey| FlowCopy {
@@ -336,7 +336,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
                 flow.reports += 3;
             }
         }
-        setup.turn(START + step * SECOND / 10);
+        setup.poll(START + step * SECOND / 10);
     }
     let known: Vec<bool> = setup.kernel.tables().flows.iter().map(Option::is_some).collect();
     assert_eq!(known, [true, true, false, false, false]);
@@ -350,8 +350,8 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     setup.kernel.tables().flows[0] = Some(FlowCopy { reports: 2, ..copy(keys[1]) });
     let before = setup.bench.collector.flow(&keys[1]).unwrap().row.reports;
     setup.kernel.tables().flows[1] = None;
-    setup.turn(START + 17 * SECOND);
-    setup.turn(START + 19 * SECOND);
+    setup.poll(START + 17 * SECOND);
+    setup.poll(START + 19 * SECOND);
     let more = setup.bench.collector.flow(&keys[1]).unwrap().row.reports - before;
     assert!((2..=5).contains(&more), "{more}");
 }
@@ -360,7 +360,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
 fn keys_are_absorbed_and_forgotten() {
     let mut setup = Setup::new();
     setup.tell(0, None);
-    setup.turn(START);
+    setup.poll(START);
     let queue = setup.bench.collector.queues().next().unwrap();
     let key = |node| SuppressedKey {
         metric: Metric::QueueOccupancy,
@@ -370,15 +370,15 @@ fn keys_are_absorbed_and_forgotten() {
     };
     setup.kernel.tables().queues =
         vec![Some((key(queue.node), 9)), Some((key(4444), 9)), Some((key(5555), 0))];
-    setup.turn(START + 2 * SECOND);
-    setup.turn(START + 4 * SECOND);
+    setup.poll(START + 2 * SECOND);
+    setup.poll(START + 4 * SECOND);
     let known: Vec<bool> = setup.kernel.tables().queues.iter().map(Option::is_some).collect();
     assert_eq!(known, [true, false, true], "the third had no values to tell of");
     let latest = setup.bench.collector.queues().find(|view| view.node == queue.node).unwrap().latest;
     assert_eq!(latest, queue.latest + 1);
     // It expires, and is forgotten in both.
     for second in 4..30 {
-        setup.turn(START + second * SECOND);
+        setup.poll(START + second * SECOND);
     }
     assert!(setup.kernel.tables().queues[0].is_none());
 }
@@ -386,10 +386,10 @@ fn keys_are_absorbed_and_forgotten() {
 #[test]
 fn thresholds_and_rules_follow_the_collectors() {
     let mut setup = Setup::new();
-    setup.turn(START);
-    setup.turn(START + SECOND / 50);
+    setup.poll(START);
+    setup.poll(START + SECOND / 50);
     setup.bench.collector.set_detection(Arc::new(Detection { generation: 7, ..Detection::default() }));
-    setup.turn(START + 2 * SECOND / 50);
+    setup.poll(START + 2 * SECOND / 50);
     assert_eq!(setup.kernel.tables().generations, [0, 7]);
 }
 
@@ -397,15 +397,15 @@ fn thresholds_and_rules_follow_the_collectors() {
 fn a_flow_that_was_forgotten_and_comes_back_to_its_place_is_counted_from_the_start() {
     let mut setup = Setup::new();
     setup.tell(0, None);
-    setup.turn(START);
+    setup.poll(START);
     let key = setup.flow(0);
     let mut second = 0;
     let mut reports = |setup: &mut Setup, reports| {
         setup.kernel.tables().flows = vec![Some(FlowCopy { key, reports, ..FlowCopy::default() })];
         second += 2;
-        setup.turn(START + second * SECOND);
-        setup.turn(START + second * SECOND + SECOND / 2);
-        setup.turn(START + second * SECOND + SECOND);
+        setup.poll(START + second * SECOND);
+        setup.poll(START + second * SECOND + SECOND / 2);
+        setup.poll(START + second * SECOND + SECOND);
         setup.bench.collector.flow(&key).unwrap().row.reports
     };
     assert_eq!([reports(&mut setup, 1000), reports(&mut setup, 5)], [1001, 1006]);
@@ -414,11 +414,11 @@ fn a_flow_that_was_forgotten_and_comes_back_to_its_place_is_counted_from_the_sta
 #[test]
 fn a_round_ends_though_the_ring_is_never_empty() {
     let mut setup = Setup::new();
-    setup.turn(START);
+    setup.poll(START);
     setup.tell(0, None);
     setup.kernel.tables().floods = true;
-    setup.turn(START + 2 * SECOND);
-    setup.turn(START + 4 * SECOND);
+    setup.poll(START + 2 * SECOND);
+    setup.poll(START + 4 * SECOND);
     // Twice a whole ring, and what is taken at each turn.
     assert_eq!(setup.sync.stats().datagrams, 2 * (9 + 1) * 1024);
 }
@@ -426,11 +426,11 @@ fn a_round_ends_though_the_ring_is_never_empty() {
 #[test]
 fn thresholds_change_behind_what_was_told_under_the_old_ones() {
     let mut setup = Setup::new();
-    setup.turn(START);
+    setup.poll(START);
     (0..3).for_each(|at| setup.tell(at, None));
     let coming = Arc::new(Detection { generation: 9, ..Detection::default() });
     setup.bench.coming = Some(Arc::clone(&coming));
-    setup.sync.turn(START + 1, &mut setup.bench).unwrap();
+    setup.sync.poll(START + 1, &mut setup.bench).unwrap();
     assert_eq!(setup.kernel.tables().generations, [0, 9]);
     assert!(setup.bench.coming.is_none() && Arc::ptr_eq(setup.bench.collector.detection(), &coming));
     assert_eq!(setup.sync.stats().datagrams, 3, "they were taken before the change");
@@ -439,7 +439,7 @@ fn thresholds_change_behind_what_was_told_under_the_old_ones() {
 #[test]
 fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     let mut setup = Setup::new();
-    setup.turn(START);
+    setup.poll(START);
     let mut counters = Counters { ring_full: 5, ..Counters::default() };
     counters.refused_frames[wire::Refusal::Truncated.index()] = 2;
     counters.suppressed.datagrams = 100;
@@ -453,7 +453,7 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     let key = setup.flow(0);
     setup.kernel.tables().flows = vec![Some(FlowCopy { key, reports: 12, ..FlowCopy::default() })];
     // In the middle of a round, which has met the flow already.
-    setup.turn(START + SECOND / 2);
+    setup.poll(START + SECOND / 2);
     if let Some(flow) = &mut setup.kernel.tables().flows[0] {
         flow.reports += 7;
     }
@@ -474,16 +474,16 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
 fn too_much_forgotten_at_once_compares_everything() {
     let mut setup = Setup::new();
     (0..8).for_each(|at| setup.tell(at, None));
-    setup.turn(START);
+    setup.poll(START);
     let keys: Vec<FlowKey> = (0..8).map(|at| setup.flow(at)).collect();
     setup.kernel.tables().flows =
         keys.iter().map(|&key| Some(FlowCopy { key, ..FlowCopy::default() })).collect();
-    setup.turn(START + SECOND);
+    setup.poll(START + SECOND);
     // Gone without a word.
     let config = Config { max_flows: 64, ..Config::default() };
     setup.bench.collector = Collector::new(config);
-    setup.turn(START + 3 * SECOND);
-    setup.turn(START + 5 * SECOND);
+    setup.poll(START + 3 * SECOND);
+    setup.poll(START + 5 * SECOND);
     assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 8);
     setup.bench.removals = Removals::default();
     setup.bench.collector.track_removals(0);
@@ -491,9 +491,9 @@ fn too_much_forgotten_at_once_compares_everything() {
         SuppressedFlow { key: keys[0], reports: 1, latency: None, basis: None, hops: &[], last_seen: START };
     assert!(!setup.bench.collector.apply_suppressed(&suppressed, &mut setup.bench.heard));
     setup.bench.removals.add_full();
-    setup.turn(START + 7 * SECOND);
-    setup.turn(START + 9 * SECOND);
-    setup.turn(START + 11 * SECOND);
+    setup.poll(START + 7 * SECOND);
+    setup.poll(START + 9 * SECOND);
+    setup.poll(START + 11 * SECOND);
     assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 0);
 }
 
@@ -508,7 +508,7 @@ fn rules_that_do_not_fit_are_named_with_the_reason_and_the_price() {
     let expected = "\
 rules in the kernel: 2 of 3
 rule `longer` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 4
-so each report whose queue_occupancy is not as in its flow's report before comes up
+so each report whose queue_occupancy differs from the previous report of its flow is passed to user space
 ";
     assert_eq!(text, expected);
     assert_eq!(explain_rules(&RuleSet::default()), "");
@@ -516,7 +516,7 @@ so each report whose queue_occupancy is not as in its flow's report before comes
     let expected = "\
 rules in the kernel: 0 of 1
 rule `jump` runs in user space: it uses history, which the kernel program does not store
-so every report of a path comes up: mode = \"user\" is as right, and faster
+so every report of a path is passed to user space: mode = \"user\" gives the same events faster
 ";
     assert_eq!(explain_rules(&RuleSet::compile(&remembers).unwrap()), expected);
 }
@@ -530,14 +530,14 @@ fn an_input_that_ends_leaves_its_place_to_the_next() {
     assert_eq!((places, other.add(&mut setup.bench.collector)), ([0, 1], 0));
     // Both hear of what is forgotten, each once.
     setup.tell(0, None);
-    setup.sync.take(&mut setup.bench);
+    setup.sync.drain(&mut setup.bench);
     setup.bench.collector.tick(START, &mut setup.bench.heard);
     for second in 0..40 {
         setup.bench.collector.tick(START + second * SECOND, &mut setup.bench.heard);
     }
     let mut heard = [0, 0, 0];
     for (at, input) in [0, 1, 1].into_iter().enumerate() {
-        other.tell(&mut setup.bench.collector, input, &mut |_| heard[at] += 1);
+        other.take(&mut setup.bench.collector, input, &mut |_| heard[at] += 1);
     }
     assert!(heard[0] > 5 && heard[1] == heard[0] && heard[2] == 0, "{heard:?}");
 }

@@ -1,4 +1,4 @@
-//! What the collector forgot, for each of the inputs that must forget it too.
+//! What the collector removed, for each input that must delete it too.
 
 use std::collections::VecDeque;
 
@@ -41,8 +41,8 @@ impl Removals {
         }
     }
 
-    /// Tells an input what was forgotten since it asked last.
-    pub(crate) fn tell(&mut self, collector: &mut Collector, input: usize, hear: &mut dyn FnMut(Removed)) {
+    /// Passes what was removed since the last call of this input to `visit`.
+    pub(crate) fn take(&mut self, collector: &mut Collector, input: usize, visit: &mut dyn FnMut(Removed)) {
         collector.drain_removed(|removed| {
             for queue in self.queues.iter_mut().flatten() {
                 // An input that no longer asks keeps its last word: all of it must be compared.
@@ -55,7 +55,7 @@ impl Removals {
             }
         });
         if let Some(Some(queue)) = self.queues.get_mut(input) {
-            queue.drain(..).for_each(hear);
+            queue.drain(..).for_each(visit);
         }
     }
 }
