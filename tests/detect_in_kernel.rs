@@ -131,7 +131,7 @@ struct Model {
     kernel: Kernel,
     all: Collector,
     few: Collector,
-    heard: Log,
+    collected: Log,
     told: Log,
     config: Config,
     streams: BTreeMap<StreamId, Run>,
@@ -153,7 +153,7 @@ impl Model {
             kernel,
             all: Collector::new(config.clone()),
             few: Collector::new(config.clone()),
-            heard: Log::default(),
+            collected: Log::default(),
             told: Log::default(),
             config,
             streams: BTreeMap::new(),
@@ -196,9 +196,9 @@ impl Model {
         let profile = self.profile(source);
         let flows = flows(payload, &profile);
         let state = hidden(&self.all, &flows);
-        let before = self.heard.events.len();
-        self.all.handle(&[datagram], &mut self.heard);
-        let news = self.heard.events.len() > before || hidden(&self.all, &flows) != state;
+        let before = self.collected.events.len();
+        self.all.handle(&[datagram], &mut self.collected);
+        let news = self.collected.events.len() > before || hidden(&self.all, &flows) != state;
         let odd = self.number(&datagram, &profile);
         // What one node says always goes up: it is joined with what others say.
         let card = has_postcard(payload, &profile);
@@ -213,7 +213,7 @@ impl Model {
         }
         let up = self.kernel.give(frame);
         if up.is_some() != (news || odd) && !(spare && up.is_some()) {
-            let events: Vec<_> = self.heard.events[before..].iter().collect();
+            let events: Vec<_> = self.collected.events[before..].iter().collect();
             panic!(
                 "datagram {} of {source}: news {news}, odd {odd}, but up {up:?}; {events:?} {:?} -> {:?}\n{payload:02x?}",
                 self.all.stats().datagrams,
@@ -262,7 +262,7 @@ impl Model {
     /// Every datagram is counted once, in the kernel or in the collector that saw what went up; and both told the same.
     fn finish(&self) {
         let events = |log: &Log| log.events.clone();
-        same_events(&events(&self.told), &events(&self.heard));
+        same_events(&events(&self.told), &events(&self.collected));
         let (few, all) = (self.few.stats(), self.all.stats());
         let kernel = self.kernel.tables.counters().unwrap();
         let sum = |at: fn(&Counters) -> u64, few: u64| at(&kernel) + few;
@@ -721,13 +721,13 @@ fn full_tables_lose_nothing_but_room() {
     let mut network = Network::new(3, 5);
     for _ in 0..2000 {
         let (bytes, source) = network.datagram();
-        let before = model.heard.events.len();
-        model.all.handle(&[datagram(&bytes, source)], &mut model.heard);
+        let before = model.collected.events.len();
+        model.all.handle(&[datagram(&bytes, source)], &mut model.collected);
         let told = model.kernel.give(&frame(&bytes, source, false)).is_some();
         // A value for which there is no room is not watched, as in the collector; what is watched is told as ever, and
         // a flow for which there is no room goes up always.
         let paths =
-            model.heard.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
+            model.collected.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
         assert!(told || paths.count() == 0);
     }
     let counters = model.kernel.tables.counters().unwrap();

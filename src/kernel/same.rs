@@ -74,11 +74,11 @@ impl Bench {
     fn give(&mut self, payload: &[u8], (source, src_port): (IpAddr, u16), received: u64) {
         let (source, received) = (octets(source), self.time(received));
         self.collector
-            .handle(&[Datagram { payload, source, src_port, listener: 0, received }], &mut self.heard);
+            .handle(&[Datagram { payload, source, src_port, listener: 0, received }], &mut self.collected);
     }
 
     fn answer(mut self) -> Answer {
-        self.collector.finish(self.now(), &mut self.heard);
+        self.collector.finish(self.now(), &mut self.collected);
         let mut stats = self.collector.stats();
         stats += &self.elsewhere;
         for kind in [Kind::Loss, Kind::Expired, Kind::Latest] {
@@ -96,7 +96,7 @@ impl Bench {
         let flow = |flow: collector::FlowView<'_>| (timeless(flow.row), flow.rules, flow.path().collect());
         let mut flows: Vec<_> = self.collector.flows().map(flow).collect();
         flows.sort_by_key(|(row, ..)| row.flow.to_string());
-        Answer { stats: Some(stats), streams, flows, ..self.heard }
+        Answer { stats: Some(stats), streams, flows, ..self.collected }
     }
 }
 

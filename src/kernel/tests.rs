@@ -135,7 +135,7 @@ impl Kernel for Fake {
 /// A collector and what it tells.
 pub(super) struct Bench<S> {
     pub(super) collector: Collector,
-    pub(super) heard: S,
+    pub(super) collected: S,
     pub(super) elsewhere: Stats,
     removals: Removals,
     pub(super) coming: Option<Arc<Detection>>,
@@ -146,7 +146,7 @@ pub(super) struct Bench<S> {
 impl<S: Default> Bench<S> {
     pub(super) fn new(collector: Collector) -> Self {
         let (elsewhere, removals) = (Stats::default(), Removals::default());
-        Self { collector, heard: S::default(), elsewhere, removals, coming: None, slow_from: None }
+        Self { collector, collected: S::default(), elsewhere, removals, coming: None, slow_from: None }
     }
 
     /// The collector's time at this time of the clock.
@@ -156,9 +156,9 @@ impl<S: Default> Bench<S> {
 }
 
 #[derive(Default)]
-struct Heard(Vec<Event>);
+struct Collected(Vec<Event>);
 
-impl Sink for Heard {
+impl Sink for Collected {
     fn event(&mut self, event: &Event, _: &[u32]) {
         self.0.push(*event);
     }
@@ -167,16 +167,16 @@ impl Sink for Heard {
 impl<S: Sink + Default> CollectorHost for Bench<S> {
     fn process(&mut self, datagrams: &[Datagram<'_>]) {
         if self.slow_from.is_none() {
-            return self.collector.handle(datagrams, &mut self.heard);
+            return self.collector.handle(datagrams, &mut self.collected);
         }
         for datagram in datagrams {
             let received = self.time(datagram.received);
-            self.collector.handle(&[Datagram { received, ..*datagram }], &mut self.heard);
+            self.collector.handle(&[Datagram { received, ..*datagram }], &mut self.collected);
         }
     }
 
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
-        work(&mut self.collector, &mut self.heard)
+        work(&mut self.collector, &mut self.collected)
     }
 
     fn pending_detection(&self) -> Option<Arc<Detection>> {
@@ -210,7 +210,7 @@ impl<S: Sink + Default> CollectorHost for Bench<S> {
 struct Setup {
     sync: KernelSync<Fake>,
     kernel: Fake,
-    bench: Bench<Heard>,
+    bench: Bench<Collected>,
     frames: Vec<Vec<u8>>,
 }
 
@@ -242,7 +242,7 @@ impl Setup {
     fn poll(&mut self, now: Nanos) {
         self.sync.drain(&mut self.bench);
         self.sync.poll(now, &mut self.bench).unwrap();
-        self.bench.collector.tick(now, &mut self.bench.heard);
+        self.bench.collector.tick(now, &mut self.bench.collected);
     }
 
     fn flow(&self, at: usize) -> FlowKey {
@@ -279,7 +279,7 @@ fn what_was_swallowed_comes_before_what_was_told_after_it() {
     setup.poll(START);
     assert_eq!(setup.stream(), (8, 0, 0));
     assert_eq!(setup.bench.collector.stats().datagrams, 3);
-    assert_eq!(setup.bench.heard.0[0].ts, START, "the kernel's time is put on our scale");
+    assert_eq!(setup.bench.collected.0[0].ts, START, "the kernel's time is put on our scale");
     // The rest of a run comes with the round, once; a count read before something was told is not told again.
     setup.kernel.tables().streams = vec![Some((stream(), run(57, 55)))];
     setup.poll(START + 2 * SECOND);
@@ -344,7 +344,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     assert_eq!((view.row.flow_latency, view.row.basis), (Some(777), Basis::HopSum));
     assert!(START + 13 * SECOND < view.row.last_seen && (400..=451).contains(&view.row.reports), "{view:?}");
     assert!(setup.bench.collector.flow(&keys[2]).is_none() && setup.bench.collector.flow(&keys[5]).is_none());
-    let expired = setup.bench.heard.0.iter().filter(|e| e.kind == Kind::Expired && e.flow.is_some());
+    let expired = setup.bench.collected.0.iter().filter(|e| e.kind == Kind::Expired && e.flow.is_some());
     assert_eq!(expired.count(), 2);
     // Another flow in a place begins anew, whatever its count.
     setup.kernel.tables().flows[0] = Some(FlowCopy { reports: 2, ..copy(keys[1]) });
@@ -489,7 +489,7 @@ fn too_much_forgotten_at_once_compares_everything() {
     setup.bench.collector.track_removals(0);
     let suppressed =
         SuppressedFlow { key: keys[0], reports: 1, latency: None, basis: None, hops: &[], last_seen: START };
-    assert!(!setup.bench.collector.apply_suppressed(&suppressed, &mut setup.bench.heard));
+    assert!(!setup.bench.collector.apply_suppressed(&suppressed, &mut setup.bench.collected));
     setup.bench.removals.add_full();
     setup.poll(START + 7 * SECOND);
     setup.poll(START + 9 * SECOND);
@@ -531,13 +531,13 @@ fn an_input_that_ends_leaves_its_place_to_the_next() {
     // Both hear of what is forgotten, each once.
     setup.tell(0, None);
     setup.sync.drain(&mut setup.bench);
-    setup.bench.collector.tick(START, &mut setup.bench.heard);
+    setup.bench.collector.tick(START, &mut setup.bench.collected);
     for second in 0..40 {
-        setup.bench.collector.tick(START + second * SECOND, &mut setup.bench.heard);
+        setup.bench.collector.tick(START + second * SECOND, &mut setup.bench.collected);
     }
-    let mut heard = [0, 0, 0];
+    let mut collected = [0, 0, 0];
     for (at, input) in [0, 1, 1].into_iter().enumerate() {
-        other.take(&mut setup.bench.collector, input, &mut |_| heard[at] += 1);
+        other.take(&mut setup.bench.collector, input, &mut |_| collected[at] += 1);
     }
-    assert!(heard[0] > 5 && heard[1] == heard[0] && heard[2] == 0, "{heard:?}");
+    assert!(collected[0] > 5 && collected[1] == collected[0] && collected[2] == 0, "{collected:?}");
 }

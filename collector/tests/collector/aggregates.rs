@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    fn heard(&mut self) -> String {
+    fn collected(&mut self) -> String {
         std::mem::take(&mut self.log.text)
     }
 }
@@ -249,14 +249,14 @@ fn summaries_are_merged_exactly() {
     server.summaries(scope, &[summary(SummaryMetric::HopLatency, 50, 60, 110, 2)]);
     let mut rollups = Rollups::default();
     server.collector.finish(server.now, &mut rollups);
-    let told: Vec<_> = rollups
+    let reported: Vec<_> = rollups
         .0
         .iter()
         .filter(|rollup| rollup.interval == 1)
         .map(|r| (r.metric.name(), r.node, r.queue, (r.count, r.min, r.max, r.sum), r.p50.is_some()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("hop_latency", Some(21), None, (6, 50, 1500, 3210), false),
             ("queue_occupancy", Some(21), None, (3, 3, 42, 52), false),
@@ -268,13 +268,13 @@ fn summaries_are_merged_exactly() {
 }
 
 #[test]
-fn least_and_greatest_are_compared_with_what_was_told() {
+fn least_and_greatest_are_compared_with_the_last_reported() {
     // Thresholds: hop latency 100, queue 5 (tests/support).
     let mut server = Server::free();
     let give = |server: &mut Server, scope, metric, min, max| {
         server.summaries(scope, &[summary(metric, min, max, u64::from(min) + u64::from(max), 2)]);
-        let heard = server.heard();
-        heard.lines().filter(|line| !line.contains("loss")).collect::<Vec<_>>().join("; ")
+        let collected = server.collected();
+        collected.lines().filter(|line| !line.contains("loss")).collect::<Vec<_>>().join("; ")
     };
     let node = (Kind::CorNode, Some(21), None);
     let queue = SummaryMetric::QueueLength;
@@ -287,8 +287,11 @@ fn least_and_greatest_are_compared_with_what_was_told() {
     assert_eq!(give(&mut server, node, latency, 900, 1100), "");
     assert_eq!(give(&mut server, node, latency, 899, 1000), "change hop_latency node=21 1000->899");
     let flow = (Kind::CorNodeFlow, Some(21), Some(5));
-    let heard = give(&mut server, flow, latency, 500, 1000);
-    assert!(heard.starts_with("new hop_latency flow=") && heard.ends_with("node=21 1000"), "{heard}");
+    let collected = give(&mut server, flow, latency, 500, 1000);
+    assert!(
+        collected.starts_with("new hop_latency flow=") && collected.ends_with("node=21 1000"),
+        "{collected}"
+    );
     assert_eq!(give(&mut server, flow, latency, 950, 1100), "");
     let anywhere = (Kind::Cor, None, None);
     assert_eq!(give(&mut server, anywhere, queue, 3, 42), "new queue_occupancy 42");

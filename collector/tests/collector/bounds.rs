@@ -104,7 +104,7 @@ fn a_report_about_a_report_is_refused() {
     nested[16 + 2..16 + 4].copy_from_slice(&total.to_be_bytes());
     nested.extend_from_slice(&inner);
     bench.give(&nested);
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
     assert_eq!(bench.collector.stats().refused_datagrams[Refusal::Nested.index()], 1);
 }
 
@@ -142,8 +142,8 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
         event.kind == collector::Kind::New
             && event.flow.is_some_and(|key| key.src_octets()[12..] == [10, 0, 0, 1])
     });
-    assert_eq!(again.count(), 0, "a busy flow was told as new again");
-    // Node-level state heard every report, whether or not its flow found room.
+    assert_eq!(again.count(), 0, "a busy flow was reported as new again");
+    // Node metrics got every report, whether or not its flow found room.
     bench.pass(SECOND);
     let values: u64 = bench.collector.nodes().map(|view| view.values).sum();
     assert_eq!(values, 3 * stats.reports);
@@ -212,7 +212,7 @@ fn a_slot_that_was_given_away_is_not_written_to() {
 }
 
 #[test]
-fn losses_are_told_once_per_second_and_explained() {
+fn losses_are_reported_once_per_second_and_explained() {
     let mut bench = Bench::new(config());
     let report = |seq| Sent { seq, ..Sent::default() }.v10();
     for seq in (1..500).filter(|seq| !(100..110).contains(seq) && *seq != 300) {
@@ -223,7 +223,7 @@ fn losses_are_told_once_per_second_and_explained() {
     let losses: Vec<_> =
         bench.log.losses.iter().map(|loss| (loss.node, loss.lost, loss.reordered, loss.duplicated)).collect();
     assert_eq!(losses, [(Some(3), 11, 0, 0)]);
-    assert!(bench.heard().contains("loss node=3 11\n"));
+    assert!(bench.collected().contains("loss node=3 11\n"));
     let of = |kind: SequenceEventKind| {
         if let SequenceEventKind::Lost { first, count } = kind { Some((first, count)) } else { None }
     };

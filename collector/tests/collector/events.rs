@@ -1,4 +1,4 @@
-//! What is told, and when: traces in, lines of text out.
+//! What is reported, and when: traces in, lines of text out.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use collector::{Clocks, Config, Profile};
 use detect::{Detection, Match, Thresholds};
 use wire::Flags;
 
-/// A bench whose first report of the template has been told.
+/// A bench whose first report of the template has been reported.
 fn warm() -> Bench {
     let mut bench = Bench::new(config());
     bench.send(&Sent::default());
-    bench.heard();
+    bench.collected();
     bench
 }
 
@@ -27,7 +27,7 @@ fn a_new_flow_tells_its_path_its_latency_and_every_key() {
     let mut bench = Bench::new(config());
     bench.send(&Sent::default());
     assert_eq!(
-        bench.heard(),
+        bench.collected(),
         "new flow_path flow=1 3 path=1>2>3\n\
          new hop_latency flow=1 node=1 1000\n\
          new link_utilization node=1 if=2 500\n\
@@ -41,10 +41,10 @@ fn a_new_flow_tells_its_path_its_latency_and_every_key() {
          new flow_latency flow=1 3000 HopSum\n"
     );
     bench.send(&Sent::default());
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
     bench.send(&Sent { flow: 2, ..Sent::default() });
     assert_eq!(
-        bench.heard(),
+        bench.collected(),
         "new flow_path flow=2 3 path=1>2>3\n\
          new hop_latency flow=2 node=1 1000\n\
          new hop_latency flow=2 node=2 1000\n\
@@ -54,15 +54,15 @@ fn a_new_flow_tells_its_path_its_latency_and_every_key() {
 }
 
 #[test]
-fn a_value_is_told_when_it_is_more_than_its_threshold_from_the_last_told() {
+fn a_value_is_reported_when_it_is_further_than_its_threshold_from_the_last_reported() {
     let mut bench = warm();
-    let mut heard = Vec::new();
+    let mut collected = Vec::new();
     for latency in [1100, 1101, 1001, 1000, 1100, 1201, 0] {
         bench.send(&middle(|hop| hop.latency = Some(latency)));
-        heard.push(bench.heard());
+        collected.push(bench.collected());
     }
     assert_eq!(
-        heard,
+        collected,
         [
             "",
             "change hop_latency flow=1 node=2 1000->1101\nchange flow_latency flow=1 3000->3101 HopSum\n",
@@ -76,7 +76,7 @@ fn a_value_is_told_when_it_is_more_than_its_threshold_from_the_last_told() {
 }
 
 #[test]
-fn queues_and_links_are_told_for_their_own_keys() {
+fn queues_and_links_are_reported_for_their_own_keys() {
     let mut bench = warm();
     bench.send(&middle(|hop| hop.queue = Some((0, 15))));
     bench.send(&middle(|hop| hop.queue = Some((0, 16))));
@@ -84,46 +84,46 @@ fn queues_and_links_are_told_for_their_own_keys() {
     bench.send(&middle(|hop| hop.utilization = Some(700)));
     bench.send(&middle(|hop| hop.ports = (1, 9)));
     // Another flow sees the same queue.
-    bench.heard();
+    bench.collected();
     bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 30))) });
-    let heard = bench.heard();
-    assert!(heard.contains("change queue_occupancy node=2 queue=0 10->30\n"), "{heard}");
+    let collected = bench.collected();
+    assert!(collected.contains("change queue_occupancy node=2 queue=0 10->30\n"), "{collected}");
 }
 
 #[test]
-fn each_key_is_told_once() {
+fn each_key_is_reported_once() {
     let mut bench = warm();
     bench.send(&middle(|hop| hop.queue = Some((0, 16))));
-    assert_eq!(bench.heard(), "change queue_occupancy node=2 queue=0 10->16\n");
+    assert_eq!(bench.collected(), "change queue_occupancy node=2 queue=0 10->16\n");
     bench.send(&middle(|hop| hop.queue = Some((4, 16))));
-    assert_eq!(bench.heard(), "new queue_occupancy node=2 queue=4 16\n");
+    assert_eq!(bench.collected(), "new queue_occupancy node=2 queue=4 16\n");
     bench.send(&middle(|hop| hop.utilization = Some(700)));
-    // Back in queue 0, where 16 was told last.
+    // Back in queue 0, where 16 was reported last.
     assert_eq!(
-        bench.heard(),
+        bench.collected(),
         "change link_utilization node=2 if=2 500->700\nchange queue_occupancy node=2 queue=0 16->10\n"
     );
     bench.send(&middle(|hop| hop.ports = (1, 9)));
-    assert_eq!(bench.heard(), "new link_utilization node=2 if=9 500\n");
+    assert_eq!(bench.collected(), "new link_utilization node=2 if=9 500\n");
 }
 
 #[test]
 fn absent_values_are_no_values() {
     let mut bench = warm();
     bench.send(&middle(|hop| (hop.latency, hop.queue, hop.utilization) = (None, None, None)));
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
     let view = bench.collector.flow(&flow(1, false)).unwrap();
     assert_eq!(view.row.flow_latency, Some(3000));
     bench.send(&Sent::default());
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
 }
 
 #[test]
-fn a_path_change_is_told_with_what_is_new_on_it() {
+fn a_path_change_is_reported_with_what_is_new_on_it() {
     let mut bench = warm();
     bench.send(&middle(|hop| hop.id = 9));
     assert_eq!(
-        bench.heard(),
+        bench.collected(),
         "path_change flow_path flow=1 3->3 path=1>9>3\n\
          new hop_latency flow=1 node=9 1000\n\
          new link_utilization node=9 if=2 500\n\
@@ -131,32 +131,32 @@ fn a_path_change_is_told_with_what_is_new_on_it() {
     );
     bench.send(&Sent { hops: vec![node(1), node(3)], ..Sent::default() });
     assert_eq!(
-        bench.heard(),
+        bench.collected(),
         "path_change flow_path flow=1 3->2 path=1>3\nchange flow_latency flow=1 3000->2000 HopSum\n"
     );
     bench.send(&Sent { hops: vec![node(1), node(3)], ..Sent::default() });
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
 }
 
 #[test]
-fn a_loop_is_told_when_the_path_is_set() {
+fn a_loop_is_reported_when_the_path_is_set() {
     let mut bench = warm();
     let looped = Sent { hops: vec![node(1), node(2), node(1), node(3)], ..Sent::default() };
     bench.send(&looped);
-    let heard = bench.heard();
+    let collected = bench.collected();
     assert!(
-        heard.starts_with(
+        collected.starts_with(
             "path_change flow_path flow=1 3->4 path=1>2>1>3\npath_loop flow_path flow=1 node=1 4 path=1>2>1>3\n"
         ),
-        "{heard}"
+        "{collected}"
     );
     bench.send(&looped);
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
     assert!(bench.collector.flow(&flow(1, false)).unwrap().looped);
 }
 
 #[test]
-fn e_and_m_are_told_when_they_begin() {
+fn e_and_m_are_reported_when_they_begin() {
     let mut bench = warm();
     let marked = |flags| Sent { int_flags: flags, ..Sent::default() };
     let (e, m) = (wire::int::Flags::HOPS_EXCEEDED, wire::int::Flags::MTU_EXCEEDED);
@@ -164,13 +164,13 @@ fn e_and_m_are_told_when_they_begin() {
         bench.send(&marked(flags));
     }
     assert_eq!(
-        bench.heard(),
+        bench.collected(),
         "hop_limit flow_path flow=1 3\nmtu flow_path flow=1 3\nmtu flow_path flow=1 3\n"
     );
 }
 
 #[test]
-fn a_drop_is_told_and_is_no_path() {
+fn a_drop_is_reported_and_is_no_path() {
     let mut bench = warm();
     // Dropped at node 2, which adds its header: ports (bit 5), queue and reason (bit 1).
     let drop = Sent {
@@ -182,7 +182,7 @@ fn a_drop_is_told_and_is_no_path() {
         ..Sent::default()
     };
     bench.send(&drop);
-    assert_eq!(bench.heard(), "drop flow=1 node=2 if=2 queue=0 reason=51\n");
+    assert_eq!(bench.collected(), "drop flow=1 node=2 if=2 queue=0 reason=51\n");
     assert_eq!(bench.log.drops.len(), 1);
     let drop = bench.log.drops[0];
     assert_eq!(
@@ -195,42 +195,42 @@ fn a_drop_is_told_and_is_no_path() {
 }
 
 #[test]
-fn rules_are_told_on_transitions_only() {
+fn rules_are_reported_on_transitions_only() {
     let rules = [("deep", "max(queue_occupancy) > 50 and flow_latency > 3us"), ("long", "hops > 3")];
     let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
     let deep = middle(|hop| (hop.queue, hop.latency) = (Some((0, 60)), Some(2000)));
     for sent in [&Sent::default(), &deep, &deep, &deep, &Sent::default(), &Sent::default()] {
         bench.send(sent);
     }
-    let heard: String =
-        bench.heard().lines().filter(|l| l.starts_with("rule")).map(|l| format!("{l}\n")).collect();
-    assert_eq!(heard, "rule_on flow=1 rule=0\nrule_off flow=1 rule=0\n");
+    let collected: String =
+        bench.collected().lines().filter(|l| l.starts_with("rule")).map(|l| format!("{l}\n")).collect();
+    assert_eq!(collected, "rule_on flow=1 rule=0\nrule_off flow=1 rule=0\n");
 }
 
 #[test]
-fn rules_that_were_swapped_are_told_anew() {
+fn rules_that_were_swapped_are_reported_anew() {
     let rules = |name: &'static str, text| detection([u64::MAX; 6], &[(name, text)]);
     let mut bench = Bench::new(Config { detection: rules("a", "hops > 1"), ..config() });
-    bench.send(&Sent::default()).heard();
-    for (text, told) in
+    bench.send(&Sent::default()).collected();
+    for (text, reported) in
         [("hops > 2", "rule_on flow=1 rule=0\n"), ("hops > 3", ""), ("hops > 0", "rule_on flow=1 rule=0\n")]
     {
         bench.collector.set_detection(rules("b", text));
         bench.send(&Sent::default()).send(&Sent::default());
-        assert_eq!(bench.heard(), told, "{text}");
+        assert_eq!(bench.collected(), reported, "{text}");
     }
 }
 
-/// The queue of the middle hop in each report, `None` for one that does not tell it; what is told of rules.
-fn told_of_queues(bench: &mut Bench, queues: &[Option<u32>]) -> String {
-    let mut heard = String::new();
+/// The queue of the middle hop in each report, `None` for one that does not report it; what is reported of rules.
+fn reported_of_queues(bench: &mut Bench, queues: &[Option<u32>]) -> String {
+    let mut collected = String::new();
     for queue in queues {
         bench.send(&middle(|hop| hop.queue = queue.map(|occupancy| (0, occupancy))));
-        let told = bench.heard();
-        let rules: Vec<&str> = told.lines().filter(|line| line.starts_with("rule")).collect();
-        heard += &format!("{} ", rules.join("+").replace(" flow=1 rule=", ""));
+        let reported = bench.collected();
+        let rules: Vec<&str> = reported.lines().filter(|line| line.starts_with("rule")).collect();
+        collected += &format!("{} ", rules.join("+").replace(" flow=1 rule=", ""));
     }
-    heard.trim_end_matches(' ').to_owned()
+    collected.trim_end_matches(' ').to_owned()
 }
 
 #[test]
@@ -238,11 +238,12 @@ fn rules_remember_earlier_reports_of_their_flow() {
     let rules =
         [("jump", "change(max(queue_occupancy@2)) > 100"), ("stays", "max(queue_occupancy@2) > 50 for 3")];
     let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
-    let heard = told_of_queues(&mut bench, &[Some(10), Some(200), Some(201), Some(60), Some(50), None]);
-    assert_eq!(heard, " rule_on0 rule_off0 rule_on0+rule_on1 rule_off0+rule_off1");
+    let collected =
+        reported_of_queues(&mut bench, &[Some(10), Some(200), Some(201), Some(60), Some(50), None]);
+    assert_eq!(collected, " rule_on0 rule_off0 rule_on0+rule_on1 rule_off0+rule_off1");
     // Another flow has a memory of its own.
     bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 900))) });
-    assert!(!bench.heard().contains("rule_on"));
+    assert!(!bench.collected().contains("rule_on"));
 }
 
 #[test]
@@ -252,16 +253,16 @@ fn what_is_remembered_outlives_a_reload_but_not_its_flow() {
     let mut bench = Bench::new(Config { detection: detection(&[stays]), ..config() });
     let bytes = bench.collector.bytes();
     let busy = [Some(60)];
-    assert_eq!(told_of_queues(&mut bench, &[Some(60), Some(60)]), "");
+    assert_eq!(reported_of_queues(&mut bench, &[Some(60), Some(60)]), "");
     bench.collector.set_detection(detection(&[("other", "change(flow_latency) > 1s"), stays]));
-    assert_eq!(told_of_queues(&mut bench, &busy), "rule_on1", "the two before count");
+    assert_eq!(reported_of_queues(&mut bench, &busy), "rule_on1", "the two before count");
     bench.pass(90 * SECOND);
-    bench.heard();
-    assert_eq!(told_of_queues(&mut bench, &[Some(60), Some(60), Some(60)]), "  rule_on1", "a new flow");
+    bench.collected();
+    assert_eq!(reported_of_queues(&mut bench, &[Some(60), Some(60), Some(60)]), "  rule_on1", "a new flow");
     // Without such rules there is no such memory.
     bench.collector.set_detection(detection(&[("plain", "hops > 5")]));
     bench.collector.set_detection(detection(&[stays]));
-    assert_eq!(told_of_queues(&mut bench, &busy), "", "it was forgotten");
+    assert_eq!(reported_of_queues(&mut bench, &busy), "", "it was forgotten");
     assert!(bench.collector.bytes().abs_diff(bytes) < bytes);
 }
 
@@ -270,10 +271,13 @@ fn a_rule_that_is_true_ends_with_its_flow() {
     let mut bench =
         Bench::new(Config { detection: detection([u64::MAX; 6], &[("any", "hops > 0")]), ..config() });
     bench.send(&Sent::default());
-    bench.heard();
+    bench.collected();
     bench.pass(90 * SECOND);
-    let heard = bench.heard();
-    assert!(heard.contains("expired flow_path flow=1 3 path=1>2>3\nrule_off flow=1 rule=0\n"), "{heard}");
+    let collected = bench.collected();
+    assert!(
+        collected.contains("expired flow_path flow=1 3 path=1>2>3\nrule_off flow=1 rule=0\n"),
+        "{collected}"
+    );
 }
 
 #[test]
@@ -284,10 +288,10 @@ fn a_rule_of_an_older_set_does_not_end_under_the_name_of_another() {
     assert_eq!(bench.collector.flow(&flow(1, false)).unwrap().rules, 1);
     bench.collector.set_detection(rules("new"));
     assert_eq!(bench.collector.flow(&flow(1, false)).unwrap().rules, 0);
-    bench.heard();
+    bench.collected();
     bench.pass(90 * SECOND);
-    let heard = bench.heard();
-    assert!(heard.contains("expired flow_path flow=1") && !heard.contains("rule_off"), "{heard}");
+    let collected = bench.collected();
+    assert!(collected.contains("expired flow_path flow=1") && !collected.contains("rule_off"), "{collected}");
 }
 
 #[test]
@@ -297,10 +301,10 @@ fn a_silent_flow_and_its_keys_expire_once() {
     bench.pass(SECOND);
     bench.send(&Sent::default());
     bench.pass(59 * SECOND);
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
     bench.pass(30 * SECOND);
-    let mut heard: Vec<String> = bench.heard().lines().map(str::to_owned).collect();
-    heard.sort();
+    let mut collected: Vec<String> = bench.collected().lines().map(str::to_owned).collect();
+    collected.sort();
     let mut expected = vec!["expired flow_path flow=1 3 path=1>2>3".to_owned()];
     for node in 1..=3 {
         expected.push(format!("expired hop_latency node={node} 1000"));
@@ -308,33 +312,33 @@ fn a_silent_flow_and_its_keys_expire_once() {
         expected.push(format!("expired queue_occupancy node={node} queue=0 10"));
     }
     expected.sort();
-    assert_eq!(heard, expected);
+    assert_eq!(collected, expected);
     let tables = bench.collector.tables();
     assert_eq!([tables.flows, tables.nodes, tables.queues, tables.links].map(|table| table.used), [0; 4]);
     bench.pass(90 * SECOND);
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
     bench.send(&Sent::default());
-    assert_eq!(bench.heard().lines().filter(|line| line.starts_with("new")).count(), 11);
+    assert_eq!(bench.collected().lines().filter(|line| line.starts_with("new")).count(), 11);
 }
 
 #[test]
 fn the_latest_state_is_pushed_while_a_flow_lives() {
     let mut bench = Bench::new(Config { push_interval: 2 * SECOND, ..config() });
     bench.send(&Sent::default());
-    bench.heard();
+    bench.collected();
     for _ in 0..40 {
         bench.send(&Sent::default());
         bench.pass(SECOND / 10);
     }
     bench.pass(SECOND / 2);
-    let pushed = bench.heard();
+    let pushed = bench.collected();
     assert_eq!(pushed, "latest flow_latency flow=1 3000 HopSum path=1>2>3\n".repeat(2), "{pushed}");
     assert_eq!(bench.log.rows.len(), 2);
     let (row, path) = &bench.log.rows[1];
     assert_eq!((row.flow, row.flow_latency, path.as_slice()), (flow(1, false), Some(3000), &[1, 2, 3][..]));
     // Silence is not pushed.
     bench.pass(10 * SECOND);
-    assert!(bench.heard().lines().count() <= 1);
+    assert!(bench.collected().lines().count() <= 1);
 }
 
 #[test]
@@ -347,7 +351,7 @@ fn reports_2_0_of_one_datagram_are_taken_in_order() {
     ];
     bench.give(&Sent::v20(&group));
     let paths: Vec<String> =
-        bench.heard().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect();
+        bench.collected().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect();
     assert_eq!(
         paths,
         [
@@ -393,10 +397,10 @@ fn postcards_without_an_order_tell_of_hops_and_make_no_path() {
     for (id, latency) in [(1, 100), (2, 200), (3, 300), (2, 290), (1, 100), (4, 400), (3, 300)] {
         bench.give(&postcard(id, latency).postcard());
     }
-    let heard: Vec<String> =
-        bench.heard().lines().filter(|line| !line.contains("queue")).map(str::to_owned).collect();
+    let collected: Vec<String> =
+        bench.collected().lines().filter(|line| !line.contains("queue")).map(str::to_owned).collect();
     assert_eq!(
-        heard,
+        collected,
         [
             "new hop_latency flow=1 node=1 100",
             "new hop_latency flow=1 node=2 200",
@@ -429,10 +433,10 @@ fn a_node_that_is_alone_is_the_whole_path() {
 fn a_stack_gives_its_path_to_a_flow_of_postcards() {
     let mut bench = Bench::new(config());
     bench.give(&postcard(2, 1000).postcard()).give(&postcard(1, 1000).postcard());
-    bench.heard();
+    bench.collected();
     bench.send(&Sent::default()).give(&postcard(7, 1000).postcard());
-    let heard = bench.heard();
-    let paths: Vec<&str> = heard.lines().filter(|line| line.contains("flow_path")).collect();
+    let collected = bench.collected();
+    let paths: Vec<&str> = collected.lines().filter(|line| line.contains("flow_path")).collect();
     assert_eq!(paths, ["new flow_path flow=1 3 path=1>2>3"]);
 }
 
@@ -445,14 +449,18 @@ fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
         ..Sent::default()
     };
     let both = Flags(Flags::QUEUE.0 | Flags::FLOW.0);
-    let (queue, told) =
+    let (queue, reported) =
         ("change queue_occupancy node=2 queue=0 10->900", "path_change flow_path flow=1 3->2 path=1>2");
     for (flags, path) in [(Flags::QUEUE, false), (both, true)] {
         let mut bench = warm();
         bench.send(&on_the_way(flags)).give(&Sent::v20(&[on_the_way(flags)]));
-        let heard = bench.heard();
-        assert_eq!(heard.lines().filter(|line| *line == queue).count(), 1, "{heard}");
-        assert_eq!(heard.lines().filter(|line| *line == told).count(), usize::from(path), "{heard}");
+        let collected = bench.collected();
+        assert_eq!(collected.lines().filter(|line| *line == queue).count(), 1, "{collected}");
+        assert_eq!(
+            collected.lines().filter(|line| *line == reported).count(),
+            usize::from(path),
+            "{collected}"
+        );
         let view = bench.collector.flow(&flow(1, false)).unwrap();
         assert_eq!(view.path().count(), if path { 2 } else { 3 });
     }
@@ -470,10 +478,10 @@ fn a_local_report_0_5_has_its_latency_from_checked_stamps() {
         ..Sent::default()
     };
     bench.give(&local((0xffff_fff0, 0x1_0000_0010)).v05());
-    assert!(bench.heard().contains("new hop_latency flow=1 node=4 32\n"));
+    assert!(bench.collected().contains("new hop_latency flow=1 node=4 32\n"));
     // Egress before ingress: not a latency.
     bench.give(&local((1000, 900)).v05());
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
 }
 
 /// Two hops with stamps: from `at` on, 100 units in the first, then 50 on the link, 200 in the second.
@@ -489,13 +497,13 @@ fn stamped(at: u64, skew: i64) -> Sent {
 }
 
 #[test]
-fn a_first_latency_of_seconds_is_told_like_any_other() {
+fn a_first_latency_of_seconds_is_reported_like_any_other() {
     for latency in [u32::MAX - 1, u32::MAX - 6, u32::MAX - 200, 0] {
         let mut bench = Bench::new(config());
         let hops = vec![crate::support::Node { latency: Some(latency), ..node(1) }];
         bench.send(&Sent { hops, ..Sent::default() });
-        let told = format!("new hop_latency flow=1 node=1 {latency}");
-        assert!(bench.heard().lines().any(|line| line == told), "{told}");
+        let reported = format!("new hop_latency flow=1 node=1 {latency}");
+        assert!(bench.collected().lines().any(|line| line == reported), "{reported}");
     }
 }
 
@@ -521,7 +529,7 @@ fn a_clock_that_is_set_back_stops_nothing() {
             bench.now -= BACK;
         }
     }
-    assert!(!bench.heard().contains("expired"), "nothing was silent");
+    assert!(!bench.collected().contains("expired"), "nothing was silent");
     let totals = |bench: &Bench, interval: u32| -> Vec<(u64, u64)> {
         let ours = |rollup: &&collector::event::Rollup| {
             rollup.interval == interval
@@ -552,19 +560,19 @@ fn latency_is_measured_only_where_clocks_agree() {
         let default_profile = Profile { clocks, ..profile(unit, unit) };
         let mut bench = Bench::new(Config { default_profile, ..config() });
         bench.send(sent);
-        bench.heard().lines().find(|line| line.contains("flow_latency")).map(str::to_owned)
+        bench.collected().lines().find(|line| line.contains("flow_latency")).map(str::to_owned)
     };
-    let told = |text: &str| Some(format!("new flow_latency flow=1 {text}"));
+    let reported = |text: &str| Some(format!("new flow_latency flow=1 {text}"));
     let cases = [
-        (Clocks::Synchronised, 1, stamped(1000, 0), told("350")),
-        (Clocks::Synchronised, 1000, stamped(1000, 0), told("350000")),
+        (Clocks::Synchronised, 1, stamped(1000, 0), reported("350")),
+        (Clocks::Synchronised, 1000, stamped(1000, 0), reported("350000")),
         // The 32 bits wrap between the hops.
-        (Clocks::Synchronised, 1, stamped((1 << 32) - 120, 0), told("350")),
+        (Clocks::Synchronised, 1, stamped((1 << 32) - 120, 0), reported("350")),
         // The second clock is behind by so much that the whole is shorter than its parts, or negative.
-        (Clocks::Synchronised, 1, stamped(100_000, -60), told("300 HopSum")),
-        (Clocks::Synchronised, 1, stamped(100_000, -50_000), told("300 HopSum")),
-        (Clocks::Free, 1, stamped(1000, 0), told("300 HopSum")),
-        (Clocks::Free, 1000, stamped(1000, 99), told("300000 HopSum")),
+        (Clocks::Synchronised, 1, stamped(100_000, -60), reported("300 HopSum")),
+        (Clocks::Synchronised, 1, stamped(100_000, -50_000), reported("300 HopSum")),
+        (Clocks::Free, 1, stamped(1000, 0), reported("300 HopSum")),
+        (Clocks::Free, 1000, stamped(1000, 99), reported("300000 HopSum")),
     ];
     for (clocks, unit, sent, expected) in cases {
         assert_eq!(latency(clocks, unit, &sent), expected, "{clocks:?} {unit} {:?}", sent.hops);
@@ -590,7 +598,7 @@ fn units_are_those_of_the_senders_profile() {
     let mut bench = Bench::new(Config { profiles, ..config() });
     bench.give_from(&Sent::default().v10(), [192, 0, 2, 1]);
     bench.give_from(&Sent { flow: 2, hops: vec![node(8)], ..Sent::default() }.v10(), [198, 51, 100, 1]);
-    let heard = bench.heard();
+    let collected = bench.collected();
     for line in [
         "new hop_latency flow=1 node=1 1000000\n",
         "new link_utilization node=1 if=2 5000000\n",
@@ -598,7 +606,7 @@ fn units_are_those_of_the_senders_profile() {
         "new hop_latency flow=2 node=8 1000\n",
         "new link_utilization node=8 if=2 500\n",
     ] {
-        assert!(heard.contains(line), "{line} in {heard}");
+        assert!(collected.contains(line), "{line} in {collected}");
     }
     let mut read_by: Vec<_> = bench.collector.queues().map(|queue| (queue.node, queue.profile)).collect();
     read_by.sort_unstable();
@@ -618,22 +626,22 @@ fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
     let mut bench = Bench::new(Config { detection: Arc::clone(&swapped), ..config() });
     let sent = |flow, latency| Sent { flow, ..middle(|hop| hop.latency = Some(latency)) };
     for flow in [1, 2] {
-        bench.send(&sent(flow, 1000)).heard();
+        bench.send(&sent(flow, 1000)).collected();
         bench.send(&sent(flow, 1050));
     }
-    assert_eq!(bench.heard(), "change hop_latency flow=2 node=2 1000->1050\n");
+    assert_eq!(bench.collected(), "change hop_latency flow=2 node=2 1000->1050\n");
     bench.collector.set_detection(detection([u64::MAX; 6], &[("busy", "hops > 1")]));
     for flow in [1, 2] {
         bench.send(&sent(flow, 9000));
     }
-    assert_eq!(bench.heard(), "rule_on flow=1 rule=0\nrule_on flow=2 rule=0\n");
+    assert_eq!(bench.collected(), "rule_on flow=1 rule=0\nrule_on flow=2 rule=0\n");
     bench.collector.set_detection(swapped);
     for flow in [1, 2] {
         bench.send(&sent(flow, 9010));
     }
-    // From what was told last, which is what it was before.
+    // From what was reported last, which is what it was before.
     assert_eq!(
-        bench.heard(),
+        bench.collected(),
         "change hop_latency flow=1 node=2 1000->9010\nchange hop_latency flow=2 node=2 1050->9010\n"
     );
 }
@@ -642,9 +650,9 @@ fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
 fn a_disabled_metric_still_tells_what_is_new() {
     let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &[]), ..config() });
     bench.send(&Sent::default());
-    assert_eq!(bench.heard().lines().filter(|line| line.starts_with("new")).count(), 11);
+    assert_eq!(bench.collected().lines().filter(|line| line.starts_with("new")).count(), 11);
     bench.send(&middle(|hop| (hop.latency, hop.queue) = (Some(4_000_000_000), Some((0, 0x00ff_fffe)))));
-    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collected(), "");
 }
 
 #[test]
@@ -666,7 +674,7 @@ fn equal_input_gives_equal_output_to_the_last_id() {
     let (one, other) = (run(), run());
     assert!(one.0.len() > 1000 && !one.1.is_empty() && !one.2.is_empty());
     assert_eq!(one, other);
-    // Ids tell news apart.
+    // Ids distinguish events.
     let mut ids: Vec<u64> = one.0.iter().map(|event| event.id).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -17,12 +17,12 @@ const START: u64 = 1_790_000_000_000_000_000;
 type Paths = BTreeMap<String, Vec<Vec<u32>>>;
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     paths: Paths,
     latencies: BTreeMap<String, Vec<u64>>,
 }
 
-impl Sink for Told {
+impl Sink for Reported {
     fn event(&mut self, event: &Event, path: &[u32]) {
         let Some(flow) = event.flow.map(|flow| flow.to_string()) else { return };
         match (event.kind, event.metric) {
@@ -39,7 +39,7 @@ impl Sink for Told {
 
 struct Witness {
     collector: Collector,
-    told: Told,
+    reported: Reported,
     /// Of packets that arrived, in their order: paths (each once in a row), and latencies.
     paths: Paths,
     latencies: BTreeMap<String, Vec<u64>>,
@@ -58,7 +58,7 @@ impl Witness {
         let config = Config { default_profile, postcards, ..Config::default() };
         Self {
             collector: Collector::new(config),
-            told: Told::default(),
+            reported: Reported::default(),
             paths: Paths::new(),
             latencies: BTreeMap::new(),
             packets: 0,
@@ -75,8 +75,8 @@ impl FabricSink for Witness {
             IpAddr::V6(address) => address.octets(),
         };
         let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
-        self.collector.handle(&[datagram], &mut self.told);
-        self.collector.tick(t, &mut self.told);
+        self.collector.handle(&[datagram], &mut self.reported);
+        self.collector.tick(t, &mut self.reported);
     }
 
     fn truth(&mut self, truth: &Truth<'_>) {
@@ -131,13 +131,13 @@ fn run(mode: Mode, channel: Channel) -> Witness {
     fabric.schedule(START + 250 * MS, Action::MendLink { a: 102, b: 202 }).unwrap();
     let mut witness = Witness::new(mode);
     fabric.run_until(START + 450 * MS, &mut witness);
-    witness.collector.finish(START + 450 * MS, &mut witness.told);
+    witness.collector.finish(START + 450 * MS, &mut witness.reported);
     let stats = witness.collector.stats();
     assert!(stats.decoding().holds() && stats.deciding().holds() && stats.postcards.balance().holds());
     assert_eq!(stats.postcards.accepted, stats.postcards.released);
-    for (flow, told) in &witness.told.latencies {
+    for (flow, reported) in &witness.reported.latencies {
         let truth = &witness.latencies[flow];
-        assert!(told.iter().all(|latency| truth.contains(latency)), "{flow}: {told:?} of {truth:?}");
+        assert!(reported.iter().all(|latency| truth.contains(latency)), "{flow}: {reported:?} of {truth:?}");
     }
     witness
 }
@@ -146,7 +146,7 @@ fn run(mode: Mode, channel: Channel) -> Witness {
 fn paths_of_postcards_are_those_that_packets_took() {
     for mode in [Mode::Mx21, Mode::Postcard] {
         let witness = run(mode, Channel::default());
-        assert_eq!(witness.told.paths, witness.paths, "{mode:?}");
+        assert_eq!(witness.reported.paths, witness.paths, "{mode:?}");
         assert!(witness.paths.values().any(|paths| paths.len() > 1), "a route changed");
         let counts = witness.collector.stats().postcards;
         assert!(counts.sets * 10 > witness.packets * 9, "{mode:?}: {counts:?} of {}", witness.packets);
@@ -158,13 +158,13 @@ fn lost_late_and_repeated_cards_make_no_path_that_no_packet_took() {
     let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };
     for mode in [Mode::Mx21, Mode::Postcard] {
         let witness = run(mode, channel);
-        let mut told = 0;
-        for (flow, paths) in &witness.told.paths {
+        let mut reported = 0;
+        for (flow, paths) in &witness.reported.paths {
             let truth = &witness.paths[flow];
             assert!(paths.iter().all(|path| truth.contains(path)), "{mode:?} {flow}: {paths:?} of {truth:?}");
-            told += paths.len();
+            reported += paths.len();
         }
-        assert!(told >= 24, "{mode:?}: {told}");
+        assert!(reported >= 24, "{mode:?}: {reported}");
         let counts = witness.collector.stats().postcards;
         assert!(counts.sets * 10 > witness.packets * 6, "{mode:?}: {counts:?} of {}", witness.packets);
     }

@@ -1,5 +1,5 @@
-//! A model of the filter, without a kernel: a second collector that sees every datagram says whether one holds news. What
-//! holds none is suppressed and reported by runs and suppressed values; both must then have told the same.
+//! A model of the filter, without a kernel: a second collector that sees every datagram decides whether one contains a change. What
+//! contains none is suppressed and reported by runs and suppressed values; both must then have reported the same.
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests may panic")]
 
@@ -32,10 +32,10 @@ struct Model {
     all: Collector,
     /// Sees what the filter gives up.
     few: Collector,
-    heard: Log,
-    told: Log,
+    collected: Log,
+    reported: Log,
     streams: BTreeMap<StreamId, Run>,
-    /// Reports of each flow, and the nodes they told of.
+    /// Reports of each flow, and the nodes they reported of.
     suppressed: BTreeMap<FlowKey, (u64, Vec<Option<u32>>)>,
     /// Values so far of each key, and what of it was suppressed.
     values: BTreeMap<(Metric, u32, u32), u64>,
@@ -55,8 +55,8 @@ impl Model {
         Self {
             all: Collector::new(config.clone()),
             few,
-            heard: Log::default(),
-            told: Log::default(),
+            collected: Log::default(),
+            reported: Log::default(),
             streams: BTreeMap::new(),
             suppressed: BTreeMap::new(),
             values: BTreeMap::new(),
@@ -85,8 +85,8 @@ impl Model {
             self.synced = now;
         }
         self.now = now;
-        self.all.tick(now, &mut self.heard);
-        self.few.tick(now, &mut self.told);
+        self.all.tick(now, &mut self.collected);
+        self.few.tick(now, &mut self.reported);
     }
 
     fn give(&mut self, payload: &[u8], source: [u8; 4]) {
@@ -94,31 +94,31 @@ impl Model {
         let datagram = Datagram { payload, source, src_port: 5000, listener: 0, received: self.now };
         let flows = read(payload);
         let (before, state) = (counters(&self.all), hidden(&self.all, &flows));
-        let told = self.heard.events.len();
-        self.all.handle(&[datagram], &mut self.heard);
-        // What one node says is joined with what others do, news or not.
-        let mut news = has_postcard(payload);
-        news |= self.heard.events.len() > told || hidden(&self.all, &flows) != state;
-        news |= self.all.stats().unadmitted > 0;
+        let reported = self.collected.events.len();
+        self.all.handle(&[datagram], &mut self.collected);
+        // What one node says is joined with what others do, change or not.
+        let mut change = has_postcard(payload);
+        change |= self.collected.events.len() > reported || hidden(&self.all, &flows) != state;
+        change |= self.all.stats().unadmitted > 0;
         let keys = kept_keys(&self.all, &mut self.values);
-        let suppressed_seq = self.number(&datagram, news);
-        if news || !suppressed_seq {
+        let suppressed_seq = self.number(&datagram, change);
+        if change || !suppressed_seq {
             self.given_up += 1;
-            self.few.handle(&[datagram], &mut self.told);
+            self.few.handle(&[datagram], &mut self.reported);
             return;
         }
         self.keys.extend(keys.into_iter().map(|key| ((key.metric, key.node, key.part), key)));
         let after = counters(&self.all);
         (0..after.len()).for_each(|at| self.counted[at] += after[at] - before[at]);
         for (key, nodes) in flows.into_iter().filter(|(key, _)| self.all.flow(key).is_some()) {
-            let (reports, heard) = self.suppressed.entry(key).or_default();
+            let (reports, collected) = self.suppressed.entry(key).or_default();
             *reports += 1;
-            heard.extend(nodes);
+            collected.extend(nodes);
         }
     }
 
     /// The filter's step for the datagram's number. `true`: it was the expected one.
-    fn number(&mut self, datagram: &Datagram<'_>, news: bool) -> bool {
+    fn number(&mut self, datagram: &Datagram<'_>, change: bool) -> bool {
         let Some((id, number)) = stream(datagram) else { return true };
         let Some(run) = self.streams.get_mut(&id) else {
             self.streams.insert(id, Run { last: number, count: 0, same: false });
@@ -126,12 +126,12 @@ impl Model {
         };
         let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
         let expected = if run.same { run.last } else { run.last.wrapping_add(1) & circle } == number;
-        if expected && !news {
+        if expected && !change {
             (run.last, run.count) = (number, run.count + 1);
             return true;
         }
-        // It is given up: what came before it is told first.
-        self.few.receive_run(&id, *run, datagram.received, &mut self.told);
+        // It is given up: what came before it is reported first.
+        self.few.receive_run(&id, *run, datagram.received, &mut self.reported);
         let same = if expected { run.same } else { run.last == number };
         *run = Run { last: number, count: 0, same };
         expected
@@ -142,16 +142,16 @@ impl Model {
         for (id, stream) in &mut self.streams {
             let run = Run { count: std::mem::take(&mut stream.count), ..*stream };
             let seen = self.all.streams().find(|view| is(&view.id, id)).map_or(0, |view| view.last_seen);
-            self.few.receive_run(id, run, seen, &mut self.told);
+            self.few.receive_run(id, run, seen, &mut self.reported);
         }
-        for (key, (reports, heard)) in std::mem::take(&mut self.suppressed) {
+        for (key, (reports, collected)) in std::mem::take(&mut self.suppressed) {
             let Some(flow) = self.all.flow(&key) else { continue };
-            let hop = |hop: HopView| suppressed_hop(hop, heard.contains(&hop.node));
+            let hop = |hop: HopView| suppressed_hop(hop, collected.contains(&hop.node));
             let hops: Vec<SuppressedHop> = flow.hops().map(hop).collect();
             let (latency, last_seen) = (flow.row.flow_latency, flow.row.last_seen);
             let suppressed =
                 SuppressedFlow { key, reports, latency, basis: Some(flow.row.basis), hops: &hops, last_seen };
-            self.few.apply_suppressed(&suppressed, &mut self.told);
+            self.few.apply_suppressed(&suppressed, &mut self.reported);
         }
         for key in std::mem::take(&mut self.keys).values() {
             self.few.apply_suppressed_key(key);
@@ -160,8 +160,8 @@ impl Model {
 
     fn finish(&mut self) {
         self.sync();
-        self.all.finish(self.now, &mut self.heard);
-        self.few.finish(self.now, &mut self.told);
+        self.all.finish(self.now, &mut self.collected);
+        self.few.finish(self.now, &mut self.reported);
         let few = counters(&self.few);
         let sum: Counters = std::array::from_fn(|at| few[at] + self.counted[at]);
         assert_eq!(sum, counters(&self.all), "every datagram is counted once");
@@ -174,7 +174,7 @@ impl Model {
             rows
         };
         assert_same(&rows(&self.few), &rows(&self.all), "flows");
-        assert_eq!(self.told.drops, self.heard.drops);
+        assert_eq!(self.reported.drops, self.collected.drops);
     }
 }
 
@@ -196,7 +196,7 @@ fn is(ours: &StreamId, theirs: &StreamId) -> bool {
     id(ours) == id(theirs) && (ours.node.is_some() || ours.source == theirs.source)
 }
 
-/// The flows of a datagram's good reports, and the nodes that each tells of.
+/// The flows of a datagram's good reports, and the nodes that each reports of.
 fn read(payload: &[u8]) -> Vec<(FlowKey, Vec<Option<u32>>)> {
     let (mut decoder, mut report) = (Decoder::new(wire::Profile::default()), Report::EMPTY);
     let (mut reports, mut flows) = (decoder.reports(payload), Vec::new());
@@ -220,7 +220,7 @@ fn has_postcard(payload: &[u8]) -> bool {
     false
 }
 
-/// What of a flow decides later events, beside what tells an event whenever it changes.
+/// What of a flow decides later events, beside what reports an event whenever it changes.
 type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
 
 fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<Option<Hidden>> {
@@ -236,12 +236,12 @@ fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<O
 }
 
 /// Latest values of a flow, as the filter stores them. Those of queues and links are stored by key.
-fn suppressed_hop(hop: HopView, heard: bool) -> SuppressedHop {
+fn suppressed_hop(hop: HopView, collected: bool) -> SuppressedHop {
     let half = |port: Option<u32>| port.map_or(0xffff, |port| port & 0xffff);
     SuppressedHop {
         node: hop.node.unwrap_or(u32::MAX),
         link: half(hop.ingress_if.map(u32::from)) << 16 | half(hop.egress_if),
-        latency: hop.hop_latency.filter(|_| heard).unwrap_or(u64::MAX),
+        latency: hop.hop_latency.filter(|_| collected).unwrap_or(u64::MAX),
         ..SuppressedHop::NOTHING
     }
 }
@@ -296,7 +296,7 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T], what: &
 }
 
 /// Without the pushed state, which is that of the last round; and an expired key's last value likewise.
-fn news(events: &[Event]) -> Vec<Event> {
+fn change(events: &[Event]) -> Vec<Event> {
     let without_value = |event: &Event| match (event.kind, event.metric) {
         (Kind::Expired, Some(Metric::FlowPath)) => *event,
         (Kind::Expired, _) => Event { value: None, id: 0, ..*event },
@@ -316,12 +316,16 @@ fn events_totals_and_flows_are_those_of_a_collector_that_sees_every_datagram() {
             _ => random.below(4_000_000),
         });
         model.finish();
-        assert_same(&news(&model.told.events), &news(&model.heard.events), &format!("seed {seed}"));
-        assert_eq!(model.told.losses, model.heard.losses, "seed {seed}");
+        assert_same(
+            &change(&model.reported.events),
+            &change(&model.collected.events),
+            &format!("seed {seed}"),
+        );
+        assert_eq!(model.reported.losses, model.collected.losses, "seed {seed}");
         let datagrams = model.all.stats().datagrams;
         assert!(model.given_up < datagrams * 9 / 10, "{} of {datagrams} were given up", model.given_up);
-        let silent = Kind::ALL.iter().filter(|&&kind| !model.told.events.iter().any(|e| e.kind == kind));
-        assert_eq!(silent.collect::<Vec<_>>(), [&Kind::Mtu], "each kind was told");
+        let silent = Kind::ALL.iter().filter(|&&kind| !model.reported.events.iter().any(|e| e.kind == kind));
+        assert_eq!(silent.collect::<Vec<_>>(), [&Kind::Mtu], "each kind was reported");
     }
 }
 
@@ -350,8 +354,12 @@ fn a_round_of_a_second_changes_nothing_but_the_times_of_what_the_clock_tells() {
         run(&mut model, seed * 104_729, 12_000, |random| random.below(700_000));
         (0..140).for_each(|_| model.pass(model.now + SECOND / 2));
         model.finish();
-        assert_same(&timeless(&model.told.events), &timeless(&model.heard.events), &format!("seed {seed}"));
-        assert_eq!(sums(&model.told), sums(&model.heard), "seed {seed}");
+        assert_same(
+            &timeless(&model.reported.events),
+            &timeless(&model.collected.events),
+            &format!("seed {seed}"),
+        );
+        assert_eq!(sums(&model.reported), sums(&model.collected), "seed {seed}");
         let expired = |log: &Log| {
             let mut all: Vec<String> = log
                 .events
@@ -362,7 +370,7 @@ fn a_round_of_a_second_changes_nothing_but_the_times_of_what_the_clock_tells() {
             all.sort();
             all
         };
-        assert_eq!(expired(&model.told), expired(&model.heard), "seed {seed}");
+        assert_eq!(expired(&model.reported), expired(&model.collected), "seed {seed}");
     }
 }
 
@@ -387,7 +395,7 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
             all.sort_by_key(|rollup| format!("{:?}", key(rollup)));
             all
         };
-        let (few, all) = (of(&model.told), of(&model.heard));
+        let (few, all) = (of(&model.reported), of(&model.collected));
         assert_eq!(few.iter().map(key).collect::<Vec<_>>(), all.iter().map(key).collect::<Vec<_>>());
         let threshold = |metric| if metric == Metric::LinkUtilization { 300 } else { 30 };
         let mut fewer = 0;
@@ -421,7 +429,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     let key = SuppressedKey { metric: Metric::QueueOccupancy, node: 1, part: 0, value: 12 };
     assert!(bench.collector.apply_suppressed_key(&key));
     assert!(!bench.collector.apply_suppressed_key(&SuppressedKey { part: 9, ..key }));
-    bench.heard();
+    bench.collected();
     // The first goes on, behind the filter.
     for _ in 0..20 {
         bench.pass(SECOND);
@@ -443,8 +451,8 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
             Removed::Flow(crate::support::flow(2, false))
         ]
     );
-    let heard = bench.heard();
-    let lines: Vec<&str> = heard.lines().collect();
+    let collected = bench.collected();
+    let lines: Vec<&str> = collected.lines().collect();
     assert_eq!(
         lines,
         [

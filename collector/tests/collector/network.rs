@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// Reporters and the flows they tell of.
+/// Reporters and the flows they report of.
 pub(crate) struct Network {
     pub(crate) random: Random,
     seq: [u32; 6],

@@ -123,7 +123,7 @@ impl Postcards {
     }
 
     fn path_events(&mut self) -> Vec<String> {
-        self.bench.heard().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect()
+        self.bench.collected().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect()
     }
 
     fn counts(&self) -> PostcardStats {
@@ -161,7 +161,7 @@ fn a_packet_of_the_known_path_is_joined_with_its_last_card() {
     for ident in 1..4 {
         postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
-    postcards.bench.heard();
+    postcards.bench.collected();
     let before = postcards.counts();
     for (at, node) in [7, 5, 9].into_iter().enumerate() {
         assert_eq!(postcards.counts().joined, before.joined);
@@ -174,7 +174,7 @@ fn a_packet_of_the_known_path_is_joined_with_its_last_card() {
 }
 
 #[test]
-fn another_path_is_told_when_it_is_met_again() {
+fn another_path_is_reported_when_it_is_seen_again() {
     let mut postcards = Postcards::free();
     for ident in 1..4 {
         postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
@@ -196,13 +196,13 @@ fn a_lost_card_is_no_shorter_path() {
         postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
     postcards.path_events();
-    // In the middle: the hop limit tells.
+    // In the middle: the hop limit shows it.
     for ident in 10..30 {
         postcards.lose(Card::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
     }
     let counts = postcards.counts();
     assert_eq!((postcards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
-    // At the end: only the numbers tell, when the next one comes.
+    // At the end: only the sequence numbers show it, when the next one comes.
     for ident in 30..50 {
         postcards.lose(Card::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
         if ident % 2 == 1 {
@@ -269,9 +269,9 @@ fn stamps_of_clocks_that_agree_give_order_and_latency() {
 }
 
 #[test]
-fn packets_close_together_are_told_apart_by_their_stamps_or_not_at_all() {
+fn packets_close_together_are_distinguished_by_their_stamps_or_not_at_all() {
     // How far apart the packets are, and whether a postcard is lost.
-    for (gap, lost, told) in [(4000, false, true), (1500, false, false), (4000, true, false)] {
+    for (gap, lost, reported) in [(4000, false, true), (1500, false, false), (4000, true, false)] {
         let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
         for packet in 0..5_u64 {
             let t = 1_000_000_000 + packet * gap;
@@ -283,7 +283,7 @@ fn packets_close_together_are_told_apart_by_their_stamps_or_not_at_all() {
         }
         postcards.wait();
         let counts = postcards.counts();
-        if told {
+        if reported {
             assert_eq!((postcards.path(), postcards.latency().0), (vec![7, 5], Some(3004)));
             assert_eq!((counts.sets, counts.joined), (4, 8));
         } else {
@@ -461,16 +461,16 @@ fn rules_remember_earlier_packets() {
     let detection = crate::support::detection([0; 6], &rules);
     let config = Config { detection, ..config() };
     let mut postcards = Postcards { bench: Bench::new(config), numbers: [0; 32] };
-    let mut heard = Vec::new();
+    let mut collected = Vec::new();
     for ident in 1..8 {
         postcards.packet(ident, &[7, 5], &[0, 1]).wait();
-        heard.push(postcards.bench.heard().lines().any(|line| line.starts_with("rule_on")));
+        collected.push(postcards.bench.collected().lines().any(|line| line.starts_with("rule_on")));
     }
     // The path is believed with the second packet; the third that is too slow, of 1200 ns, is the fourth.
-    assert_eq!(heard, [false, false, false, true, false, false, false]);
+    assert_eq!(collected, [false, false, false, true, false, false, false]);
 }
 
-/// Any postcards at all, in any order: everything adds up, and nothing that is told was not so.
+/// Any postcards at all, in any order: everything adds up, and nothing that is reported was not so.
 #[test]
 fn whatever_comes_adds_up() {
     for clocks in [Clocks::Free, Clocks::Synchronised] {

@@ -75,8 +75,8 @@ fn collector(hop_limit: Option<u8>) -> Collector {
     })
 }
 
-/// All that a collector tells of datagrams given in bursts of so many, as text.
-fn told(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -> (Vec<String>, Collector) {
+/// All that a collector reports of datagrams given in bursts of so many, as text.
+fn reported(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -> (Vec<String>, Collector) {
     let mut collector = collector(hop_limit);
     let mut batch = Batch::with_capacity(1 << 16);
     let datagrams: Vec<Datagram<'_>> = given
@@ -113,12 +113,12 @@ fn in_bursts_or_one_by_one_is_the_same() {
     for seed in 1..=12 {
         let given = datagrams(&mut Dice(seed));
         for hop_limit in [Some(16), None] {
-            let (one_by_one, collector) = told(&given, hop_limit, 1);
+            let (one_by_one, collector) = reported(&given, hop_limit, 1);
             let stats = collector.stats();
             assert!(stats.sf.balance().holds() && stats.decoding().holds() && stats.deciding().holds());
             whole += stats.sf.complete.sets;
             for burst in [2, 17, 64, 1024] {
-                let (in_bursts, _) = told(&given, hop_limit, burst);
+                let (in_bursts, _) = reported(&given, hop_limit, burst);
                 assert_eq!(in_bursts.len(), one_by_one.len(), "seed {seed}, bursts of {burst}");
                 for (got, expected) in in_bursts.iter().zip(&one_by_one) {
                     assert_eq!(got, expected, "seed {seed}, bursts of {burst}");

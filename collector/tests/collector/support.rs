@@ -331,7 +331,7 @@ impl Bench {
     }
 
     /// The lines written since the last time.
-    pub(crate) fn heard(&mut self) -> String {
+    pub(crate) fn collected(&mut self) -> String {
         std::mem::take(&mut self.log.text)
     }
 }
