@@ -217,12 +217,11 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
         rounds(plan, || {
             // The next key is chosen by the answer, so that the processor cannot work ahead: of two, one is asked.
             let asked: Vec<[Key; 2]> = (0..ASKED).map(|_| [next(), next()]).collect();
-            let (mut told, begun) = (0, Instant::now());
+            let (mut hit, begun) = (0, Instant::now());
             for keys in &asked {
-                let answer =
-                    reader.get(keys[told].as_ref(), Policy::Majority, 2, &mut out).map_err(failed)?;
-                told = usize::from(matches!(answer, Answer::Found { .. }));
-                (found, given) = (found + told as u64, given + 1);
+                let answer = reader.get(keys[hit].as_ref(), Policy::Majority, 2, &mut out).map_err(failed)?;
+                hit = usize::from(matches!(answer, Answer::Found { .. }));
+                (found, given) = (found + hit as u64, given + 1);
             }
             Ok((begun.elapsed(), ASKED as u64))
         })?

@@ -63,7 +63,7 @@ const SUBJECTS: [Subject; 2] = [
     },
 ];
 
-/// Reports as they arrived, with what they tell in truth.
+/// Reports as they arrived, with the truth.
 #[derive(Default)]
 struct Recording {
     datagrams: Vec<(u64, Reporter, Vec<u8>)>,
@@ -84,9 +84,9 @@ impl FabricSink for Recording {
     }
 }
 
-/// What the collector told last, and how often it told.
+/// What the collector reported last, and how often.
 #[derive(Default)]
-struct Told {
+struct Reported {
     metric: Option<Metric>,
     values: HashMap<Key, u64>,
     rows: u64,
@@ -95,7 +95,7 @@ struct Told {
 /// Whose value: a flow's at a node, or a node's queue's.
 type Key = (Option<String>, u32, u8);
 
-impl Sink for Told {
+impl Sink for Reported {
     fn event(&mut self, event: &Event, _path: &[u32]) {
         if event.metric != self.metric || !matches!(event.kind, Kind::New | Kind::Change) {
             return;
@@ -138,7 +138,7 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let mut findings = Findings {
         method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two \
                  hosts; every packet is reported by INT-MD. The same reports go through the collector once per threshold. A value is \
-                 reconstructed as a reader of the store would: the one told last. Its error is the distance from what the switch \
+                 reconstructed as a reader of the store would: the last one reported. Its error is the distance from what the switch \
                  really measured for that packet, over all packets and hops. A burst is a time in which a value stays above the level \
                  given below; it is found when a reader sees a value above the level while it lasts."
             .into(),
@@ -163,12 +163,12 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
         findings.sheets.push(sheet(subject, &outcomes));
     }
     findings.remarks.push(
-        "No error is greater than its threshold: a value is told as soon as it is further than that from the one told before. The mean \
+        "No error is greater than its threshold: a value is reported as soon as it differs by more than that from the previous one reported. The mean \
          error is far below it, since most values lie near the last one."
             .into(),
     );
     findings.remarks.push(
-        "A burst can be missed only with a threshold near or above the level less what is usual: a rule (`hop_latency > 50 us`) tells it at \
+        "A burst can be missed only with a threshold near or above the level less what is usual: a rule (`hop_latency > 50 us`) reports it at \
          any threshold."
             .into(),
     );
@@ -229,7 +229,7 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
         ..collector::Config::default()
     };
     let mut collector = Collector::new(config);
-    let mut told = Told { metric: Some(subject.metric), ..Told::default() };
+    let mut reported = Reported { metric: Some(subject.metric), ..Reported::default() };
     let mut outcome = Outcome::default();
     let mut bursts: BTreeMap<Key, bool> = BTreeMap::new();
     for ((at, from, payload), truth) in recording.datagrams.iter().zip(&recording.truths) {
@@ -238,8 +238,8 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
             IpAddr::V6(address) => address.octets(),
         };
         let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: *at };
-        collector.handle(&[datagram], &mut told);
-        collector.tick(*at, &mut told);
+        collector.handle(&[datagram], &mut reported);
+        collector.tick(*at, &mut reported);
         let Some((flow, hops)) = truth else { continue };
         let flow = subject.per_flow.then(|| flow.to_string());
         for hop in hops {
@@ -247,7 +247,7 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
             let key = (flow.clone(), hop.node, queue);
             let value = (subject.value)(hop);
             outcome.values += 1;
-            match told.values.get(&key) {
+            match reported.values.get(&key) {
                 Some(&seen) => {
                     outcome.errors.push(value.abs_diff(seen));
                     watch_bursts(
@@ -265,20 +265,20 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
         outcome.bursts += 1;
         outcome.found += u64::from(found);
     }
-    outcome.rows = told.rows;
+    outcome.rows = reported.rows;
     outcome.errors.sort_unstable();
     outcome
 }
 
-/// Follows bursts: `above` in truth, and as told.
+/// Follows bursts: `above` in truth, and as reported.
 fn watch_bursts(
     open: &mut BTreeMap<Key, bool>,
     key: Key,
-    (truly, told): (bool, bool),
+    (truly, reported): (bool, bool),
     outcome: &mut Outcome,
 ) {
     if truly {
-        *open.entry(key).or_insert(false) |= told;
+        *open.entry(key).or_insert(false) |= reported;
     } else if let Some(found) = open.remove(&key) {
         outcome.bursts += 1;
         outcome.found += u64::from(found);

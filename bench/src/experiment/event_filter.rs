@@ -56,7 +56,7 @@ struct Outcome {
     way: &'static str,
     threshold: u64,
     packets: u64,
-    told: u64,
+    reported: u64,
     errors: Vec<u64>,
     bursts: u64,
     missed: u64,
@@ -76,7 +76,7 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     findings.conditions = [
         "200,000 packets of each model, seed 1; one INT switch that reports its queue's occupancy in ns; one flow",
         "capacity: packets a second that the network may carry until one core of the monitor is busy, 3.43 M reports/s as in the paper, \
-         so that only the detection differs; `hopwise bench fastpath-1x1-1k` tells what a core of ours takes",
+         so that only the detection differs; `hopwise bench fastpath-1x1-1k` measures what one of our cores handles",
         "transition chances per 25 us after a cold and after a hot period: web 0.003 and 0.359, cache 0.013 and 0.586, hadoop 0.042 and 0.655",
         "hot: 20 Gb/s come in and 10 Gb/s go out, packets of 800 bytes; else a fifth of the link; queue of 1 ms; moving average with alpha 0.25",
         "simulated: the same on every machine",
@@ -94,13 +94,13 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
 const METHOD: &str = "Microbursts of three kinds of server racks (two-state model measured at Facebook) go through one switch whose \
                       queue they fill; the sink's detector, the code that `hopwise run` has in its `[switch]` role, decides which \
                       packets are reported. What the paper leaves out stands in the second table: somebody who reads only the reports \
-                      takes the queue for what was told last; the error is how far the queue really is from that, over all packets, and \
+                      takes the queue for what was last reported; the error is how far the queue really is from that, over all packets, and \
                       a burst (more than 100 us in the queue) is missed when no report shows more than 100 us while it lasts.";
 
 const REMARKS: [&str; 5] = [
     "The paper's traces are not published, nor the rates inside and between bursts, nor alpha. Ours have the published chances and rates \
      of our choice, so the factors cannot be the same; their order (web gains most, hadoop least) is.",
-    "Where a value is compared with the one told last, as III.C says, a burst of any length costs a few reports: the capacity grows much faster \
+    "Where a value is compared with the last one reported, as III.C says, a burst of any length costs a few reports: the capacity grows much faster \
      with the threshold than in the paper's Fig. 4. What the paper shows looks like the share of packets that find more than the \
      threshold: our rows `level` do that.",
     "With one flow over one hop per-hop and per-flow are the same, as in the paper.",
@@ -125,7 +125,7 @@ fn play(
     let detector = Detector { algorithm, metric: Metric::QueueOccupancy, threshold: ns };
     let mut monitor = Monitor::new(detector, 1024).map_err(|error| CliError::new(error.to_string()))?;
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
-    let (mut told, mut seen, mut errors) = (0, 0, Vec::with_capacity(packets.len()));
+    let (mut reported, mut seen, mut errors) = (0, 0, Vec::with_capacity(packets.len()));
     let (mut bursts, mut missed, mut open) = (0, 0, None);
     for packet in packets {
         let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
@@ -135,7 +135,7 @@ fn play(
             _ => monitor.decide(&observation, &flow, packet.at).is_reported(),
         };
         if tells {
-            (told, seen) = (told + 1, packet.queue);
+            (reported, seen) = (reported + 1, packet.queue);
         }
         errors.push(packet.queue.abs_diff(seen));
         match (packet.queue > BURST, &mut open) {
@@ -150,12 +150,12 @@ fn play(
     }
     errors.sort_unstable();
     let packets = packets.len() as u64;
-    Ok(Outcome { model: model.name, way: name, threshold, packets, told, errors, bursts, missed })
+    Ok(Outcome { model: model.name, way: name, threshold, packets, reported, errors, bursts, missed })
 }
 
 impl Outcome {
     fn capacity(&self) -> f64 {
-        PAPER_MONITOR * self.packets as f64 / self.told.max(1) as f64
+        PAPER_MONITOR * self.packets as f64 / self.reported.max(1) as f64
     }
 
     fn mean(&self) -> f64 {
@@ -174,7 +174,7 @@ fn beside(outcomes: &[Outcome], (model, way, threshold, capacity): (&str, &str, 
     let of = |way: &str| {
         let same = |one: &&Outcome| (one.model, one.way, one.threshold) == (model, way, threshold);
         outcomes.iter().find(same).map_or("no event".into(), |one| {
-            if one.told <= 1 { "no event".into() } else { factor(one.capacity()) }
+            if one.reported <= 1 { "no event".into() } else { factor(one.capacity()) }
         })
     };
     let ours = format!("{}; level: {}", of(way), of("level"));
@@ -183,13 +183,13 @@ fn beside(outcomes: &[Outcome], (model, way, threshold, capacity): (&str, &str, 
 
 fn capacity_sheet(outcomes: &[Outcome]) -> Sheet {
     let row = |one: &Outcome| {
-        let capacity = if one.told > 1 { Cell::Figure(one.capacity() / 1e6, 2) } else { Cell::Empty };
+        let capacity = if one.reported > 1 { Cell::Figure(one.capacity() / 1e6, 2) } else { Cell::Empty };
         vec![
             one.model.into(),
             one.way.into(),
             one.threshold.into(),
             one.packets.into(),
-            one.told.into(),
+            one.reported.into(),
             capacity,
         ]
     };
@@ -214,7 +214,7 @@ fn capacity_sheet(outcomes: &[Outcome]) -> Sheet {
 
 /// Ours and, where it says something, the paper's.
 fn lines(outcomes: &[Outcome], model: &str, way: &str) -> Vec<Series> {
-    let found = outcomes.iter().filter(|one| (one.model, one.way) == (model, way) && one.told > 1);
+    let found = outcomes.iter().filter(|one| (one.model, one.way) == (model, way) && one.reported > 1);
     let paper = PAPER.iter().filter(|one| (one.0, one.1) == (model, way)).map(|one| (one.2 as f64, one.3));
     let first = [(0.0, PAPER_MONITOR)].into_iter().filter(|_| model != "hadoop");
     let paper: Vec<(f64, f64)> = first.chain(paper).collect();
@@ -242,7 +242,7 @@ fn close_up() -> Result<Sheet, CliError> {
     };
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
-    let (mut seen, mut rows, mut truth, mut told) = (0, Vec::new(), Vec::new(), Vec::new());
+    let (mut seen, mut rows, mut truth, mut reported) = (0, Vec::new(), Vec::new(), Vec::new());
     for packet in packets.iter().take_while(|packet| packet.at < from + SPAN) {
         let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
         if monitor
@@ -256,7 +256,7 @@ fn close_up() -> Result<Sheet, CliError> {
             let (was, read) = (packet.queue as f64 / 1e3, seen as f64 / 1e3);
             rows.push([at, was, read].map(|figure| Cell::Figure(figure, 2)).into());
             truth.push((at, was));
-            told.push((at, read));
+            reported.push((at, read));
         }
     }
     let plot = Plot {
@@ -264,7 +264,7 @@ fn close_up() -> Result<Sheet, CliError> {
         title: "A burst as it was, and as it is read from the reports".into(),
         x: linear("time (us)"),
         y: linear("queue (us)"),
-        series: vec![ours("the queue", truth), Series::new("told last", Style::Step, told)],
+        series: vec![ours("the queue", truth), Series::new("last reported", Style::Step, reported)],
     };
     Ok(Sheet {
         name: "burst",
@@ -333,8 +333,8 @@ mod tests {
             for threshold in THRESHOLDS {
                 let one = play(MODELS[1], (way, name), threshold, &packets).unwrap();
                 assert!(one.quantile(1.0) <= threshold as f64, "{name} {threshold}: {}", one.quantile(1.0));
-                assert!(one.told <= before && one.bursts > 0);
-                before = one.told;
+                assert!(one.reported <= before && one.bursts > 0);
+                before = one.reported;
             }
         }
         let all = play(MODELS[1], (Way::PerHop, "per-hop"), 0, &packets).unwrap();

@@ -56,7 +56,7 @@ pub(super) enum Cell {
     Count(u64),
     /// A figure with this many decimals.
     Figure(f64, usize),
-    /// Nothing to tell, as the delay of what never came.
+    /// No value, such as the delay of a packet that never arrived.
     Empty,
 }
 

@@ -271,7 +271,7 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
     Findings {
         method: "Three nodes send 10,000 postcards a second each, about four flows. They go through the aggregator of `hopwise run` in the order \
                  and at the times given; what leaves it is sent over loopback, at the same pace, to a UDP socket and the collector, whose \
-                 thread's time on a core is counted (user and system). R = 1 is without a stage. The delay is that of the first postcard of \
+                 thread's time on a core is counted (user and system). R = 1 is without an aggregator. The delay is that of the first postcard of \
                  an aggregate, from its arrival until the aggregate leaves."
             .into(),
         conditions: vec![

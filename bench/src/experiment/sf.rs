@@ -323,7 +323,7 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
         )],
         remarks: vec![
             "The delay is N - 2 gaps between packets of the flow, and so it is a matter of the flow's rate alone: 6 us at 1 M packets/s, 0.9 us \
-             at the 7.13 M/s that the paper's card took. 9.3 us are six gaps of a flow of 645,000 packets/s; the paper does not say how many \
+             at the 7.13 M/s that the paper's NIC took. 9.3 us are six gaps of a flow of 645,000 packets/s; the paper does not say how many \
              flows its generator sent, nor at what rate when this was measured."
                 .into(),
             "The paper's 99 % below the average needs a few very long delays in the mean; with evenly spaced packets ours are all alike.".into(),

@@ -53,8 +53,8 @@ impl Point {
         1e9 / (self.translate() + self.respond())
     }
 
-    /// Entries a second that a card and a link of the paper's would take of our frames.
-    fn card(&self) -> f64 {
+    /// Entries a second that the paper's NIC and link would accept of our frames.
+    fn nic(&self) -> f64 {
         let (frames, bytes) = (self.speed.frames / self.count as f64, self.speed.bytes / self.count as f64);
         (LINK / (8.0 * (bytes + AROUND * frames))).min(CARD / frames)
     }
@@ -101,7 +101,7 @@ fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
             Cell::Figure(1e3 / one.respond(), 1),
             Cell::Figure(one.rate() / 1e6, 1),
             Cell::Figure(one.speed.bytes / one.count as f64, 1),
-            Cell::Figure(one.card() / 1e6, 0),
+            Cell::Figure(one.nic() / 1e6, 0),
         ]
     };
     points.iter().map(row).collect()
@@ -144,15 +144,15 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
                  report, once with sixteen."
             .into(),
         conditions: vec![
-            "tagged rings of 65,536 entries (of other sizes in the last table), UDP payload to bytes in memory; no card, no network".into(),
+            "tagged rings of 65,536 entries (of other sizes in the last table), UDP payload to bytes in memory; no NIC, no network".into(),
             timing::condition(),
-            "the card: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
+            "the NIC: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
         ],
         beside: vec![
-            Beside::new("entries/s, B = 16, one list", "over 1 G/s (the card\u{2019}s 100 M writes, 100 Gb/s)", format!("{} on one core, 16 entries a report; one a report: {}", million(at(16, 1, 16, Point::rate)), million(at(16, 1, 1, Point::rate)))),
+            Beside::new("entries/s, B = 16, one list", "over 1 G/s (the NIC\u{2019}s 100 M writes, 100 Gb/s)", format!("{} on one core, 16 entries a report; one a report: {}", million(at(16, 1, 16, Point::rate)), million(at(16, 1, 1, Point::rate)))),
             Beside::new("translator alone, B = 16", "", format!("{}; one entry a report: {}", million(at(16, 1, 16, translator)), million(at(16, 1, 1, translator)))),
-            Beside::new("B = 4 against B = 1 (card\u{2019}s side)", "4, then line rate", format!("{:.1} (responder, one entry a report)", at(4, 1, 1, responder) / at(1, 1, 1, responder))),
-            Beside::new("B = 16 against B = 1 (card\u{2019}s side)", "line rate from B = 4 on", format!("{:.1} (responder)", at(16, 1, 1, responder) / at(1, 1, 1, responder))),
+            Beside::new("B = 4 against B = 1 (NIC side)", "4, then line rate", format!("{:.1} (responder, one entry a report)", at(4, 1, 1, responder) / at(1, 1, 1, responder))),
+            Beside::new("B = 16 against B = 1 (NIC side)", "line rate from B = 4 on", format!("{:.1} (responder)", at(16, 1, 1, responder) / at(1, 1, 1, responder))),
             Beside::new("255 lists against one, B = 16", "less than 1 % faster", format!("{:+.0} %", 100.0 * (at(16, 255, 16, Point::rate) / at(16, 1, 16, Point::rate) - 1.0))),
             Beside::new("size of the list", "no impact", format!("{} to {}", million(slowest), million(fastest))),
         ],
@@ -162,7 +162,7 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
                 .into(),
             format!(
                 "Frames of B = 16 with our trailer fill 100 Gb/s with {} entries; the trailer costs 16 bytes a batch and buys that readers know what is new and whole.",
-                million(at(16, 1, 16, Point::card))
+                million(at(16, 1, 16, Point::nic))
             ),
         ],
         sheets: vec![
@@ -181,7 +181,7 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
                         ours("translator, 16 a report", line(16, translator)),
                         ours("both on one core, 16 a report", line(16, Point::rate)),
                         ours("both, one a report", line(1, Point::rate)),
-                        theirs("a card of the paper's", line(16, Point::card)),
+                        theirs("the NIC in that paper", line(16, Point::nic)),
                     ],
                 }],
             },

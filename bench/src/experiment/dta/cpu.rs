@@ -182,10 +182,10 @@ fn findings(ways: &[Way]) -> Findings {
             Beside::new("Key-Write N = 2 against the CPU\u{2019}s way with indexes", "an order of magnitude over the best CPU collector", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(3)), times(at(1), whole(3)))),
             Beside::new("Append B = 16 against the CPU\u{2019}s way with indexes", "an order of magnitude", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(5)), times(at(1), whole(5)))),
             Beside::new("Key-Write N = 2 against state alone", "", format!("{} (responder\u{2019}s work)", times(at(0), at(3)))),
-            Beside::new("cores of the collector\u{2019}s machine for collection", "0 (16 for the others)", "0 with a card; without one the responder\u{2019}s time above"),
+            Beside::new("cores of the collector\u{2019}s machine for collection", "0 (16 for the others)", "0 with an RDMA NIC; without one the responder\u{2019}s time above"),
         ],
         remarks: vec![
-            "The collector\u{2019}s own way does more with a report: it knows flows, hops and links, and tells changes as they happen. A Key-Write is stored and \
+            "The collector\u{2019}s own way does more with a report: it knows flows, hops and links, and reports changes as they happen. A Key-Write is stored and \
              no more; what is asked for later is there."
                 .into(),
             "So both are of use together: what every packet says goes by Key-Write, what somebody must see goes by Append or an immediate, and becomes an event."

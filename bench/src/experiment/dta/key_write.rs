@@ -25,7 +25,7 @@ const COPIES: [u8; 4] = [1, 2, 3, 4];
 const DATA: [u16; 6] = [4, 12, 20, 28, 60, 124];
 /// What goes over the wire with each frame: preamble, checksum, gap.
 const AROUND: f64 = 24.0;
-/// The paper's link and the rate of its card (operations a second, 5): "over 100 Mops".
+/// The paper's link and the rate of its NIC (operations a second, 5): "over 100 Mops".
 const LINK: f64 = 100e9;
 const CARD: f64 = 100e6;
 
@@ -41,8 +41,8 @@ struct Point {
 }
 
 impl Point {
-    /// Reports a second that a card and a link of the paper's would take of our frames.
-    fn card(&self) -> f64 {
+    /// Reports a second that the paper's NIC and link would accept of our frames.
+    fn nic(&self) -> f64 {
         let bits = 8.0 * (self.speed.bytes + AROUND * self.speed.frames);
         (LINK / bits).min(CARD / self.speed.frames)
     }
@@ -81,7 +81,7 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
             Cell::Figure(1e3 / one.speed.respond, 2),
             Cell::Figure(1e3 / one.speed.both(), 2),
             Cell::Figure(one.speed.bytes, 0),
-            Cell::Figure(one.card() / 1e6, 1),
+            Cell::Figure(one.nic() / 1e6, 1),
         ]
     };
     let line = |copies: u8, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
@@ -89,20 +89,20 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         mine.map(|one| (f64::from(one.data), of(one) / 1e6)).collect()
     };
     let mut series: Vec<_> = COPIES.iter().map(|n| ours(&format!("N = {n}"), line(*n, per_second))).collect();
-    series.push(theirs("a card of the paper's, N = 1", line(1, Point::card)));
-    series.push(theirs("a card of the paper's, N = 2", line(2, Point::card)));
+    series.push(theirs("the NIC in that paper, N = 1", line(1, Point::nic)));
+    series.push(theirs("the NIC in that paper, N = 2", line(2, Point::nic)));
     Findings {
         method: "Key-Write reports of random 5-tuples, 64 at a time, go through the translator as UDP payloads; its RoCEv2 frames go to the responder, which \
-                 checks them (ICRC, queue pair, region) and stores them in the region. Both on one core, in process, timed apart. No card and no \
-                 network: what the paper measures there is its card; beside it stands what that card and its link would take of our frames."
+                 checks them (ICRC, queue pair, region) and stores them in the region. Both on one core, in process, timed apart. No NIC and no \
+                 network: what the paper measures there is its NIC; the plot also shows what that NIC and its link would accept of our frames."
             .into(),
         conditions: vec![
             format!("a store of {} MiB, pages: {pages}", bytes >> 20),
             timing::condition(),
-            "the card: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
+            "the NIC: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
         ],
         beside: vec![
-            Beside::new("reports/s, 4 B, N = 1", "about the card\u{2019}s message rate (100 M/s)", format!("{} (translator alone {}, responder alone {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate)), rate(at(1, 4, |one| 1e9 / one.speed.respond)))),
+            Beside::new("reports/s, 4 B, N = 1", "about the NIC\u{2019}s message rate (100 M/s)", format!("{} (translator alone {}, responder alone {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate)), rate(at(1, 4, |one| 1e9 / one.speed.respond)))),
             Beside::new("N = 2 against N = 1, 20 B", "half", format!("{:.2}", at(2, 20, per_second) / at(1, 20, per_second))),
             Beside::new("N = 4 against N = 1, 20 B", "a quarter", format!("{:.2}", at(4, 20, per_second) / at(1, 20, per_second))),
             Beside::new("20 B against 4 B, N = 1", "the same (until 100 Gb/s)", format!("{:.2}", at(1, 20, per_second) / at(1, 4, per_second))),
@@ -110,9 +110,9 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         ],
         remarks: vec![
             "A second copy costs a frame and a slot, and not another parse, hash and look-up: N = 2 is more than half of N = 1.".into(),
-            "With a real card the responder's column is the card's work and the collector's CPU does nothing; the translator's column is then all there is."
+            "With an RDMA NIC, the NIC does the work of the responder's column and the collector's CPU does none; only the translator's column remains."
                 .into(),
-            format!("One core translates {} of a path with N = 2; a card of the paper\u{2019}s takes {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate)), rate(at(2, 20, Point::card))),
+            format!("One core translates {} of a path with N = 2; the paper\u{2019}s NIC takes {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate)), rate(at(2, 20, Point::nic))),
             format!("{} slots of 32 bytes are written in no order, so that most are not in the processor\u{2019}s cache.", units::count(bytes / 32)),
         ],
         sheets: vec![Sheet {

@@ -209,11 +209,11 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
             Beside::new("entries/s, one core, B = 16", "a plot (its lists have no trailer and no check)", million(at(16, 1, false, |one| one.read))),
             Beside::new("two cores against one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read) / at(16, 1, false, |one| one.read))),
             Beside::new("with collection against without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read) / at(16, 1, false, |one| one.read))),
-            Beside::new("collected meanwhile", "600 M/s by the card", format!("{} by a thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
+            Beside::new("collected meanwhile", "600 M/s by the NIC", format!("{} by a thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
             Beside::new("bytes read, of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
         ],
         remarks: vec![
-            "Rates are of time on a core: the core that collection takes here, and a card does not, is not in them; what it takes of caches and memory is.".into(),
+            "Rates are of time on a core: the core that collection takes here, and a NIC does not need, is not included; its use of caches and memory is.".into(),
             "Batches of one entry carry a trailer of 16 bytes each, and a check: B decides the speed of reading, too.".into(),
         ],
         sheets: vec![Sheet {

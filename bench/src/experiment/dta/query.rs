@@ -130,8 +130,8 @@ fn asking(
     timing::of(scale, || {
         let keys = turns.next().unwrap_or_default();
         for some in keys.chunks(BATCH) {
-            let told = reader.get_batch(some, policy, copies, &mut out, &mut answers);
-            told.map_err(|error| failed(format!("{error:?}")))?;
+            let answered = reader.get_batch(some, policy, copies, &mut out, &mut answers);
+            answered.map_err(|error| failed(format!("{error:?}")))?;
             black_box(&answers);
         }
         Ok(keys.len() as u64)
@@ -146,8 +146,8 @@ fn single(scale: Scale, reader: &KeyWriteReader, asked: &[Key], copies: u8) -> R
             let key = asked[at % asked.len()];
             let answer = reader.get(key.as_ref(), Policy::Majority, copies, &mut out);
             let answer = answer.map_err(|error| failed(format!("{error:?}")))?;
-            let told = usize::from(matches!(answer, Answer::Found { .. }));
-            at += 7919 + black_box(told);
+            let found_it = usize::from(matches!(answer, Answer::Found { .. }));
+            at += 7919 + black_box(found_it);
         }
         Ok(128)
     })

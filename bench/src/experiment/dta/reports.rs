@@ -332,7 +332,7 @@ fn findings(writer: &Writer, made: &[Made]) -> Findings {
              queue pairs and their packet numbers, which must never be skipped on a reliable connection."
                 .into(),
             "What reaches the collector (the last two columns): as many writes as copies for Key-Write, a sixteenth for Append and for the sketches of \
-             sixteen switches. A card is limited by messages, so this is what the translator is for."
+             sixteen switches. A NIC is limited by messages, so this is what the translator is for."
                 .into(),
             "Key-Increment from a switch needs a reliable connection and an answer per atomic; that is where a switch has no memory to wait in.".into(),
         ],
