@@ -83,6 +83,15 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
 
 /// The command line. An old name is an error that gives the new one; anything else that is wrong ends the process, as help does.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, CliError> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // Names of benchmarks are plain arguments to the parser.
+    if arguments.get(1).is_some_and(|command| command == "bench") {
+        let renamed = arguments.iter().skip(2).filter_map(|name| name.to_str());
+        let old = renamed.filter_map(|name| Some((name, renamed::argument(name)?))).next();
+        if let Some((old, new)) = old {
+            return Err(CliError::new(format!("`{old}` is now `{new}`")));
+        }
+    }
     Cli::try_parse_from(arguments).map_err(|error| match old_name(&error) {
         Some((old, new)) => CliError::new(format!("`{old}` is now `{new}`")),
         None => error.exit(),
@@ -107,5 +116,11 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_old_name_is_refused_with_the_new_one() {
+        let error = parse(["hopwise", "bench", "rung-udp"].map(OsString::from)).unwrap_err();
+        assert_eq!(error.to_string(), "`rung-udp` is now `rx-udp`");
     }
 }

@@ -33,8 +33,18 @@ const VALUES: &[(&str, &str, &str)] =
 /// Query parameters of the API: old and new.
 const PARAMETERS: &[(&str, &str)] = &[];
 
-/// Subcommands and options of the command line: old and new, as they are typed.
-const ARGUMENTS: &[(&str, &str)] = &[("mend", "restore")];
+/// Subcommands, options and names of benchmarks: old and new, as they are typed.
+const ARGUMENTS: &[(&str, &str)] = &[
+    ("mend", "restore"),
+    ("stage-agg25", "aggregator-agg25"),
+    ("stage-agg-nf-100k", "aggregator-agg-nf-100k"),
+    ("stage-cor-nf-100k", "aggregator-cor-nf-100k"),
+    ("rung-xdp-native", "rx-xdp-native"),
+    ("rung-xdp-generic", "rx-xdp-generic"),
+    ("rung-packet", "rx-packet"),
+    ("rung-udp", "rx-udp"),
+    ("xdp-detect-1k-told", "xdp-detect-1k-event"),
+];
 
 /// Refuses every old key and value of the file, each at its place.
 pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {
