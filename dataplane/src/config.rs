@@ -8,10 +8,10 @@ use crate::report::Format;
 use crate::sf::{self, Form};
 use crate::watchlist::{Mode, Watchlist};
 
-/// How a switch takes part in INT.
+/// The INT configuration of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How packets with INT are told from others, in the whole domain.
+    /// How packets with INT are marked, in the whole domain.
     pub mark: Mark,
     /// Instruction bits this switch can deliver (as in an instruction bitmap); for others it writes all-ones. Bit 15 means
     /// that it would compute a checksum complement; it never does, because it updates the L4 checksum itself.
@@ -20,7 +20,7 @@ pub struct Config {
     pub format: Format,
     /// Queue depths it reports.
     pub congestion: Option<Congestion>,
-    /// How it takes part in SF-INT.
+    /// SF-INT.
     pub sf: sf::Config,
 }
 
@@ -37,7 +37,7 @@ impl Default for Config {
     }
 }
 
-/// How packets with INT are told from others.
+/// How packets with INT are marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// DSCP of packets with INT, 1 to 63.
@@ -60,11 +60,11 @@ pub struct Congestion {
     /// Occupancy at which it no longer is; less than `rise`.
     pub fall: u32,
     /// While it is congested, this many packets that pass it are reported too, each with its occupancy and the head of the
-    /// packet; then there is silence until it has recovered.
+    /// packet; then none until it has recovered.
     pub quota: u32,
 }
 
-/// Why a configuration was refused.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// DSCP 0 marks everything, and more than six bits do not fit.

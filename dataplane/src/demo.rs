@@ -57,8 +57,8 @@ const LINK: (u32, u32) = (101, 201);
 
 /// Names of the drop reason codes in the demo's reports.
 pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
-    let told = |reason: &DropReason| *reason != DropReason::LostOnLink;
-    DropReason::ALL.into_iter().filter(told).map(|reason| (reason.code(), reason.name()))
+    let reported = |reason: &DropReason| *reason != DropReason::LostOnLink;
+    DropReason::ALL.into_iter().filter(reported).map(|reason| (reason.code(), reason.name()))
 }
 
 /// The demo, beginning at time 0: the fabric and its script, a day of it.

@@ -1,7 +1,7 @@
-//! The sink's filter: which of the packets that carry INT are worth a report (`detect::detector` says how that is found).
+//! The sink's filter: which packets with INT to report (`detect::detector` describes the algorithms).
 //!
 //! A list of [`Filter`]s; the first that matches the flow decides, and a flow that none matches is reported with every
-//! packet. What is looked at is what the report would tell: the hops of the packet's stack and the sink's own, in the
+//! packet. Its input is the content of the report: the hops of the packet's stack and the sink's own, in the
 //! units and by the rules by which the collector reads them.
 //!
 //! # Where it works
@@ -10,7 +10,7 @@
 //!   mean what they say; per-flow is then per flow and node.
 //! - **Not SF-INT**: its samples are chosen by state already, and each is a part of a set that the collector joins; hiding
 //!   one would spoil the set.
-//! - **Not** packets on whose way a record found no room (E or M is set, or the sink finds none itself): their stack is not
+//! - **Not** packets with a path on which a record found no room (E or M is set, or the sink finds none itself): their stack is not
 //!   their path, so they are always reported.
 //! - **Not** drop reports and queue reports.
 
@@ -133,7 +133,7 @@ impl Needs {
     }
 }
 
-/// The sink's own record, as its report tells it.
+/// The sink's own record, as in its report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     pub(crate) hop: Hop,
@@ -141,7 +141,7 @@ pub(crate) struct Own {
     pub(crate) on_stack: bool,
 }
 
-/// The first node's ingress and the last node's egress stamp; all-ones when not told.
+/// The first node's ingress and the last node's egress stamp; all-ones when unknown.
 #[derive(Clone, Copy)]
 struct Ends {
     ingress: u64,
@@ -292,7 +292,7 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
 
 const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
 
-/// The time between two stamps, ns; [`ABSENT`] when one is not told or the second lies before the first. 32-bit stamps are
+/// The time between two stamps, ns; [`ABSENT`] when one is unknown or the second lies before the first. 32-bit stamps are
 /// remainders, believed below 2 to the 31st.
 #[inline]
 fn later(ends: Ends, stamp_ns: u32) -> u64 {

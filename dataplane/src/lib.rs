@@ -2,14 +2,15 @@
 //!
 //! No I/O, no clock, no hidden randomness: bytes, ports, time stamps and queue occupancies go in; bytes come out.
 //!
-//! - [`switch`]: one switch. Its parts are read in the order in which a packet meets them: [`watchlist`] (is the flow
-//!   watched?), `source` (puts INT in), `transit` (adds a record), `sink` (takes everything out),
-//!   [`filter`] (is it worth a report?), [`report`] (tells).
+//! - [`switch`]: one switch. It parses a packet and hands it to its parts, each of which processes the packet by itself:
+//!   [`watchlist`] (is the flow watched?), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes
+//!   INT), [`filter`] (is it significant?), [`report`] (writes reports).
 //!   They are the specification that the same switch in P4 or BPF has to match.
+//! - [`flow`]: addresses and flows.
 //! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.
 //! - [`router`]: a router in simulated time around one such switch, which the `switch` role puts between real interfaces.
-//! - [`dta`]: what a switch knows becomes operations on a collector's memory (Direct Telemetry Access).
-//! - [`demo`]: a scripted leaf–spine network to look at.
+//! - [`dta`]: a reporter of Direct Telemetry Access: operations on a collector's memory.
+//! - [`demo`]: a scripted leaf–spine network for demonstrations.
 #![forbid(unsafe_code)]
 
 mod config;

@@ -19,7 +19,7 @@ pub struct Stats {
     /// Packets whose INT is malformed or of a kind this switch does not handle; passed on as they were, but for
     /// [`Stats::malformed_stripped`].
     pub refused: u64,
-    /// Packets that carry this switch's record on.
+    /// Packets that leave with this switch's record.
     pub recorded: u64,
     /// Packets of SF-INT that leave with another node's record: the one they arrived with, or the one in the register.
     pub swapped: u64,

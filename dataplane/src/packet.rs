@@ -1,5 +1,5 @@
-//! A data packet as an INT switch handles it: where its headers are, what INT it carries, and how to change its length without
-//! breaking lengths and checksums.
+//! A data packet in an INT switch: the positions of its headers, its INT, and changes of its length that keep lengths and
+//! checksums correct.
 
 pub(crate) mod direct;
 pub(crate) mod rewrite;
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
     pub(crate) headers: Option<Headers>,
     /// INT that this switch can handle.
     pub(crate) carried: Option<Carried>,
-    /// It carries INT of a kind that this switch leaves alone.
+    /// It carries INT that this switch does not support.
     pub(crate) unsupported: bool,
 }
 
@@ -133,7 +133,7 @@ impl Carried {
         int::Stack { bytes, layout: self.layout, count: count as u8 }
     }
 
-    /// INT that [`Seen::of`] refuses for its stack alone, as far as a sink must know it to take it out.
+    /// INT that [`Seen::of`] refuses only because of its stack, as far as a sink needs it to remove INT.
     pub(crate) fn malformed(frame: &[u8], profile: &Profile) -> Option<Self> {
         let place = packet::malformed_stack(frame, profile)?;
         let option = place.encapsulation == Encapsulation::HopByHop;
@@ -187,7 +187,7 @@ impl Carried {
         self.header() + if self.version == int::Version::V10 { header::LEN_1 } else { header::LEN_2 }
     }
 
-    /// Writes shim and metadata header and tells their length.
+    /// Writes shim and metadata header and returns their length.
     pub(crate) fn emit(&self, out: &mut [u8]) -> usize {
         let (shim, head) = out.split_at_mut(shim::LEN);
         let Self { flags, hop_ml, remaining, bitmap, .. } = *self;
@@ -316,7 +316,7 @@ impl Headers {
         self.proto == HOP_BY_HOP
     }
 
-    /// Where the shim goes: behind UDP, or the fixed part of TCP. With options: behind the hop-by-hop header.
+    /// The position of the shim: behind UDP, or the fixed part of TCP. With options: behind the hop-by-hop header.
     pub(crate) fn body(&self) -> usize {
         self.l4 + self.l4_len
     }
@@ -494,7 +494,7 @@ impl Headers {
         }
     }
 
-    /// Makes the IP packet's length larger, and mends the IPv4 checksum. Answers the length before and after.
+    /// Increases the IP packet's length and updates the IPv4 checksum. Returns the length before and after.
     #[inline]
     fn lengthen(&self, frame: &mut [u8], by: usize) -> (u16, u16) {
         let rest = &mut frame[self.ip..];
@@ -525,10 +525,10 @@ impl Headers {
             return change(&mut frame[range]);
         }
         let old = sum(&frame[range.clone()]);
-        let told = change(&mut frame[range.clone()]);
+        let result = change(&mut frame[range.clone()]);
         let new = sum(&frame[range]);
         self.update_l4(frame, &[(old, new)]);
-        told
+        result
     }
 
     /// Puts a UDP header to `port` and `body` between the IP header and L4 (NPT 2).
@@ -579,7 +579,7 @@ impl Headers {
 
     /// Updates the L4 checksum after sums it covers went from the first to the second of each pair, so that a packet that came in
     /// broken goes out broken. A UDP checksum of 0 (none) stays 0, and one that comes out as 0 is written as 0xffff. Nothing
-    /// else comes out as 0xffff, so that taking out what was put in gives the same checksum back.
+    /// else comes out as 0xffff, so that removing what was inserted restores the checksum.
     #[inline]
     fn update_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
         let updated = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));

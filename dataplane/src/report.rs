@@ -1,4 +1,4 @@
-//! What a switch tells: flow reports of a sink, postcards of a node, drops and congested queues, in Telemetry Report 1.0 or
+//! The reports of a switch: flow reports of a sink, postcards of a node, drops and congested queues, in Telemetry Report 1.0 or
 //! 2.0 (wire-formats 2.1, 2.3, 4.1), with sequence numbers per subsystem.
 
 use wire::int::Sf;
@@ -11,7 +11,7 @@ use crate::packet::{Carried, Headers, Seen};
 /// What a report is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReportKind {
-    /// The sink's: the packet's whole way.
+    /// The sink's: the packet's whole path.
     Flow,
     /// One node's own measurement of a packet (INT-MX, or a postcard).
     Postcard,
@@ -35,16 +35,16 @@ pub enum Version {
 pub struct Format {
     /// Version of the format.
     pub version: Version,
-    /// The sink's own record goes onto the packet's INT stack; else into the report's header, which in 1.0 has no room for
+    /// The sink's own record is on the packet's INT stack; otherwise in the report's header, which in 1.0 has no room for
     /// the egress part of bits 4 to 8.
     pub own_on_stack: bool,
     /// Reports per datagram (2.0), 1 to 64. A group that is not full waits for [`crate::Switch::flush`].
     pub group: u8,
     /// The packet in a report begins with its Ethernet header; else with its IP header.
     pub ethernet: bool,
-    /// Bytes of the packet kept behind INT, or behind the L4 header when there is none.
+    /// Bytes of the packet included behind INT, or behind the L4 header when there is none.
     pub snap: u16,
-    /// Drop reports hold the packet's INT, so that they tell the way to the place of the drop. With a port mark they always
+    /// Drop reports contain the packet's INT, and so the path to the drop. With a port mark they always
     /// do, because the original port is there.
     pub drop_with_int: bool,
     /// Subsystems (`hw_id` 0 up) that the egress interfaces are dealt out to, 1 to 64, each with its own sequence.
@@ -80,7 +80,7 @@ impl Format {
     }
 }
 
-/// Datagrams that are ready to be sent. The caller takes them out and clears it.
+/// Datagrams that are ready to send. The caller sends them and clears the outbox.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -256,7 +256,7 @@ impl Exporter {
         Self { node, format, sent: [0; 64], groups: Vec::new() }
     }
 
-    /// The common report of a sink, written where it goes: 2.0, not grouped, its own record in the main contents. `false`: it is
+    /// The common report of a sink, written in place: 2.0, not grouped, its own record in the main contents. `false`: it is
     /// another, and nothing was written. `own` writes the items of `bits`.
     #[inline]
     pub(crate) fn flow_report_direct(
@@ -412,7 +412,7 @@ impl Exporter {
         self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, packet) }, out);
     }
 
-    /// Which of the items in `bits` a flow report tells of the switch itself; none if it tells nothing.
+    /// Which of the items in `bits` a flow report contains for the switch itself; none without its own record.
     pub(crate) fn own_bits(&self, bits: u16) -> Option<u16> {
         if self.format.is_20() {
             return Some(bits & REPORTABLE).filter(|bits| *bits != 0);

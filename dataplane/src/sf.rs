@@ -1,9 +1,9 @@
-//! SF-INT in a switch (Xiong et al., APNet 2024; wire-formats section 3): a packet keeps its size, and carries one node's
+//! SF-INT in a switch (Xiong et al., APNet 2024; wire-formats section 3): a packet has a constant size, and carries one node's
 //! record; a node swaps the record that arrives against the one in its register, by nine rules.
 //!
 //! - [`RULES`] is the paper's Table 1 in the form of a match table: arrival state and register state in, three actions out.
 //!   Nothing else decides, so that a P4 program can hold the same sixteen entries.
-//! - [`Registers`] keeps a record per flow, at the index that the flow's CRC-32C has in its low bits, with the whole CRC
+//! - [`Registers`] stores a record per flow, at the index that the flow's CRC-32C has in its low bits, with the whole CRC
 //!   as a tag. A register of another flow, of other instructions, or one that is too old is empty: it is overwritten by
 //!   what the rule says. [`Config::single`] is the paper's own form, one register for all.
 //! - A source counts packets in the same way, per flow: sets are known by flow and number, and numbers of a flow that is
@@ -14,7 +14,7 @@ use wire::int::Sf;
 use wire::int::sf::State;
 use wire::{FlowKey, checksum};
 
-/// How a switch takes part in SF-INT.
+/// The SF-INT configuration of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How many flows have a register of their own: a power of two, up to 2^20.
@@ -47,7 +47,7 @@ impl Default for Config {
 pub enum Form {
     /// The packet up to its ports, INT included.
     Full,
-    /// INT header and record: the flow is not told, so that a collector can tell one flow only.
+    /// INT header and record: the report has no flow, so that a collector can distinguish one flow only.
     Compact,
     /// The packet as in `Full`, and the sink's record on its stack before the one carried.
     Stack,
@@ -68,7 +68,7 @@ pub const MAX_RECORD: usize = 18 * 4;
 /// Most registers.
 pub const MAX_REGISTERS: usize = 1 << 20;
 
-/// Which record goes on with the packet.
+/// Which record leaves with the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// The one that arrived.
@@ -84,9 +84,9 @@ pub enum Forward {
 pub struct Rule {
     /// Its number in Table 1.
     pub number: u8,
-    /// Which record goes on, and under which state.
+    /// Which record leaves, and in which state.
     pub forward: (Forward, State),
-    /// The state under which the arriving record is kept; `None`: the register stays empty.
+    /// The state in which the arriving record is stored; `None`: the register stays empty.
     pub keep: Option<State>,
 }
 
@@ -97,7 +97,7 @@ pub const RULES: [[Rule; 4]; 4] = {
     const fn rule(number: u8, forward: (Forward, State), keep: Option<State>) -> Rule {
         Rule { number, forward, keep }
     }
-    // The register never holds a record of state medium: it would be one that nobody has kept.
+    // A register never contains a record of state medium: no rule stores one.
     const NONE: Rule = rule(0, (Arrival, Low), None);
     [
         [NONE; 4],
@@ -178,7 +178,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) tag: u32,
     pub(crate) sf: Sf,
     pub(crate) bitmap: u16,
-    /// The record carried, at most [`MAX_RECORD`] bytes; what goes on is left here.
+    /// The record carried, at most [`MAX_RECORD`] bytes; replaced by the one that leaves.
     pub(crate) record: &'a mut [u8],
     pub(crate) now: u64,
 }
@@ -188,7 +188,7 @@ pub(crate) struct Swapped {
     pub(crate) rule: Rule,
     /// What the header says now.
     pub(crate) sf: Sf,
-    /// The sums of the words (see [`checksum::mended`]) of the record that came and of the one that goes on; none when they are one.
+    /// The sums of the words (see [`checksum::adjusted`]) of the record that arrived and of the one that leaves; 0 if they are the same.
     pub(crate) sums: (u64, u64),
 }
 
@@ -287,7 +287,7 @@ impl Registers {
         Number { packet_id, urgent: due || urgent.queue.is_some_and(|limit| queue >= limit) }
     }
 
-    /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that goes on; of rules 2 and 3,
+    /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that leaves; of rules 2 and 3,
     /// whose is the node's own, `own` writes it and answers the sum of its words.
     #[inline(always)]
     pub(crate) fn swap(&mut self, arrival: Arrival<'_>, own: impl FnOnce(&mut [u8]) -> u64) -> Swapped {

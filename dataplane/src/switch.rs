@@ -94,12 +94,12 @@ impl Switch {
         self.node.dta = dta.map(Box::new);
     }
 
-    /// What it reports by DTA.
+    /// The DTA reporter.
     pub fn dta(&self) -> Option<&SwitchReporter> {
         self.node.dta.as_deref()
     }
 
-    /// What it reports by DTA, to take reports out and give control messages in.
+    /// The DTA reporter: the caller sends its reports and passes control messages to it.
     pub fn dta_mut(&mut self) -> Option<&mut SwitchReporter> {
         self.node.dta.as_deref_mut()
     }
@@ -163,12 +163,10 @@ impl Switch {
 
     /// Forwards a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
-        let packet = self.node.parse(frame);
-        if self.node.dta.is_some() {
-            self.count(frame, packet, visit);
-        }
-        self.watch_queue(frame, packet, visit, out);
-        let outcome = self.process(frame, packet, visit, out);
+        let outcome = match direct::read(frame, &self.node.profile, &mut self.node.cache) {
+            Some(common) => self.process_common(frame, common, visit, out),
+            None => self.process_other(frame, visit, out),
+        };
         let count = &mut self.node.stats;
         match outcome.done {
             Done::Plain => count.plain += 1,
@@ -220,7 +218,7 @@ impl Switch {
         Seen::of(frame, &self.node.profile).ok()?.flow
     }
 
-    /// The frame as it was before INT; `None` when it carries none that this switch handles.
+    /// The frame without INT; `None` if it carries no INT that this switch supports.
     pub fn without_int(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let carried = Seen::of(frame, &self.node.profile).ok()?.carried?;
         let mut bare = frame.to_vec();
@@ -228,33 +226,55 @@ impl Switch {
         Some(bare)
     }
 
-    /// Passes a packet to the DTA reporter, if that counts packets.
-    #[inline(never)]
-    fn count(&mut self, frame: &[u8], packet: Parsed, visit: &Visit) {
-        let node = &mut self.node;
-        if !node.dta.as_ref().is_some_and(|dta| dta.wants_packets()) {
-            return;
+    /// Processes a common packet. Its parsed form stays in registers unless it leaves the fast path.
+    #[inline(always)]
+    fn process_common(
+        &mut self,
+        frame: &mut Vec<u8>,
+        common: Common,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> Outcome {
+        if self.observes() {
+            self.observe(frame, Parsed::Direct(common), visit, out);
         }
-        let Ok(seen) = node.seen(frame, packet) else { return };
-        if let Some(dta) = &mut node.dta {
-            dta.packet(node.id, frame, &seen, visit);
+        if let Some(outcome) = self.process_direct(frame, common, visit, out) {
+            return outcome;
+        }
+        let seen = common.seen(frame, &self.node.cache);
+        self.process_any(frame, seen, visit, out)
+    }
+
+    /// Processes any other packet.
+    #[inline(never)]
+    fn process_other(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Outcome {
+        let parsed = Seen::of(frame, &self.node.profile);
+        if self.observes() {
+            self.observe(frame, Parsed::Full(parsed), visit, out);
+        }
+        match parsed {
+            Ok(seen) => self.process_any(frame, seen, visit, out),
+            Err(refusal) => self.refuse(frame, refusal, visit),
         }
     }
 
-    /// Applies INT to a packet.
-    #[inline]
-    fn process(&mut self, frame: &mut Vec<u8>, packet: Parsed, visit: &Visit, out: &mut Outbox) -> Outcome {
-        let seen = match packet {
-            Parsed::Direct(common) => {
-                if let Some(outcome) = self.process_direct(frame, common, visit, out) {
-                    return outcome;
-                }
-                common.seen(frame, &self.node.cache)
-            }
-            Parsed::Full(Ok(seen)) => seen,
-            Parsed::Full(Err(refusal)) => return self.refuse(frame, refusal, visit),
-        };
-        self.process_any(frame, seen, visit, out)
+    /// Does anything depend on packets that pass, beside INT?
+    #[inline(always)]
+    fn observes(&self) -> bool {
+        self.node.dta.is_some() || self.node.config.congestion.is_some()
+    }
+
+    /// Passes a packet to the DTA reporter, if that counts packets, and watches its queue.
+    #[inline(never)]
+    fn observe(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
+        let node = &mut self.node;
+        if node.dta.as_ref().is_some_and(|dta| dta.wants_packets())
+            && let Ok(seen) = node.seen(frame, packet)
+            && let Some(dta) = &mut node.dta
+        {
+            dta.packet(node.id, frame, &seen, visit);
+        }
+        self.watch_queue(frame, packet, visit, out);
     }
 
     /// The fast path for common packets with INT. `None`: nothing is changed, and the general code processes the packet.

@@ -2,7 +2,7 @@
 
 use crate::watchlist::Role;
 
-/// What a switch knows of one packet beyond its bytes.
+/// What a switch measures of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Interface it came in by; 0 is unknown.
@@ -19,7 +19,7 @@ pub struct Visit {
     pub queue_occupancy: u32,
     /// Utilisation of the egress link, device units.
     pub tx_utilization: u32,
-    /// Largest IP packet that the egress link takes, bytes.
+    /// MTU of the egress link, bytes.
     pub mtu: u16,
     /// It came from outside the domain.
     pub from_edge: bool,
@@ -27,12 +27,12 @@ pub struct Visit {
     pub to_edge: bool,
 }
 
-/// What is to be done with the packet.
+/// Whether to send the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Send it.
     Forward,
-    /// It was made for measurement only (D); its way ends here.
+    /// Drop it: it is for measurement only (D).
     Discard,
 }
 

@@ -10,7 +10,7 @@ pub enum Mode {
     Md21,
     /// INT 1.0, likewise.
     Md10,
-    /// SF-INT: packets keep their size, and each carries one node's record; the collector puts the paths together. Over IPv6 in the
+    /// SF-INT: packets have a constant size, and each carries one node's record; the collector joins the paths. Over IPv6 in the
     /// hop-by-hop header, over IPv4 behind L4. The bitmap needs bit 0, and cannot have bit 15.
     Sf,
     /// INT-MX 2.1: the packet carries the instructions, every node reports its own record.
@@ -74,18 +74,18 @@ impl From<Watch> for Watchlist {
     }
 }
 
-/// What a switch is to a flow, whatever port a packet comes in by or leaves through.
+/// The role of a switch for a flow, whatever the ports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It puts INT in, and takes none out.
+    /// It inserts INT, and does not remove it.
     Source,
     /// It adds its record to INT that is there; nothing begins or ends here.
     Transit,
-    /// It takes INT out and reports.
+    /// It reports and removes INT.
     Sink,
     /// Both ends are here.
     SourceAndSink,
-    /// It leaves the flow alone: what carries INT is passed on as it is.
+    /// It ignores the flow: packets with INT are forwarded unchanged.
     Off,
 }
 

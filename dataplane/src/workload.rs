@@ -13,12 +13,12 @@ use crate::report::Outbox;
 use crate::switch::{Config, ConfigError, Switch, Visit};
 use crate::watchlist::{Mode, Watch, Watchlist};
 
-/// What the switch is.
+/// The switch's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A transit node of INT-MD 2.1: pushes its record.
     Transit,
-    /// A transit node of SF-INT: trades records.
+    /// A transit node of SF-INT: swaps records.
     SfTransit,
     /// A sink of INT-MD 2.1 behind five nodes: reports and strips.
     Sink,
@@ -68,7 +68,7 @@ impl Workload {
         let watch = Watch { mode, hops: 32, ..Watch::new(Match::default()) };
         let switch = |node| Switch::new(node, Config::default(), Watchlist::from(watch));
         let before = if task.is_sink() { BEFORE_SINK } else { 1 };
-        let mut way = (1..=before).map(switch).collect::<Result<Vec<_>, _>>()?;
+        let mut path = (1..=before).map(switch).collect::<Result<Vec<_>, _>>()?;
         let visit = Visit {
             ingress_if: 1,
             egress_if: 2,
@@ -84,7 +84,7 @@ impl Workload {
         let mut outbox = Outbox::default();
         let frames = (0..FLOWS).map(|flow| {
             let mut frame = template(flow, v6);
-            for (at, switch) in way.iter_mut().enumerate() {
+            for (at, switch) in path.iter_mut().enumerate() {
                 switch.forward(&mut frame, &Visit { from_edge: at == 0, ..visit }, &mut outbox);
             }
             frame
@@ -107,12 +107,12 @@ impl Workload {
         &self.frames
     }
 
-    /// Bytes of a frame as it comes in.
+    /// Bytes of a frame as it arrives.
     pub fn frame_bytes(&self) -> usize {
         self.frames.first().map_or(0, Vec::len)
     }
 
-    /// Sends one packet of every flow through the switch, and tells how many that were.
+    /// Sends one packet of every flow through the switch, and returns their number.
     pub fn burst(&mut self) -> u64 {
         let Self { switch, frames, frame, outbox, visit, .. } = self;
         for bytes in frames.iter() {
