@@ -39,7 +39,7 @@ test('nothing lost is said in these words', () => {
 test('a source that cannot be counted qualifies it', () => {
   const { tone, detail } = judge({}, undefined, [source(true), source(false)]);
   assert.equal(tone, 'ok');
-  assert.equal(detail, 'Losses of 1 source are not countable: no moving sequence number.');
+  assert.equal(detail, 'Losses of 1 source are not countable: the sequence number never advances.');
 });
 
 test('a loss says how many, where, why, and whether it goes on', () => {

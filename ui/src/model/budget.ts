@@ -175,7 +175,7 @@ function capital(text: string): string {
 function uncountable(sources: readonly Source[]): string {
   const silent = sources.filter((source) => !source.countable).length;
   if (silent === 0) return '';
-  return `Losses of ${plural(silent, 'source')} are not countable: no moving sequence number.`;
+  return `Losses of ${plural(silent, 'source')} are not countable: the sequence number never advances.`;
 }
 
 export interface Totals {

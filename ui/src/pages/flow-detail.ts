@@ -144,7 +144,7 @@ function header() {
       order.title = path?.hint ?? '';
       setText(
         facts,
-        `${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last ${ago(flow.last_seen, now)}`,
+        `${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`,
       );
       facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
       links.href = link('events', '', { flow: flow.text });

@@ -184,7 +184,7 @@ function showFacts(box: HTMLElement, memory: Memory): void {
   const facts: [string, string, string?][] = [
     ['RoCEv2 to', memory.listen],
     ['exchange', memory.exchange],
-    ['in', bytes(memory.bytes), memory.directory],
+    ['memory', bytes(memory.bytes), memory.directory],
     ['packets', count(memory.packets), exact(memory.packets)],
     ['messages executed', count(memory.messages), exact(memory.messages)],
     ['bytes written', bytes(memory.written_bytes)],
