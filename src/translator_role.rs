@@ -2,7 +2,7 @@
 //! exchange. One thread does all of it; each link's TCP connection has one of its own.
 
 mod links;
-mod road;
+mod transport;
 mod verbs;
 pub(crate) mod view;
 
@@ -31,8 +31,8 @@ use crate::{
     exchange::secret::SecretFile,
 };
 use links::{Parts, Peers};
-use road::Road;
 use terminal::CliError;
+use transport::RdmaTransport;
 use view::TranslatorView;
 
 /// Datagrams taken from a socket at once.
@@ -50,7 +50,7 @@ pub(crate) struct Ready {
     reports: Vec<Reports>,
     translator: Translator,
     /// None: a device, which is still to be opened.
-    links: Option<Road>,
+    links: Option<RdmaTransport>,
     secrets: Secrets,
 }
 
@@ -106,7 +106,8 @@ impl Ready {
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
         // A device comes last: see `open_device`.
-        let links = (settings.mode != TransportMode::Verbs).then(|| Road::open(settings)).transpose()?;
+        let links =
+            (settings.mode != TransportMode::Verbs).then(|| RdmaTransport::open(settings)).transpose()?;
         Ok(Self { settings: settings.clone(), reports, translator, links, secrets })
     }
 
@@ -117,7 +118,7 @@ impl Ready {
     /// There is no such device, or it cannot be opened.
     pub(crate) fn open_device(&mut self) -> Result<(), CliError> {
         if self.links.is_none() {
-            self.links = Some(Road::open(&self.settings)?);
+            self.links = Some(RdmaTransport::open(&self.settings)?);
         }
         Ok(())
     }
@@ -128,7 +129,7 @@ impl Ready {
     /// The system has no thread for us.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let Self { settings, reports, translator, links, secrets } = self;
-        let links = links.map_or_else(|| Road::open(&settings), Ok)?;
+        let links = links.map_or_else(|| RdmaTransport::open(&settings), Ok)?;
         let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
         let (news, told) = channel();
         let peers = Peers::start(&settings, &secrets, (news, told), control)?;
@@ -205,7 +206,7 @@ struct Worker {
     /// By collector.
     reports: Vec<Reports>,
     translator: Translator,
-    links: Road,
+    links: RdmaTransport,
     peers: Peers,
     said: Said,
     published: u64,

@@ -2,36 +2,36 @@
 
 use core::fmt;
 
-/// Most bytes of one write: what is larger is no operation that a [`Way`] takes.
+/// Most bytes of one write: what is larger is no operation that a [`Transport`] takes.
 pub const MAX_WRITE: usize = 1 << 16;
 
 /// A region of a collector's memory, as the exchange told it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Place {
+pub struct RemoteAddr {
     /// Which collector.
     pub collector: u8,
     /// Which of its regions.
     pub region: u16,
 }
 
-/// What a way takes now, until something was acknowledged or sent.
+/// What a transport takes now, until something was acknowledged or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Room {
+pub struct Credit {
     /// Operations.
     pub messages: u32,
     /// Bytes of their data.
     pub bytes: u64,
 }
 
-impl Room {
+impl Credit {
     /// None: paused, broken, or not connected.
     pub const NONE: Self = Self { messages: 0, bytes: 0 };
     /// No limit.
-    pub const ENDLESS: Self = Self { messages: u32::MAX, bytes: u64::MAX };
+    pub const UNLIMITED: Self = Self { messages: u32::MAX, bytes: u64::MAX };
 
     /// Does this fit?
     #[inline(always)]
-    pub fn holds(self, messages: u32, bytes: u64) -> bool {
+    pub fn covers(self, messages: u32, bytes: u64) -> bool {
         self.messages >= messages && self.bytes >= bytes
     }
 }
@@ -65,7 +65,7 @@ impl Blocked {
     }
 
     /// May the same operation be taken later?
-    pub const fn passes(self) -> bool {
+    pub const fn is_transient(self) -> bool {
         matches!(self, Self::Full | Self::Paused | Self::Broken)
     }
 }
@@ -79,25 +79,25 @@ impl fmt::Display for Blocked {
 /// What carries operations to memory: RoCEv2 frames of our own making, a card, a model of memory in tests.
 ///
 /// Operations of one collector that are kept are done in the order in which they were given; the others too, unless they are lost.
-/// Between kept ones and others there is no order. The translator asks for [`Way::room`] before it begins what takes several
-/// operations: a way that has no more than its outstanding operations to wait for should have room for [`Way::LEAST`].
-pub trait Way {
-    /// Operations for which an idle way must have room at once: the batches that the longest Append report can fill.
-    const LEAST: u32 = 256;
+/// Between kept ones and others there is no order. The translator asks for [`Transport::credit`] before it begins what takes several
+/// operations: a transport that has no more than its outstanding operations to wait for should have room for [`Transport::MIN_MESSAGES`].
+pub trait Transport {
+    /// Operations for which an idle transport must have room at once: the batches that the longest Append report can fill.
+    const MIN_MESSAGES: u32 = 256;
 
     /// Operations, and bytes of their data, that this collector takes now, both together; none while paused. `keep` as in
-    /// [`Way::write`].
-    fn room(&self, collector: u8, keep: bool) -> Room;
+    /// [`Transport::write`].
+    fn credit(&self, collector: u8, keep: bool) -> Credit;
 
     /// Does this collector take so many operations now, with so many bytes of data between them? What says yes takes them all.
     #[inline(always)]
-    fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
-        self.room(collector, keep).holds(messages, bytes)
+    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+        self.credit(collector, keep).covers(messages, bytes)
     }
 
     /// The memory of this region is gone: what is kept for it and was not acknowledged is given up when its collector is connected
     /// again, and not written to the memory that comes in its place.
-    fn give_up(&mut self, _place: Place) {}
+    fn give_up(&mut self, _place: RemoteAddr) {}
 
     /// Is this collector there? While it is not, there is no room either, but not because of load: what that costs is counted apart.
     fn is_connected(&self, _collector: u8) -> bool {
@@ -111,7 +111,7 @@ pub trait Way {
     /// Nothing was done.
     fn write(
         &mut self,
-        place: Place,
+        place: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
@@ -123,5 +123,11 @@ pub trait Way {
     ///
     /// # Errors
     /// Nothing was done.
-    fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked>;
+    fn add(
+        &mut self,
+        place: RemoteAddr,
+        offset: u64,
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Blocked>;
 }

@@ -9,7 +9,9 @@ use wire::roce::{Head, ICRC_LEN, MAX_FRAME, Opcode, Path, Psn, Reth, Segment, Se
 
 use wire::Unwritten;
 
-use crate::responder::{Config, Order, Out, PairConfig, Registered, Registration, Responder, Rights, Stats};
+use crate::responder::{
+    Config, Order, Out, QueuePairConfig, Registered, Registration, Responder, Rights, Stats,
+};
 
 /// Bytes before the part of the region that is written.
 const START: u64 = 4096;
@@ -82,7 +84,7 @@ impl Case {
         };
         let at = responder.register(&what).ok()?;
         let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
-        let pair = PairConfig {
+        let pair = QueuePairConfig {
             transport: Transport::Uc,
             path: Path::new(far, near, 0xc001),
             peer: 0x11,

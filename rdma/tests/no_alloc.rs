@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use memory::Region;
 use rdma::requester::{Config, Connection, End, Links, RemoteRegion};
-use rdma::responder::{self, Completion, Order, PairConfig, Registration, Responder, Rights};
-use rdma::transport::{Place, Way};
+use rdma::responder::{self, Completion, Order, QueuePairConfig, Registration, Responder, Rights};
+use rdma::transport::{RemoteAddr, Transport as _};
 use wire::roce::{Packet, Path, Transport};
 
 /// The answers of one burst.
@@ -52,7 +52,7 @@ fn connected() -> (Links, Responder, Arc<Region>) {
     let mut pair = |transport, end: End| {
         let path = Path::new(b, a, 0xc001);
         let config =
-            PairConfig { transport, path, peer: end.pair, psn: end.psn, mtu: 256, receives: 1 << 30 };
+            QueuePairConfig { transport, path, peer: end.pair, psn: end.psn, mtu: 256, receives: 1 << 30 };
         responder.connect(&config).expect("a pair")
     };
     let connection = Connection {
@@ -72,7 +72,7 @@ fn connected() -> (Links, Responder, Arc<Region>) {
 fn both_ends_at_work_allocate_nothing() {
     let (mut links, mut responder, memory) = connected();
     let mut answers = Answers { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, told: 0 };
-    let place = Place { collector: 0, region: 0 };
+    let place = RemoteAddr { collector: 0, region: 0 };
     let data = [7; 700];
     let mut before = 0;
     for round in 0..1000_u64 {
@@ -99,7 +99,7 @@ fn both_ends_at_work_allocate_nothing() {
     }
     assert_eq!(allocations() - before, 0);
     let stats = links.stats(0).expect("a collector");
-    assert!(stats.is_balanced() && stats.repeated > 0 && stats.acknowledged > 3000, "{stats:?}");
+    assert!(stats.is_balanced() && stats.retransmitted > 0 && stats.acknowledged > 3000, "{stats:?}");
     assert!(answers.told > 1000);
     assert_eq!(memory.load_u64(4096), Ok(0x0707_0707_0707_0707));
 }

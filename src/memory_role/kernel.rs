@@ -11,7 +11,7 @@ use std::{
 
 use memory::Region;
 use nic::{bpf::Attachment, frames::Waiting, receive::RxPath, receive::State, receive::Watch};
-use rdma::responder::{PairConfig, PairState, Registered, Registration};
+use rdma::responder::{QueuePairConfig, QueuePairState, Registered, Registration};
 use wire::roce::{Path, Psn};
 use xdp::rdma::{Counted, Options, Rdma, Refused};
 
@@ -126,9 +126,9 @@ impl Kernel {
     }
 
     /// Takes over a queue pair. Over the path of `pair` its peer has UDP port `port`; answers go to whatever hardware address asked.
-    pub(super) fn connect(&self, number: u32, pair: &PairConfig, port: u16) -> Result<(), Refused> {
+    pub(super) fn connect(&self, number: u32, pair: &QueuePairConfig, port: u16) -> Result<(), Refused> {
         let path = Path { destination_mac: [0; 6], ..pair.path };
-        self.rdma().connect_to(number, &PairConfig { path, ..*pair }, port)
+        self.rdma().connect_to(number, &QueuePairConfig { path, ..*pair }, port)
     }
 
     pub(super) fn disconnect(&self, number: u32) -> bool {
@@ -139,7 +139,7 @@ impl Kernel {
         self.rdma().expected(number)
     }
 
-    pub(super) fn state(&self, number: u32) -> Option<PairState> {
+    pub(super) fn state(&self, number: u32) -> Option<QueuePairState> {
         self.rdma().state(number)
     }
 

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use rdma::responder::{PairConfig, PairError, PairState, Responder};
+use rdma::responder::{QueuePairConfig, QueuePairError, QueuePairState, Responder};
 use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
 
 use super::kernel::{self, Kernel};
@@ -76,7 +76,7 @@ impl Host for Memory {
             pairs.disconnect(link.pairs());
         }
         let mut connect = |transport, end: &End| {
-            let pair = PairConfig {
+            let pair = QueuePairConfig {
                 transport,
                 path: path(self.listen, peer),
                 peer: end.queue_pair,
@@ -200,7 +200,7 @@ pub(super) struct Pairs<'m> {
 impl Pairs<'_> {
     /// Makes a queue pair, to a peer with this UDP port; when there is no place, that of the link which is gone for longest is given
     /// away.
-    fn connect(&mut self, links: &mut Links, pair: &PairConfig, port: u16) -> Result<u32, String> {
+    fn connect(&mut self, links: &mut Links, pair: &QueuePairConfig, port: u16) -> Result<u32, String> {
         let number = loop {
             match self.make(pair) {
                 Err(None) => {
@@ -229,8 +229,8 @@ impl Pairs<'_> {
     }
 
     /// Makes it once; `Err` of `None` where there is no place.
-    fn make(&mut self, pair: &PairConfig) -> Result<u32, Option<String>> {
-        let full = |error: PairError| (error != PairError::Full).then(|| error.to_string());
+    fn make(&mut self, pair: &QueuePairConfig) -> Result<u32, Option<String>> {
+        let full = |error: QueuePairError| (error != QueuePairError::Full).then(|| error.to_string());
         match self.verbs {
             Some(verbs) => verbs.connect(pair).map_err(|error| match error {
                 Ok(error) => full(error),
@@ -257,7 +257,7 @@ impl Pairs<'_> {
         }
     }
 
-    pub(super) fn state(&self, number: u32) -> Option<PairState> {
+    pub(super) fn state(&self, number: u32) -> Option<QueuePairState> {
         match (self.kernel, self.verbs) {
             (Some(kernel), _) => kernel.state(number),
             (None, Some(verbs)) => verbs.state(number),

@@ -13,7 +13,7 @@ use std::{
 
 use memory::Region;
 use nic::verbs::{Device, Done, Pair, Peer};
-use rdma::responder::{Completion, PairConfig, PairError, PairState, Registered};
+use rdma::responder::{Completion, QueuePairConfig, QueuePairError, QueuePairState, Registered};
 use wire::{
     dta::layout::{CHECKSUM_LEN, Geometry},
     roce::Transport,
@@ -35,7 +35,7 @@ const OWN_PSN: u32 = 0;
 pub(super) struct Verbs {
     device: Device,
     regions: Mutex<Vec<nic::verbs::Registered>>,
-    pairs: Mutex<BTreeMap<u32, (Pair, PairState)>>,
+    pairs: Mutex<BTreeMap<u32, (Pair, QueuePairState)>>,
     most: usize,
     /// The smallest packet for which long slots were told of.
     told: AtomicU16,
@@ -80,7 +80,7 @@ impl Verbs {
         }
     }
 
-    fn pairs(&self) -> MutexGuard<'_, BTreeMap<u32, (Pair, PairState)>> {
+    fn pairs(&self) -> MutexGuard<'_, BTreeMap<u32, (Pair, QueuePairState)>> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,10 +102,13 @@ impl Verbs {
     }
 
     /// Makes a queue pair; `Err` of `None` where only the system knows why not.
-    pub(super) fn connect(&self, config: &PairConfig) -> Result<u32, Result<PairError, nic::Error>> {
+    pub(super) fn connect(
+        &self,
+        config: &QueuePairConfig,
+    ) -> Result<u32, Result<QueuePairError, nic::Error>> {
         let mut pairs = self.pairs();
         if pairs.len() >= self.most {
-            return Err(Ok(PairError::Full));
+            return Err(Ok(QueuePairError::Full));
         }
         let mut pair = self.device.pair(config.transport == Transport::Rc, 4, RECEIVES).map_err(Err)?;
         let peer = Peer {
@@ -117,7 +120,7 @@ impl Verbs {
         };
         pair.connect(&peer).and_then(|()| pair.receive(RECEIVES)).map_err(Err)?;
         let number = pair.number();
-        pairs.insert(number, (pair, PairState::Ready));
+        pairs.insert(number, (pair, QueuePairState::Ready));
         Ok(number)
     }
 
@@ -125,7 +128,7 @@ impl Verbs {
         self.pairs().remove(&number).is_some()
     }
 
-    pub(super) fn state(&self, number: u32) -> Option<PairState> {
+    pub(super) fn state(&self, number: u32) -> Option<QueuePairState> {
         self.pairs().get(&number).map(|(_, state)| *state)
     }
 
@@ -145,7 +148,7 @@ impl Verbs {
 }
 
 /// Takes what a queue pair received, and lets it take as many more; another state, if it has one now.
-fn receive(number: u32, pair: &mut Pair, told: &mut Vec<Completion>) -> Option<PairState> {
+fn receive(number: u32, pair: &mut Pair, told: &mut Vec<Completion>) -> Option<QueuePairState> {
     let mut done = [Done::default(); 16];
     let (mut good, mut bad) = (0, false);
     for done in pair.received(&mut done) {
@@ -159,5 +162,5 @@ fn receive(number: u32, pair: &mut Pair, told: &mut Vec<Completion>) -> Option<P
         }
     }
     let stuck = good > 0 && pair.receive(good).is_err();
-    (bad || stuck).then_some(PairState::Error)
+    (bad || stuck).then_some(QueuePairState::Error)
 }

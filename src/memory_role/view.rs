@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use rdma::responder::{PairState, Reason};
+use rdma::responder::{QueuePairState, Reason};
 use serde::{Deserialize, Serialize};
 use wire::Refusal;
 
@@ -149,7 +149,7 @@ impl Memory {
         let mut stats = *pairs.responder.stats();
         let mut adds_up = stats.is_balanced();
         let state = |pair: u32| match pairs.state(pair) {
-            Some(PairState::Ready) => "ready",
+            Some(QueuePairState::Ready) => "ready",
             Some(_) => "error",
             None => "gone",
         };

@@ -12,7 +12,7 @@ use translator::{CollectorConfig, StoreEntry, Translator};
 use wire::dta::layout::Geometry;
 use wire::roce::{PORT, Path, Psn};
 
-use super::road::Road;
+use super::transport::RdmaTransport;
 
 use crate::{
     config::translator::TranslatorSettings,
@@ -49,7 +49,7 @@ pub(super) struct Parts<'p> {
     pub(super) now: u64,
     pub(super) settings: &'p TranslatorSettings,
     pub(super) translator: &'p mut Translator,
-    pub(super) links: &'p mut Road,
+    pub(super) links: &'p mut RdmaTransport,
 }
 
 /// All of them.
@@ -123,14 +123,14 @@ impl Peers {
     }
 
     /// Is everything acknowledged that had to be?
-    pub(super) fn nothing_held(&self, links: &Road) -> bool {
-        let held = |number: usize| links.stats(number as u8).map_or(0, |stats| stats.held);
+    pub(super) fn nothing_held(&self, links: &RdmaTransport) -> bool {
+        let held = |number: usize| links.stats(number as u8).map_or(0, |stats| stats.unacknowledged);
         let up = |number: usize| links.state(number as u8) == State::Up;
         (0..self.list.len()).all(|number| held(number) == 0 || !up(number))
     }
 
     /// Sees to links that broke: a new connection.
-    pub(super) fn mend(&mut self, links: &mut Road) {
+    pub(super) fn mend(&mut self, links: &mut RdmaTransport) {
         while let Some(Event::Broken { collector, cause }) = links.poll_event() {
             if let Some(peer) = self.list.get_mut(usize::from(collector)) {
                 peer.link.reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
@@ -186,7 +186,7 @@ impl Peers {
         local: IpAddr,
         settings: &TranslatorSettings,
     ) -> Result<SocketAddr, String> {
-        if let Some(address) = Road::verbs(settings) {
+        if let Some(address) = RdmaTransport::verbs(settings) {
             return Ok(SocketAddr::new(address, PORT));
         }
         let socket = self.socket(settings.source.unwrap_or(local), settings)?;
@@ -215,7 +215,7 @@ impl Peers {
         let Parts { now, settings, translator, links } = parts;
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
         let socket = peer.socket.and_then(|at| self.sockets.get(at)).map(Receiver::local_addr);
-        let verbs = Road::verbs(settings).map(|address| SocketAddr::new(address, PORT));
+        let verbs = RdmaTransport::verbs(settings).map(|address| SocketAddr::new(address, PORT));
         let source = verbs.or(socket).ok_or("no socket")?;
         let target = SocketAddr::new(accept.address, accept.port);
         let memory = memory(&accept.stores, number, settings)?;

@@ -1,4 +1,4 @@
-//! RDMA by a device: an implementation of [`Way`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
+//! RDMA by a device: an implementation of [`Transport`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
 //! to each collector.
 //!
 //! The device sends again what is lost on a living connection. When one breaks, what it had not done is given to the next: the data
@@ -9,7 +9,7 @@ use std::{collections::VecDeque, net::IpAddr};
 
 use nic::verbs::{Device, Peer, Sender};
 use rdma::requester::{Cause, Connection, End, Event, GivenUp, Offer, Refused, RemoteRegion, State, Stats};
-use rdma::transport::{Blocked, Place, Room, Way};
+use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 use wire::roce::Psn;
 
 /// Requests that a queue pair has outstanding.
@@ -189,7 +189,7 @@ impl Link {
             let sent = match (head.what, place) {
                 _ if head.outdated => false,
                 (What::Add(delta), Ok((address, key))) => {
-                    self.stats.uncertain_adds += 1;
+                    self.stats.uncertain_fetch_adds += 1;
                     pairs.reliable.add(address, key, delta).is_ok()
                 }
                 (What::Write(immediate), Ok((address, key))) => {
@@ -201,11 +201,11 @@ impl Link {
             };
             if sent {
                 self.stats.frames += 1;
-                self.stats.repeated += 1;
+                self.stats.retransmitted += 1;
                 self.heads.push_back(head);
             } else if head.ends {
                 self.stats.given_up[GivenUp::NoPlace as usize] += 1;
-                self.stats.held -= 1;
+                self.stats.unacknowledged -= 1;
             }
         }
         self.pairs = Some(pairs);
@@ -222,7 +222,7 @@ impl Link {
         for _ in before..pairs.reliable.counts().1 {
             if self.heads.pop_front().is_some_and(|head| head.ends) {
                 self.stats.acknowledged += 1;
-                self.stats.held -= 1;
+                self.stats.unacknowledged -= 1;
             }
         }
         if self.state == State::Up
@@ -242,11 +242,11 @@ impl Link {
             Refused::NoRegion | Refused::NoReliable => Blocked::NoRegion,
             Refused::OutOfRange | Refused::Misaligned | Refused::TooLong => Blocked::OutOfRegion,
             Refused::Paused => Blocked::Paused,
-            Refused::OutboxFull | Refused::KeptFull => Blocked::Full,
+            Refused::OutboxFull | Refused::RetransmitFull => Blocked::Full,
         }
     }
 
-    fn room(&self, keep: bool) -> u32 {
+    fn credit(&self, keep: bool) -> u32 {
         let Some(pairs) = self.pairs.as_ref().filter(|_| self.state == State::Up) else { return 0 };
         // An operation may take two requests.
         if keep { pairs.reliable.room() / 2 } else { pairs.unreliable.room() / 2 }
@@ -266,7 +266,7 @@ impl Link {
         let sender = if keep { &mut pairs.reliable } else { &mut pairs.unreliable };
         let requests = data.len().div_ceil(SLOT).max(1);
         if (sender.room() as usize) < requests {
-            return Err(if keep { Refused::KeptFull } else { Refused::OutboxFull });
+            return Err(if keep { Refused::RetransmitFull } else { Refused::OutboxFull });
         }
         for request in 0..requests {
             let at = request * SLOT;
@@ -274,7 +274,7 @@ impl Link {
             let immediate = immediate.filter(|_| ends);
             if sender.write(address + at as u64, key, part, immediate).is_err() {
                 // There was room: the device itself refuses. What was given before is only bytes of the same write.
-                return Err(if keep { Refused::KeptFull } else { Refused::OutboxFull });
+                return Err(if keep { Refused::RetransmitFull } else { Refused::OutboxFull });
             }
             self.stats.frames += 1;
             self.stats.bytes += part.len() as u64;
@@ -290,9 +290,9 @@ impl Link {
                 });
             }
         }
-        self.stats.kept += u64::from(keep);
-        self.stats.held += u64::from(keep);
-        self.stats.unkept += u64::from(!keep);
+        self.stats.reliable += u64::from(keep);
+        self.stats.unacknowledged += u64::from(keep);
+        self.stats.unreliable += u64::from(!keep);
         Ok(())
     }
 
@@ -305,7 +305,7 @@ impl Link {
         let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
         // One more for the immediate that may follow.
         if pairs.reliable.room() < 2 || pairs.reliable.add(address, key, delta).is_err() {
-            return Err(Refused::KeptFull);
+            return Err(Refused::RetransmitFull);
         }
         self.heads.push_back(Head {
             region,
@@ -316,20 +316,20 @@ impl Link {
             outdated: false,
         });
         self.stats.frames += 1;
-        self.stats.kept += 1;
-        self.stats.held += 1;
-        self.stats.adds += 1;
+        self.stats.reliable += 1;
+        self.stats.unacknowledged += 1;
+        self.stats.fetch_adds += 1;
         Ok(())
     }
 }
 
-impl Way for Verbs {
-    fn room(&self, collector: u8, keep: bool) -> Room {
-        let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.room(keep));
-        Room { messages, bytes: u64::from(messages) * SLOT as u64 }
+impl Transport for Verbs {
+    fn credit(&self, collector: u8, keep: bool) -> Credit {
+        let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.credit(keep));
+        Credit { messages, bytes: u64::from(messages) * SLOT as u64 }
     }
 
-    fn give_up(&mut self, place: Place) {
+    fn give_up(&mut self, place: RemoteAddr) {
         if let Some(link) = self.link(place.collector) {
             for head in &mut link.heads {
                 head.outdated |= head.region == place.region;
@@ -343,7 +343,7 @@ impl Way for Verbs {
 
     fn write(
         &mut self,
-        place: Place,
+        place: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
@@ -354,7 +354,7 @@ impl Way for Verbs {
         written
             .or_else(|refused| {
                 // The device may have done something since it was asked last.
-                if matches!(refused, Refused::KeptFull | Refused::OutboxFull) {
+                if matches!(refused, Refused::RetransmitFull | Refused::OutboxFull) {
                     link.look();
                     return link.write((place.region, offset), data, immediate, keep);
                 }
@@ -363,7 +363,13 @@ impl Way for Verbs {
             .map_err(|refused| link.refuse(refused))
     }
 
-    fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked> {
+    fn add(
+        &mut self,
+        place: RemoteAddr,
+        offset: u64,
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Blocked> {
         let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
         let at = (place.region, offset);
         link.add(at, delta).map_err(|refused| link.refuse(refused))?;

@@ -1,6 +1,6 @@
 //! What a translator says of itself: `dta` in `/api/v1/translator`.
 
-use rdma::requester::{GivenUp, Heard, Refused, State};
+use rdma::requester::{GivenUp, Refused, Response, State};
 use serde::{Deserialize, Serialize};
 use translator::{PRIMITIVES, Reason};
 use wire::Refusal;
@@ -205,23 +205,23 @@ impl Worker {
             kernel_drops: received.kernel_drops,
             cut: reports.cut,
             stores: peer.stores.iter().map(|store| store.name.clone()).collect(),
-            unkept: stats.unkept,
-            kept: stats.kept,
+            unkept: stats.unreliable,
+            kept: stats.reliable,
             acknowledged: stats.acknowledged,
-            held: stats.held,
+            held: stats.unacknowledged,
             given_up: some(GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize]))),
             refused: some(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
             frames: stats.frames,
             frame_bytes: stats.bytes,
-            repeated: stats.repeated,
+            repeated: stats.retransmitted,
             unsent: peer.sent.failed + peer.sent.no_buffers,
-            heard: some(Heard::ALL.map(|what| (what.name(), stats.heard[what as usize]))),
+            heard: some(Response::ALL.map(|what| (what.name(), stats.responses[what as usize]))),
             timeouts: stats.timeouts,
             connections: stats.connections,
             broken: stats.broken,
             exchange_secret: peer.secured,
             exchange_refused: by_name(&peer.link.refusals().read()),
-            uncertain_adds: stats.uncertain_adds,
+            uncertain_adds: stats.uncertain_fetch_adds,
             adds_up: stats.is_balanced(),
         })
     }

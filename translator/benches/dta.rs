@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use rdma::requester::{self, Connection, Links, RemoteRegion};
-use rdma::transport::Way;
+use rdma::transport::Transport;
 use translator::workload::{CASES, Case, Load, Nowhere, Reports};
 use translator::{Out, Translator};
 
@@ -62,11 +62,11 @@ fn measure(case: &Case, runs: usize) {
 }
 
 /// Nanoseconds per report of each short run.
-fn times<W: Way>(
+fn times<W: Transport>(
     case: &Case,
     reports: &mut Reports,
     runs: usize,
-    way: &mut W,
+    transport: &mut W,
     sent: impl Fn(&mut W),
 ) -> Vec<f64> {
     let mut translator = Translator::new(case.config()).expect("good settings");
@@ -82,8 +82,8 @@ fn times<W: Way>(
             for _ in 0..count.div_ceil(BURST) {
                 now += 1_000;
                 let burst = payloads.by_ref().take(BURST).map(|payload| (sender, payload));
-                translator.take_burst(now, 0, burst, way, &mut Nobody);
-                sent(way);
+                translator.take_burst(now, 0, burst, transport, &mut Nobody);
+                sent(transport);
             }
             // The first round fills tables.
             if round > 0 {

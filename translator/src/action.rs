@@ -1,17 +1,17 @@
 //! Triggers at work.
 
-use rdma::transport::Way;
+use rdma::transport::Transport;
 use wire::dta::Report;
 
-use crate::line::Line;
-use crate::lists::Wish;
+use crate::lists::Request;
+use crate::sender::Sender;
 use crate::stats::Stats;
 use crate::stores::Stores;
 use crate::trigger::{MAX_ENTRY, Subject, Trigger};
 
 /// Triggers at work.
 #[derive(Debug)]
-pub(crate) struct Fire<'a> {
+pub(crate) struct TriggerAction<'a> {
     pub(crate) now: u64,
     pub(crate) triggers: &'a [Trigger],
     pub(crate) fired: &'a mut [u64],
@@ -19,11 +19,11 @@ pub(crate) struct Fire<'a> {
     pub(crate) stats: &'a mut Stats,
 }
 
-impl Fire<'_> {
-    pub(crate) fn all<W: Way>(&mut self, report: &Report<'_>, line: &mut Line<'_, W>) {
+impl TriggerAction<'_> {
+    pub(crate) fn all<W: Transport>(&mut self, report: &Report<'_>, sender: &mut Sender<'_, W>) {
         let triggers = self.triggers;
         for (trigger, fired) in triggers.iter().zip(self.fired.iter_mut()) {
-            if !trigger.is_for(line.collector, &report.operation) {
+            if !trigger.is_for(sender.collector, &report.operation) {
                 continue;
             }
             for subject in Subject::all(report).filter(|subject| trigger.holds(subject)) {
@@ -33,8 +33,8 @@ impl Fire<'_> {
                 }
                 let mut entry = [0; MAX_ENTRY];
                 let entry = trigger.build(self.now, &subject, &mut entry);
-                let wish = Wish { immediate: trigger.immediate, keep: report.base.essential };
-                match self.stores.append(self.now, (trigger.list, entry), wish, line, self.stats) {
+                let wish = Request { immediate: trigger.immediate, keep: report.base.essential };
+                match self.stores.append(self.now, (trigger.list, entry), wish, sender, self.stats) {
                     Ok(()) => *fired = self.now.saturating_add(1),
                     Err(_) => self.stats.entries.missed += 1,
                 }

@@ -5,8 +5,8 @@ use core::net::SocketAddr;
 use wire::dta::control::{Body, MAX_LEN};
 use wire::dta::{BASE_LEN, Base, Control, Operation, artifact};
 
-use crate::received::Intake;
-use crate::senders::Notice;
+use crate::received::Received;
+use crate::reporters::Notice;
 use crate::stats::Controls;
 
 pub(super) use wire::dta::control::Cause;
@@ -45,52 +45,52 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    fn send(&mut self, intake: &Intake<'_>, body: Body, out: &mut impl Out) {
-        let control = Control { sequence: self.sequence, reporter: intake.report.base.reporter, body };
+    fn send(&mut self, received: &Received<'_>, body: Body, out: &mut impl Out) {
+        let control = Control { sequence: self.sequence, reporter: received.report.base.reporter, body };
         self.sequence = self.sequence.wrapping_add(1);
         let mut bytes = [0; MAX_LEN];
         if let Ok(len) = control.emit(&mut bytes) {
-            out.control(intake.origin.sender, intake.origin.collector, &bytes[..len]);
+            out.control(received.origin.sender, received.origin.collector, &bytes[..len]);
         }
     }
 
     /// Tells that a report was not done.
     #[cold]
-    pub(super) fn nack(&mut self, intake: &Intake<'_>, cause: Cause, last: u16, out: &mut impl Out) {
+    pub(super) fn nack(&mut self, received: &Received<'_>, cause: Cause, last: u16, out: &mut impl Out) {
         self.counts.nacks[usize::from(cause.number().clamp(1, 4) - 1)] += 1;
-        if intake.artifact {
+        if received.artifact {
             let nack = artifact::Nack { last: last as u8 }.emit();
-            out.control(intake.origin.sender, intake.origin.collector, &nack);
+            out.control(received.origin.sender, received.origin.collector, &nack);
             return;
         }
-        self.send(intake, Body::Nack { cause, last, trigger: intake.report.base.sequence }, out);
+        self.send(received, Body::Nack { cause, last, trigger: received.report.base.sequence }, out);
     }
 
     /// Tells that all up to a report were accepted. The artifact has no such message.
-    pub(super) fn ack(&mut self, intake: &Intake<'_>, last: u16, out: &mut impl Out) {
-        if !intake.artifact {
+    pub(super) fn ack(&mut self, received: &Received<'_>, last: u16, out: &mut impl Out) {
+        if !received.artifact {
             self.counts.acks += 1;
-            self.send(intake, Body::Ack { last }, out);
+            self.send(received, Body::Ack { last }, out);
         }
     }
 
     /// Tells from which column on a sketch is missing.
     #[cold]
-    pub(super) fn sketch_nack(&mut self, intake: &Intake<'_>, column: u32, out: &mut impl Out) {
-        if let Operation::SketchMerge { sketch, epoch, .. } = intake.report.operation {
+    pub(super) fn sketch_nack(&mut self, received: &Received<'_>, column: u32, out: &mut impl Out) {
+        if let Operation::SketchMerge { sketch, epoch, .. } = received.report.operation {
             self.counts.sketch_nacks += 1;
-            self.send(intake, Body::SketchNack { sketch, epoch, column }, out);
+            self.send(received, Body::SketchNack { sketch, epoch, column }, out);
         }
     }
 
     /// Tells a level of congestion. The artifact has no such message.
     #[cold]
-    pub(super) fn notify(&mut self, intake: &Intake<'_>, notice: Notice, hold: u64, out: &mut impl Out) {
-        if !intake.artifact {
+    pub(super) fn notify(&mut self, received: &Received<'_>, notice: Notice, hold: u64, out: &mut impl Out) {
+        if !received.artifact {
             self.counts.notices += 1;
             let hold_us = (hold / 1_000).min(u64::from(u32::MAX)) as u32;
             let body = Body::Congestion { level: notice.level, hold_us, dropped: notice.dropped };
-            self.send(intake, body, out);
+            self.send(received, body, out);
         }
     }
 }

@@ -1,22 +1,23 @@
 //! The translator of Direct Telemetry Access: reports of switches in, few RDMA operations out. Wire-formats section 5; Langlet et al., "Direct Telemetry
 //! Access", sections 3 and 4.2.
 //!
-//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Way`], messages to reporters to an [`Out`].
+//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`], messages to reporters to an [`Out`].
 
 #![forbid(unsafe_code)]
 
 mod action;
+mod age_list;
 mod collector;
 mod config;
 mod control;
-mod line;
+mod hash_table;
 mod lists;
 mod local;
 mod meter;
 mod paths;
-mod places;
 mod received;
-mod senders;
+mod reporters;
+mod sender;
 mod sketch;
 mod stats;
 mod stores;
@@ -24,7 +25,6 @@ mod tracker;
 mod translator;
 mod trigger;
 pub mod trigger_text;
-mod waiting;
 pub mod workload;
 
 pub use config::{

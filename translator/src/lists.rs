@@ -4,11 +4,11 @@
 use wire::dta::Opcode;
 use wire::dta::layout::{BlockTrailer, Geometry, Ring};
 
+use super::age_list::{Queue, Turn, Waits};
 use super::config::StoreEntry;
-use super::line::{Fault, Line, Target};
+use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Entries, Reason};
-use super::waiting::{Queue, Turn, Waits};
-use rdma::transport::{Blocked, Way};
+use rdma::transport::{Blocked, Transport};
 
 /// One list's head.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub(super) struct Lists {
 
 /// What an Append asks for besides its entries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct Request {
     pub(super) immediate: bool,
     pub(super) keep: bool,
 }
@@ -144,12 +144,12 @@ impl Lists {
 
     /// Puts entries (a whole number of them) at the end of a list.
     #[inline(always)]
-    pub(super) fn append<W: Way>(
+    pub(super) fn append<W: Transport>(
         &mut self,
         (at, now): (usize, u64),
         entries: &[u8],
-        wish: Wish,
-        line: &mut Line<'_, W>,
+        wish: Request,
+        sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Fault> {
         let list = &self.lists[at];
@@ -159,27 +159,27 @@ impl Lists {
             stats.taken += u64::from(self.fill(at, now, entries, wish.keep));
             return Ok(());
         }
-        self.append_and_write((at, now), entries, wish, line, stats)
+        self.append_and_write((at, now), entries, wish, sender, stats)
     }
 
     #[inline(never)]
-    fn append_and_write<W: Way>(
+    fn append_and_write<W: Transport>(
         &mut self,
         (at, now): (usize, u64),
         mut entries: &[u8],
-        wish: Wish,
-        line: &mut Line<'_, W>,
+        wish: Request,
+        sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Fault> {
         let list = self.lists[at];
         let batch = usize::from(self.ring.batch);
         let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
         let writes = (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(wish.immediate);
-        let has_room =
-            |writes: u32, keep| line.has_room(writes, u64::from(writes) * self.block_len as u64, keep);
+        let has_credit =
+            |writes: u32, keep| sender.has_credit(writes, u64::from(writes) * self.block_len as u64, keep);
         // What waits may have to be kept, and what comes behind it not.
         let is_mixed = list.keep && !wish.keep && writes > 1;
-        if !has_room(writes, wish.keep || list.keep) || is_mixed && !has_room(writes - 1, false) {
+        if !has_credit(writes, wish.keep || list.keep) || is_mixed && !has_credit(writes - 1, false) {
             return Err(Fault::Blocked);
         }
         let whole = entries.len();
@@ -198,7 +198,7 @@ impl Lists {
                 return Ok(());
             }
             let cause = if full { Cause::Full } else { Cause::Immediate };
-            let written = self.flush(at, cause, line, stats);
+            let written = self.flush(at, cause, sender, stats);
             if rest.is_empty() {
                 // If it could not be written, it waits with the others.
                 return Ok(());
@@ -239,11 +239,11 @@ impl Lists {
     }
 
     /// Writes what waits in a list, and goes on behind it. What can never be written is lost.
-    fn flush<W: Way>(
+    fn flush<W: Transport>(
         &mut self,
         at: usize,
         cause: Cause,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Blocked> {
         let list = self.lists[at];
@@ -260,12 +260,12 @@ impl Lists {
         let immediate = list.notice.then_some(id);
         let target = Target { region: self.entry.region, offset, immediate, keep: list.keep };
         let count = u64::from(list.filled);
-        match line.write(target, &block[..len]) {
+        match sender.write(target, &block[..len]) {
             Ok(()) => {
                 stats.written += count;
                 stats.batches[cause as usize] += 1;
             }
-            Err(blocked) if blocked.passes() => return Err(blocked),
+            Err(blocked) if blocked.is_transient() => return Err(blocked),
             Err(_) => stats.lost += count,
         }
         self.waiting.remove(&mut self.lists, at);
@@ -277,19 +277,19 @@ impl Lists {
     }
 
     /// Writes what has waited since `until` or longer, as far as the way takes it. False if it did not take all.
-    pub(super) fn flush_until<W: Way>(
+    pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
         cause: Cause,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> bool {
         while let Some(list) = self.lists.get(self.waiting.oldest()) {
             if list.turn.since > until {
                 break;
             }
-            let room = line.has_room(1, self.block_len as u64, list.keep);
-            if !room || self.flush(self.waiting.oldest(), cause, line, stats).is_err() {
+            let room = sender.has_credit(1, self.block_len as u64, list.keep);
+            if !room || self.flush(self.waiting.oldest(), cause, sender, stats).is_err() {
                 return false;
             }
         }

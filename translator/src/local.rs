@@ -48,7 +48,7 @@ impl Local {
     /// Puts a report behind the others; false if there is no room.
     pub(super) fn push(&mut self, record: Record<'_>) -> bool {
         let len = HEAD + record.payload.len();
-        let Some(at) = self.room(len) else { return false };
+        let Some(at) = self.credit(len) else { return false };
         let place = &mut self.bytes[at..at + len];
         place[..4].copy_from_slice(&(record.payload.len() as u32).to_le_bytes());
         place[4..8].copy_from_slice(&record.reporter.to_le_bytes());
@@ -61,7 +61,7 @@ impl Local {
     }
 
     /// Where so many bytes in a row are free, behind the last record.
-    fn room(&mut self, len: usize) -> Option<usize> {
+    fn credit(&mut self, len: usize) -> Option<usize> {
         if self.records == 0 {
             (self.head, self.tail) = (0, 0);
         }

@@ -94,19 +94,19 @@ impl Meter {
 
 /// The meter of one sender: a bucket that takes a burst and no more.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SenderMeter {
+pub(super) struct ReporterMeter {
     level: u64,
     at: u64,
 }
 
 /// What all senders' meters have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SenderRate {
+pub(super) struct ReporterRate {
     cost: u64,
     most: u64,
 }
 
-impl SenderRate {
+impl ReporterRate {
     /// So many reports per second (0: no limit), and so many at once.
     pub(super) fn new(rate: u64, burst: u32) -> Self {
         let cost = Bucket::new(rate).cost;
@@ -120,10 +120,10 @@ impl SenderRate {
     }
 }
 
-impl SenderMeter {
+impl ReporterMeter {
     /// Takes one report, if the rate allows.
     #[inline]
-    pub(super) fn take(&mut self, now: u64, rate: SenderRate) -> bool {
+    pub(super) fn take(&mut self, now: u64, rate: ReporterRate) -> bool {
         let elapsed = now.saturating_sub(self.at).min(LONGEST);
         self.at = self.at.max(now);
         let level = self.level.saturating_sub(elapsed << FRACTION).saturating_add(rate.cost);
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn a_sender_gets_its_burst_and_then_its_rate() {
-        let rate = SenderRate::new(1_000, 10);
-        let mut meter = SenderMeter::default();
+        let rate = ReporterRate::new(1_000, 10);
+        let mut meter = ReporterMeter::default();
         assert_eq!((0..100).filter(|_| meter.take(0, rate)).count(), 10);
         assert_eq!((0..100).filter(|_| meter.take(5 * MS, rate)).count(), 5);
         // A flood does not make it worse than the rate.

@@ -6,11 +6,11 @@ use wire::dta::artifact;
 use wire::dta::hash::{self, Family, MAX_KEY};
 use wire::dta::layout::{self, Geometry, NO_HOP};
 
+use super::age_list::{Queue, Turn, Waits};
 use super::config::{MAX_HOPS, StoreEntry};
-use super::line::{Fault, Line, Target};
+use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Postcards, Reason};
-use super::waiting::{Queue, Turn, Waits};
-use rdma::transport::{Blocked, Way};
+use rdma::transport::{Blocked, Transport};
 
 /// Paths among which a key chooses its place: the older one goes when all are taken.
 const WAYS: usize = 4;
@@ -105,17 +105,17 @@ impl Paths {
 
     /// Takes a postcard; writes its path if it is complete, or another one whose place it needs.
     #[inline]
-    pub(super) fn take<W: Way>(
+    pub(super) fn take<W: Transport>(
         &mut self,
         now: u64,
         card: Postcard<'_>,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<(), Fault> {
         if card.hop > self.hops {
             return Err(Fault::Drop(Reason::WrongHop));
         }
-        let at = self.place(now, &card, line, stats)?;
+        let at = self.place(now, &card, sender, stats)?;
         let path = &mut self.paths[at];
         let bit = 1 << (card.hop - 1);
         stats.taken += 1;
@@ -132,18 +132,18 @@ impl Paths {
         let keep = path.keep;
         self.values[at * usize::from(self.hops) + usize::from(card.hop - 1)] = card.value;
         // A complete path that finds no room waits for its timer.
-        if complete && line.has_room(1, MAX_SLOT as u64, keep) {
-            let _ = self.write(at, Cause::Full, line, stats);
+        if complete && sender.has_credit(1, MAX_SLOT as u64, keep) {
+            let _ = self.write(at, Cause::Full, sender, stats);
         }
         Ok(())
     }
 
     /// The place of a key's path, made if there is none.
-    fn place<W: Way>(
+    fn place<W: Transport>(
         &mut self,
         now: u64,
         card: &Postcard<'_>,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<usize, Fault> {
         // What the cache is addressed with, in both families.
@@ -163,10 +163,10 @@ impl Paths {
             Some(at) => at,
             None => {
                 let at = ways.min_by_key(|at| self.paths[*at].turn.since).unwrap_or(set);
-                if !line.has_room(1, MAX_SLOT as u64, self.paths[at].keep) {
+                if !sender.has_credit(1, MAX_SLOT as u64, self.paths[at].keep) {
                     return Err(Fault::Blocked);
                 }
-                self.write(at, Cause::Evicted, line, stats)?;
+                self.write(at, Cause::Evicted, sender, stats)?;
                 at
             }
         };
@@ -181,11 +181,11 @@ impl Paths {
     }
 
     /// Writes a path, and frees its place. What can never be written is lost.
-    fn write<W: Way>(
+    fn write<W: Transport>(
         &mut self,
         at: usize,
         cause: Cause,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<(), Blocked> {
         let path = self.paths[at];
@@ -207,12 +207,12 @@ impl Paths {
             keep: path.keep,
         };
         let count = u64::from(path.seen.count_ones());
-        match line.write(target, &slot[..len]) {
+        match sender.write(target, &slot[..len]) {
             Ok(()) => {
                 stats.written += count;
                 stats.paths[cause as usize] += 1;
             }
-            Err(blocked) if blocked.passes() => return Err(blocked),
+            Err(blocked) if blocked.is_transient() => return Err(blocked),
             Err(_) => stats.lost += count,
         }
         self.waiting.remove(&mut self.paths, at);
@@ -221,19 +221,19 @@ impl Paths {
     }
 
     /// Writes what has waited since `until` or longer, as far as the way takes it. False if it did not take all.
-    pub(super) fn flush_until<W: Way>(
+    pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
         cause: Cause,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> bool {
         while let Some(path) = self.paths.get(self.waiting.oldest()) {
             if path.turn.since > until {
                 break;
             }
-            let room = line.has_room(1, MAX_SLOT as u64, path.keep);
-            if !room || self.write(self.waiting.oldest(), cause, line, stats).is_err() {
+            let room = sender.has_credit(1, MAX_SLOT as u64, path.keep);
+            if !room || self.write(self.waiting.oldest(), cause, sender, stats).is_err() {
                 return false;
             }
         }

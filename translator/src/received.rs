@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use wire::dta::{Priority, Report};
 
-use crate::senders::tracker_key;
+use crate::reporters::tracker_key;
 use crate::tracker::Width;
 
 /// Where a report came from, and for whom it is.
@@ -16,9 +16,9 @@ pub struct Origin {
     pub collector: u8,
 }
 
-/// One report on its way.
+/// One report on its transport.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Intake<'a> {
+pub(crate) struct Received<'a> {
     pub(crate) now: u64,
     pub(crate) origin: Origin,
     pub(crate) report: &'a Report<'a>,
@@ -26,7 +26,7 @@ pub(crate) struct Intake<'a> {
     pub(crate) artifact: bool,
 }
 
-impl Intake<'_> {
+impl Received<'_> {
     /// Must it not be lost to congestion?
     #[inline(always)]
     pub(crate) fn is_important(&self) -> bool {

@@ -8,10 +8,10 @@ use wire::dta::Opcode;
 use wire::dta::layout::{Columns, Geometry, MergeOp, SketchKind, SketchTrailer};
 
 use super::config::{Config, StoreEntry};
-use super::line::{Fault, Line, Target};
-use super::places::Places;
+use super::hash_table::HashTable;
+use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Reason, Sketches};
-use rdma::transport::{Blocked, MAX_WRITE, Way};
+use rdma::transport::{Blocked, MAX_WRITE, Transport};
 
 /// An epoch may begin so far ahead of the newest one.
 const AHEAD: i16 = 8;
@@ -51,13 +51,13 @@ enum State {
     Lost,
 }
 
-/// Places that are looked at for one that may be forgotten, when there is none.
+/// HashTable that are looked at for one that may be forgotten, when there is none.
 const SWEEP: usize = 16;
 
 /// Reporters that delivered nothing of an epoch yet, and from when on they may be told (again) to begin. They take no place among its
 /// members: anybody can make up an ID. No more are known than may be members; while all of those were just told, others are not.
 #[derive(Debug)]
-struct Strangers(Places<u64, u64>);
+struct Strangers(HashTable<u64, u64>);
 
 impl Strangers {
     /// Is it time to tell this one?
@@ -94,7 +94,7 @@ struct Buffer {
     counters: Vec<u8>,
     /// By column, how many reporters delivered it.
     delivered: Vec<u16>,
-    members: Places<u64, Member>,
+    members: HashTable<u64, Member>,
     strangers: Strangers,
     /// Columns below are all reporters'.
     complete: u32,
@@ -135,8 +135,8 @@ impl Sketch {
             first_at: 0,
             counters: vec![0; columns * shape.column_len() as usize],
             delivered: vec![0; columns],
-            members: Places::new(entry.reporters as usize),
-            strangers: Strangers(Places::new(entry.reporters as usize)),
+            members: HashTable::new(entry.reporters as usize),
+            strangers: Strangers(HashTable::new(entry.reporters as usize)),
             complete: 0,
             touched: 0,
             written: 0,
@@ -170,17 +170,17 @@ impl Sketch {
     }
 
     /// Merges columns, and writes those that are complete.
-    pub(super) fn merge<W: Way>(
+    pub(super) fn merge<W: Transport>(
         &mut self,
         now: u64,
         delivery: Delivery<'_>,
         config: &Config,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> Result<(), Fault> {
         let end = delivery.first.checked_add(u32::from(delivery.columns));
         let end = end.filter(|end| *end <= self.shape.columns).ok_or(Fault::Drop(Reason::WrongShape))?;
-        self.open_epoch(now, delivery.epoch, config, line, stats)?;
+        self.open_epoch(now, delivery.epoch, config, sender, stats)?;
         self.last_at = now;
         let buffer = &mut self.buffers[usize::from(delivery.epoch & 1)];
         let member = buffer.member(now, &delivery, self.entry.reporters, config)?;
@@ -195,7 +195,7 @@ impl Sketch {
         if buffer.complete == self.shape.columns {
             buffer.close(Cause::Full, &self.shape, self.op);
         }
-        self.write(usize::from(delivery.epoch & 1), config.sketch_columns, line, stats);
+        self.write(usize::from(delivery.epoch & 1), config.sketch_columns, sender, stats);
         Ok(())
     }
 
@@ -219,12 +219,12 @@ impl Sketch {
     }
 
     /// Makes this epoch one whose columns are taken.
-    fn open_epoch<W: Way>(
+    fn open_epoch<W: Transport>(
         &mut self,
         now: u64,
         epoch: u16,
         config: &Config,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> Result<(), Fault> {
         let at = usize::from(epoch & 1);
@@ -243,7 +243,7 @@ impl Sketch {
         }
         if buffer.is_open() {
             self.buffers[at].close(Cause::Evicted, &self.shape, self.op);
-            self.write(at, config.sketch_columns, line, stats);
+            self.write(at, config.sketch_columns, sender, stats);
             if self.buffers[at].is_open() {
                 return Err(Fault::Blocked);
             }
@@ -257,20 +257,26 @@ impl Sketch {
 
     /// Writes complete columns, `batch` at a time, and at last the trailer, as far as the way takes it. Everything of a sketch is
     /// kept until it arrives: its reader could not tell that columns were missing. What can never be written is lost.
-    fn write<W: Way>(&mut self, at: usize, batch: u32, line: &mut Line<'_, W>, stats: &mut Sketches) {
+    fn write<W: Transport>(
+        &mut self,
+        at: usize,
+        batch: u32,
+        sender: &mut Sender<'_, W>,
+        stats: &mut Sketches,
+    ) {
         let batch = batch.min(MAX_WRITE as u32 / self.shape.column_len().max(1) as u32).max(1);
-        let Err(blocked) = self.write_some(at, batch, line, stats) else { return };
-        if !blocked.passes() {
+        let Err(blocked) = self.write_some(at, batch, sender, stats) else { return };
+        if !blocked.is_transient() {
             self.buffers[at].state = State::Lost;
             stats.lost += u64::from(!self.buffers[at].again);
         }
     }
 
-    fn write_some<W: Way>(
+    fn write_some<W: Transport>(
         &mut self,
         at: usize,
         batch: u32,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> Result<(), Blocked> {
         let Sketch { entry, shape, buffers, .. } = self;
@@ -280,8 +286,8 @@ impl Sketch {
         };
         let mut put = |offset, data: &[u8], immediate| {
             let target = Target { region: entry.region, offset, immediate, keep: true };
-            if line.has_room(1, data.len() as u64, true) {
-                line.write(target, data)
+            if sender.has_credit(1, data.len() as u64, true) {
+                sender.write(target, data)
             } else {
                 Err(Blocked::Full)
             }
@@ -315,11 +321,11 @@ impl Sketch {
 
     /// Closes epochs that have waited since `until` or longer, and writes what is complete as far as the way takes it. False if
     /// it did not take all.
-    pub(super) fn flush_until<W: Way>(
+    pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
         (cause, batch): (Cause, u32),
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> bool {
         for at in 0..2 {
@@ -328,7 +334,7 @@ impl Sketch {
                 buffer.close(cause, &self.shape, self.op);
             }
             if self.buffers[at].is_open() {
-                self.write(at, batch, line, stats);
+                self.write(at, batch, sender, stats);
             }
         }
         self.buffers.iter().all(|buffer| !matches!(buffer.state, State::Closing(_)))

@@ -57,7 +57,7 @@ pub enum Reason {
     /// The way to memory closed in the midst of an operation; some of it was done.
     CutShort,
     /// The way to memory does not know this region, or not these addresses.
-    WayRefused,
+    TransportRefused,
 }
 
 impl Reason {
@@ -90,7 +90,7 @@ impl Reason {
         Self::AbsentMedium,
         Self::LocalFull,
         Self::CutShort,
-        Self::WayRefused,
+        Self::TransportRefused,
     ];
 
     /// The reason as a word, for counters.
@@ -121,7 +121,7 @@ impl Reason {
             Self::AbsentMedium => "absent_medium",
             Self::LocalFull => "local_full",
             Self::CutShort => "cut_short",
-            Self::WayRefused => "way_refused",
+            Self::TransportRefused => "transport_refused",
         }
     }
 }
@@ -182,7 +182,7 @@ pub struct Reports {
     pub diverted: u64,
 }
 
-/// Operations given to the way.
+/// Operations given to the transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Operations {
     /// Writes.
@@ -195,7 +195,7 @@ pub struct Operations {
     pub immediates: u64,
     /// How many of the writes must arrive.
     pub kept: u64,
-    /// Asked, and not taken by the way, by [`super::Blocked`].
+    /// Asked, and not taken by the transport, by [`super::Blocked`].
     pub blocked: [u64; 5],
 }
 
@@ -312,7 +312,7 @@ pub struct Stats {
     pub controls: Controls,
     /// Times a collector's congestion rose to level 1, 2, 3.
     pub levels: [u64; 3],
-    /// Senders metered now.
+    /// Reporters metered now.
     pub senders: u64,
 }
 

@@ -5,18 +5,18 @@ use wire::dta::layout::{self, Geometry};
 use wire::dta::{Base, Operation, PlainAppend, Report};
 
 use super::config::{CollectorConfig, Config, StoreEntry};
-use super::line::{Fault, Line, Target};
-use super::lists::{Lists, Wish};
+use super::lists::{Lists, Request};
 use super::paths::{Paths, Postcard};
+use super::sender::{Fault, Sender, Target};
 use super::sketch::{Delivery, Sketch};
 use super::stats::{Cause, Entries, Reason, Stats};
-use rdma::transport::Way;
+use rdma::transport::Transport;
 
-/// Bytes of slots that are made ready the short way.
+/// Bytes of slots that are made ready the short transport.
 const SHORT: usize = 64;
 /// Bytes of the longest slot.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + wire::dta::MAX_DATA;
-/// Places in which the few stores of a collector are looked up; twice as many as there may be.
+/// HashTable in which the few stores of a collector are looked up; twice as many as there may be.
 const PLACES: usize = 128;
 
 /// Stores of one kind by ID. Searching begins at the ID's low bits and ends soon.
@@ -188,12 +188,12 @@ impl Stores {
 
     /// Carries a report out.
     #[inline(always)]
-    pub(super) fn perform<W: Way>(
+    pub(super) fn perform<W: Transport>(
         &mut self,
         (now, level): (u64, u8),
         report: &Report<'_>,
         config: &Config,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> Result<(), Fault> {
         let Base { essential: keep, immediate, .. } = report.base;
@@ -202,7 +202,7 @@ impl Stores {
                 let store = self.key_write.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let most = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
-                let written = store.write((key, data), most, (notice, keep), line)?;
+                let written = store.write((key, data), most, (notice, keep), sender)?;
                 stats.copies.asked += u64::from(copies);
                 stats.copies.written += u64::from(written);
                 stats.copies.spared += u64::from(copies - most);
@@ -214,17 +214,17 @@ impl Stores {
                 if usize::from(entry_len) != lists.entry_len() {
                     return Err(Fault::Drop(Reason::WrongEntry));
                 }
-                lists.append((at, now), entries, Wish { immediate, keep }, line, &mut stats.entries)
+                lists.append((at, now), entries, Request { immediate, keep }, sender, &mut stats.entries)
             }
             Operation::KeyIncrement { copies, store, delta, key } => {
                 let store = self.key_increment.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let notice = immediate.then(|| report.operation.immediate_value());
-                store.add((key, delta), copies, notice, line)
+                store.add((key, delta), copies, notice, sender)
             }
             Operation::Postcard { hop, path_len, store, value, key } => {
                 let store = self.postcarding.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let card = Postcard { hop, path_len, value, key, keep, immediate };
-                store.take(now, card, line, &mut stats.postcards)
+                store.take(now, card, sender, &mut stats.postcards)
             }
             Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters } => {
                 let sketch = self.sketches.find(sketch).ok_or(Fault::Drop(Reason::UnknownSketch))?;
@@ -234,26 +234,26 @@ impl Stores {
                 let reporter = report.base.reporter;
                 let first = first_column;
                 let delivery = Delivery { reporter, epoch, first, columns, counters, immediate };
-                sketch.merge(now, delivery, config, line, &mut stats.sketches)
+                sketch.merge(now, delivery, config, sender, &mut stats.sketches)
             }
         }
     }
 
     /// Carries out an Append without wishes. `None`: nothing was done, and the long way says why.
     #[inline(always)]
-    pub(super) fn append_plain<W: Way>(
+    pub(super) fn append_plain<W: Transport>(
         &mut self,
         now: u64,
         plain: &PlainAppend<'_>,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Option<Result<(), Reason>> {
         let (lists, at) = self.list(plain.list)?;
         if usize::from(plain.entry_len) != lists.entry_len() {
             return None;
         }
-        let wish = Wish { immediate: false, keep: false };
-        match lists.append((at, now), plain.entries, wish, line, stats) {
+        let wish = Request { immediate: false, keep: false };
+        match lists.append((at, now), plain.entries, wish, sender, stats) {
             Ok(()) => Some(Ok(())),
             Err(Fault::Drop(reason)) => Some(Err(reason)),
             Err(Fault::Blocked | Fault::ColumnGap { .. }) => None,
@@ -296,12 +296,12 @@ impl Stores {
     }
 
     /// Puts an entry that a trigger made at the end of its list.
-    pub(super) fn append<W: Way>(
+    pub(super) fn append<W: Transport>(
         &mut self,
         now: u64,
         (list, entry): (u32, &[u8]),
-        wish: Wish,
-        line: &mut Line<'_, W>,
+        wish: Request,
+        sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> Result<(), Fault> {
         let (lists, at) = self.list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
@@ -309,7 +309,7 @@ impl Stores {
             return Err(Fault::Drop(Reason::WrongEntry));
         }
         let taken = stats.entries.taken;
-        let done = lists.append((at, now), entry, wish, line, &mut stats.entries);
+        let done = lists.append((at, now), entry, wish, sender, &mut stats.entries);
         // The same work, another source.
         let triggered = stats.entries.taken - taken;
         stats.entries.taken = taken;
@@ -319,12 +319,12 @@ impl Stores {
 
     /// Writes what has waited long enough by `now`; all there is when `cause` is that the translator stops. False if the way did
     /// not take all.
-    pub(super) fn flush<W: Way>(
+    pub(super) fn flush<W: Transport>(
         &mut self,
         now: u64,
         cause: Cause,
         config: &Config,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> bool {
         let until = |timer: u64| match cause {
@@ -334,18 +334,18 @@ impl Stores {
         let mut all = true;
         if let Some(until) = until(config.append_timer) {
             for lists in &mut self.append {
-                all &= lists.flush_until(until, cause, line, &mut stats.entries);
+                all &= lists.flush_until(until, cause, sender, &mut stats.entries);
             }
         }
         if let Some(until) = until(config.postcard_timer) {
             for paths in self.postcarding.iter_mut() {
-                all &= paths.flush_until(until, cause, line, &mut stats.postcards);
+                all &= paths.flush_until(until, cause, sender, &mut stats.postcards);
             }
         }
         // Also those that are complete and did not find room.
         let until = until(config.sketch_timer).unwrap_or(0);
         for sketch in self.sketches.iter_mut() {
-            all &= sketch.flush_until(until, (cause, config.sketch_columns), line, &mut stats.sketches);
+            all &= sketch.flush_until(until, (cause, config.sketch_columns), sender, &mut stats.sketches);
         }
         all
     }
@@ -360,18 +360,18 @@ fn kept<T>(held: &mut Vec<T>, entry: &StoreEntry, of: impl Fn(&T) -> &StoreEntry
 impl Slots {
     /// Writes copies, and says how many.
     #[inline(always)]
-    fn write<W: Way>(
+    fn write<W: Transport>(
         &self,
         (key, data): (&[u8], &[u8]),
         copies: u8,
         (notice, keep): (Option<u32>, bool),
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
     ) -> Result<u8, Fault> {
         if data.len() > usize::from(self.data_len) {
             return Err(Fault::Drop(Reason::TooMuchData));
         }
         let len = layout::CHECKSUM_LEN + usize::from(self.data_len);
-        if !line.has_room(u32::from(copies), u64::from(copies) * len as u64, keep) {
+        if !sender.has_credit(u32::from(copies), u64::from(copies) * len as u64, keep) {
             return Err(Fault::Blocked);
         }
         let Hashes { slots, checksum } = self.hashes(key, copies);
@@ -379,11 +379,11 @@ impl Slots {
             // The usual sizes: little to make ready.
             let mut slot = [0; SHORT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), line)
+            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), sender)
         } else {
             let mut slot = [0; MAX_SLOT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), line)
+            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), sender)
         }
     }
 
@@ -399,12 +399,12 @@ impl Slots {
     }
 
     #[inline(always)]
-    fn put<W: Way>(
+    fn put<W: Transport>(
         &self,
         slot: &[u8],
         slots: &[u32],
         (notice, keep): (Option<u32>, bool),
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
     ) -> Result<u8, Fault> {
         let last = slots.len() - 1;
         for (n, hash) in slots.iter().enumerate() {
@@ -414,7 +414,7 @@ impl Slots {
                 immediate: if n == last { notice } else { None },
                 keep,
             };
-            match line.write(target, slot) {
+            match sender.write(target, slot) {
                 Ok(()) => {}
                 Err(blocked) if n == 0 => return Err(blocked.into()),
                 // One copy is there: that is an answer.
@@ -428,15 +428,15 @@ impl Slots {
 impl Counters {
     /// Adds to all counters of a key: fewer would make the least of them wrong.
     #[inline(always)]
-    fn add<W: Way>(
+    fn add<W: Transport>(
         &self,
         (key, delta): (&[u8], u64),
         copies: u8,
         notice: Option<u32>,
-        line: &mut Line<'_, W>,
+        sender: &mut Sender<'_, W>,
     ) -> Result<(), Fault> {
         let messages = u32::from(copies) + u32::from(notice.is_some());
-        if !line.has_room(messages, u64::from(messages) * layout::COUNTER_LEN, true) {
+        if !sender.has_credit(messages, u64::from(messages) * layout::COUNTER_LEN, true) {
             return Err(Fault::Blocked);
         }
         let slots = self.family.hashes(key).slots;
@@ -444,7 +444,7 @@ impl Counters {
         for (n, hash) in slots.iter().enumerate() {
             let offset = hash::slot(*hash, self.slots) * layout::COUNTER_LEN;
             let notice = if n + 1 == slots.len() { notice } else { None };
-            if let Err(blocked) = line.add(self.region, offset, delta, notice) {
+            if let Err(blocked) = sender.add(self.region, offset, delta, notice) {
                 let cut_short = n > 0;
                 return Err(if cut_short { Fault::Drop(Reason::CutShort) } else { blocked.into() });
             }

@@ -2,19 +2,19 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use rdma::transport::{Place, Way};
+use rdma::transport::{RemoteAddr, Transport};
 use wire::Refusal;
 use wire::dta::{Opcode, Operation, PlainAppend, Priority, Report, artifact};
 
-use crate::action::Fire;
+use crate::action::TriggerAction;
 use crate::collector::Memory;
 use crate::config::{Accept, CollectorConfig, Config, ConfigError};
 use crate::control::{self, Emitter, Out};
-use crate::line::{Fault, Line};
 use crate::local::Record;
 use crate::meter::Meter;
-use crate::received::{Intake, Origin};
-use crate::senders::{self, Senders, tracker_key};
+use crate::received::{Origin, Received};
+use crate::reporters::{self, Reporters, tracker_key};
+use crate::sender::{Fault, Sender};
 use crate::stats::{Cause, Operations, Reason, Stats};
 use crate::stores::Stores;
 use crate::tracker::Verdict;
@@ -33,7 +33,7 @@ pub struct Translator {
     stats: Stats,
     operations: Operations,
     memories: Vec<Memory>,
-    senders: Senders,
+    reporters: Reporters,
     /// When each trigger made its last entry, plus one; 0: never.
     fired: Vec<u64>,
     messages: Emitter,
@@ -64,7 +64,7 @@ impl Translator {
             stats: Stats::NEW,
             operations: Operations::default(),
             memories: config.collectors.iter().map(|_| Memory::new(config.local)).collect(),
-            senders: Senders::new(&config),
+            reporters: Reporters::new(&config),
             fired: vec![0; config.triggers.len()],
             messages: Emitter::default(),
             now: 0,
@@ -96,12 +96,12 @@ impl Translator {
     }
 
     /// Tells that a collector came back as another one, whose memory may be new and empty; between [`Translator::attach`] and
-    /// connecting its way. The sketches that are here are written again as a whole: who reads one could not tell that columns written
+    /// connecting its transport. The sketches that are here are written again as a whole: who reads one could not tell that columns written
     /// before are missing.
-    pub fn renew(&mut self, collector: u8, way: &mut impl Way) {
+    pub fn renew(&mut self, collector: u8, transport: &mut impl Transport) {
         let Some(memory) = self.memories.get_mut(usize::from(collector)) else { return };
         for region in memory.stores.renew() {
-            way.give_up(Place { collector, region });
+            transport.give_up(RemoteAddr { collector, region });
         }
     }
 
@@ -123,18 +123,25 @@ impl Translator {
 
     /// Takes the UDP payload of a report that came at `now`, ns of a clock that does not go back.
     #[inline]
-    pub fn take(&mut self, now: u64, origin: Origin, payload: &[u8], way: &mut impl Way, out: &mut impl Out) {
+    pub fn take(
+        &mut self,
+        now: u64,
+        origin: Origin,
+        payload: &[u8],
+        transport: &mut impl Transport,
+        out: &mut impl Out,
+    ) {
         self.stats.reports.taken += 1;
         self.now = now;
         if self.config.accept != Accept::V1
             && (self.config.accept == Accept::Artifact || artifact::is_artifact(payload))
         {
-            return self.take_artifact(now, origin, payload, way, out);
+            return self.take_artifact(now, origin, payload, transport, out);
         }
         // What was read stays where it is, and is handed on by reference: copying costs more than reading.
         match &Report::parse(payload) {
             Ok(report) => {
-                self.take_report(&Intake { now, origin, report, payload, artifact: false }, way, out)
+                self.take_report(&Received { now, origin, report, payload, artifact: false }, transport, out)
             }
             Err(_) if self.config.accept == Accept::V1 && artifact::is_artifact(payload) => {
                 self.drop(Reason::NotAccepted);
@@ -150,17 +157,17 @@ impl Translator {
         now: u64,
         origin: Origin,
         payload: &[u8],
-        way: &mut impl Way,
+        transport: &mut impl Transport,
         out: &mut impl Out,
     ) {
-        let key = senders::key_of(origin.sender.ip());
+        let key = reporters::key_of(origin.sender.ip());
         let reporter = match origin.sender.ip() {
             IpAddr::V4(address) => address.to_bits(),
             IpAddr::V6(_) => (key ^ key >> 32 ^ key >> 64 ^ key >> 96) as u32,
         };
         match &artifact::parse(payload, reporter) {
             Ok((report, _)) => {
-                self.take_report(&Intake { now, origin, report, payload, artifact: true }, way, out);
+                self.take_report(&Received { now, origin, report, payload, artifact: true }, transport, out);
             }
             Err(refusal) => self.stats.reports.unreadable[refusal.index()] += 1,
         }
@@ -168,23 +175,23 @@ impl Translator {
 
     /// A report that was read.
     #[inline(always)]
-    fn take_report(&mut self, intake: &Intake<'_>, way: &mut impl Way, out: &mut impl Out) {
-        let Intake { now, origin, report, .. } = *intake;
+    fn take_report(&mut self, received: &Received<'_>, transport: &mut impl Transport, out: &mut impl Out) {
+        let Received { now, origin, report, .. } = *received;
         if usize::from(origin.collector) >= self.memories.len() {
             return self.drop(Reason::NoCollector);
         }
-        if !self.senders.meter(now, origin.sender) {
-            return self.metered(intake, out);
+        if !self.reporters.meter(now, origin.sender) {
+            return self.metered(received, out);
         }
         if report.base.essential {
-            return self.take_essential(intake, way, out);
+            return self.take_essential(received, transport, out);
         }
         let is_sketch = matches!(report.operation, Operation::SketchMerge { .. });
-        if is_sketch && let Err(reason) = self.senders.tracker(now, intake.sequence(), &self.config) {
+        if is_sketch && let Err(reason) = self.reporters.tracker(now, received.sequence(), &self.config) {
             return self.drop(reason);
         }
-        let outcome = self.treat(intake, way);
-        self.settle(intake, outcome, way, out);
+        let outcome = self.treat(received, transport);
+        self.settle(received, outcome, transport, out);
     }
 
     /// Takes several reports for one collector that came at the same time: what they need of large tables is fetched from memory
@@ -194,7 +201,7 @@ impl Translator {
         now: u64,
         collector: u8,
         burst: impl IntoIterator<Item = (SocketAddr, &'a [u8])>,
-        way: &mut impl Way,
+        transport: &mut impl Transport,
         out: &mut impl Out,
     ) {
         let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -206,7 +213,7 @@ impl Translator {
             // What needs no large table does not wait for others.
             let at_once = smooth && self.memories[usize::from(collector)].stores.are_lists_few();
             let is_long =
-                |(_, payload): &(_, &[u8])| !(at_once && self.take_plain(now, collector, payload, way));
+                |(_, payload): &(_, &[u8])| !(at_once && self.take_plain(now, collector, payload, transport));
             let Some(first) = burst.find(is_long) else { return };
             some[0] = first;
             let mut count = 1;
@@ -220,10 +227,10 @@ impl Translator {
             // The first one was tried.
             let mut smooth = smooth && !at_once;
             for (sender, payload) in &some[..count] {
-                if smooth && self.take_plain(now, collector, payload, way) {
+                if smooth && self.take_plain(now, collector, payload, transport) {
                     continue;
                 }
-                self.take(now, Origin { sender: *sender, collector }, payload, way, out);
+                self.take(now, Origin { sender: *sender, collector }, payload, transport, out);
                 smooth = self.is_smooth(now, collector);
             }
         }
@@ -233,19 +240,26 @@ impl Translator {
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.memories.get(usize::from(collector)) else { return false };
-        let unmetered = self.senders.is_unmetered() && memory.meter.is_endless();
+        let unmetered = self.reporters.is_unmetered() && memory.meter.is_endless();
         let calm = memory.attached && memory.level == 0 && memory.local.is_empty();
         let v1 = self.config.accept != Accept::Artifact;
-        v1 && unmetered && calm && self.senders.is_nobody_told(now) && self.config.triggers.is_empty()
+        v1 && unmetered && calm && self.reporters.is_nobody_told(now) && self.config.triggers.is_empty()
     }
 
-    /// Takes a plain Append while everything is smooth. False: nothing was done, and it goes the long way.
+    /// Takes a plain Append while everything is smooth. False: nothing was done, and it goes the long transport.
     #[inline(always)]
-    fn take_plain(&mut self, now: u64, collector: u8, payload: &[u8], way: &mut impl Way) -> bool {
+    fn take_plain(
+        &mut self,
+        now: u64,
+        collector: u8,
+        payload: &[u8],
+        transport: &mut impl Transport,
+    ) -> bool {
         let Some(plain) = PlainAppend::parse(payload) else { return false };
         let memory = &mut self.memories[usize::from(collector)];
-        let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
-        let done = memory.stores.append_plain(now, &plain, &mut line, &mut self.stats.entries);
+        let mut sender =
+            Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
+        let done = memory.stores.append_plain(now, &plain, &mut sender, &mut self.stats.entries);
         let reports = &mut self.stats.reports;
         match done {
             Some(Ok(())) => reports.done[Opcode::Append as usize - 1] += 1,
@@ -261,7 +275,7 @@ impl Translator {
     fn prefetch(&self, collector: u8, payload: &[u8]) {
         let Some(&[first, flags, _, _, a, b, c, d, e, f, g, h]) = payload.first_chunk::<12>() else { return };
         if flags & control::ESSENTIAL != 0 {
-            self.senders.prefetch(tracker_key(collector, u32::from_be_bytes([a, b, c, d]), false));
+            self.reporters.prefetch(tracker_key(collector, u32::from_be_bytes([a, b, c, d]), false));
         }
         if first == control::APPEND
             && let Some(memory) = self.memories.get(usize::from(collector))
@@ -272,15 +286,15 @@ impl Translator {
 
     /// Does what is due: batches, paths and epochs that have waited long enough, reports in local memory, what the way had no
     /// room for. To be called every millisecond or so, and when [`Translator::deadline`] has come.
-    pub fn tick(&mut self, now: u64, way: &mut impl Way) {
+    pub fn tick(&mut self, now: u64, transport: &mut impl Transport) {
         self.now = now;
-        self.senders.sweep(now, &self.config);
+        self.reporters.sweep(now, &self.config);
         for collector in 0..self.memories.len() {
             self.memories[collector].look(now, &mut self.stats);
-            if !self.write_held(collector, Cause::Timer, way) {
+            if !self.write_held(collector, Cause::Timer, transport) {
                 self.memories[collector].retry = now.saturating_add(RETRY);
             }
-            self.reinject(now, collector as u8, PER_TICK, way);
+            self.reinject(now, collector as u8, PER_TICK, transport);
         }
     }
 
@@ -293,13 +307,13 @@ impl Translator {
     }
 
     /// Writes all that is held, as far as the way takes it. True when nothing is left.
-    pub fn finish(&mut self, now: u64, way: &mut impl Way) -> bool {
+    pub fn finish(&mut self, now: u64, transport: &mut impl Transport) -> bool {
         self.now = now;
         let mut all = true;
         for collector in 0..self.memories.len() {
-            self.reinject(now, collector as u8, usize::MAX, way);
-            all &=
-                self.write_held(collector, Cause::Stopped, way) && self.memories[collector].local.is_empty();
+            self.reinject(now, collector as u8, usize::MAX, transport);
+            all &= self.write_held(collector, Cause::Stopped, transport)
+                && self.memories[collector].local.is_empty();
         }
         all
     }
@@ -321,7 +335,7 @@ impl Translator {
             stats.reports.waiting += waiting;
             stats.reports.waiting_bytes += bytes;
         }
-        (stats.senders, stats.sequences.reporters) = self.senders.known();
+        (stats.senders, stats.sequences.reporters) = self.reporters.known();
         stats
     }
 
@@ -337,50 +351,57 @@ impl Translator {
 
     /// Carries a report out, diverts or drops it, as congestion wants: wire-formats 5.5.
     #[inline(always)]
-    fn treat(&mut self, intake: &Intake<'_>, way: &mut impl Way) -> Outcome {
-        let collector = intake.origin.collector;
+    fn treat(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
+        let collector = received.origin.collector;
         let memory = &mut self.memories[usize::from(collector)];
-        let level = memory.look(intake.now, &mut self.stats);
+        let level = memory.look(received.now, &mut self.stats);
         if (level > 0 || !memory.local.is_empty())
-            && let Some(outcome) = self.under_load(level, intake, way)
+            && let Some(outcome) = self.under_load(level, received, transport)
         {
             return outcome;
         }
         let memory = &mut self.memories[usize::from(collector)];
-        let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
-        let when = (intake.now, level);
-        match memory.stores.perform(when, intake.report, &self.config, &mut line, &mut self.stats) {
+        let mut sender =
+            Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
+        let when = (received.now, level);
+        match memory.stores.perform(when, received.report, &self.config, &mut sender, &mut self.stats) {
             Ok(()) => Outcome::Done,
-            Err(Fault::Blocked) => self.shed(3, intake, way),
+            Err(Fault::Blocked) => self.shed(3, received, transport),
             Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
             Err(Fault::ColumnGap { due, tell }) => Outcome::ColumnGap(due, tell),
         }
     }
 
     /// What becomes of a report while there is congestion, or others wait; `None`: it is carried out.
-    fn under_load(&mut self, level: u8, intake: &Intake<'_>, way: &mut impl Way) -> Option<Outcome> {
-        let collector = intake.origin.collector;
+    fn under_load(
+        &mut self,
+        level: u8,
+        received: &Received<'_>,
+        transport: &mut impl Transport,
+    ) -> Option<Outcome> {
+        let collector = received.origin.collector;
         // Where those who wait find the way closed, that is what reporters are told, whatever the meter says.
-        let is_closed = level < 3 && self.reinject(intake.now, collector, 2, way);
-        let is_dropped = match intake.report.base.priority {
-            _ if intake.is_important() => {
+        let is_closed = level < 3 && self.reinject(received.now, collector, 2, transport);
+        let is_dropped = match received.report.base.priority {
+            _ if received.is_important() => {
                 // Those who wait come first: a newer value must not be overwritten by an older one.
                 level >= 3 || !self.memories[usize::from(collector)].local.is_empty()
             }
             Priority::Low => level >= 1,
             _ => level >= 2,
         };
-        let told = if is_closed && intake.is_important() { 3 } else { level };
-        is_dropped.then(|| self.shed(told, intake, way))
+        let told = if is_closed && received.is_important() { 3 } else { level };
+        is_dropped.then(|| self.shed(told, received, transport))
     }
 
     /// Diverts what is important, and drops what is not.
     #[cold]
-    fn shed(&mut self, level: u8, intake: &Intake<'_>, way: &impl Way) -> Outcome {
-        if !intake.is_important() {
-            let collector = intake.origin.collector;
-            let is_there = self.memories[usize::from(collector)].attached && way.is_connected(collector);
-            let low = intake.report.base.priority == Priority::Low;
+    fn shed(&mut self, level: u8, received: &Received<'_>, transport: &impl Transport) -> Outcome {
+        if !received.is_important() {
+            let collector = received.origin.collector;
+            let is_there =
+                self.memories[usize::from(collector)].attached && transport.is_connected(collector);
+            let low = received.report.base.priority == Priority::Low;
             let reason = match (is_there, low) {
                 (true, true) => Reason::CongestedLow,
                 (true, false) => Reason::CongestedMedium,
@@ -389,9 +410,9 @@ impl Translator {
             };
             return Outcome::Congested(level, reason);
         }
-        let Intake { artifact, payload, report, .. } = *intake;
+        let Received { artifact, payload, report, .. } = *received;
         let record = Record { reporter: report.base.reporter, artifact, payload };
-        let local = &mut self.memories[usize::from(intake.origin.collector)].local;
+        let local = &mut self.memories[usize::from(received.origin.collector)].local;
         // A flood of what may be lost leaves half of it to what may not.
         if (report.base.essential || !local.is_half_full()) && local.push(record) {
             self.stats.reports.diverted += 1;
@@ -403,7 +424,7 @@ impl Translator {
 
     /// Carries out reports from local memory, the oldest first, as long as there is no congestion of level 3. True if the
     /// oldest found the way closed.
-    fn reinject(&mut self, now: u64, collector: u8, most: usize, way: &mut impl Way) -> bool {
+    fn reinject(&mut self, now: u64, collector: u8, most: usize, transport: &mut impl Transport) -> bool {
         for _ in 0..most {
             let memory = &mut self.memories[usize::from(collector)];
             if memory.local.is_empty() || memory.look(now, &mut self.stats) >= 3 {
@@ -413,24 +434,25 @@ impl Translator {
             let Ok(report) = reread(&record) else {
                 // It was read before; it cannot be that it no longer is.
                 memory.local.pop();
-                self.drop(Reason::WayRefused);
+                self.drop(Reason::TransportRefused);
                 continue;
             };
-            let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
+            let mut sender =
+                Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
             let when = (now, memory.level);
-            match memory.stores.perform(when, &report, &self.config, &mut line, &mut self.stats) {
+            match memory.stores.perform(when, &report, &self.config, &mut sender, &mut self.stats) {
                 Err(Fault::Blocked) => return true,
                 Ok(()) => {
                     self.stats.reports.done[report.operation.opcode() as usize - 1] += 1;
                     if !self.config.triggers.is_empty() {
-                        let mut fire = Fire {
+                        let mut fire = TriggerAction {
                             now,
                             triggers: &self.config.triggers,
                             fired: &mut self.fired,
                             stores: &mut memory.stores,
                             stats: &mut self.stats,
                         };
-                        fire.all(&report, &mut line);
+                        fire.all(&report, &mut sender);
                     }
                 }
                 Err(Fault::Drop(reason)) => self.stats.reports.dropped[reason as usize] += 1,
@@ -445,37 +467,43 @@ impl Translator {
     }
 
     /// Writes what a collector's stores hold.
-    fn write_held(&mut self, collector: usize, cause: Cause, way: &mut impl Way) -> bool {
+    fn write_held(&mut self, collector: usize, cause: Cause, transport: &mut impl Transport) -> bool {
         let (now, memory) = (self.now, &mut self.memories[collector]);
         if !memory.attached {
             return true;
         }
         let meter = &mut memory.meter;
-        let mut line = Line { way, collector: collector as u8, meter, stats: &mut self.operations };
-        memory.stores.flush(now, cause, &self.config, &mut line, &mut self.stats)
+        let mut sender = Sender { transport, collector: collector as u8, meter, stats: &mut self.operations };
+        memory.stores.flush(now, cause, &self.config, &mut sender, &mut self.stats)
     }
 
     /// Counts what became of a report, fires triggers, and tells the reporter what it must know.
     #[inline(always)]
-    fn settle(&mut self, intake: &Intake<'_>, outcome: Outcome, way: &mut impl Way, out: &mut impl Out) {
+    fn settle(
+        &mut self,
+        received: &Received<'_>,
+        outcome: Outcome,
+        transport: &mut impl Transport,
+        out: &mut impl Out,
+    ) {
         if outcome == Outcome::Done {
-            self.stats.reports.done[intake.report.operation.opcode() as usize - 1] += 1;
+            self.stats.reports.done[received.report.operation.opcode() as usize - 1] += 1;
             if !self.config.triggers.is_empty() {
-                self.fire(intake, way);
+                self.fire(received, transport);
             }
-            let memory = &self.memories[usize::from(intake.origin.collector)];
+            let memory = &self.memories[usize::from(received.origin.collector)];
             if memory.level == 0
                 && memory.local.is_empty()
-                && let Some(notice) = self.senders.uncongested(intake.now, intake.origin.sender)
+                && let Some(notice) = self.reporters.uncongested(received.now, received.origin.sender)
             {
-                self.messages.notify(intake, notice, self.config.hold, out);
+                self.messages.notify(received, notice, self.config.hold, out);
             }
             return;
         }
-        self.settle_undone(intake, outcome, out);
+        self.settle_undone(received, outcome, out);
     }
 
-    fn settle_undone(&mut self, intake: &Intake<'_>, outcome: Outcome, out: &mut impl Out) {
+    fn settle_undone(&mut self, received: &Received<'_>, outcome: Outcome, out: &mut impl Out) {
         let (level, reason) = match outcome {
             Outcome::Done => return,
             Outcome::Diverted(level) => (level, None),
@@ -484,7 +512,7 @@ impl Translator {
             Outcome::ColumnGap(due, tell) => {
                 self.drop(Reason::ColumnGap);
                 if tell {
-                    self.messages.sketch_nack(intake, due, out);
+                    self.messages.sketch_nack(received, due, out);
                 }
                 return;
             }
@@ -493,65 +521,71 @@ impl Translator {
             self.drop(reason);
         }
         if level == 0 {
-            // It stands behind others that are on their way: there is nothing to tell.
+            // It stands behind others that are on their transport: there is nothing to tell.
             return;
         }
-        let sender = intake.origin.sender;
+        let sender = received.origin.sender;
         let notice =
-            self.senders.congested(intake.now, sender, (level, reason.is_some(), false), &self.config);
+            self.reporters.congested(received.now, sender, (level, reason.is_some(), false), &self.config);
         if let Some(notice) = notice {
-            self.messages.notify(intake, notice, self.config.hold, out);
+            self.messages.notify(received, notice, self.config.hold, out);
         }
     }
 
     #[cold]
-    fn fire(&mut self, intake: &Intake<'_>, way: &mut impl Way) {
-        let collector = intake.origin.collector;
+    fn fire(&mut self, received: &Received<'_>, transport: &mut impl Transport) {
+        let collector = received.origin.collector;
         let memory = &mut self.memories[usize::from(collector)];
-        let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
-        let mut fire = Fire {
-            now: intake.now,
+        let mut sender =
+            Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
+        let mut fire = TriggerAction {
+            now: received.now,
             triggers: &self.config.triggers,
             fired: &mut self.fired,
             stores: &mut memory.stores,
             stats: &mut self.stats,
         };
-        fire.all(intake.report, &mut line);
+        fire.all(received.report, &mut sender);
     }
 
     /// A sender that sends more than it may.
     #[cold]
-    fn metered(&mut self, intake: &Intake<'_>, out: &mut impl Out) {
+    fn metered(&mut self, received: &Received<'_>, out: &mut impl Out) {
         self.drop(Reason::Metered);
-        let sender = intake.origin.sender;
-        if let Some(notice) = self.senders.congested(intake.now, sender, (2, true, true), &self.config) {
-            self.messages.notify(intake, notice, self.config.hold, out);
+        let sender = received.origin.sender;
+        if let Some(notice) = self.reporters.congested(received.now, sender, (2, true, true), &self.config) {
+            self.messages.notify(received, notice, self.config.hold, out);
         }
         // The first of a reporter is followed too: it would not be missed otherwise.
-        if intake.report.base.essential
-            && let Ok(at) = self.senders.tracker(intake.now, intake.sequence(), &self.config)
-            && self.senders.at(at).is_next(intake.report.base.sequence, intake.width())
+        if received.report.base.essential
+            && let Ok(at) = self.reporters.tracker(received.now, received.sequence(), &self.config)
+            && self.reporters.at(at).is_next(received.report.base.sequence, received.width())
         {
-            self.refuse(intake, at, out);
+            self.refuse(received, at, out);
         }
     }
 
     /// An essential report: its sequence decides first.
-    fn take_essential(&mut self, intake: &Intake<'_>, way: &mut impl Way, out: &mut impl Out) {
-        let at = match self.senders.tracker(intake.now, intake.sequence(), &self.config) {
+    fn take_essential(
+        &mut self,
+        received: &Received<'_>,
+        transport: &mut impl Transport,
+        out: &mut impl Out,
+    ) {
+        let at = match self.reporters.tracker(received.now, received.sequence(), &self.config) {
             Ok(at) => at,
             Err(reason) => return self.drop(reason),
         };
-        let sequence = intake.report.base.sequence;
-        let verdict = self.senders.at(at).judge(sequence, intake.width(), intake.now, &self.config);
+        let sequence = received.report.base.sequence;
+        let verdict = self.reporters.at(at).judge(sequence, received.width(), received.now, &self.config);
         match verdict {
             Verdict::Duplicate => return self.drop(Reason::Duplicate),
             Verdict::Gap { nack, restart } => {
                 self.drop(Reason::Gap);
                 self.stats.sequences.restarts += u64::from(restart);
                 if nack {
-                    let last = self.senders.at(at).last(sequence, intake.width());
-                    self.messages.nack(intake, control::Cause::Gap, last, out);
+                    let last = self.reporters.at(at).last(sequence, received.width());
+                    self.messages.nack(received, control::Cause::Gap, last, out);
                 }
                 return;
             }
@@ -560,47 +594,47 @@ impl Translator {
                 self.stats.sequences.restarts += u64::from(restart);
             }
         }
-        let outcome = self.treat(intake, way);
+        let outcome = self.treat(received, transport);
         if let Outcome::Congested(..) = outcome {
-            self.refuse(intake, at, out);
+            self.refuse(received, at, out);
         } else {
-            self.accept(intake, at, outcome, out);
+            self.accept(received, at, outcome, out);
         }
-        self.settle(intake, outcome, way, out);
+        self.settle(received, outcome, transport, out);
     }
 
     /// What was due is not accepted: the reporter keeps it, and sends it again.
     #[cold]
-    fn refuse(&mut self, intake: &Intake<'_>, at: usize, out: &mut impl Out) {
-        let (sequence, width) = (intake.report.base.sequence, intake.width());
-        if self.senders.at(at).refuse(sequence, width, intake.now, &self.config) {
-            let last = self.senders.at(at).last(sequence, width);
-            self.messages.nack(intake, control::Cause::Overload, last, out);
+    fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Out) {
+        let (sequence, width) = (received.report.base.sequence, received.width());
+        if self.reporters.at(at).refuse(sequence, width, received.now, &self.config) {
+            let last = self.reporters.at(at).last(sequence, width);
+            self.messages.nack(received, control::Cause::Overload, last, out);
         }
     }
 
     /// An essential report is in order. What can never be carried out is accepted too, and the reporter told why it was not done:
     /// to send it again would not help.
-    fn accept(&mut self, intake: &Intake<'_>, at: usize, outcome: Outcome, out: &mut impl Out) {
-        let sequence = intake.report.base.sequence;
-        let ack = self.senders.at(at).accept(sequence);
+    fn accept(&mut self, received: &Received<'_>, at: usize, outcome: Outcome, out: &mut impl Out) {
+        let sequence = received.report.base.sequence;
+        let ack = self.reporters.at(at).accept(sequence);
         self.stats.sequences.accepted += 1;
         let cause = match outcome {
             Outcome::Dropped(
-                Reason::UnknownStore | Reason::UnknownList | Reason::UnknownSketch | Reason::WayRefused,
+                Reason::UnknownStore | Reason::UnknownList | Reason::UnknownSketch | Reason::TransportRefused,
             ) => control::Cause::Unknown,
             Outcome::Dropped(
                 Reason::TooMuchData | Reason::WrongEntry | Reason::WrongHop | Reason::WrongShape,
             ) => control::Cause::Malformed,
             _ => {
                 if ack && self.config.acks {
-                    self.messages.ack(intake, sequence, out);
+                    self.messages.ack(received, sequence, out);
                 }
                 return;
             }
         };
-        if self.senders.at(at).may_nack(intake.now, &self.config) {
-            self.messages.nack(intake, cause, sequence, out);
+        if self.reporters.at(at).may_nack(received.now, &self.config) {
+            self.messages.nack(received, cause, sequence, out);
         }
     }
 
@@ -620,12 +654,12 @@ impl Translator {
             return;
         }
         let report = &Report { base, operation: Operation::Append { list: 0, entry_len: 0, entries: &[] } };
-        let intake = Intake { now, origin, report, payload, artifact: false };
-        let Some(at) = self.senders.known_tracker(intake.sequence(), &self.config) else { return };
+        let received = Received { now, origin, report, payload, artifact: false };
+        let Some(at) = self.reporters.known_tracker(received.sequence(), &self.config) else { return };
         // Before what is missing has come there is nothing to say of it: it will be sent again.
-        if self.senders.at(at).is_next(base.sequence, intake.width()) {
-            self.senders.at(at).seen = now;
-            self.accept(&intake, at, Outcome::Dropped(Reason::WrongShape), out);
+        if self.reporters.at(at).is_next(base.sequence, received.width()) {
+            self.reporters.at(at).seen = now;
+            self.accept(&received, at, Outcome::Dropped(Reason::WrongShape), out);
         }
     }
 }

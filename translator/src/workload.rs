@@ -4,7 +4,7 @@ use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
 use wire::dta::{Base, Operation, Priority, Report};
 
-use rdma::transport::{Blocked, Place, Room, Way};
+use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 
 use super::{CollectorConfig, Config, StoreEntry};
 
@@ -50,7 +50,7 @@ pub enum Load {
 /// A load with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// The name on the command line.
+    /// The name on the command sender.
     pub name: &'static str,
     /// Its load.
     pub load: Load,
@@ -237,14 +237,14 @@ pub struct Nowhere {
     pub bytes: u64,
 }
 
-impl Way for Nowhere {
+impl Transport for Nowhere {
     #[inline(always)]
-    fn room(&self, _: u8, _: bool) -> Room {
-        Room::ENDLESS
+    fn credit(&self, _: u8, _: bool) -> Credit {
+        Credit::UNLIMITED
     }
 
     #[inline(always)]
-    fn write(&mut self, _: Place, _: u64, data: &[u8], _: Option<u32>, _: bool) -> Result<(), Blocked> {
+    fn write(&mut self, _: RemoteAddr, _: u64, data: &[u8], _: Option<u32>, _: bool) -> Result<(), Blocked> {
         self.operations += 1;
         self.bytes += data.len() as u64;
         std::hint::black_box(data);
@@ -252,7 +252,7 @@ impl Way for Nowhere {
     }
 
     #[inline(always)]
-    fn add(&mut self, _: Place, _: u64, delta: u64, _: Option<u32>) -> Result<(), Blocked> {
+    fn add(&mut self, _: RemoteAddr, _: u64, delta: u64, _: Option<u32>) -> Result<(), Blocked> {
         self.operations += 1;
         self.bytes += 8;
         std::hint::black_box(delta);

@@ -16,14 +16,14 @@ impl translator::Out for Nowhere {
 /// A way that closes now and then, so that reports wait in local memory and come again.
 struct Gate(bool);
 
-impl rdma::transport::Way for Gate {
-    fn room(&self, _: u8, _: bool) -> rdma::transport::Room {
-        if self.0 { rdma::transport::Room::ENDLESS } else { rdma::transport::Room::NONE }
+impl rdma::transport::Transport for Gate {
+    fn credit(&self, _: u8, _: bool) -> rdma::transport::Credit {
+        if self.0 { rdma::transport::Credit::UNLIMITED } else { rdma::transport::Credit::NONE }
     }
 
     fn write(
         &mut self,
-        _: rdma::transport::Place,
+        _: rdma::transport::RemoteAddr,
         _: u64,
         _: &[u8],
         _: Option<u32>,
@@ -34,7 +34,7 @@ impl rdma::transport::Way for Gate {
 
     fn add(
         &mut self,
-        _: rdma::transport::Place,
+        _: rdma::transport::RemoteAddr,
         _: u64,
         _: u64,
         _: Option<u32>,
@@ -67,7 +67,7 @@ fn a_translator_at_work_allocates_nothing() {
             ..case.config()
         };
         let mut translator = Translator::new(config).expect("good settings");
-        let (mut way, mut out) = (Gate(true), Nowhere(0));
+        let (mut transport, mut out) = (Gate(true), Nowhere(0));
         let before = allocations();
         for round in 0..3 {
             case.turn(&mut reports, round * 2);
@@ -75,15 +75,15 @@ fn a_translator_at_work_allocates_nothing() {
                 let host = [192, 0, 2, number as u8];
                 let origin = Origin { sender: (host, 9).into(), collector: 0 };
                 let now = (usize::from(round) * reports.iter().len() + number) as u64 * 10_000;
-                way.0 = number % 64 < 48;
-                translator.take(now, origin, payload, &mut way, &mut out);
+                transport.0 = number % 64 < 48;
+                translator.take(now, origin, payload, &mut transport, &mut out);
                 if number % 128 == 0 {
-                    translator.tick(now, &mut way);
+                    translator.tick(now, &mut transport);
                 }
             }
         }
-        way.0 = true;
-        translator.finish(u64::MAX, &mut way);
+        transport.0 = true;
+        translator.finish(u64::MAX, &mut transport);
         assert_eq!(allocations() - before, 0, "{}", case.name);
         let stats = translator.stats();
         assert!(stats.is_balanced() && stats.reports.done.iter().sum::<u64>() > 0, "{stats:?}");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nic::bpf::{LoadOptions, Object};
 use nic::netns::Pair;
 use nic::time;
-use rdma::responder::{Order, PairConfig, Registered, Rights};
+use rdma::responder::{Order, QueuePairConfig, Registered, Rights};
 use wire::roce::{AtomicEth, Head, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Counted, Options, Rdma};
 
@@ -84,9 +84,9 @@ fn address(v6: bool, end: u8) -> std::net::IpAddr {
     if v6 { [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end].into() } else { [10, 97, 0, end].into() }
 }
 
-fn pair(case: &Case) -> PairConfig {
+fn pair(case: &Case) -> QueuePairConfig {
     let path = Path::new(address(case.v6, 2), address(case.v6, 1), 0xc001);
-    PairConfig { transport: case.transport, path, peer: 7, psn: Psn::new(0), mtu: MTU, receives: 0 }
+    QueuePairConfig { transport: case.transport, path, peer: 7, psn: Psn::new(0), mtu: MTU, receives: 0 }
 }
 
 /// As many requests as there is to be in memory of their own, or in the whole of the case's memory.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::dta::{BODY, DtaStore, Header, region_len};
 use memory::Region;
 use rdma::requester::{Config, Connection, Links, RemoteRegion};
-use rdma::responder::{self, Order, PairConfig, Registration, Responder, Rights};
+use rdma::responder::{self, Order, QueuePairConfig, Registration, Responder, Rights};
 use translator::{self, CollectorConfig, StoreEntry, Translator};
 use wire::dta::layout::Geometry;
 use wire::roce::{Packet, Path, Transport};
@@ -263,8 +263,14 @@ fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Res
         ..path
     };
     let mut connect = |transport, end: rdma::requester::End| {
-        let pair =
-            PairConfig { transport, path: back, peer: end.pair, psn: end.psn, mtu: 4096, receives: u32::MAX };
+        let pair = QueuePairConfig {
+            transport,
+            path: back,
+            peer: end.pair,
+            psn: end.psn,
+            mtu: 4096,
+            receives: u32::MAX,
+        };
         responder.connect(&pair).map_err(failed)
     };
     let connection = Connection {

@@ -165,7 +165,7 @@ impl Run {
         let chain = self.world.chain.as_ref().unwrap();
         let destination = chain.reporter.destinations(self.world.now).next().unwrap();
         assert_eq!((destination.stats.overwritten, destination.stats.forgotten), (0, 0));
-        assert_eq!(self.world.links.stats(0).unwrap().held, 0);
+        assert_eq!(self.world.links.stats(0).unwrap().unacknowledged, 0);
     }
 
     /// Values that are not there. What is there is right.
@@ -266,7 +266,7 @@ fn a_collector_that_restarts_loses_nothing_essential() {
         let more =
             run.counts().iter().zip(&run.told.counts).filter(|(found, told)| found > told).count() as u64;
         assert!(run.counts().iter().zip(&run.told.counts).all(|(found, told)| found >= told));
-        assert!(more <= run.world.links.stats(0).unwrap().uncertain_adds);
+        assert!(more <= run.world.links.stats(0).unwrap().uncertain_fetch_adds);
     }
 }
 
@@ -280,7 +280,7 @@ fn a_translator_that_restarts_loses_no_more_than_it_held() {
                 return;
             }
             let chain = world.chain.as_mut().unwrap();
-            held = world.links.stats(0).unwrap().held + chain.translator.stats().entries.held;
+            held = world.links.stats(0).unwrap().unacknowledged + chain.translator.stats().entries.held;
             restart_translator(world);
         });
         let entries = run.told.entries[0].len() - run.followed(0).0.len()

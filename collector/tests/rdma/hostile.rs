@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use memory::Region;
 use rdma::responder::{
-    Config, Order, PairConfig, PairError, PairState, Reason, RegisterError, Registration, Responder, Rights,
-    Stats,
+    Config, Order, QueuePairConfig, QueuePairError, QueuePairState, Reason, RegisterError, Registration,
+    Responder, Rights, Stats,
 };
 use wire::Refusal;
 use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, Transport, Writer};
@@ -57,7 +57,7 @@ impl Bed {
             Registration { memory: Arc::clone(&memory), start: START, len: BODY, rights, order, region: 3 };
         let at = responder.register(&what).unwrap();
         let pair =
-            PairConfig { transport, path, peer: 0x77, psn: Psn::new(0xff_fffe), mtu: 256, receives: 2 };
+            QueuePairConfig { transport, path, peer: 0x77, psn: Psn::new(0xff_fffe), mtu: 256, receives: 2 };
         let pair = responder.connect(&pair).unwrap();
         let writer = Writer::new(there, transport, pair).unwrap();
         Self {
@@ -78,7 +78,8 @@ impl Bed {
         let (there, path) = self.paths;
         self.transport = if self.transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
         let psn = Psn::new(0xff_fffe);
-        let pair = PairConfig { transport: self.transport, path, peer: 0x77, psn, mtu: 256, receives: 2 };
+        let pair =
+            QueuePairConfig { transport: self.transport, path, peer: 0x77, psn, mtu: 256, receives: 2 };
         self.pair = self.responder.connect(&pair).unwrap();
         self.writer = Writer::new(there, self.transport, self.pair).unwrap();
     }
@@ -235,7 +236,7 @@ fn a_reliable_requester_is_told_and_then_not_heard() {
             "{what}"
         );
         assert_eq!((bed.dropped(reason), bed.untouched()), (1, true), "{what}");
-        assert_eq!(bed.responder.state(bed.pair), Some(PairState::Error));
+        assert_eq!(bed.responder.state(bed.pair), Some(QueuePairState::Error));
         let reth = bed.reth(0, 8);
         let good = bed.only(0xff_fffe, reth);
         bed.take(&good);
@@ -511,7 +512,7 @@ fn what_is_for_a_pair_that_was_lent_is_left_alone() {
         bed.responder.take_parsed([Packet::parse(&frame)], &mut bed.heard);
         assert!(bed.untouched() && bed.heard.answers.is_empty());
         assert_eq!((bed.dropped(Reason::Lent), bed.responder.stats().is_balanced()), (2, true));
-        assert_eq!(bed.responder.state(bed.pair), Some(PairState::Lent));
+        assert_eq!(bed.responder.state(bed.pair), Some(QueuePairState::Lent));
         assert!(bed.responder.disconnect(bed.pair));
     }
 }
@@ -551,13 +552,13 @@ fn places_are_bounded_and_old_names_open_nothing() {
     assert_ne!(responder.register(&what).unwrap().key, first.key);
     let (_, path) = paths();
     let pair =
-        PairConfig { transport: Transport::Uc, path, peer: 1, psn: Psn::new(0), mtu: 1024, receives: 0 };
-    assert_eq!(responder.connect(&PairConfig { mtu: 1000, ..pair }), Err(PairError::Mtu));
+        QueuePairConfig { transport: Transport::Uc, path, peer: 1, psn: Psn::new(0), mtu: 1024, receives: 0 };
+    assert_eq!(responder.connect(&QueuePairConfig { mtu: 1000, ..pair }), Err(QueuePairError::Mtu));
     let mixed = Path { source: "::1".parse().unwrap(), ..path };
-    assert_eq!(responder.connect(&PairConfig { path: mixed, ..pair }), Err(PairError::Addresses));
+    assert_eq!(responder.connect(&QueuePairConfig { path: mixed, ..pair }), Err(QueuePairError::Addresses));
     let number = responder.connect(&pair).unwrap();
     responder.connect(&pair).unwrap();
-    assert_eq!(responder.connect(&pair), Err(PairError::Full));
+    assert_eq!(responder.connect(&pair), Err(QueuePairError::Full));
     assert!(responder.disconnect(number));
     assert_ne!(responder.connect(&pair), Ok(number));
 }

@@ -1,11 +1,11 @@
 //! What the links say there is room for.
 
 use rdma::requester::{Config, Links};
-use rdma::transport::{Place, Way};
+use rdma::transport::{RemoteAddr, Transport};
 
 use crate::world::{Dice, Faults, World};
 
-const LOSSY: Place = Place { collector: 0, region: 1 };
+const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
 
 /// `bytes` of data in so many operations, anyhow.
 fn shared(dice: &mut Dice, messages: u32, bytes: u64) -> Vec<u64> {
@@ -28,8 +28,8 @@ fn what_there_is_room_for_is_taken_whole() {
         let config = Config {
             outbox_frames: 1 + dice.below(40) as usize,
             outbox_bytes: 200 + dice.below(12_000) as usize,
-            kept_operations: 8,
-            kept_bytes: 1 << 12,
+            retransmit_operations: 8,
+            retransmit_bytes: 1 << 12,
             ..Config::default()
         };
         let mut world = World::with(seed, Faults::default(), config);
@@ -39,16 +39,16 @@ fn what_there_is_room_for_is_taken_whole() {
             let keep = dice.permille(300);
             let scale = 4 + dice.below(9);
             let (messages, bytes) = (1 + dice.below(8) as u32, dice.below(1 << scale));
-            let room = world.links.room(0, keep);
+            let room = world.links.credit(0, keep);
             let lens = if dice.permille(300) && room.messages > 0 {
                 // The corner of what is said, in any shape.
                 by_box += u32::from(room.bytes > 0);
                 shared(&mut dice, room.messages.min(1 + messages * 8), room.bytes)
-            } else if world.links.has_room(0, messages, bytes, keep) {
+            } else if world.links.has_credit(0, messages, bytes, keep) {
                 had += 1;
                 shared(&mut dice, messages, bytes)
             } else {
-                assert!(!room.holds(messages, bytes), "seed {seed}: {room:?} is more than there is");
+                assert!(!room.covers(messages, bytes), "seed {seed}: {room:?} is more than there is");
                 asked += 1;
                 continue;
             };
@@ -65,8 +65,9 @@ fn what_there_is_room_for_is_taken_whole() {
 fn an_idle_link_has_room_for_the_longest_report() {
     let mut world = World::new(1, Faults::default());
     world.connect();
-    let (messages, bytes) = (Links::LEAST, 1 << 17);
+    let (messages, bytes) = (Links::MIN_MESSAGES, 1 << 17);
     assert!(
-        world.links.has_room(0, messages, bytes, false) && world.links.room(0, false).holds(messages, bytes)
+        world.links.has_credit(0, messages, bytes, false)
+            && world.links.credit(0, false).covers(messages, bytes)
     );
 }

@@ -1,12 +1,12 @@
 //! Whatever the network does: what must arrive does, once; what may be lost is lost only where a counter says so.
 
-use rdma::requester::{Heard, UncertainAdds};
-use rdma::transport::{Blocked, Place, Way};
+use rdma::requester::{Response, UncertainFetchAdds};
+use rdma::transport::{Blocked, RemoteAddr, Transport};
 
 use crate::world::{Dice, Faults, MICRO, MILLI, World};
 
-const KEPT: Place = Place { collector: 0, region: 0 };
-const LOSSY: Place = Place { collector: 0, region: 1 };
+const KEPT: RemoteAddr = RemoteAddr { collector: 0, region: 0 };
+const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
 const SLOT: u64 = 32;
 const SLOTS: u64 = 512;
 const COUNTERS: u64 = 64;
@@ -96,10 +96,10 @@ impl Load {
             assert_eq!(found, expected, "slot {slot}");
         }
         let stats = world.links.stats(0).unwrap();
-        assert_eq!((stats.held, stats.given_up), (0, [0; 3]));
-        assert_eq!(stats.kept, self.kept);
+        assert_eq!((stats.unacknowledged, stats.given_up), (0, [0; 3]));
+        assert_eq!(stats.reliable, self.kept);
         assert_eq!(stats.refused.iter().sum::<u64>(), self.refused);
-        assert_eq!(stats.unkept, self.lossy);
+        assert_eq!(stats.unreliable, self.lossy);
     }
 
     fn check_counters(&self, world: &World) {
@@ -135,11 +135,16 @@ fn over_a_good_network_everything_arrives_and_nothing_is_sent_twice() {
     load.check_counters(&world);
     load.check_immediates(&world);
     let (links, responder) = (world.links.stats(0).unwrap(), world.responder.stats());
-    assert_eq!((links.repeated, links.timeouts), (0, 0));
+    assert_eq!((links.retransmitted, links.timeouts), (0, 0));
     assert_eq!(links.frames, responder.executed);
     assert_eq!(responder.duplicates + responder.dropped.iter().sum::<u64>(), 0);
     // Far fewer acknowledgements than writes.
-    assert!(responder.acks * 4 < links.kept - links.adds, "{} of {}", responder.acks, links.kept);
+    assert!(
+        responder.acks * 4 < links.reliable - links.fetch_adds,
+        "{} of {}",
+        responder.acks,
+        links.reliable
+    );
 }
 
 #[test]
@@ -149,7 +154,7 @@ fn under_loss_doubling_delay_and_damage_what_is_kept_arrives_once() {
         let (world, load) = run(seed, faults);
         load.check_counters(&world);
         load.check_immediates(&world);
-        assert!(world.links.stats(0).unwrap().repeated > 0);
+        assert!(world.links.stats(0).unwrap().retransmitted > 0);
         assert!(world.responder.stats().duplicates > 0);
         assert_eq!(world.reconnects, 1, "seed {seed}");
     }
@@ -171,7 +176,7 @@ fn what_is_not_kept_is_lost_only_where_a_counter_says_so() {
     let (links, responder) = (world.links.stats(0).unwrap(), world.responder.stats());
     let lost = world.net.counts[1].lost;
     assert!(lost > 100);
-    assert_eq!(links.unkept, responder.executed + lost);
+    assert_eq!(links.unreliable, responder.executed + lost);
     assert_eq!(responder.skipped - responder.stepped_back, lost);
     world.check_books();
 }
@@ -218,7 +223,7 @@ fn after_the_collector_restarts_everything_kept_is_sent_again() {
         load.check(&world);
         let stats = world.links.stats(0).unwrap();
         assert_eq!(stats.broken, world.reconnects - 1);
-        assert!(stats.broken > 0 && stats.uncertain_adds > 0);
+        assert!(stats.broken > 0 && stats.uncertain_fetch_adds > 0);
         // Nobody knows how far the collector had come: counters may be too large, never too small, and no more of them
         // than are counted.
         let wrong: Vec<u64> = (0..)
@@ -226,7 +231,12 @@ fn after_the_collector_restarts_everything_kept_is_sent_again() {
             .map(|(counter, value)| world.u64_at(0, COUNTERS_AT + counter * 8).checked_sub(*value).unwrap())
             .filter(|excess| *excess > 0)
             .collect();
-        assert!(wrong.len() as u64 <= stats.uncertain_adds, "{} of {}", wrong.len(), stats.uncertain_adds);
+        assert!(
+            wrong.len() as u64 <= stats.uncertain_fetch_adds,
+            "{} of {}",
+            wrong.len(),
+            stats.uncertain_fetch_adds
+        );
         assert!(
             world.heard.completions.len() as u64 <= load.immediates.len() as u64 + stats.uncertain_immediates
         );
@@ -253,9 +263,9 @@ fn a_cut_cable_costs_nothing_that_was_kept() {
         if remembers {
             load.check_counters(&world);
             load.check_immediates(&world);
-            assert_eq!((stats.uncertain_adds, stats.uncertain_immediates), (0, 0));
+            assert_eq!((stats.uncertain_fetch_adds, stats.uncertain_immediates), (0, 0));
         } else {
-            assert!(stats.uncertain_adds > 0);
+            assert!(stats.uncertain_fetch_adds > 0);
         }
     }
 }
@@ -263,7 +273,7 @@ fn a_cut_cable_costs_nothing_that_was_kept() {
 #[test]
 fn uncertain_additions_can_be_given_up_instead() {
     let config = rdma::requester::Config {
-        uncertain_adds: UncertainAdds::GiveUp,
+        uncertain_fetch_adds: UncertainFetchAdds::GiveUp,
         timeout: MILLI,
         ..Default::default()
     };
@@ -282,9 +292,9 @@ fn uncertain_additions_can_be_given_up_instead() {
     world.settle();
     world.check_books();
     let stats = world.links.stats(0).unwrap();
-    assert!(stats.given_up[2] > 0 && stats.uncertain_adds == 0);
+    assert!(stats.given_up[2] > 0 && stats.uncertain_fetch_adds == 0);
     assert!(world.u64_at(0, 0) < sum);
-    assert_eq!(stats.kept, stats.acknowledged + stats.given_up[2]);
+    assert_eq!(stats.reliable, stats.acknowledged + stats.given_up[2]);
 }
 
 #[test]
@@ -308,7 +318,7 @@ fn what_was_kept_for_memory_that_is_gone_is_not_written_to_what_comes_in_its_pla
     let found = [(0, 0), (0, 8), (1, 0)].map(|(region, offset)| world.u64_at(region, offset));
     let (stats, no_place) = (world.links.stats(0).unwrap(), rdma::requester::GivenUp::NoPlace as usize);
     assert_eq!(found, [0, u64::from_le_bytes([9; 8]), u64::from_le_bytes([7; 8])]);
-    assert_eq!((stats.kept, stats.acknowledged, stats.given_up[no_place]), (4, 2, 2));
+    assert_eq!((stats.reliable, stats.acknowledged, stats.given_up[no_place]), (4, 2, 2));
 }
 
 #[test]
@@ -324,7 +334,7 @@ fn a_full_receive_queue_makes_the_links_wait() {
     assert_eq!(world.heard.completions.len(), 3);
     let stats = *world.links.stats(0).unwrap();
     // Asked again every 1.28 ms, not in between.
-    assert!((5..10).contains(&stats.heard[Heard::ReceiverNotReady as usize]), "{stats:?}");
+    assert!((5..10).contains(&stats.responses[Response::ReceiverNotReady as usize]), "{stats:?}");
     let pair = world.pair.unwrap();
     world.responder.replenish(pair, 7);
     world.settle();

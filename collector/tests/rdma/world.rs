@@ -9,7 +9,9 @@ use std::sync::Arc;
 use dataplane::dta::{Outbox, Reporter};
 use memory::Region;
 use rdma::requester::{Config, Connection, Event, Links, RemoteRegion, State};
-use rdma::responder::{self, Completion, Order, PairConfig, Registered, Registration, Responder, Rights};
+use rdma::responder::{
+    self, Completion, Order, QueuePairConfig, Registered, Registration, Responder, Rights,
+};
 use translator::{Origin, Translator};
 use wire::roce::{Packet, Path, Transport};
 
@@ -303,7 +305,7 @@ impl World {
         let executed = self.pair.filter(|_| self.remembers).and_then(|pair| self.responder.expected(pair));
         let (there, back) = paths();
         let mut pair = |transport, end: rdma::requester::End| {
-            let config = PairConfig {
+            let config = QueuePairConfig {
                 transport,
                 path: back,
                 peer: end.pair,

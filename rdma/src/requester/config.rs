@@ -17,12 +17,12 @@ pub struct Config {
     /// Frames that may wait to be sent, over all collectors.
     pub outbox_frames: usize,
     /// Operations that a collector may leave unacknowledged; rounded up to a power of two.
-    pub kept_operations: usize,
+    pub retransmit_operations: usize,
     /// Bytes that they may write; rounded up to a power of two.
-    pub kept_bytes: usize,
+    pub retransmit_bytes: usize,
     /// Longest message, bytes.
     pub max_message: u32,
-    /// Unacknowledged packets on the way to a collector, at most. Halved by each loss, down to 16, and won back.
+    /// Unacknowledged packets in flight to a collector, at most. Halved by each loss, down to 16, and won back.
     pub window: u32,
     /// An acknowledgement is asked for at least once in so many operations, and with the last before a pause.
     pub ack_every: u32,
@@ -35,7 +35,7 @@ pub struct Config {
     /// When a collector or the network says "congestion", everything to it stops for so long, ns.
     pub pause_on_congestion: u64,
     /// Additions of which nobody knows whether they were made when the connection broke.
-    pub uncertain_adds: UncertainAdds,
+    pub uncertain_fetch_adds: UncertainFetchAdds,
     /// Where the numbers of queue pairs and packets begin; the same seed gives the same numbers.
     pub seed: u64,
 }
@@ -43,7 +43,7 @@ pub struct Config {
 /// What to do with additions that were sent and not answered when a connection broke, and the collector cannot say how
 /// far it came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UncertainAdds {
+pub enum UncertainFetchAdds {
     /// Make them again. A counter is never too small, which is what a Count-Min estimate promises.
     Again,
     /// Give them up. A counter is never too large.
@@ -56,8 +56,8 @@ impl Default for Config {
             collectors: 1,
             outbox_bytes: 1 << 20,
             outbox_frames: 4096,
-            kept_operations: 4096,
-            kept_bytes: 1 << 20,
+            retransmit_operations: 4096,
+            retransmit_bytes: 1 << 20,
             max_message: 1 << 16,
             window: 1024,
             ack_every: 16,
@@ -65,7 +65,7 @@ impl Default for Config {
             retries: 7,
             pause_on_loss: 0,
             pause_on_congestion: 50_000,
-            uncertain_adds: UncertainAdds::Again,
+            uncertain_fetch_adds: UncertainFetchAdds::Again,
             seed: 0,
         }
     }
@@ -100,13 +100,13 @@ impl Config {
         if self.collectors == 0 || self.collectors > 256 {
             return Err(ConfigError::Collectors);
         }
-        // Packets on the way must be told apart by the sign of a 24-bit difference.
+        // Packets in flight must be told apart by the sign of a 24-bit difference.
         let good = |value: usize, most: usize| (1..=most).contains(&value);
         let sizes = [
             (good(self.outbox_bytes, 1 << 30), "outbox_bytes"),
             (good(self.outbox_frames, 1 << 24), "outbox_frames"),
-            (good(self.kept_operations, 1 << 20), "kept_operations"),
-            (good(self.kept_bytes, 1 << 30), "kept_bytes"),
+            (good(self.retransmit_operations, 1 << 20), "retransmit_operations"),
+            (good(self.retransmit_bytes, 1 << 30), "retransmit_bytes"),
             (good(self.max_message as usize, 1 << 30), "max_message"),
             (good(self.window as usize, 1 << 20), "window"),
             (good(self.ack_every as usize, 1 << 20), "ack_every"),
@@ -140,7 +140,7 @@ pub struct End {
 /// A region of a collector, as it told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteRegion {
-    /// The number by which [`crate::transport::Place`] names it, below [`REGIONS`].
+    /// The number by which [`crate::transport::RemoteAddr`] names it, below [`REGIONS`].
     pub region: u16,
     /// The address that it gave the body's first byte.
     pub address: u64,

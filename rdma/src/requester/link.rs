@@ -1,16 +1,18 @@
 //! One collector's link: an unreliable queue pair for what may be lost, a reliable one for what must arrive.
 //!
 //! What is unreliable leaves as frames at once and is forgotten. What is reliable is kept (`kept.rs`) and leaves in
-//! [`Link::pump`]: new operations behind those on the way, or, after a loss, everything from the first that was not
+//! [`Link::pump`]: new operations behind those in flight, or, after a loss, everything from the first that was not
 //! acknowledged ("go back N", which is all that the protocol allows).
 
 use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 
-use super::config::{Config, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainAdds};
+use super::config::{
+    Config, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds,
+};
 use super::frames::{Framer, Target, frames_for, most_bytes};
-use super::kept::{Kept, Kind, Operation};
 use super::outbox::Outbox;
-use super::stats::{GivenUp, Heard, Refused, Stats};
+use super::retransmit::{Kind, Operation, RetransmitBuffer};
+use super::stats::{GivenUp, Refused, Response, Stats};
 use crate::transport::Blocked;
 
 /// Why a connection broke.
@@ -56,7 +58,7 @@ const NEVER: u64 = u64::MAX;
 
 /// The sending half of a queue pair.
 #[derive(Debug)]
-struct Pair {
+struct QueuePair {
     framer: Framer,
     /// The number of the next packet that was never sent.
     psn: Psn,
@@ -77,10 +79,10 @@ pub(super) struct Link {
     mtu: u32,
     max_message: u32,
     regions: Box<[RemoteRegion]>,
-    unreliable: Option<Pair>,
+    unreliable: Option<QueuePair>,
     /// For reliable packets `psn` is the number after all that is kept.
-    reliable: Option<Pair>,
-    kept: Kept,
+    reliable: Option<QueuePair>,
+    retransmit: RetransmitBuffer,
     /// The next operation to send, and how many of its packets were.
     cursor: u64,
     cursor_packets: u32,
@@ -88,7 +90,7 @@ pub(super) struct Link {
     unacknowledged: Psn,
     next: Psn,
     sent_end: Psn,
-    adds_out: u32,
+    outstanding_atomics: u32,
     atomic_depth: u32,
     window: u32,
     deadline: u64,
@@ -112,17 +114,17 @@ impl Link {
             ours: None,
             peer: None,
             mtu: 1024,
-            max_message: config.max_message.min(config.kept_bytes as u32),
+            max_message: config.max_message.min(config.retransmit_bytes as u32),
             regions: vec![none; REGIONS].into(),
             unreliable: None,
             reliable: None,
-            kept: Kept::new(config.kept_operations, config.kept_bytes),
+            retransmit: RetransmitBuffer::new(config.retransmit_operations, config.retransmit_bytes),
             cursor: 0,
             cursor_packets: 0,
             unacknowledged: Psn::default(),
             next: Psn::default(),
             sent_end: Psn::default(),
-            adds_out: 0,
+            outstanding_atomics: 0,
             atomic_depth: 1,
             window: config.window,
             deadline: NEVER,
@@ -163,12 +165,12 @@ impl Link {
         self.atomic_depth = to.atomic_depth.max(1);
         let framer =
             |transport, pair: Option<u32>| pair.and_then(|pair| Framer::new(&to.path, transport, pair));
-        self.unreliable =
-            framer(Transport::Uc, to.unreliable).map(|framer| Pair { framer, psn: offer.unreliable.psn });
+        self.unreliable = framer(Transport::Uc, to.unreliable)
+            .map(|framer| QueuePair { framer, psn: offer.unreliable.psn });
         self.ours = Some(offer);
-        self.renumber(offer.reliable.psn, config.uncertain_adds);
+        self.renumber(offer.reliable.psn, config.uncertain_fetch_adds);
         let psn = self.after_kept(offer);
-        self.reliable = framer(Transport::Rc, to.reliable).map(|framer| Pair { framer, psn });
+        self.reliable = framer(Transport::Rc, to.reliable).map(|framer| QueuePair { framer, psn });
         self.state = State::Up;
         self.event = None;
         self.window = config.window;
@@ -181,10 +183,10 @@ impl Link {
     }
 
     fn after_kept(&self, offer: Offer) -> Psn {
-        if self.kept.first() == self.kept.end() {
+        if self.retransmit.first() == self.retransmit.end() {
             offer.reliable.psn
         } else {
-            self.kept.at(self.kept.end() - 1).after()
+            self.retransmit.at(self.retransmit.end() - 1).after()
         }
     }
 
@@ -199,56 +201,56 @@ impl Link {
 
     /// What is still kept was not executed, even if it was sent.
     fn nothing_else_was_executed(&mut self) {
-        for position in self.kept.first()..self.kept.end() {
-            self.kept.at_mut(position).sent = false;
+        for position in self.retransmit.first()..self.retransmit.end() {
+            self.retransmit.at_mut(position).sent = false;
         }
     }
 
     /// What is kept for this region is not sent on another connection.
     pub(super) fn give_up(&mut self, region: u16) {
-        for position in self.kept.first()..self.kept.end() {
-            let operation = self.kept.at_mut(position);
+        for position in self.retransmit.first()..self.retransmit.end() {
+            let operation = self.retransmit.at_mut(position);
             operation.outdated |= operation.region == region;
         }
     }
 
     /// Gives what is kept its numbers on a new connection, and forgets what cannot be sent there.
-    fn renumber(&mut self, first: Psn, uncertain: UncertainAdds) {
+    fn renumber(&mut self, first: Psn, uncertain: UncertainFetchAdds) {
         let mut psn = first;
-        for position in self.kept.first()..self.kept.end() {
-            let mut operation = *self.kept.at(position);
+        for position in self.retransmit.first()..self.retransmit.end() {
+            let mut operation = *self.retransmit.at(position);
             let given_up = self.reconsider(&operation, uncertain);
             if let Some(reason) = given_up.filter(|_| operation.packets > 0) {
                 self.stats.given_up[reason as usize] += 1;
-                self.stats.held -= 1;
+                self.stats.unacknowledged -= 1;
             }
             operation.packets = if given_up.is_some() { 0 } else { frames_for(operation.len(), self.mtu) };
             operation.psn = psn;
             operation.sent = false;
             psn = operation.after();
-            *self.kept.at_mut(position) = operation;
+            *self.retransmit.at_mut(position) = operation;
         }
-        self.cursor = self.kept.first();
+        self.cursor = self.retransmit.first();
         self.cursor_packets = 0;
         self.unacknowledged = first;
         self.next = first;
         self.sent_end = first;
-        self.adds_out = 0;
+        self.outstanding_atomics = 0;
         self.forget_acknowledged();
     }
 
     /// Whether a kept operation is to be given up, now that it would be sent on another connection.
-    fn reconsider(&mut self, operation: &Operation, uncertain: UncertainAdds) -> Option<GivenUp> {
+    fn reconsider(&mut self, operation: &Operation, uncertain: UncertainFetchAdds) -> Option<GivenUp> {
         let len = if matches!(operation.kind, Kind::Add(_)) { 8 } else { operation.len() };
         let gone = operation.packets == 0 || operation.outdated;
         if gone || self.target(operation.region, operation.offset, len).is_err() {
             return Some(GivenUp::NoPlace);
         }
         if operation.sent && matches!(operation.kind, Kind::Add(_)) {
-            if uncertain == UncertainAdds::GiveUp {
+            if uncertain == UncertainFetchAdds::GiveUp {
                 return Some(GivenUp::Uncertain);
             }
-            self.stats.uncertain_adds += 1;
+            self.stats.uncertain_fetch_adds += 1;
         }
         if operation.sent && operation.immediate.is_some() {
             self.stats.uncertain_immediates += 1;
@@ -272,12 +274,12 @@ impl Link {
     // Taking operations.
 
     /// Operations, and bytes of their data, that would be taken now, both together.
-    pub(super) fn room(&self, keep: bool, outbox: &Outbox, now: u64) -> (u32, u64) {
+    pub(super) fn credit(&self, keep: bool, outbox: &Outbox, now: u64) -> (u32, u64) {
         if self.ours.is_none() {
             return (0, 0);
         }
         if keep || self.unreliable.is_none() {
-            return (self.kept.free() as u32, self.kept.free_bytes() as u64);
+            return (self.retransmit.free() as u32, self.retransmit.free_bytes() as u64);
         }
         if !self.may_leave(now) {
             return (0, 0);
@@ -293,7 +295,7 @@ impl Link {
 
     /// Would so many operations, with so many bytes of data between them, be taken now?
     #[inline]
-    pub(super) fn has_room(
+    pub(super) fn has_credit(
         &self,
         (messages, bytes): (u32, u64),
         keep: bool,
@@ -304,7 +306,8 @@ impl Link {
             return false;
         }
         if keep || self.unreliable.is_none() {
-            return self.kept.free() as u64 >= u64::from(messages) && self.kept.free_bytes() as u64 >= bytes;
+            return self.retransmit.free() as u64 >= u64::from(messages)
+                && self.retransmit.free_bytes() as u64 >= bytes;
         }
         // The path MTU is a power of two.
         let frames = u64::from(messages) + (bytes.saturating_sub(1) >> self.mtu.trailing_zeros());
@@ -312,7 +315,7 @@ impl Link {
         self.may_leave(now) && frames <= outbox.free_frames() as u64 && needed <= outbox.free_bytes() as u64
     }
 
-    /// Is there a way for what leaves at once?
+    /// Is there a transport for what leaves at once?
     #[inline]
     fn may_leave(&self, now: u64) -> bool {
         self.state == State::Up && now >= self.paused_until
@@ -340,8 +343,8 @@ impl Link {
         if self.reliable.is_none() {
             return Err(Refused::NoReliable);
         }
-        if !self.kept.push_write(place, [data, &[]], immediate) {
-            return Err(Refused::KeptFull);
+        if !self.retransmit.push_write(place, [data, &[]], immediate) {
+            return Err(Refused::RetransmitFull);
         }
         self.number();
         Ok(())
@@ -361,14 +364,14 @@ impl Link {
         if self.reliable.is_none() {
             return Err(Refused::NoReliable);
         }
-        if self.kept.free() < 1 + usize::from(immediate.is_some()) {
-            return Err(Refused::KeptFull);
+        if self.retransmit.free() < 1 + usize::from(immediate.is_some()) {
+            return Err(Refused::RetransmitFull);
         }
-        self.kept.push_add(place, delta);
+        self.retransmit.push_add(place, delta);
         self.number();
-        self.stats.adds += 1;
+        self.stats.fetch_adds += 1;
         if immediate.is_some() {
-            self.kept.push_write(place, [&[], &[]], immediate);
+            self.retransmit.push_write(place, [&[], &[]], immediate);
             self.number();
         }
         Ok(())
@@ -381,7 +384,7 @@ impl Link {
         match reason {
             Refused::Down => Blocked::Broken,
             Refused::Paused => Blocked::Paused,
-            Refused::OutboxFull | Refused::KeptFull => Blocked::Full,
+            Refused::OutboxFull | Refused::RetransmitFull => Blocked::Full,
             Refused::NoRegion | Refused::NoReliable => Blocked::NoRegion,
             Refused::OutOfRange | Refused::Misaligned | Refused::TooLong => Blocked::OutOfRegion,
         }
@@ -389,18 +392,18 @@ impl Link {
 
     /// The newest kept operation gets its numbers.
     fn number(&mut self) {
-        let position = self.kept.end() - 1;
-        let len = self.kept.at(position).len();
+        let position = self.retransmit.end() - 1;
+        let len = self.retransmit.at(position).len();
         let psn = self.reliable.as_ref().map_or(Psn::default(), |pair| pair.psn);
-        let operation = self.kept.at_mut(position);
+        let operation = self.retransmit.at_mut(position);
         operation.psn = psn;
         operation.packets = frames_for(len, self.mtu);
         let after = operation.after();
         if let Some(pair) = &mut self.reliable {
             pair.psn = after;
         }
-        self.stats.kept += 1;
-        self.stats.held += 1;
+        self.stats.reliable += 1;
+        self.stats.unacknowledged += 1;
     }
 
     /// Where a place lies in the collector's address space.
@@ -431,7 +434,7 @@ impl Link {
         };
         let frames = frames_for(target.len, self.mtu);
         let bytes = frames as usize * most_bytes(0) + target.len as usize;
-        if !outbox.has_room(frames as usize, bytes) {
+        if !outbox.has_space(frames as usize, bytes) {
             return Err(Refused::OutboxFull);
         }
         for index in 0..frames {
@@ -442,7 +445,7 @@ impl Link {
             pair.psn = pair.psn.next();
         }
         self.stats.frames += u64::from(frames);
-        self.stats.unkept += 1;
+        self.stats.unreliable += 1;
         Ok(())
     }
 
@@ -454,7 +457,7 @@ impl Link {
             return;
         }
         while self.may_send(outbox, 1) {
-            let operation = *self.kept.at(self.cursor);
+            let operation = *self.retransmit.at(self.cursor);
             if operation.packets == 0 {
                 self.cursor += 1;
                 continue;
@@ -463,7 +466,7 @@ impl Link {
             let asked = last && self.cursor.is_multiple_of(u64::from(config.ack_every));
             self.send(&operation, asked || !self.goes_on(last, outbox), outbox);
             if last {
-                self.adds_out += u32::from(matches!(operation.kind, Kind::Add(_)));
+                self.outstanding_atomics += u32::from(matches!(operation.kind, Kind::Add(_)));
                 self.cursor += 1;
                 self.cursor_packets = 0;
             } else {
@@ -478,20 +481,21 @@ impl Link {
     /// Whether so many more packets may be sent, the first of them from the cursor.
     fn may_send(&self, outbox: &Outbox, packets: u32) -> bool {
         let in_flight = self.next.distance(self.unacknowledged).max(0) as u32;
-        self.cursor < self.kept.end()
+        self.cursor < self.retransmit.end()
             && in_flight + packets <= self.window
-            && outbox.has_room(packets as usize, packets as usize * most_bytes(self.mtu))
-            && (self.adds_out < self.atomic_depth || !matches!(self.kept.at(self.cursor).kind, Kind::Add(_)))
+            && outbox.has_space(packets as usize, packets as usize * most_bytes(self.mtu))
+            && (self.outstanding_atomics < self.atomic_depth
+                || !matches!(self.retransmit.at(self.cursor).kind, Kind::Add(_)))
     }
 
     /// Whether another packet can follow the one at the cursor at once; if not, the one at the cursor must ask for an
     /// acknowledgement. When in doubt, no.
     fn goes_on(&self, last: bool, outbox: &Outbox) -> bool {
         let next = self.cursor + u64::from(last);
-        next < self.kept.end() && self.kept.at(next).packets > 0 && self.may_send(outbox, 2) && {
+        next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
             // One more addition than is out may be under way already.
-            let adds = matches!(self.kept.at(next).kind, Kind::Add(_));
-            !adds || self.adds_out + 1 < self.atomic_depth
+            let adds = matches!(self.retransmit.at(next).kind, Kind::Add(_));
+            !adds || self.outstanding_atomics + 1 < self.atomic_depth
         }
     }
 
@@ -502,7 +506,7 @@ impl Link {
         let len = match operation.kind {
             Kind::Add(delta) => pair.framer.add(out, self.next, &target, delta),
             Kind::Write(_) => {
-                let data = self.kept.data(self.cursor);
+                let data = self.retransmit.data(self.cursor);
                 let part = (self.cursor_packets, self.mtu);
                 let head = Head { psn: self.next, ack_request: ask, solicited: false };
                 pair.framer.write(out, head, &target, part, (data, operation.immediate))
@@ -511,9 +515,9 @@ impl Link {
         outbox.push(self.collector, len);
         self.stats.frames += 1;
         self.stats.bytes += len as u64;
-        self.kept.at_mut(self.cursor).sent = true;
+        self.retransmit.at_mut(self.cursor).sent = true;
         let repeated = self.next.distance(self.sent_end) < 0;
-        self.stats.repeated += u64::from(repeated);
+        self.stats.retransmitted += u64::from(repeated);
         self.next = self.next.next();
         if !repeated {
             self.sent_end = self.next;
@@ -522,11 +526,11 @@ impl Link {
 
     /// Back to the first packet that was not acknowledged.
     fn rewind(&mut self) {
-        self.cursor = self.kept.first();
+        self.cursor = self.retransmit.first();
         self.next = self.unacknowledged;
-        self.adds_out = 0;
-        self.cursor_packets = if self.cursor < self.kept.end() {
-            self.unacknowledged.distance(self.kept.at(self.cursor).psn).max(0) as u32
+        self.outstanding_atomics = 0;
+        self.cursor_packets = if self.cursor < self.retransmit.end() {
+            self.unacknowledged.distance(self.retransmit.at(self.cursor).psn).max(0) as u32
         } else {
             0
         };
@@ -537,69 +541,69 @@ impl Link {
     /// Takes a packet that was sent to one of our queue pairs.
     pub(super) fn receive(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) {
         let heard = self.hear(now, packet, config);
-        self.stats.heard[heard as usize] += 1;
+        self.stats.responses[heard as usize] += 1;
     }
 
-    fn hear(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) -> Heard {
+    fn hear(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) -> Response {
         let pair = packet.bth.queue_pair;
         let Some(ours) = self.ours.filter(|ours| pair == ours.unreliable.pair || pair == ours.reliable.pair)
         else {
-            return Heard::UnknownPair;
+            return Response::UnknownPair;
         };
         if self.state != State::Up {
-            return Heard::UnknownPair;
+            return Response::UnknownPair;
         }
         if self.peer.is_none_or(|peer| packet.ends.source != peer.destination) {
-            return Heard::WrongPeer;
+            return Response::WrongPeer;
         }
         match packet.bth.opcode {
-            _ if packet.fault.is_some() => Heard::Unexpected,
+            _ if packet.fault.is_some() => Response::Unexpected,
             Opcode::Cnp => {
                 self.paused_until = now.saturating_add(config.pause_on_congestion);
-                Heard::Congestion
+                Response::Congestion
             }
             Opcode::Acknowledge | Opcode::AtomicAcknowledge if pair == ours.reliable.pair => {
                 match packet.aeth {
                     Some(aeth) => self.answered(now, packet.bth.psn, aeth.syndrome, config),
-                    None => Heard::Unexpected,
+                    None => Response::Unexpected,
                 }
             }
-            _ => Heard::Unexpected,
+            _ => Response::Unexpected,
         }
     }
 
     /// The answer about `psn`.
-    fn answered(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Heard {
+    fn answered(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
         let ahead = psn.distance(self.unacknowledged);
         if ahead < 0 || ahead >= self.sent_end.distance(self.unacknowledged) {
-            return Heard::Stale;
+            return Response::Stale;
         }
         let heard = match syndrome {
             Syndrome::Ack(_) => {
                 self.acknowledge(psn.next());
-                Heard::Ack
+                Response::Ack
             }
             Syndrome::Rnr(timer) => {
                 self.acknowledge(psn);
                 self.rewind();
                 self.not_ready_until = now.saturating_add(roce::rnr_nanoseconds(timer));
-                Heard::ReceiverNotReady
+                Response::ReceiverNotReady
             }
             Syndrome::Nak(Nak::SequenceError) => {
                 self.acknowledge(psn);
                 self.rewind();
                 self.window = (self.window / 2).max(LEAST_WINDOW);
                 self.paused_until = self.paused_until.max(now.saturating_add(config.pause_on_loss));
-                Heard::SequenceError
+                Response::SequenceError
             }
             Syndrome::Nak(nak) => return self.refused(psn, nak),
-            Syndrome::Reserved(_) => return Heard::Unexpected,
+            Syndrome::Reserved(_) => return Response::Unexpected,
         };
         self.tries = 0;
         let waiting = self.next.distance(self.unacknowledged) > 0;
-        // While the collector is not ready nothing is on the way; the clock starts again when something is.
+        // While the collector is not ready nothing is in flight; the clock starts again when something is.
         self.deadline = if waiting { now.saturating_add(config.timeout) } else { NEVER };
-        if heard == Heard::Ack {
+        if heard == Response::Ack {
             self.window = (self.window + 1 + ahead as u32 / 8).min(config.window);
         }
         heard
@@ -607,21 +611,21 @@ impl Link {
 
     /// The collector refused the operation at `psn`; everything before it is done. Refused once it gets another chance on
     /// the next connection, where its region may have another key; refused twice it is given up.
-    fn refused(&mut self, psn: Psn, nak: Nak) -> Heard {
+    fn refused(&mut self, psn: Psn, nak: Nak) -> Response {
         let (cause, heard) = match nak {
-            Nak::InvalidRequest => (Cause::InvalidRequest, Heard::InvalidRequest),
-            Nak::RemoteAccess => (Cause::RemoteAccess, Heard::RemoteAccess),
-            Nak::RemoteOperational => (Cause::RemoteOperational, Heard::RemoteOperational),
-            Nak::SequenceError | Nak::Other(_) => return Heard::Unexpected,
+            Nak::InvalidRequest => (Cause::InvalidRequest, Response::InvalidRequest),
+            Nak::RemoteAccess => (Cause::RemoteAccess, Response::RemoteAccess),
+            Nak::RemoteOperational => (Cause::RemoteOperational, Response::RemoteOperational),
+            Nak::SequenceError | Nak::Other(_) => return Response::Unexpected,
         };
         self.acknowledge(psn);
-        let first = self.kept.first();
-        if first < self.kept.end() {
-            let operation = self.kept.at_mut(first);
+        let first = self.retransmit.first();
+        if first < self.retransmit.end() {
+            let operation = self.retransmit.at_mut(first);
             if operation.refused {
-                self.kept.pop();
+                self.retransmit.pop();
                 self.stats.given_up[GivenUp::RefusedTwice as usize] += 1;
-                self.stats.held -= 1;
+                self.stats.unacknowledged -= 1;
             } else {
                 operation.refused = true;
             }
@@ -636,15 +640,15 @@ impl Link {
     fn acknowledge(&mut self, end: Psn) {
         self.unacknowledged = end;
         self.forget_acknowledged();
-        if self.next.distance(end) < 0 || self.cursor < self.kept.first() {
+        if self.next.distance(end) < 0 || self.cursor < self.retransmit.first() {
             // A late answer to what is about to be sent again.
             self.rewind();
         }
     }
 
     fn forget_acknowledged(&mut self) {
-        while self.kept.first() < self.kept.end() {
-            let operation = self.kept.at(self.kept.first());
+        while self.retransmit.first() < self.retransmit.end() {
+            let operation = self.retransmit.at(self.retransmit.first());
             if operation.after().distance(self.unacknowledged) > 0 {
                 return;
             }
@@ -652,12 +656,12 @@ impl Link {
             let add = matches!(operation.kind, Kind::Add(_));
             if !given_up {
                 self.stats.acknowledged += 1;
-                self.stats.held -= 1;
+                self.stats.unacknowledged -= 1;
             }
-            if add && self.kept.first() < self.cursor {
-                self.adds_out = self.adds_out.saturating_sub(1);
+            if add && self.retransmit.first() < self.cursor {
+                self.outstanding_atomics = self.outstanding_atomics.saturating_sub(1);
             }
-            self.kept.pop();
+            self.retransmit.pop();
         }
     }
 
@@ -669,7 +673,7 @@ impl Link {
             return NEVER;
         }
         let pause = self.paused_until.max(self.not_ready_until);
-        let resume = if self.cursor < self.kept.end() && pause > now { pause } else { NEVER };
+        let resume = if self.cursor < self.retransmit.end() && pause > now { pause } else { NEVER };
         self.deadline.min(resume)
     }
 

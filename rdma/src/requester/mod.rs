@@ -1,6 +1,6 @@
 //! The sending end of RoCEv2: operations in, frames out; no card needed, on this side either.
 //!
-//! No socket, clock or thread. [`Links`] is a [`Way`]: the translator hands it writes and additions. Each collector has a
+//! No socket, clock or thread. [`Links`] is a [`Transport`]: the translator hands it writes and additions. Each collector has a
 //! link with two queue pairs. What may be lost is *unreliable*: the frame is made at once, and after a loss the
 //! collector's end goes on with the next message by itself. What must arrive, and every addition, is *reliable*: it is
 //! kept until it is acknowledged, sent again after a loss, and survives a broken connection: on the next one everything
@@ -9,7 +9,7 @@
 //! # A driver's loop
 //!
 //! 1. Frames or datagrams from collectors: [`Links::receive`].
-//! 2. A burst of reports: the translator, with the links as its way.
+//! 2. A burst of reports: the translator, with the links as its transport.
 //! 3. [`Links::flush`], then send [`Links::frames`] and say [`Links::sent`]; again while `flush` made more.
 //! 4. [`Links::tick`] at [`Links::deadline`], then as 3.
 //! 5. [`Links::poll_event`]: a link broke. [`Links::offer`], ask the collector, [`Links::connect`].
@@ -18,25 +18,25 @@
 //!
 //! Writes may be made twice and nothing is wrong. An addition must not. While a connection lives it is not: the collector answers a
 //! repeated request from memory. When the connection dies with additions unanswered, it is not known whether they were
-//! made, unless the collector still knows how far it came ([`Connection::executed`]). Then [`UncertainAdds`] says what to do, and
+//! made, unless the collector still knows how far it came ([`Connection::executed`]). Then [`UncertainFetchAdds`] says what to do, and
 //! [`Stats::uncertain_adds`] or [`GivenUp::Uncertain`] counts them.
 
 mod config;
 mod frames;
-mod kept;
 mod link;
 mod outbox;
+mod retransmit;
 mod stats;
 
 pub use config::{
-    Config, ConfigError, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainAdds,
+    Config, ConfigError, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds,
 };
 pub use link::{Cause, State};
-pub use stats::{GivenUp, Heard, Refused, Stats};
+pub use stats::{GivenUp, Refused, Response, Stats};
 
 use wire::roce;
 
-use crate::transport::{Blocked, Place, Room, Way};
+use crate::transport::{Blocked, Credit, RemoteAddr, Transport};
 use link::Link;
 use outbox::Outbox;
 
@@ -165,22 +165,22 @@ impl Links {
     }
 }
 
-impl Way for Links {
-    fn room(&self, collector: u8, keep: bool) -> Room {
+impl Transport for Links {
+    fn credit(&self, collector: u8, keep: bool) -> Credit {
         let link = self.links.get(usize::from(collector));
-        link.map_or(Room::NONE, |link| {
-            let (messages, bytes) = link.room(keep, &self.outbox, self.now);
-            Room { messages, bytes }
+        link.map_or(Credit::NONE, |link| {
+            let (messages, bytes) = link.credit(keep, &self.outbox, self.now);
+            Credit { messages, bytes }
         })
     }
 
     #[inline]
-    fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
         let link = self.links.get(usize::from(collector));
-        link.is_some_and(|link| link.has_room((messages, bytes), keep, &self.outbox, self.now))
+        link.is_some_and(|link| link.has_credit((messages, bytes), keep, &self.outbox, self.now))
     }
 
-    fn give_up(&mut self, place: Place) {
+    fn give_up(&mut self, place: RemoteAddr) {
         if let Some(link) = self.links.get_mut(usize::from(place.collector)) {
             link.give_up(place.region);
         }
@@ -193,7 +193,7 @@ impl Way for Links {
     #[inline]
     fn write(
         &mut self,
-        place: Place,
+        place: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
@@ -205,7 +205,13 @@ impl Way for Links {
     }
 
     #[inline]
-    fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked> {
+    fn add(
+        &mut self,
+        place: RemoteAddr,
+        offset: u64,
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Blocked> {
         let link = self.links.get_mut(usize::from(place.collector)).ok_or(Blocked::NoRegion)?;
         link.add((place.region, offset), delta, immediate).map_err(|reason| link.refuse(reason))
     }

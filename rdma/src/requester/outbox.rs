@@ -31,13 +31,13 @@ impl Outbox {
         self.bytes.len() - self.used
     }
 
-    /// Room for `frames` frames of so many bytes together.
+    /// Credit for `frames` frames of so many bytes together.
     #[inline]
-    pub(super) fn has_room(&self, frames: usize, bytes: usize) -> bool {
+    pub(super) fn has_space(&self, frames: usize, bytes: usize) -> bool {
         self.free_frames() >= frames && self.free_bytes() >= bytes
     }
 
-    /// Where the next frame goes. Only after [`has_room`](Self::has_room).
+    /// Where the next frame goes. Only after [`has_space`](Self::has_space).
     #[inline]
     pub(super) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used..]

@@ -11,7 +11,7 @@ pub enum Refused {
     /// The frames that wait to be sent leave no room.
     OutboxFull,
     /// The operations that wait for acknowledgement leave no room.
-    KeptFull,
+    RetransmitFull,
     /// The collector told of no such region.
     NoRegion,
     /// Not wholly inside the region.
@@ -32,7 +32,7 @@ impl Refused {
         Self::Down,
         Self::Paused,
         Self::OutboxFull,
-        Self::KeptFull,
+        Self::RetransmitFull,
         Self::NoRegion,
         Self::OutOfRange,
         Self::Misaligned,
@@ -46,7 +46,7 @@ impl Refused {
             Self::Down => "down",
             Self::Paused => "paused",
             Self::OutboxFull => "outbox_full",
-            Self::KeptFull => "kept_full",
+            Self::RetransmitFull => "retransmit_full",
             Self::NoRegion => "no_region",
             Self::OutOfRange => "out_of_range",
             Self::Misaligned => "misaligned",
@@ -85,7 +85,7 @@ impl GivenUp {
 /// What came from a collector, and what was made of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Heard {
+pub enum Response {
     /// An acknowledgement that brought something on.
     Ack,
     /// An acknowledgement of what had been acknowledged, or of what was never sent.
@@ -100,7 +100,7 @@ pub enum Heard {
     RemoteAccess,
     /// It cannot do what was asked.
     RemoteOperational,
-    /// Congestion on the way.
+    /// Congestion in the network.
     Congestion,
     /// An opcode or syndrome that no responder sends.
     Unexpected,
@@ -110,7 +110,7 @@ pub enum Heard {
     UnknownPair,
 }
 
-impl Heard {
+impl Response {
     /// How many there are.
     pub const COUNT: usize = Self::UnknownPair as usize + 1;
     /// All of them.
@@ -150,17 +150,17 @@ impl Heard {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Operations taken that may be lost: their frames left at once.
-    pub unkept: u64,
+    pub unreliable: u64,
     /// Operations taken that are kept until acknowledged. An addition with an immediate is two.
-    pub kept: u64,
+    pub reliable: u64,
     /// Additions among them.
-    pub adds: u64,
-    /// Kept operations that were acknowledged.
+    pub fetch_adds: u64,
+    /// RetransmitBuffer operations that were acknowledged.
     pub acknowledged: u64,
-    /// Kept operations given up, by [`GivenUp`].
+    /// RetransmitBuffer operations given up, by [`GivenUp`].
     pub given_up: [u64; GivenUp::ALL.len()],
-    /// Kept operations that wait now.
-    pub held: u64,
+    /// RetransmitBuffer operations that wait now.
+    pub unacknowledged: u64,
     /// Operations not taken, by [`Refused`].
     pub refused: [u64; Refused::COUNT],
     /// Frames made.
@@ -168,9 +168,9 @@ pub struct Stats {
     /// Bytes of these frames, Ethernet header included.
     pub bytes: u64,
     /// Frames among them that had been sent before.
-    pub repeated: u64,
-    /// Packets from the collector, by [`Heard`].
-    pub heard: [u64; Heard::COUNT],
+    pub retransmitted: u64,
+    /// Packets from the collector, by [`Response`].
+    pub responses: [u64; Response::COUNT],
     /// Times that no answer came.
     pub timeouts: u64,
     /// Connections made.
@@ -178,7 +178,7 @@ pub struct Stats {
     /// Connections that broke.
     pub broken: u64,
     /// Additions that were sent, unanswered, on a connection that broke, and were made again: each may count twice.
-    pub uncertain_adds: u64,
+    pub uncertain_fetch_adds: u64,
     /// Immediates likewise: each may be told twice.
     pub uncertain_immediates: u64,
 }
@@ -186,6 +186,6 @@ pub struct Stats {
 impl Stats {
     /// What was to be kept was acknowledged, given up, or waits.
     pub fn is_balanced(&self) -> bool {
-        self.kept == self.acknowledged + self.held + self.given_up.iter().sum::<u64>()
+        self.reliable == self.acknowledged + self.unacknowledged + self.given_up.iter().sum::<u64>()
     }
 }

@@ -142,7 +142,7 @@ impl core::error::Error for RegisterError {}
 
 /// A requester's queue pair, to be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PairConfig {
+pub struct QueuePairConfig {
     /// Reliable or not.
     pub transport: Transport,
     /// Addresses from us to it.
@@ -159,7 +159,7 @@ pub struct PairConfig {
 
 /// A queue pair that cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PairError {
+pub enum QueuePairError {
     /// All places are taken.
     Full,
     /// Not 256, 512, 1024, 2048 or 4096.
@@ -168,7 +168,7 @@ pub enum PairError {
     Addresses,
 }
 
-impl fmt::Display for PairError {
+impl fmt::Display for QueuePairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "no more queue pairs can be made",
@@ -178,4 +178,4 @@ impl fmt::Display for PairError {
     }
 }
 
-impl core::error::Error for PairError {}
+impl core::error::Error for QueuePairError {}

@@ -13,22 +13,23 @@
 //! `rdma_rxe`. A late packet of an unreliable connection that begins a message is executed, as there.
 
 mod config;
-mod pair;
+mod queue_pair;
 mod regions;
 mod serve;
 mod stats;
 mod work;
 
 pub use config::{
-    Config, ConfigError, Order, PairConfig, PairError, RegisterError, Registered, Registration, Rights,
+    Config, ConfigError, Order, QueuePairConfig, QueuePairError, RegisterError, Registered, Registration,
+    Rights,
 };
-pub use pair::PairState;
+pub use queue_pair::QueuePairState;
 pub use stats::{Reason, Stats};
 
 use wire::Refusal;
 use wire::roce::{Packet, Path, Psn};
 
-use pair::Pair;
+use queue_pair::QueuePair;
 use regions::Regions;
 use serve::Server;
 
@@ -94,16 +95,16 @@ impl Responder {
     ///
     /// # Errors
     /// No place, or a path MTU that cannot be.
-    pub fn connect(&mut self, pair: &PairConfig) -> Result<u32, PairError> {
+    pub fn connect(&mut self, pair: &QueuePairConfig) -> Result<u32, QueuePairError> {
         if !matches!(pair.mtu, 256 | 512 | 1024 | 2048 | 4096) {
-            return Err(PairError::Mtu);
+            return Err(QueuePairError::Mtu);
         }
-        let index = self.server.pairs.iter().position(Option::is_none).ok_or(PairError::Full)?;
+        let index = self.server.pairs.iter().position(Option::is_none).ok_or(QueuePairError::Full)?;
         // Never 0 or 1, which mean other things, and not the number that this place had last.
         self.generation = self.generation % 0xfff + 1;
         let number = self.generation << 12 | index as u32;
-        let made = Pair::new(number, pair, self.server.config.atomic_depth);
-        self.server.pairs[index] = Some(made.map_err(|_| PairError::Addresses)?);
+        let made = QueuePair::new(number, pair, self.server.config.atomic_depth);
+        self.server.pairs[index] = Some(made.map_err(|_| QueuePairError::Addresses)?);
         Ok(number)
     }
 
@@ -121,7 +122,7 @@ impl Responder {
     pub fn lend(&mut self, number: u32) -> bool {
         let pair = self.server.pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
         let Some(pair) = pair.filter(|pair| pair.number == number) else { return false };
-        pair.state = PairState::Lent;
+        pair.state = QueuePairState::Lent;
         true
     }
 
@@ -131,7 +132,7 @@ impl Responder {
     }
 
     /// How a queue pair stands.
-    pub fn state(&self, number: u32) -> Option<PairState> {
+    pub fn state(&self, number: u32) -> Option<QueuePairState> {
         self.pair(number).map(|pair| pair.state)
     }
 
@@ -154,7 +155,7 @@ impl Responder {
         &self.server.stats
     }
 
-    fn pair(&self, number: u32) -> Option<&Pair> {
+    fn pair(&self, number: u32) -> Option<&QueuePair> {
         self.server.pairs.get((number & 0xfff) as usize)?.as_ref().filter(|pair| pair.number == number)
     }
 

@@ -5,7 +5,7 @@ use wire::roce::{Beginning, Beginnings, Brief, Packet, Psn};
 
 use super::Out;
 use super::config::Config;
-use super::pair::Pair;
+use super::queue_pair::QueuePair;
 use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::work::{Verdict, Work};
@@ -21,7 +21,7 @@ const AHEAD: usize = 2 * TOGETHER;
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
-    pub(super) pairs: Vec<Option<Pair>>,
+    pub(super) pairs: Vec<Option<QueuePair>>,
     /// Pairs that owe an acknowledgement since the last answers.
     owing: Vec<u16>,
     pub(super) stats: Stats,
@@ -225,7 +225,7 @@ impl Server {
     #[inline]
     fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
         let pair = recent.as_ref().and_then(|recent| self.pairs.get(usize::from(recent.pair))?.as_ref());
-        match pair.and_then(Pair::takes) {
+        match pair.and_then(QueuePair::takes) {
             Some(expected) => Run { expected, ..Run::default() },
             None => {
                 *recent = None;
@@ -306,12 +306,12 @@ mod tests {
     use wire::crc::{ChooseCrc32, choose_crc_32};
     use wire::roce::{Beginnings, Head, Packet, Path, Psn, Reth, Transport, Writer};
 
-    use super::super::pair;
+    use super::super::queue_pair;
 
     /// Frames of every short payload, by either way to compute CRCs, over IPv4 and IPv6.
     #[test]
     fn both_ways_to_compute_crcs_write_and_read_the_same() {
-        let ways: [ChooseCrc32; 2] = [choose_crc_32, pair::choose_crc];
+        let ways: [ChooseCrc32; 2] = [choose_crc_32, queue_pair::choose_crc];
         let (v4, v6) =
             (|last| [10, 0, 0, last].into(), |last| std::net::IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
         let mut random = 1_u64;

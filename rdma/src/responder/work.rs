@@ -4,7 +4,7 @@ use wire::Refusal;
 use wire::roce::{Aeth, Nak, Opcode, Packet, Psn, Syndrome, Transport};
 
 use super::config::Config;
-use super::pair::{Open, Pair, PairState};
+use super::queue_pair::{Open, QueuePair, QueuePairState};
 use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::{Completion, Out};
@@ -39,14 +39,14 @@ const ANSWER: usize = 128;
 
 impl<O: Out> Work<'_, O> {
     #[inline]
-    pub(super) fn execute(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+    pub(super) fn execute(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.ends.source != pair.writer.path().destination {
             return Verdict::Dropped(Reason::WrongPeer);
         }
         match pair.state {
-            PairState::Ready => {}
-            PairState::Error => return Verdict::Dropped(Reason::PairInError),
-            PairState::Lent => return Verdict::Dropped(Reason::Lent),
+            QueuePairState::Ready => {}
+            QueuePairState::Error => return Verdict::Dropped(Reason::PairInError),
+            QueuePairState::Lent => return Verdict::Dropped(Reason::Lent),
         }
         if packet.bth.transport != Some(pair.transport) || is_answer(packet.bth.opcode) {
             return Verdict::Dropped(Reason::WrongTransport);
@@ -61,7 +61,7 @@ impl<O: Out> Work<'_, O> {
     // Unreliable: no answer, ever; after a loss it goes on with the next message.
 
     #[inline]
-    fn unreliable(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+    fn unreliable(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         let psn = packet.bth.psn;
         let begins = begins(packet.bth.opcode);
         let ahead = psn.distance(pair.expected);
@@ -94,7 +94,7 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    fn abandon(&mut self, pair: &mut Pair) {
+    fn abandon(&mut self, pair: &mut QueuePair) {
         if pair.open.take().is_some() {
             self.stats.abandoned += 1;
         }
@@ -103,7 +103,7 @@ impl<O: Out> Work<'_, O> {
     // Reliable.
 
     #[inline]
-    fn reliable(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+    fn reliable(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         let ahead = packet.bth.psn.distance(pair.expected);
         if ahead > 0 {
             if !pair.nak_sent {
@@ -133,7 +133,7 @@ impl<O: Out> Work<'_, O> {
     }
 
     /// A packet that came before: nothing is executed again.
-    fn repeated(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+    fn repeated(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.atomic.is_none() {
             pair.owes = true;
             return Verdict::Duplicate;
@@ -147,7 +147,7 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    fn answer_refusal(&mut self, pair: &mut Pair, reason: Reason) {
+    fn answer_refusal(&mut self, pair: &mut QueuePair, reason: Reason) {
         let syndrome = match reason {
             Reason::NoReceive => Syndrome::Rnr(self.config.not_ready_timer),
             Reason::BadKey | Reason::NoRight | Reason::OutOfRange => Syndrome::Nak(Nak::RemoteAccess),
@@ -155,7 +155,7 @@ impl<O: Out> Work<'_, O> {
         };
         self.refuse(pair, syndrome);
         if reason != Reason::NoReceive {
-            pair.state = PairState::Error;
+            pair.state = QueuePairState::Error;
             self.abandon(pair);
         }
     }
@@ -164,7 +164,7 @@ impl<O: Out> Work<'_, O> {
 
     /// Executes a packet of a write or a send that is the next one.
     #[inline]
-    fn run(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+    fn run(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         let opcode = packet.bth.opcode;
         if let Some(fault) = packet.fault {
             return Err(if fault == Refusal::BadRoceOpcode { Reason::BadOpcode } else { Reason::BadLength });
@@ -212,7 +212,7 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    fn tell(&mut self, pair: &mut Pair, step: &Step, immediate: u32) {
+    fn tell(&mut self, pair: &mut QueuePair, step: &Step, immediate: u32) {
         pair.receives -= 1;
         self.stats.completions += 1;
         let (index, at, len) = step.message;
@@ -221,7 +221,7 @@ impl<O: Out> Work<'_, O> {
         self.out.complete(&Completion { pair: pair.number, immediate, place, len });
     }
 
-    fn send(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+    fn send(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.payload.len() > pair.mtu as usize {
             return Err(Reason::BadLength);
         }
@@ -235,7 +235,7 @@ impl<O: Out> Work<'_, O> {
 
     /// What a packet of a write asks for.
     #[inline]
-    fn check(&self, pair: &Pair, packet: &Packet<'_>) -> Result<Step, Reason> {
+    fn check(&self, pair: &QueuePair, packet: &Packet<'_>) -> Result<Step, Reason> {
         let len = packet.payload.len() as u32;
         let ends = ends(packet.bth.opcode);
         let (index, start, total, done) = match (&packet.reth, pair.open) {
@@ -267,7 +267,7 @@ impl<O: Out> Work<'_, O> {
         Ok(Step { target: index.map(|index| (index, at)), open, message: (index, start, total) })
     }
 
-    fn add(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+    fn add(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.fault.is_some() {
             return Err(Reason::BadLength);
         }
@@ -291,13 +291,13 @@ impl<O: Out> Work<'_, O> {
     // Answers.
 
     /// Acknowledges everything before the expected packet.
-    pub(super) fn acknowledge(&mut self, pair: &mut Pair) {
+    pub(super) fn acknowledge(&mut self, pair: &mut QueuePair) {
         let psn = pair.expected.plus(0xff_ffff);
         self.stats.acks += 1;
         self.answer(pair, psn, Syndrome::ACK);
     }
 
-    fn refuse(&mut self, pair: &mut Pair, syndrome: Syndrome) {
+    fn refuse(&mut self, pair: &mut QueuePair, syndrome: Syndrome) {
         let kind = match syndrome {
             Syndrome::Nak(Nak::SequenceError) => 0,
             Syndrome::Rnr(_) => 1,
@@ -310,7 +310,7 @@ impl<O: Out> Work<'_, O> {
         self.answer(pair, pair.expected, syndrome);
     }
 
-    fn answer(&mut self, pair: &mut Pair, psn: Psn, syndrome: Syndrome) {
+    fn answer(&mut self, pair: &mut QueuePair, psn: Psn, syndrome: Syndrome) {
         let mut frame = [0; ANSWER];
         let aeth = Aeth { syndrome, msn: pair.messages };
         // An answer fits: it has no payload.
@@ -318,7 +318,7 @@ impl<O: Out> Work<'_, O> {
         self.out.answer(pair.writer.path(), &frame[..len]);
     }
 
-    fn answer_atomic(&mut self, pair: &mut Pair, psn: Psn, original: u64) {
+    fn answer_atomic(&mut self, pair: &mut QueuePair, psn: Psn, original: u64) {
         let mut frame = [0; ANSWER];
         let len = pair.writer.atomic_ack(&mut frame, psn, pair.messages, original).unwrap_or(0);
         if psn.next() == pair.expected {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use memory::Region;
 use rdma::requester::{Connection, Links, RemoteRegion};
 use rdma::responder::{
-    Completion, Config, Order, Out, PairConfig, PairState, Registered, Registration, Responder, Rights,
+    Completion, Config, Order, Out, QueuePairConfig, QueuePairState, Registered, Registration, Responder,
+    Rights,
 };
-use rdma::transport::{Place, Way as _};
+use rdma::transport::{RemoteAddr, Transport as _};
 use wire::roce::{Packet, Path, Psn, Transport};
 
 use crate::guest::Guest;
@@ -20,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(5);
 /// Carries frames both ways, each seventh of ours excepted, until everything kept was acknowledged.
 fn carry(guest: &mut Guest, links: &mut Links, start: Instant, sent: &mut u64) {
     let now = || start.elapsed().as_nanos() as u64;
-    while links.stats(0).unwrap().held > 0 || links.frames().len() > 0 {
+    while links.stats(0).unwrap().unacknowledged > 0 || links.frames().len() > 0 {
         assert!(start.elapsed() < 6 * PATIENCE, "{:?}", links.stats(0));
         links.flush(now());
         for (_, frame) in links.frames() {
@@ -69,7 +70,7 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
         executed: None,
     };
     links.connect(0, &connection, 0).unwrap();
-    let place = Place { collector: 0, region: 3 };
+    let place = RemoteAddr { collector: 0, region: 3 };
     let mut expected = vec![0; 65536];
     for at in 0..20_usize {
         // Slots of 24 bytes, each third one reliable, and now and then what takes several packets.
@@ -88,8 +89,11 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     }
     carry(guest, &mut links, Instant::now(), &mut 0);
     let stats = *links.stats(0).unwrap();
-    assert!(stats.is_balanced() && stats.repeated > 0 && stats.acknowledged == stats.kept, "{stats:?}");
-    assert_eq!(stats.uncertain_adds, 0);
+    assert!(
+        stats.is_balanced() && stats.retransmitted > 0 && stats.acknowledged == stats.reliable,
+        "{stats:?}"
+    );
+    assert_eq!(stats.uncertain_fetch_adds, 0);
     for at in (0..65536).step_by(16384) {
         assert!(guest.memory(at, 16384) == expected[at..at + 16384], "memory from {at} on");
     }
@@ -153,7 +157,7 @@ impl Memory {
         let kind = if transport == Transport::Rc { "rc" } else { "uc" };
         let [index, peer] = guest.numbers(&format!("qp {kind}"))[..] else { panic!("a new queue pair") };
         let psn = 0xff_fffe;
-        let pair = PairConfig {
+        let pair = QueuePairConfig {
             transport,
             path: path(4),
             peer: peer as u32,
@@ -259,7 +263,7 @@ pub(crate) fn the_kernel_is_refused(guest: &mut Guest) {
         let mut memory = Memory::new(guest, Transport::Rc, 0);
         let request = request(&memory);
         assert_eq!(memory.serve(guest, &request, |_| {})[0], ACCESS, "{request}");
-        assert_eq!(memory.responder.state(memory.number), Some(PairState::Error));
+        assert_eq!(memory.responder.state(memory.number), Some(QueuePairState::Error));
         assert_eq!(memory.read(0, LEN as usize), vec![0; LEN as usize], "{request}");
         assert!(memory.responder.stats().is_balanced());
     }

@@ -1,6 +1,6 @@
 //! A burst is what its reports are one by one: the short way of plain Appends changes nothing but the time.
 
-use rdma::transport::{Blocked, Room};
+use rdma::transport::{Blocked, Credit};
 use translator::{Accept, Config, Rate, Stats, Trigger};
 use wire::dta::layout::{Geometry, Ring};
 
@@ -27,9 +27,9 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
             })
             .collect();
         let room = match random.below(8) {
-            0 => Room { messages: 3, bytes: 200 },
-            1 => Room::NONE,
-            _ => Room::ENDLESS,
+            0 => Credit { messages: 3, bytes: 200 },
+            1 => Credit::NONE,
+            _ => Credit::UNLIMITED,
         };
         for world in [&mut alone, &mut together] {
             world.memory.room[0] = room;

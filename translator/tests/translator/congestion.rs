@@ -1,6 +1,6 @@
 //! Levels of congestion, priorities, local memory, notices, meters of senders, and several collectors: 5.5 and 5.8.
 
-use rdma::transport::Room;
+use rdma::transport::Credit;
 use translator::{CollectorConfig, Config, Rate, Reason, StoreEntry};
 use wire::dta::control::{Body, Cause};
 use wire::dta::hash::Family;
@@ -128,7 +128,7 @@ fn when_local_memory_is_full_the_reporter_keeps_what_is_essential() {
     let mut settings = slow(config(stores()));
     settings.local = 200;
     let mut world = World::of(settings);
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     for sequence in 0..10 {
         world.send(essential(sequence), put(&KEY));
     }
@@ -141,7 +141,7 @@ fn when_local_memory_is_full_the_reporter_keeps_what_is_essential() {
     let notice = |dropped| Body::Congestion { level: 3, hold_us: 500, dropped };
     // The first that was diverted is told too; those behind the one that was not accepted are no gap to tell of.
     assert_eq!(told, [notice(0), nack(Cause::Overload, 4)]);
-    world.memory.room[0] = Room::ENDLESS;
+    world.memory.room[0] = Credit::UNLIMITED;
     world.now += MS;
     (4..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
     world.pass(MS);
@@ -197,7 +197,7 @@ fn copies_are_fewer_under_load_and_counters_are_not() {
 #[test]
 fn a_closed_way_is_level_three() {
     let mut world = World::new();
-    world.memory.room[0] = Room { messages: 1, bytes: 1_000 };
+    world.memory.room[0] = Credit { messages: 1, bytes: 1_000 };
     for priority in [Priority::Low, Priority::Medium, Priority::High] {
         world.send(with(priority), Operation::KeyWrite { copies: 2, store: 1, key: &KEY, data: &[1] });
         world.send(with(priority), put(&KEY));
@@ -207,7 +207,7 @@ fn a_closed_way_is_level_three() {
     assert_eq!((world.done(), world.stats().reports.waiting), (2, 2));
     let levels: Vec<Body> = world.told().into_iter().map(|(_, body)| body).collect();
     assert!(matches!(levels[0], Body::Congestion { level: 3, .. }), "{levels:?}");
-    world.memory.room[0] = Room::ENDLESS;
+    world.memory.room[0] = Credit::UNLIMITED;
     world.pass(1);
     assert_eq!(world.done(), 4);
 }
@@ -315,10 +315,10 @@ fn what_an_absent_collector_costs_is_told_apart_from_congestion() {
     assert_eq!((dropped(&world), world.stats().reports.waiting), ([2, 1, 0, 0], 1));
     // It is there again, and has no room.
     world.memory.away[1] = false;
-    world.memory.room[1] = Room::NONE;
+    world.memory.room[1] = Credit::NONE;
     send(&mut world);
     assert_eq!((dropped(&world), world.stats().reports.waiting), ([2, 1, 2, 1], 2));
-    world.memory.room[1] = Room::ENDLESS;
+    world.memory.room[1] = Credit::UNLIMITED;
     world.pass(MS);
     assert_eq!((world.done(), world.stats().reports.waiting), (2, 0));
     assert!(world.stats().is_balanced());
@@ -338,7 +338,7 @@ fn a_collector_that_is_gone_stops_no_other_and_what_was_lost_is_known() {
         }
     };
     (0..10).for_each(|key| send_both(&mut world, key));
-    world.memory.room[1] = Room::NONE;
+    world.memory.room[1] = Credit::NONE;
     (10..20).for_each(|key| send_both(&mut world, key));
     assert_eq!((world.dropped(Reason::CongestedLow), world.stats().reports.waiting), (10, 10));
     let regions = |world: &mut World| {
@@ -346,7 +346,7 @@ fn a_collector_that_is_gone_stops_no_other_and_what_was_lost_is_known() {
         [0, 1].map(|collector| done.iter().filter(|done| done.place.collector == collector).count())
     };
     assert_eq!(regions(&mut world), [40, 20]);
-    world.memory.room[1] = Room::ENDLESS;
+    world.memory.room[1] = Credit::UNLIMITED;
     world.pass(MS);
     (20..30).for_each(|key| send_both(&mut world, key));
     assert_eq!(regions(&mut world), [20, 30]);
@@ -374,7 +374,7 @@ fn what_is_high_waits_for_a_collector_whose_memory_is_not_known_yet() {
 #[test]
 fn low_entries_wait_in_their_batch_where_there_is_room_for_them() {
     let mut world = World::new();
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     // No operation is needed yet, so that nothing is dropped.
     world.send(with(Priority::Low), append(1, &[0; 12]));
     assert_eq!((world.done(), world.stats().entries.held), (1, 3));
@@ -385,7 +385,7 @@ fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
     let mut settings = slow(config(stores()));
     settings.local = 100;
     let mut world = World::of(settings);
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     // The very first is refused too, when another reporter has filled what there is.
     (0..3).for_each(|sequence| world.send(Base { reporter: 9, ..essential(sequence) }, put(&KEY)));
     assert_eq!(world.stats().reports.waiting, 2);
@@ -396,7 +396,7 @@ fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
     }
     let nacks = world.stats().controls.nacks;
     assert!(nacks[3] >= 300 && nacks[0] == 0, "{nacks:?}");
-    world.memory.room[0] = Room::ENDLESS;
+    world.memory.room[0] = Credit::UNLIMITED;
     world.pass(MS);
     (500..756).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
     assert_eq!((world.done(), world.stats().sequences.lost), (2 + 256, 0));
@@ -406,10 +406,10 @@ fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
 fn what_is_due_and_finds_no_room_is_not_tried_without_end() {
     let mut world = World::new();
     world.send(with(Priority::High), append(3, &[1; 4]));
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     world.pass(5 * MS);
     assert_eq!(world.translator.deadline(), Some(world.now + MS));
-    world.memory.room[0] = Room::ENDLESS;
+    world.memory.room[0] = Credit::UNLIMITED;
     world.pass(MS);
     assert_eq!((world.stats().entries.written, world.translator.deadline()), (1, None));
 }
@@ -417,7 +417,7 @@ fn what_is_due_and_finds_no_room_is_not_tried_without_end() {
 #[test]
 fn a_closed_way_is_told_as_level_three_and_never_as_none() {
     let mut world = World::new();
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     for host in 1..100 {
         world.send_from(sender(host % 3), with(Priority::High), put(&KEY));
         world.now += 100 * US;
@@ -434,7 +434,7 @@ fn what_may_be_lost_leaves_half_of_local_memory_to_what_may_not() {
     let mut settings = config(stores());
     settings.local = 840;
     let mut world = World::of(settings);
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     // Records of 42 bytes: 20 in all.
     (0..1_000).for_each(|_| world.send(with(Priority::High), put(&KEY)));
     assert_eq!((world.stats().reports.waiting, world.dropped(Reason::LocalFull)), (10, 990));

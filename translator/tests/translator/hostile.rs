@@ -1,6 +1,6 @@
 //! Bytes that nobody should send: nothing panics, nothing is written outside a region, everything adds up.
 
-use rdma::transport::Room;
+use rdma::transport::Credit;
 use translator::{Accept, Config, Reason};
 use wire::dta::{Base, Operation, Priority, Report};
 
@@ -81,12 +81,12 @@ fn storm(accept: Accept, seed: u64, mutate: bool) -> World {
             }
         }
         match random.below(100) {
-            0 => world.memory.room[0] = Room::NONE,
-            1 => world.memory.room[0] = Room { messages: 3, bytes: 200 },
+            0 => world.memory.room[0] = Credit::NONE,
+            1 => world.memory.room[0] = Credit { messages: 3, bytes: 200 },
             2 => world.memory.fuse = Some(random.below(4) as u32),
             3 => world.pass(random.below(2 * MS)),
             4..20 => {
-                world.memory.room[0] = Room::ENDLESS;
+                world.memory.room[0] = Credit::UNLIMITED;
                 (world.memory.fuse, world.memory.away[0]) = (None, false);
             }
             99 => world.memory.away[0] = true,
@@ -113,7 +113,7 @@ fn a_storm_of_reports_adds_up() {
         done.iter_mut().zip(stats.reports.done).for_each(|(sum, done)| *sum += done);
         assert!(stats.reports.diverted > 0, "{stats:#?}");
         // All that waits goes out at the end.
-        world.memory.room[0] = Room::ENDLESS;
+        world.memory.room[0] = Credit::UNLIMITED;
         (world.memory.fuse, world.memory.away[0]) = (None, false);
         world.now += 1_000 * MS;
         assert!(world.translator.finish(world.now, &mut world.memory));
@@ -127,7 +127,7 @@ fn a_storm_of_reports_adds_up() {
             Reason::NotAccepted
                 | Reason::WrongShape
                 | Reason::EpochAhead
-                | Reason::WayRefused
+                | Reason::TransportRefused
                 | Reason::UnknownSketch
         );
         assert!(count > 0 || elsewhere, "{} never happened", reason.name());
@@ -185,7 +185,7 @@ fn a_way_that_does_not_know_the_region_is_counted() {
     world.memory.regions.clear();
     world.send(plain(), Operation::KeyWrite { copies: 2, store: 1, key: &KEY, data: &[1] });
     world.send(plain(), Operation::KeyIncrement { copies: 2, store: 1, delta: 1, key: &KEY });
-    assert_eq!(world.dropped(Reason::WayRefused), 2);
+    assert_eq!(world.dropped(Reason::TransportRefused), 2);
     world.send(with(Priority::High), append(3, &[0; 16]));
     world.send(plain(), Operation::Postcard { hop: 1, path_len: 1, store: 1, value: 1, key: &KEY });
     assert_eq!((world.stats().entries.lost, world.stats().postcards.lost), (4, 1));

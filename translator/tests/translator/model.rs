@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use rdma::transport::{Blocked, Place, Room, Way};
+use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 use translator::{CollectorConfig, Config, Origin, Out, Stats, StoreEntry, Translator};
 use wire::dta::control::Body;
 use wire::dta::hash::Family;
@@ -18,7 +18,7 @@ pub(crate) const MS: u64 = 1_000_000;
 /// One operation that the way was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Done {
-    pub(crate) place: Place,
+    pub(crate) place: RemoteAddr,
     pub(crate) offset: u64,
     pub(crate) data: Vec<u8>,
     pub(crate) immediate: Option<u32>,
@@ -30,8 +30,8 @@ pub(crate) struct Done {
 pub(crate) struct Memory {
     pub(crate) regions: BTreeMap<(u8, u16), Vec<u8>>,
     pub(crate) log: Vec<Done>,
-    /// Room, by collector.
-    pub(crate) room: [Room; 4],
+    /// Credit, by collector.
+    pub(crate) room: [Credit; 4],
     /// Which collectors are away.
     pub(crate) away: [bool; 4],
     /// Nothing is taken that may be lost.
@@ -42,11 +42,11 @@ pub(crate) struct Memory {
     pub(crate) says: Blocked,
     pub(crate) is_logging: bool,
     /// Regions whose memory is gone.
-    pub(crate) given_up: Vec<Place>,
+    pub(crate) given_up: Vec<RemoteAddr>,
 }
 
 impl Memory {
-    fn check(&mut self, place: Place, offset: u64, len: usize) -> Result<&mut [u8], Blocked> {
+    fn check(&mut self, place: RemoteAddr, offset: u64, len: usize) -> Result<&mut [u8], Blocked> {
         if self.away[usize::from(place.collector)] {
             return Err(Blocked::Broken);
         }
@@ -74,16 +74,16 @@ impl Memory {
     }
 }
 
-impl Way for Memory {
-    fn room(&self, collector: u8, keep: bool) -> Room {
+impl Transport for Memory {
+    fn credit(&self, collector: u8, keep: bool) -> Credit {
         if self.away[usize::from(collector)] || self.is_kept_only && !keep {
-            Room::NONE
+            Credit::NONE
         } else {
             self.room[usize::from(collector)]
         }
     }
 
-    fn give_up(&mut self, place: Place) {
+    fn give_up(&mut self, place: RemoteAddr) {
         self.given_up.push(place);
     }
 
@@ -93,7 +93,7 @@ impl Way for Memory {
 
     fn write(
         &mut self,
-        place: Place,
+        place: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
@@ -109,7 +109,13 @@ impl Way for Memory {
         Ok(())
     }
 
-    fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked> {
+    fn add(
+        &mut self,
+        place: RemoteAddr,
+        offset: u64,
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Blocked> {
         assert_eq!(offset % 8, 0);
         let counter = self.check(place, offset, 8)?.first_chunk_mut::<8>().expect("a counter");
         *counter = u64::from_le_bytes(*counter).wrapping_add(delta).to_le_bytes();
@@ -181,7 +187,7 @@ impl World {
         let memory = Memory {
             regions,
             log: Vec::new(),
-            room: [Room::ENDLESS; 4],
+            room: [Credit::UNLIMITED; 4],
             away: [false; 4],
             is_kept_only: false,
             fuse: None,

@@ -1,6 +1,6 @@
 //! Key-Write, Append, Key-Increment, Postcarding: what 5.5 says of each, in memory as 5.9 says.
 
-use rdma::transport::{Blocked, Room};
+use rdma::transport::{Blocked, Credit};
 use translator::{Cause, Config, Reason, StoreEntry};
 use wire::dta::Operation;
 use wire::dta::hash::{self, Family};
@@ -254,14 +254,14 @@ fn lists_go_on_where_the_collector_says() {
 #[test]
 fn entries_wait_where_the_way_is_closed_and_are_not_lost() {
     let mut world = World::new();
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     world.send(plain(), append(3, &entries([1, 2, 3])));
     // The fourth would fill the batch: medium priority, so it is dropped.
     world.send(plain(), append(3, &entries([4])));
     assert_eq!(world.dropped(Reason::CongestedMedium), 1);
     world.pass(10 * MS);
     assert_eq!((world.memory.done().len(), world.stats().entries.held), (0, 3));
-    world.memory.room[0] = Room::ENDLESS;
+    world.memory.room[0] = Credit::UNLIMITED;
     world.pass(1);
     assert_eq!((world.memory.done().len(), world.stats().entries.held), (1, 0));
 }
@@ -381,7 +381,7 @@ fn more_paths_than_places_are_written_early_and_none_is_lost() {
 #[test]
 fn postcards_wait_where_the_way_is_closed() {
     let mut world = World::of(Config { postcards: 4, ..config(stores()) });
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     for key in 0..4u8 {
         world.send(plain(), postcard(1, 1, 5, &[key]));
     }
@@ -389,7 +389,7 @@ fn postcards_wait_where_the_way_is_closed() {
     assert_eq!((world.done(), world.stats().postcards.held), (4, 4));
     world.send(plain(), postcard(1, 1, 5, &[4]));
     assert_eq!(world.dropped(Reason::CongestedMedium), 1);
-    world.memory.room[0] = Room::ENDLESS;
+    world.memory.room[0] = Credit::UNLIMITED;
     world.send(plain(), postcard(1, 1, 5, &[4]));
     assert_eq!(world.stats().postcards.held, 3);
     assert!(world.translator.finish(world.now, &mut world.memory));

@@ -1,6 +1,6 @@
 //! Sketch-Merge: 5.4, 5.5 and 5.9.
 
-use rdma::transport::{Blocked, Place, Room};
+use rdma::transport::{Blocked, Credit, RemoteAddr};
 use translator::{Config, Reason, StoreEntry};
 use wire::dta::control::Body;
 use wire::dta::layout::{Columns, Geometry, SketchKind, SketchTrailer};
@@ -144,12 +144,12 @@ fn a_gap_among_columns_from_local_memory_is_told_with_the_next_ones() {
         let high = Base { priority: Priority::High, ..base(reporter) };
         let counters = 1u32.to_be_bytes().repeat(4);
         deliver(&mut world, 1, 0, 0, 2, 1);
-        world.memory.room[0] = Room::NONE;
+        world.memory.room[0] = Credit::NONE;
         // Something that needs room closes the way for those behind it, of which the first is lost.
         world.send(with(Priority::High), put(&KEY));
         send(&mut world, high, (0, due + 1, 1), &counters);
         assert_eq!(world.stats().reports.waiting, 2);
-        world.memory.room[0] = Room::ENDLESS;
+        world.memory.room[0] = Credit::UNLIMITED;
         world.pass(1);
         assert_eq!((world.stats().reports.waiting, world.dropped(Reason::ColumnGap)), (0, 1));
         world.told();
@@ -249,10 +249,10 @@ fn an_epoch_whose_buffer_is_needed_is_written_first() {
     assert_eq!(columns(&world, 1), [3; 10]);
     assert_eq!((trailer(&world, 1).epoch, trailer(&world, 1).reporters), (1, 1));
     // Where it cannot be written, the new one waits: nothing is overwritten.
-    world.memory.room[0] = Room::NONE;
+    world.memory.room[0] = Credit::NONE;
     deliver(&mut world, 1, 4, 0, 10, 5);
     assert_eq!(world.dropped(Reason::CongestedMedium), 1);
-    world.memory.room[0] = Room::ENDLESS;
+    world.memory.room[0] = Credit::UNLIMITED;
     deliver(&mut world, 1, 4, 0, 10, 5);
     assert_eq!((columns(&world, 2), world.stats().sketches.partial), (vec![3; 10], 2));
 }
@@ -291,7 +291,7 @@ fn a_collector_with_new_memory_gets_both_epochs_whole() {
     let memory = CollectorConfig { stores: stores(), ..CollectorConfig::default() };
     world.translator.attach(0, memory).expect("good stores");
     world.translator.renew(0, &mut world.memory);
-    assert_eq!(world.memory.given_up, [Place { collector: 0, region: 4 }]);
+    assert_eq!(world.memory.given_up, [RemoteAddr { collector: 0, region: 4 }]);
     world.pass(MS);
     let whole = |epoch| SketchTrailer { epoch, sketch: 4, columns: 10, reporters: 2 };
     let expected = (whole(6), vec![6; 10], SketchTrailer { columns: 0, reporters: 0, ..whole(7) });

@@ -1,6 +1,6 @@
 //! The Rust side of `tables.h`.
 
-use rdma::responder::{Order, PairConfig, Reason, Registered, Rights, Stats};
+use rdma::responder::{Order, QueuePairConfig, Reason, Registered, Rights, Stats};
 use wire::Refusal;
 use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 
@@ -84,7 +84,7 @@ pub(super) mod pair {
 }
 
 /// An entry without its number, which is stored when the rest is there.
-pub(super) fn pair(config: &PairConfig) -> Vec<u8> {
+pub(super) fn pair(config: &QueuePairConfig) -> Vec<u8> {
     let mut entry = Layout::of(pair::SIZE);
     let reliable = if config.transport == Transport::Rc { pair::RELIABLE } else { 0 };
     let v6 = if config.path.destination.is_ipv6() { pair::V6 } else { 0 };
@@ -110,7 +110,7 @@ pub(super) fn saved() -> Vec<u8> {
 
 /// `struct answer`: an acknowledgement and one of an atomic operation, whose last bytes the program fills in, to UDP port `port`.
 /// Nothing, if the path's addresses are of two families.
-pub(super) fn answer(config: &PairConfig, port: u16) -> Option<Vec<u8>> {
+pub(super) fn answer(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
     const ROOM: usize = 96;
     const LEN: usize = 2 * ROOM;
     const ICRC: usize = LEN + 8;

@@ -18,7 +18,7 @@ use memory::{Access, Region};
 use nic::Error;
 use nic::bpf::{LoadOptions, Map, Mapped, Object, Ring};
 use nic::receive::{self, Filter};
-use rdma::responder::{Completion, Order, Out, PairConfig, PairState, Registered, Rights};
+use rdma::responder::{Completion, Order, Out, QueuePairConfig, QueuePairState, Registered, Rights};
 use wire::roce::Psn;
 
 pub use layout::Counted;
@@ -220,7 +220,7 @@ impl Rdma {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn connect(&mut self, number: u32, config: &PairConfig) -> Result<(), Refused> {
+    pub fn connect(&mut self, number: u32, config: &QueuePairConfig) -> Result<(), Refused> {
         self.connect_to(number, config, wire::roce::PORT)
     }
 
@@ -229,7 +229,7 @@ impl Rdma {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn connect_to(&mut self, number: u32, config: &PairConfig, port: u16) -> Result<(), Refused> {
+    pub fn connect_to(&mut self, number: u32, config: &QueuePairConfig, port: u16) -> Result<(), Refused> {
         if !matches!(config.mtu, 256 | 512 | 1024 | MOST_PAYLOAD) {
             return Err(Refused::Mtu);
         }
@@ -265,9 +265,9 @@ impl Rdma {
     }
 
     /// How a queue pair stands; `None` if the kernel has none of this number.
-    pub fn state(&self, number: u32) -> Option<PairState> {
+    pub fn state(&self, number: u32) -> Option<QueuePairState> {
         let error = self.of_pair(number, pair::ERROR)?;
-        Some(if error == 0 { PairState::Ready } else { PairState::Error })
+        Some(if error == 0 { QueuePairState::Ready } else { QueuePairState::Error })
     }
 
     /// The packet that a queue pair expects next.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use memory::Region;
 use rdma::responder::{
-    Completion, Config, Order, Out, PairConfig, PairState, Registered, Registration, Responder, Rights,
+    Completion, Config, Order, Out, QueuePairConfig, QueuePairState, Registered, Registration, Responder,
+    Rights,
 };
 use wire::roce::{Packet, Path, Psn, Transport};
 use xdp::rdma::{Options, Rdma};
@@ -42,7 +43,7 @@ impl Out for Ears {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) number: u32,
-    pub(crate) config: PairConfig,
+    pub(crate) config: QueuePairConfig,
     pub(crate) v6: bool,
     pub(crate) from: u8,
 }
@@ -117,7 +118,8 @@ impl Both {
         (path.source_mac, path.destination_mac) = ([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
         let psn = Psn::new(0xff_fff0 + u32::from(from));
         let receives = if transport == Transport::Rc { 1 } else { 6 };
-        let config = PairConfig { transport, path, peer: 0x77_0000 + u32::from(from), psn, mtu, receives };
+        let config =
+            QueuePairConfig { transport, path, peer: 0x77_0000 + u32::from(from), psn, mtu, receives };
         let number = self.responder.connect(&config).unwrap();
         self.kernel.connect(number, &config).unwrap();
         self.pairs.push(Pair { number, config, v6, from });
@@ -128,7 +130,7 @@ impl Both {
         let pair = self.pairs[index];
         let state = self.responder.state(pair.number);
         assert_eq!(self.kernel.state(pair.number), state);
-        if state == Some(PairState::Error) {
+        if state == Some(QueuePairState::Error) {
             assert!(self.responder.disconnect(pair.number) && self.kernel.disconnect(pair.number));
             let number = self.responder.connect(&pair.config).unwrap();
             self.kernel.connect(number, &pair.config).unwrap();

@@ -6,7 +6,7 @@ use nic::frames::{self, Port};
 use nic::netns::{Pair, send_frames};
 use nic::receive::RxPath;
 use nic::udp::{Burst, Receiver};
-use rdma::responder::{Order, PairConfig, Registered, Rights};
+use rdma::responder::{Order, QueuePairConfig, Registered, Rights};
 use wire::roce::{Aeth, Ends, Head, Opcode, Packet, Path, Psn, Syndrome, Transport, Writer};
 use xdp::rdma::Options;
 
@@ -17,9 +17,9 @@ const ADDRESS: u64 = 1 << 40;
 const KEY: u32 = 0x1234_5601;
 const FROM: u8 = 1;
 
-fn config(transport: Transport) -> PairConfig {
+fn config(transport: Transport) -> QueuePairConfig {
     let path = Path::new(address(false, HERE), address(false, FROM), 0xc001);
-    PairConfig { transport, path, peer: 9, psn: Psn::new(0xff_ffff), mtu: 1024, receives: 0 }
+    QueuePairConfig { transport, path, peer: 9, psn: Psn::new(0xff_ffff), mtu: 1024, receives: 0 }
 }
 
 fn request(number: u32, opcode: u8, psn: u32, extension: Vec<u8>, payload: &[u8]) -> Vec<u8> {
@@ -144,7 +144,7 @@ fn answers_find_a_socket_on_any_port_without_being_told_its_hardware_address() {
         socket.take_without_checksum().unwrap();
         let port = socket.local_addr().port();
         let number = 0x6001 + family as u32;
-        let to = PairConfig { path: Path::new(far, near, port), ..config(Transport::Rc) };
+        let to = QueuePairConfig { path: Path::new(far, near, port), ..config(Transport::Rc) };
         kernel.connect_to(number, &to, port).unwrap();
         let there = Path::new(near, far, port);
         let mut writer = Writer::new(there, Transport::Rc, number).unwrap();

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use both::{Both, Pair, Said};
 use frames::{Request, atomic, reth, seal, vary};
-use rdma::responder::{Order, Out, PairConfig, Reason, Registered, Rights};
+use rdma::responder::{Order, Out, QueuePairConfig, Reason, Registered, Rights};
 use testkit::dice::Dice;
 use wire::roce::{Psn, Transport};
 use xdp::rdma::{Options, Refused};
@@ -325,7 +325,7 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
         let frame =
             |both: &Both, psn: Psn| write(both, index, psn.value(), 0, 64, &[u8::from(v6); 512]).frame();
         let mut next = config.psn;
-        let mut take = |both: &mut Both, config: PairConfig, key: Option<u32>| {
+        let mut take = |both: &mut Both, config: QueuePairConfig, key: Option<u32>| {
             let before = both.kernel.counted().unwrap().stats;
             let mut bytes = frame(both, next);
             if let Some(key) = key {
@@ -334,7 +334,7 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
                 seal(&mut bytes);
             }
             both.kernel.disconnect(number);
-            both.kernel.connect(number, &PairConfig { psn: next, ..config }).unwrap();
+            both.kernel.connect(number, &QueuePairConfig { psn: next, ..config }).unwrap();
             next = next.next();
             both.kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &bytes, 1).unwrap();
             let after = both.kernel.counted().unwrap().stats;
@@ -357,10 +357,10 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
             far.path.destination = octets.into();
             assert_eq!(take(&mut both, far, None), Some(Reason::WrongPeer));
         }
-        assert_eq!(take(&mut both, PairConfig { mtu: 256, ..config }, None), Some(Reason::BadLength));
+        assert_eq!(take(&mut both, QueuePairConfig { mtu: 256, ..config }, None), Some(Reason::BadLength));
         let turned = if transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
         assert_eq!(
-            take(&mut both, PairConfig { transport: turned, ..config }, None),
+            take(&mut both, QueuePairConfig { transport: turned, ..config }, None),
             Some(Reason::WrongTransport)
         );
         // A place where a region was, and the key of none: the last round.

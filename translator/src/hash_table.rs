@@ -29,7 +29,7 @@ impl Key for u128 {
 
 /// See the module's text. At most half of it is used, so that searches end soon; what is taken out leaves no gap.
 #[derive(Debug)]
-pub(super) struct Places<K, V> {
+pub(super) struct HashTable<K, V> {
     keys: Vec<K>,
     values: Vec<V>,
     shift: u32,
@@ -39,7 +39,7 @@ pub(super) struct Places<K, V> {
     sweep: usize,
 }
 
-impl<K: Key, V: Copy + Default> Places<K, V> {
+impl<K: Key, V: Copy + Default> HashTable<K, V> {
     /// For so many, at least 1.
     pub(super) fn new(most: usize) -> Self {
         let places = (2 * most).next_power_of_two().max(8);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn all_that_were_promised_have_a_place() {
-        let mut places = Places::<u64, u32>::new(65_536);
+        let mut places = HashTable::<u64, u32>::new(65_536);
         for key in 0..65_536u64 {
             let (at, new) = places.find_or_make(key << 32 | 7).expect("a place");
             assert!(new);
@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn nobody_gets_no_place() {
-        assert_eq!(Places::<u64, u8>::new(4).find_or_make(u64::NOBODY), None);
+        assert_eq!(HashTable::<u64, u8>::new(4).find_or_make(u64::NOBODY), None);
     }
 
     #[test]
     fn it_behaves_as_a_map_under_random_use() {
-        let mut places = Places::<u64, u64>::new(40);
+        let mut places = HashTable::<u64, u64>::new(40);
         let mut model = HashMap::new();
         let mut seed = 7u64;
         for step in 0..200_000u64 {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use rdma::requester::{Config, Connection, Event, Links, Offer, State, Stats};
-use rdma::transport::{Blocked, Place, Room, Way};
+use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 
 use super::verbs::Verbs;
 use crate::config::translator::{TranslatorSettings, TransportMode};
@@ -11,12 +11,12 @@ use terminal::CliError;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) enum Road {
+pub(super) enum RdmaTransport {
     Frames(Box<Links>),
     Verbs(Box<Verbs>),
 }
 
-impl Road {
+impl RdmaTransport {
     /// As the settings say.
     ///
     /// # Errors
@@ -111,24 +111,24 @@ impl Road {
     }
 }
 
-impl Way for Road {
+impl Transport for RdmaTransport {
     #[inline]
-    fn room(&self, collector: u8, keep: bool) -> Room {
+    fn credit(&self, collector: u8, keep: bool) -> Credit {
         match self {
-            Self::Frames(links) => links.room(collector, keep),
-            Self::Verbs(verbs) => verbs.room(collector, keep),
+            Self::Frames(links) => links.credit(collector, keep),
+            Self::Verbs(verbs) => verbs.credit(collector, keep),
         }
     }
 
     #[inline]
-    fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
         match self {
-            Self::Frames(links) => links.has_room(collector, messages, bytes, keep),
-            Self::Verbs(verbs) => verbs.has_room(collector, messages, bytes, keep),
+            Self::Frames(links) => links.has_credit(collector, messages, bytes, keep),
+            Self::Verbs(verbs) => verbs.has_credit(collector, messages, bytes, keep),
         }
     }
 
-    fn give_up(&mut self, place: Place) {
+    fn give_up(&mut self, place: RemoteAddr) {
         match self {
             Self::Frames(links) => links.give_up(place),
             Self::Verbs(verbs) => verbs.give_up(place),
@@ -142,7 +142,7 @@ impl Way for Road {
     #[inline]
     fn write(
         &mut self,
-        place: Place,
+        place: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
@@ -155,7 +155,13 @@ impl Way for Road {
     }
 
     #[inline]
-    fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked> {
+    fn add(
+        &mut self,
+        place: RemoteAddr,
+        offset: u64,
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Blocked> {
         match self {
             Self::Frames(links) => links.add(place, offset, delta, immediate),
             Self::Verbs(verbs) => verbs.add(place, offset, delta, immediate),

@@ -3,12 +3,12 @@
 use core::net::{IpAddr, SocketAddr};
 
 use super::config::Config;
-use super::meter::{SenderMeter, SenderRate};
-use super::places::Places;
+use super::hash_table::HashTable;
+use super::meter::{ReporterMeter, ReporterRate};
 use super::stats::Reason;
 use super::tracker::Tracker;
 
-/// Places that a tick looks at, to forget who is silent.
+/// HashTable that a tick looks at, to forget who is silent.
 const SWEEP: usize = 256;
 
 /// An address as a key.
@@ -23,7 +23,7 @@ pub(super) fn key_of(address: IpAddr) -> u128 {
 /// One sender.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sender {
-    meter: SenderMeter,
+    meter: ReporterMeter,
     seen: u64,
     /// The level it was told, until when that holds, and when.
     told: u8,
@@ -46,20 +46,20 @@ pub(super) struct Notice {
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Senders {
-    senders: Places<u128, Sender>,
-    trackers: Places<u64, Tracker>,
-    rate: SenderRate,
+pub(super) struct Reporters {
+    senders: HashTable<u128, Sender>,
+    trackers: HashTable<u64, Tracker>,
+    rate: ReporterRate,
     /// All who found no place share one meter.
-    others: SenderMeter,
+    others: ReporterMeter,
     /// Until when somebody holds back because it was told so.
     told_until: u64,
 }
 
-impl Senders {
+impl Reporters {
     /// With the reporters that the settings know.
     pub(super) fn new(config: &Config) -> Self {
-        let mut trackers = Places::new(config.reporters);
+        let mut trackers = HashTable::new(config.reporters);
         for known in &config.known {
             for collector in 0..config.collectors.len() {
                 let key = tracker_key(collector as u8, known.reporter, false);
@@ -69,15 +69,15 @@ impl Senders {
             }
         }
         Self {
-            senders: Places::new(config.reporters),
+            senders: HashTable::new(config.reporters),
             trackers,
-            rate: SenderRate::new(config.reporter_rate, config.reporter_burst),
-            others: SenderMeter::default(),
+            rate: ReporterRate::new(config.reporter_rate, config.reporter_burst),
+            others: ReporterMeter::default(),
             told_until: 0,
         }
     }
 
-    /// Senders and reporters known now.
+    /// Reporters and reporters known now.
     pub(super) fn known(&self) -> (u64, u64) {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
@@ -233,7 +233,7 @@ impl Senders {
         self.trackers.prefetch(key);
     }
 
-    /// What is known of a reporter. The place is good until the next [`Senders::sweep`].
+    /// What is known of a reporter. The place is good until the next [`Reporters::sweep`].
     #[inline(always)]
     pub(super) fn at(&mut self, tracker: usize) -> &mut Tracker {
         self.trackers.at(tracker)

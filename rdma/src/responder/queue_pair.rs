@@ -3,7 +3,7 @@
 use wire::crc::{Crc32, crc_32_update};
 use wire::roce::{Beginnings, MixedFamilies, Psn, Transport, Writer};
 
-use super::config::PairConfig;
+use super::config::QueuePairConfig;
 
 /// A message of several packets that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ struct Saved {
 
 /// How a queue pair stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PairState {
+pub enum QueuePairState {
     /// It takes packets.
     Ready,
     /// It answered with an error and takes none any more.
@@ -42,14 +42,14 @@ pub enum PairState {
 
 /// A queue pair.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct QueuePair {
     pub(super) number: u32,
     pub(super) transport: Transport,
     pub(super) writer: Writer,
     /// Beginnings of its packets.
     pub(super) beginnings: Beginnings,
     pub(super) mtu: u32,
-    pub(super) state: PairState,
+    pub(super) state: QueuePairState,
     /// The next packet.
     pub(super) expected: Psn,
     /// Messages completed, 24 bits of it.
@@ -72,8 +72,12 @@ pub(super) fn choose_crc(len: usize) -> Crc32 {
     memory::crc_32(len).unwrap_or(crc_32_update)
 }
 
-impl Pair {
-    pub(super) fn new(number: u32, config: &PairConfig, atomic_depth: u32) -> Result<Self, MixedFamilies> {
+impl QueuePair {
+    pub(super) fn new(
+        number: u32,
+        config: &QueuePairConfig,
+        atomic_depth: u32,
+    ) -> Result<Self, MixedFamilies> {
         let depth = if config.transport == Transport::Rc { atomic_depth as usize } else { 0 };
         Ok(Self {
             number,
@@ -81,7 +85,7 @@ impl Pair {
             writer: Writer::new(config.path, Transport::Rc, config.peer)?,
             beginnings: Beginnings::with_crc(choose_crc),
             mtu: config.mtu,
-            state: PairState::Ready,
+            state: QueuePairState::Ready,
             expected: config.psn,
             messages: 0,
             nak_sent: false,
@@ -98,7 +102,7 @@ impl Pair {
     /// The number of the write in one packet that is simply executed; none if no write is.
     #[inline]
     pub(super) fn takes(&self) -> Option<Psn> {
-        (self.open.is_none() && self.state == PairState::Ready).then_some(self.expected)
+        (self.open.is_none() && self.state == QueuePairState::Ready).then_some(self.expected)
     }
 
     /// So many of them were, one after the other; whether an acknowledgement is owed that was not before.

@@ -1,8 +1,8 @@
-//! Operations to one collector: given to the way, metered and counted.
+//! Operations to one collector: given to the transport, metered and counted.
 
 use super::meter::Meter;
 use super::stats::{Operations, Reason};
-use rdma::transport::{Blocked, Place, Way};
+use rdma::transport::{Blocked, RemoteAddr, Transport};
 
 /// Why a report was not carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,14 +22,14 @@ pub(super) enum Fault {
 
 impl From<Blocked> for Fault {
     fn from(blocked: Blocked) -> Self {
-        if blocked.passes() { Self::Blocked } else { Self::Drop(Reason::WayRefused) }
+        if blocked.is_transient() { Self::Blocked } else { Self::Drop(Reason::TransportRefused) }
     }
 }
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Line<'a, W> {
-    pub(super) way: &'a mut W,
+pub(super) struct Sender<'a, W> {
+    pub(super) transport: &'a mut W,
     pub(super) collector: u8,
     pub(super) meter: &'a mut Meter,
     pub(super) stats: &'a mut Operations,
@@ -44,18 +44,18 @@ pub(super) struct Target {
     pub(super) keep: bool,
 }
 
-impl<W: Way> Line<'_, W> {
+impl<W: Transport> Sender<'_, W> {
     /// Is there room for so much now?
     #[inline(always)]
-    pub(super) fn has_room(&self, messages: u32, bytes: u64, keep: bool) -> bool {
-        self.way.has_room(self.collector, messages, bytes, keep)
+    pub(super) fn has_credit(&self, messages: u32, bytes: u64, keep: bool) -> bool {
+        self.transport.has_credit(self.collector, messages, bytes, keep)
     }
 
     #[inline(always)]
     pub(super) fn write(&mut self, target: Target, data: &[u8]) -> Result<(), Blocked> {
         let Target { region, offset, immediate, keep } = target;
-        let place = Place { collector: self.collector, region };
-        if let Err(blocked) = self.way.write(place, offset, data, immediate, keep) {
+        let place = RemoteAddr { collector: self.collector, region };
+        if let Err(blocked) = self.transport.write(place, offset, data, immediate, keep) {
             return self.count_blocked(blocked);
         }
         self.meter.spend(data.len());
@@ -74,8 +74,8 @@ impl<W: Way> Line<'_, W> {
         delta: u64,
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
-        let place = Place { collector: self.collector, region };
-        if let Err(blocked) = self.way.add(place, offset, delta, immediate) {
+        let place = RemoteAddr { collector: self.collector, region };
+        if let Err(blocked) = self.transport.add(place, offset, delta, immediate) {
             return self.count_blocked(blocked);
         }
         self.meter.spend(8);

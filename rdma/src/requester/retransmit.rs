@@ -72,7 +72,7 @@ impl Operation {
 
 /// The ring. Positions count all operations ever and do not wrap.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct RetransmitBuffer {
     operations: Box<[Operation]>,
     first: u64,
     end: u64,
@@ -81,7 +81,7 @@ pub(super) struct Kept {
     bytes_end: u64,
 }
 
-impl Kept {
+impl RetransmitBuffer {
     /// A ring for so many operations and bytes, each rounded up to a power of two.
     pub(super) fn new(operations: usize, bytes: usize) -> Self {
         Self {
@@ -195,13 +195,13 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn write(kept: &mut Kept, data: &[u8]) -> bool {
+    fn write(kept: &mut RetransmitBuffer, data: &[u8]) -> bool {
         kept.push_write((1, 64), [&data[..data.len() / 2], &data[data.len() / 2..]], None)
     }
 
     #[test]
     fn bytes_come_back_as_they_were_over_many_laps() {
-        let mut kept = Kept::new(8, 64);
+        let mut kept = RetransmitBuffer::new(8, 64);
         let mut next = 0_u8;
         for round in 0..1000 {
             let len = round % 23;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_not_written_over() {
-        let mut kept = Kept::new(8, 64);
+        let mut kept = RetransmitBuffer::new(8, 64);
         assert!(write(&mut kept, &[1; 30]));
         assert!(write(&mut kept, &[2; 30]));
         assert_eq!(kept.free_bytes(), 4);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn places_are_bounded() {
-        let mut kept = Kept::new(4, 64);
+        let mut kept = RetransmitBuffer::new(4, 64);
         for delta in 0..4 {
             assert!(kept.push_add((0, 0), delta));
         }
