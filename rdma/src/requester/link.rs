@@ -1,6 +1,6 @@
 //! One collector's link: an unreliable queue pair for what may be lost, a reliable one for what must arrive.
 //!
-//! What is unreliable leaves as frames at once and is forgotten. What is reliable is kept (`kept.rs`) and leaves in
+//! What is unreliable leaves as frames at once and is forgotten. What is reliable is kept (`retransmit.rs`) and leaves in
 //! [`Link::pump`]: new operations behind those in flight, or, after a loss, everything from the first that was not
 //! acknowledged ("go back N", which is all that the protocol allows).
 
