@@ -19,17 +19,13 @@
 //! are no telemetry, IP fragments, frames of more than 16 KiB.
 #![forbid(unsafe_code)]
 
-#[path = "detect/layout.rs"]
-mod layout;
-#[path = "detect/profile.rs"]
-mod profile;
+pub mod detect;
 pub mod rdma;
-#[path = "detect/tables.rs"]
-mod tables;
 
-pub use layout::{Counters, FLOW_HOPS, Reason, Record};
-pub use profile::{PORTS_LEN, PROFILE_LEN, Units, ports, profile};
-pub use tables::{FlowEntry, HopEntry, LevelEntry, Sizes, StreamEntry, Tables};
+pub use self::detect::{
+    Counters, FLOW_HOPS, FlowEntry, HopEntry, LevelEntry, PORTS_LEN, PROFILE_LEN, Reason, Record, Sizes,
+    StreamEntry, Tables, Units, ports, profile,
+};
 
 /// Keeps an object where its words are aligned.
 #[repr(C, align(8))]

@@ -10,11 +10,11 @@ use nic::Error;
 use nic::bpf::{LoadOptions, Map, Mapped, Object};
 use wire::FlowKey;
 
-use crate::layout::{
+use super::layout::{
     self, Counters, FLOW_HOPS, LEVEL_WAYS, STREAM_WINDOW, Seed, WAYS, control, flow, key_of, key_words, slot,
     stream, wide,
 };
-use crate::profile::{Units, profile};
+use super::profile::{Units, profile};
 
 /// What the kernel keeps before each record of a ring, bytes.
 const RING_HEADER: usize = 8;

@@ -1,0 +1,10 @@
+//! User space's side of detection in the kernel: the layouts that it shares with the C programs, the profiles that their
+//! decoder reads, and the tables.
+
+mod layout;
+mod profile;
+mod tables;
+
+pub use self::layout::{Counters, FLOW_HOPS, Reason, Record};
+pub use self::profile::{PORTS_LEN, PROFILE_LEN, Units, ports, profile};
+pub use self::tables::{FlowEntry, HopEntry, LevelEntry, Sizes, StreamEntry, Tables};
