@@ -6,8 +6,9 @@ use dataplane::dta::{Config as Reporting, Reporter};
 use dta::{DtaStore, Next};
 use wire::dta::Operation;
 
-use crate::chain::{ESSENTIAL, entry, restart_translator, stores, translator};
-use crate::world::{Chain, Faults, MILLI, World};
+use crate::chain::Chain;
+use crate::delivery::{ESSENTIAL, entry, restart_translator, stores, translator};
+use crate::world::{Faults, MILLI, World};
 
 const SECOND: u64 = 1_000 * MILLI;
 /// The last number of the reporter before it begins anew.
@@ -16,7 +17,7 @@ const LAST: u16 = 1_004;
 const LONGEST: u64 = 2_100 * MILLI;
 
 struct Rig {
-    world: World,
+    world: World<Chain>,
     lists: DtaStore,
     /// When each report was sent, and when the translators accepted each, in order.
     sent: Vec<u64>,
@@ -44,8 +45,8 @@ impl Rig {
     fn new(seed: u64, faults: Faults) -> Self {
         let stores = stores();
         let memory = stores.iter().map(|store| Arc::clone(store.region())).collect();
-        let mut world = World::new(seed, faults).over(memory);
-        world.chain = Some(Chain::new(reporter(LAST - 4), translator()));
+        let chain = Chain::new(reporter(LAST - 4), translator());
+        let mut world = World::new(seed, faults).over(memory).behind(chain);
         world.connect();
         let lists = DtaStore::open(Arc::clone(&world.memory[1])).unwrap();
         let mut rig = Self { world, lists, sent: Vec::new(), accepted: Vec::new(), before: 0 };
@@ -54,7 +55,7 @@ impl Rig {
     }
 
     fn chain(&mut self) -> &mut Chain {
-        self.world.chain.as_mut().unwrap()
+        &mut self.world.front
     }
 
     fn accepted(&mut self) -> u64 {
@@ -66,7 +67,7 @@ impl Rig {
         for _ in 0..seconds {
             let (now, number) = (self.world.now, self.sent.len() as u32);
             let append = Operation::Append { list: 5, entry_len: 6, entries: &entry(number) };
-            let chain = self.world.chain.as_mut().unwrap();
+            let chain = &mut self.world.front;
             chain.reporter.send(&append, ESSENTIAL, now, &mut chain.outbox).unwrap();
             self.sent.push(now);
             self.world.send();

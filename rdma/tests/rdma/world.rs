@@ -3,16 +3,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use dataplane::dta::{Outbox, Reporter};
 use memory::Region;
 use rdma::requester::{Config, Connection, Event, Links, RemoteRegion, State};
 use rdma::responder::{
     self, Completion, Order, QueuePairConfig, Registered, Registration, Responder, Rights,
 };
-use translator::{Origin, Translator};
 use wire::roce::{Packet, Path, Transport};
 
 pub(crate) const MICRO: u64 = 1_000;
@@ -158,7 +156,7 @@ impl responder::Out for Heard {
 
 /// Everything.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct World<F = Alone> {
     pub(crate) now: u64,
     pub(crate) links: Links,
     pub(crate) config: Config,
@@ -174,63 +172,36 @@ pub(crate) struct World {
     /// Whether the collector can say how far it came when the link is made again.
     pub(crate) remembers: bool,
     pub(crate) reconnects: u64,
-    /// What stands before the links, if the test is of the whole chain.
-    pub(crate) chain: Option<Chain>,
+    /// What stands before the links.
+    pub(crate) front: F,
     restarts: u64,
 }
 
-/// A reporter and a translator.
+/// What stands before the links: its packets go over the same network, and it hands operations to the links.
+pub(crate) trait Front {
+    /// Sends what waits.
+    fn send(&mut self, now: u64, net: &mut Net);
+    fn receive(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links);
+    fn tick(&mut self, now: u64, links: &mut Links);
+    fn deadline(&self) -> Option<u64>;
+    /// Its counters add up, and memory holds what it should.
+    fn check_books(&self, memory: &[Arc<Region>]);
+}
+
+/// Nothing before the links: the test itself hands them operations.
 #[derive(Debug)]
-pub(crate) struct Chain {
-    pub(crate) reporter: Reporter,
-    pub(crate) outbox: Outbox,
-    pub(crate) translator: Translator,
-    /// What is sent to the translator finds nobody.
-    pub(crate) down: bool,
-    controls: Controls,
-}
+pub(crate) struct Alone;
 
-#[derive(Debug, Default)]
-struct Controls(Vec<Vec<u8>>);
-
-impl translator::Out for Controls {
-    fn control(&mut self, _: SocketAddr, _: u8, payload: &[u8]) {
-        self.0.push(payload.to_vec());
-    }
-}
-
-impl Chain {
-    pub(crate) fn new(reporter: Reporter, translator: Translator) -> Self {
-        let outbox = Outbox::new(1 << 20, 4096);
-        Self { reporter, outbox, translator, down: false, controls: Controls::default() }
-    }
-
-    fn send(&mut self, now: u64, net: &mut Net) {
-        for datagram in self.outbox.datagrams() {
-            net.send(now, Side::Translator, datagram.payload);
-        }
-        self.outbox.clear();
-        for control in self.controls.0.drain(..) {
-            net.send(now, Side::Reporter, &control);
-        }
-    }
-
-    fn take(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links) {
-        if to == Side::Reporter {
-            self.reporter.control(0, payload, now, &mut self.outbox);
-        } else if !self.down {
-            let origin = Origin { sender: ([10, 0, 0, 7], 50000).into(), collector: 0 };
-            self.translator.take(now, origin, payload, links, &mut self.controls);
-        }
-    }
-
-    fn tick(&mut self, now: u64, links: &mut Links) {
-        self.reporter.tick(now, &mut self.outbox);
-        self.translator.tick(now, links);
-    }
-
+impl Front for Alone {
+    fn send(&mut self, _: u64, _: &mut Net) {}
+    fn receive(&mut self, _: u64, _: Side, _: &[u8], _: &mut Links) {}
+    fn tick(&mut self, _: u64, _: &mut Links) {}
     fn deadline(&self) -> Option<u64> {
-        [self.reporter.next(), self.translator.deadline()].into_iter().flatten().min()
+        None
+    }
+    fn check_books(&self, memory: &[Arc<Region>]) {
+        let mut header = (0..512).map(|i| memory[0].load_u64(i * 8).expect("in range"));
+        assert!(header.all(|word| word == 0), "a header page was written");
     }
 }
 
@@ -239,6 +210,11 @@ pub(crate) const REGION_LEN: u64 = 1 << 16;
 pub(crate) fn paths() -> (Path, Path) {
     let (a, b) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
     (Path::new(a, b, 0xc001), Path::new(b, a, 0xc001))
+}
+
+fn responder(seed: u64) -> Responder {
+    Responder::new(responder::Config { seed, atomic_depth: 8, ..responder::Config::default() })
+        .expect("good settings")
 }
 
 impl World {
@@ -253,7 +229,7 @@ impl World {
             now: 0,
             links: Links::new(config).expect("good settings"),
             config,
-            responder: Self::responder(seed),
+            responder: responder(seed),
             memory,
             registered: Vec::new(),
             net: Net::new(seed, faults),
@@ -263,26 +239,44 @@ impl World {
             pair: None,
             remembers: true,
             reconnects: 0,
-            chain: None,
+            front: Alone,
             restarts: 0,
         };
         world.register();
         world
     }
 
+    /// The same with something before the links.
+    pub(crate) fn behind<F: Front>(self, front: F) -> World<F> {
+        World {
+            now: self.now,
+            links: self.links,
+            config: self.config,
+            responder: self.responder,
+            memory: self.memory,
+            registered: self.registered,
+            net: self.net,
+            heard: self.heard,
+            mtu: self.mtu,
+            receives: self.receives,
+            pair: self.pair,
+            remembers: self.remembers,
+            reconnects: self.reconnects,
+            front,
+            restarts: self.restarts,
+        }
+    }
+
     /// The same over other memory.
     pub(crate) fn over(mut self, memory: Vec<Arc<Region>>) -> Self {
         self.memory = memory;
-        self.responder = Self::responder(77);
+        self.responder = responder(77);
         self.register();
         self
     }
+}
 
-    fn responder(seed: u64) -> Responder {
-        Responder::new(responder::Config { seed, atomic_depth: 8, ..responder::Config::default() })
-            .expect("good settings")
-    }
-
+impl<F: Front> World<F> {
     fn register(&mut self) {
         self.registered = (0..self.memory.len() as u16)
             .map(|region| {
@@ -340,16 +334,14 @@ impl World {
     /// The collector's process ends and another begins, over the same memory.
     pub(crate) fn restart_responder(&mut self) {
         self.restarts += 1;
-        self.responder = Self::responder(1000 + self.restarts);
+        self.responder = responder(1000 + self.restarts);
         self.pair = None;
         self.register();
     }
 
     /// Sends what waits.
     pub(crate) fn send(&mut self) {
-        if let Some(chain) = &mut self.chain {
-            chain.send(self.now, &mut self.net);
-        }
+        self.front.send(self.now, &mut self.net);
         while self.links.flush(self.now) > 0 {
             for (_, frame) in self.links.frames() {
                 self.net.send(self.now, Side::Responder, frame);
@@ -364,8 +356,8 @@ impl World {
 
     /// Goes to the next thing that happens, not beyond `until`; `false` if nothing happens before.
     pub(crate) fn step(&mut self, until: u64) -> bool {
-        let chain = self.chain.as_ref().and_then(Chain::deadline);
-        let next = [self.net.next_time(), self.links.deadline(), chain].into_iter().flatten().min();
+        let next =
+            [self.net.next_time(), self.links.deadline(), self.front.deadline()].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= until) else { return false };
         // A deadline that stands in the past is one that waits for something else: time goes on all the same.
         self.now = next.max(self.now + 1);
@@ -379,9 +371,7 @@ impl World {
                     }
                 }
                 Side::Translator | Side::Reporter => {
-                    if let Some(chain) = &mut self.chain {
-                        chain.take(self.now, to, &frame, &mut self.links);
-                    }
+                    self.front.receive(self.now, to, &frame, &mut self.links);
                 }
             }
         }
@@ -390,9 +380,7 @@ impl World {
             self.net.send(self.now, Side::Links, &answer);
         }
         self.links.tick(self.now);
-        if let Some(chain) = &mut self.chain {
-            chain.tick(self.now, &mut self.links);
-        }
+        self.front.tick(self.now, &mut self.links);
         self.send();
         true
     }
@@ -426,12 +414,6 @@ impl World {
         for counts in self.net.counts {
             assert_eq!(counts.sent + counts.doubled, counts.lost + counts.delivered, "{counts:?}");
         }
-        if let Some(chain) = &self.chain {
-            let stats = chain.translator.stats();
-            assert!(stats.is_balanced(), "{stats:?}");
-            return;
-        }
-        let header: Vec<_> = (0..512).map(|i| self.memory[0].load_u64(i * 8).expect("in range")).collect();
-        assert!(header.iter().all(|word| *word == 0), "a header page was written");
+        self.front.check_books(&self.memory);
     }
 }

@@ -12,7 +12,8 @@ use wire::dta::hash::Family;
 use wire::dta::layout::{Geometry, Ring};
 use wire::dta::{Operation, Priority};
 
-use crate::world::{Chain, Dice, Faults, MICRO, MILLI, World};
+use crate::chain::Chain;
+use crate::world::{Dice, Faults, MICRO, MILLI, World};
 
 const VALUES: Geometry = Geometry::KeyWrite { slots: 1 << 14, data_len: 20, family: Family::V1 };
 const LISTS: Geometry = Geometry::Append {
@@ -73,8 +74,8 @@ pub(crate) fn translator() -> Translator {
 }
 
 /// Another translator, which knows of what was only what the collector's memory says.
-pub(crate) fn restart_translator(world: &mut World) {
-    let chain = world.chain.as_mut().unwrap();
+pub(crate) fn restart_translator(world: &mut World<Chain>) {
+    let chain = &mut world.front;
     chain.translator = translator();
     let lists = DtaStore::open(Arc::clone(&world.memory[1])).unwrap().lists().unwrap();
     for (list, newest) in lists.heads() {
@@ -86,7 +87,7 @@ pub(crate) fn restart_translator(world: &mut World) {
 }
 
 struct Run {
-    world: World,
+    world: World<Chain>,
     stores: Vec<DtaStore>,
     told: Told,
     dice: Dice,
@@ -96,9 +97,9 @@ impl Run {
     fn new(seed: u64, faults: Faults) -> Self {
         let stores = stores();
         let memory = stores.iter().map(|store| Arc::clone(store.region())).collect();
-        let mut world = World::new(seed, faults).over(memory);
         let reporting = Reporting { reporter: 7, longest_essential: 64, ..Reporting::default() };
-        world.chain = Some(Chain::new(Reporter::new(reporting).unwrap(), translator()));
+        let chain = Chain::new(Reporter::new(reporting).unwrap(), translator());
+        let mut world = World::new(seed, faults).over(memory).behind(chain);
         world.connect();
         Self {
             world,
@@ -110,7 +111,7 @@ impl Run {
 
     /// Whether it was sent: what is not essential is kept back under congestion.
     fn send(&mut self, operation: &Operation<'_>, how: How) -> bool {
-        let chain = self.world.chain.as_mut().unwrap();
+        let chain = &mut self.world.front;
         let sent = chain.reporter.send(operation, how, self.world.now, &mut chain.outbox).is_ok();
         assert!(sent || how == OTHER);
         sent
@@ -150,7 +151,7 @@ impl Run {
         }
     }
 
-    fn reports(&mut self, rounds: u64, mut between: impl FnMut(&mut World, u64)) {
+    fn reports(&mut self, rounds: u64, mut between: impl FnMut(&mut World<Chain>, u64)) {
         for round in 0..rounds {
             for _ in 0..6 {
                 self.report();
@@ -162,7 +163,7 @@ impl Run {
         // Probes and timers bring the rest.
         self.world.pass(2000 * MILLI);
         self.world.check_books();
-        let chain = self.world.chain.as_ref().unwrap();
+        let chain = &self.world.front;
         let destination = chain.reporter.destinations(self.world.now).next().unwrap();
         assert_eq!((destination.stats.overwritten, destination.stats.forgotten), (0, 0));
         assert_eq!(self.world.links.stats(0).unwrap().unacknowledged, 0);
@@ -214,14 +215,14 @@ impl Run {
             0,
             "batches are missing: {:?} {:?}",
             self.world.links.stats(0),
-            self.world.chain.as_ref().unwrap().translator.stats()
+            self.world.front.translator.stats()
         );
         assert_eq!((&first, lost), (&self.told.entries[0], 0));
         let (second, _) = self.followed(1);
         let essential: Vec<u32> =
             second.iter().copied().filter(|number| !self.told.others.contains(number)).collect();
         assert_eq!(essential, self.told.entries[1]);
-        let stats = self.world.chain.as_ref().unwrap().translator.stats();
+        let stats = self.world.front.translator.stats();
         assert_eq!((stats.entries.lost, stats.entries.held), (0, 0));
     }
 
@@ -239,7 +240,7 @@ fn essential_reports_are_in_memory_however_bad_the_networks_are() {
         assert_eq!(run.missing_values(), 0, "seed {seed}");
         run.check_lists();
         assert_eq!(run.counts(), run.told.counts);
-        let chain = run.world.chain.as_ref().unwrap();
+        let chain = &run.world.front;
         let (translator, reporter) =
             (chain.translator.stats(), chain.reporter.destinations(0).next().unwrap());
         assert_eq!(translator.sequences.lost, 0);
@@ -279,7 +280,7 @@ fn a_translator_that_restarts_loses_no_more_than_it_held() {
             if round != 100 {
                 return;
             }
-            let chain = world.chain.as_mut().unwrap();
+            let chain = &mut world.front;
             held = world.links.stats(0).unwrap().unacknowledged + chain.translator.stats().entries.held;
             restart_translator(world);
         });
