@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* An acknowledgement, in the frame that asked for it. */
+/* Acknowledgements, written into the frame of the request. */
 #ifndef HOPWISE_RDMA_ANSWER_H
 #define HOPWISE_RDMA_ANSWER_H
 
 #include "execute.h"
 
-/* What differs from answer to answer: what stands behind the queue pair's number in the base header, and the checksum. */
-struct ending {
+/* The part that differs between answers: what follows the queue pair number in the base header, and the checksum. */
+struct ack_tail {
     u32 psn_be;
     u32 aeth_be;
-    u32 rest[3]; /* the checksum; or the result of an addition, and the checksum */
+    u32 rest[3]; /* the checksum; or the result of a fetch-and-add, and the checksum */
 };
 
-/* To the hardware address that asked, from the one that was asked. In place: there is no stack to spare. */
-static inline_always u32 turn_round(struct xdp_md *frame)
+/* Swaps the hardware addresses in the frame: there is no stack to spare. */
+static inline_always u32 swap_macs(struct xdp_md *frame)
 {
     u16 *macs = (u16 *)(long)frame->data;
 
@@ -29,40 +29,40 @@ static inline_always u32 turn_round(struct xdp_md *frame)
     return 0;
 }
 
-/* 0: the frame is the answer now. */
-static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const struct reply *reply)
+/* 0: the frame is now the answer. */
+static noinline u32 answer(struct xdp_md *frame, u32 index, u32 messages, const struct reply *reply)
 {
     const u8 *tables = icrc_start_of_tables();
-    struct answer *answer = map_lookup(&answers, &place);
-    u32 atomic = reply->kind == ANSWER_ATOMIC, len, crc, tail = atomic ? sizeof(struct ending) : 12;
-    struct ending ending = {};
+    struct answer *answer = map_lookup(&answers, &index);
+    u32 atomic = reply->kind == ANSWER_ATOMIC, len, crc, tail = atomic ? sizeof(struct ack_tail) : 12;
+    struct ack_tail ack_tail = {};
 
     if (!answer)
         return 1;
     len = answer->len[atomic];
-    if (len < sizeof(struct ending) + L3 || len > ANSWER)
+    if (len < sizeof(struct ack_tail) + L3 || len > ANSWER)
         return 1;
-    ending.psn_be = from_be32(reply->psn);
-    ending.aeth_be = from_be32(reply->syndrome << 24 | (messages & 0xffffff));
-    crc = icrc_8(tables, answer->icrc[atomic], (u64)ending.aeth_be << 32 | ending.psn_be);
+    ack_tail.psn_be = from_be32(reply->psn);
+    ack_tail.aeth_be = from_be32(reply->syndrome << 24 | (messages & 0xffffff));
+    crc = icrc_8(tables, answer->icrc[atomic], (u64)ack_tail.aeth_be << 32 | ack_tail.psn_be);
     if (atomic) {
         u64 original_be = from_be64(reply->original);
 
-        ending.rest[0] = original_be;
-        ending.rest[1] = original_be >> 32;
-        ending.rest[2] = ~icrc_8(tables, crc, original_be);
+        ack_tail.rest[0] = original_be;
+        ack_tail.rest[1] = original_be >> 32;
+        ack_tail.rest[2] = ~icrc_8(tables, crc, original_be);
     } else {
-        ending.rest[0] = ~crc;
+        ack_tail.rest[0] = ~crc;
     }
     if (adjust_tail(frame, (int)len - (int)xdp_length(frame)))
         return 1;
     if (answer->back) {
-        if (turn_round(frame) || xdp_store(frame, 12, answer->frame[atomic] + 12, len - 12))
+        if (swap_macs(frame) || xdp_store(frame, 12, answer->frame[atomic] + 12, len - 12))
             return 1;
     } else if (xdp_store(frame, 0, answer->frame[atomic], len)) {
         return 1;
     }
-    return xdp_store(frame, len - tail, &ending, tail) != 0;
+    return xdp_store(frame, len - tail, &ack_tail, tail) != 0;
 }
 
 static inline_always int leave(struct xdp_md *frame)
@@ -73,10 +73,10 @@ static inline_always int leave(struct xdp_md *frame)
     return control && control->redirect ? redirect(frame->ingress_ifindex, 0) : XDP_TX;
 }
 
-static inline_always int give_answer(struct xdp_md *frame, u32 place, u32 messages, const struct reply *reply,
+static inline_always int give_answer(struct xdp_md *frame, u32 index, u32 messages, const struct reply *reply,
                                      struct rdma_counters *c)
 {
-    if (answer(frame, place, messages, reply)) {
+    if (answer(frame, index, messages, reply)) {
         c->unanswered++;
         return XDP_DROP;
     }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* One packet at its queue pair: the rules of rdma::responder, line by line (rdma/src/responder/work.rs). */
+/* Executes one packet for its queue pair, by the rules of rdma::responder (rdma/src/responder/work.rs). */
 #ifndef HOPWISE_RDMA_EXECUTE_H
 #define HOPWISE_RDMA_EXECUTE_H
 
 #include "store.h"
 
-/* What was written before is seen before it. */
-static inline_always void give_pair(struct pair *pair)
+/* Earlier stores become visible before the lock is released. */
+static inline_always void unlock_pair(struct pair *pair)
 {
     asm volatile("" ::: "memory");
     if (weak_order)
-        __sync_lock_test_and_set(&pair->held, 0);
+        __sync_lock_test_and_set(&pair->locked, 0);
     else
-        *(volatile u32 *)&pair->held = 0;
+        *(volatile u32 *)&pair->locked = 0;
 }
 
-/* What is to be answered. */
+/* The answer to send. */
 enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_ATOMIC };
 struct reply {
     u32 kind;
@@ -49,22 +49,22 @@ static inline_always void complete(struct pair *pair, struct rdma_counters *c)
     c->messages++;
 }
 
-/* What is not known begins something too. */
+/* An unknown opcode counts as a beginning. */
 static inline_always u32 is_beginning(const struct request *r) { return !(r->marks & KNOWN) || r->marks & BEGINS; }
 
-/* Where a request's `len` bytes at `address` lie: GOOD, or why not. */
-static inline_always u32 find(u32 key, u64 address, u64 len, u32 right, u64 *at, u32 *place)
+/* Finds the `len` bytes at `address` of a request: GOOD, or the reason for refusing it. */
+static inline_always u32 find(u32 rkey, u64 address, u64 len, u32 access, u64 *at, u32 *index)
 {
     struct region *region;
     u64 offset;
 
-    *place = key & (MOST_REGIONS - 1);
-    region = region_at(*place);
-    if (!region || !key || region->key != key)
+    *index = rkey & (MOST_REGIONS - 1);
+    region = region_at(*index);
+    if (!region || !rkey || region->rkey != rkey)
         return BAD_KEY;
-    if (!(region->flags & right))
+    if (!(region->flags & access))
         return NO_RIGHT;
-    /* An address below the region's wraps to a number that is larger than any length. */
+    /* An address below the region's wraps to an offset larger than any length. */
     offset = address - region->address;
     if (offset > region->len || len > region->len - offset)
         return OUT_OF_RANGE;
@@ -78,7 +78,7 @@ static inline_always u32 send(struct xdp_md *frame, struct request *r, struct rd
 
     if (r->len > r->pair->mtu)
         return BAD_LENGTH;
-    reason = tell_sent(frame, r->pair->number, r->from, r->len);
+    reason = report_send(frame, r->pair->number, r->from, r->len);
     if (reason != GOOD)
         return reason;
     __sync_fetch_and_add(&r->pair->receives, -1);
@@ -87,15 +87,15 @@ static inline_always u32 send(struct xdp_md *frame, struct request *r, struct rd
     return GOOD;
 }
 
-/* Stores the payload of a packet, which comes `done` bytes after its message's first one, at `start`. Of several packets: see
- * rdma/src/responder/regions.rs, store_part. 0: done. */
+/* Stores the payload of a packet, `done` bytes into a message that starts at `start`. For messages of several packets see
+ * store_part in rdma/src/responder/regions.rs. 0: done. */
 static inline_always u32 store_part(struct xdp_md *frame, const struct request *r, u64 start, u32 done, u32 flags)
 {
     u32 ends = r->marks & ENDS, from = r->from, len = r->len;
-    u32 held = flags & REGION_HEAD_LAST && !(start & 7) && (!ends || done);
+    u32 withheld = flags & REGION_HEAD_LAST && !(start & 7) && (!ends || done);
     u64 at = start + done;
 
-    if (held) {
+    if (withheld) {
         flags = 0;
         if (!done) {
             /* A first packet is as long as the path MTU. */
@@ -108,15 +108,15 @@ static inline_always u32 store_part(struct xdp_md *frame, const struct request *
     }
     if (store(frame, at, from, len, flags))
         return 1;
-    return held && ends && store_head(start, r->pair->open_head);
+    return withheld && ends && store_head(start, r->pair->open_head);
 }
 
-/* Executes a packet of a write or a send that is the next one. */
+/* Executes the expected packet of a write or send. */
 static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdma_counters *c)
 {
     struct pair *pair = r->pair;
     struct region *region;
-    u32 place = 0, total = 0, done = 0, left, ends = r->marks & ENDS,
+    u32 index = 0, total = 0, done = 0, left, ends = r->marks & ENDS,
         reports_completion = r->marks & (HAS_IMMEDIATE | IS_SEND), reason;
     struct completion *record = 0;
     u64 start = 0;
@@ -132,20 +132,20 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
     if (r->marks & HAS_RETH) {
         total = r->total;
         if (total) {
-            reason = find(r->key, r->address, total, REGION_WRITE, &start, &place);
+            reason = find(r->rkey, r->address, total, REGION_WRITE, &start, &index);
             if (reason != GOOD)
                 return reason;
         }
     } else {
-        place = pair->open - 1;
+        index = pair->open - 1;
         start = pair->open_start;
         total = pair->open_total;
         done = pair->open_done;
     }
-    place &= MOST_REGIONS - 1;
-    region = region_at(place);
-    /* It may have been closed since the message began, and another be in its place. */
-    if (!region || (total && (!region->key || (pair->open && region->key != pair->open_key))))
+    index &= MOST_REGIONS - 1;
+    region = region_at(index);
+    /* The region may have been deregistered since the message began, and another registered under its index. */
+    if (!region || (total && (!region->rkey || (pair->open && region->rkey != pair->open_rkey))))
         return BAD_KEY;
     left = total - done;
     if (ends ? r->len != left || r->len > pair->mtu : r->len != pair->mtu || r->len >= left)
@@ -164,8 +164,8 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
         c->bytes += r->len;
     }
     if (!ends) {
-        pair->open = place + 1;
-        pair->open_key = region->key;
+        pair->open = index + 1;
+        pair->open_rkey = region->rkey;
         pair->open_start = start;
         pair->open_total = total;
         pair->open_done = done + r->len;
@@ -179,7 +179,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
         record->offset = start - region->start;
         record->len = total;
         record->region = region->number;
-        record->kind = total ? COMPLETION_PLACE : 0;
+        record->kind = total ? COMPLETION_WRITE : 0;
         ring_submit(record, 0);
         __sync_fetch_and_add(&pair->receives, -1);
         c->completions++;
@@ -230,17 +230,17 @@ static inline_always void acknowledge(struct pair *pair, struct rdma_counters *c
 static inline_always u32 add(struct request *r, struct rdma_counters *c, struct reply *reply)
 {
     struct saved *saved;
-    u32 place, reason, next;
+    u32 index, reason, next;
     u64 at;
 
     if (r->fault)
         return BAD_LENGTH;
     if (r->pair->open)
         return BAD_SEQUENCE;
-    reason = find(r->key, r->address, 8, REGION_ATOMIC, &at, &place);
+    reason = find(r->rkey, r->address, 8, REGION_ATOMIC, &at, &index);
     if (reason != GOOD)
         return reason;
-    saved = map_lookup(&results, &r->place);
+    saved = map_lookup(&results, &r->index);
     if (r->address & 7 || !saved || add_to(at, r->add, &reply->original))
         return MISALIGNED;
     next = saved->next & (SAVED - 1);
@@ -269,10 +269,10 @@ static long recall_next(u32 i, struct recall *on)
     return 1;
 }
 
-/* A packet that came before: nothing is executed again. */
+/* A duplicate packet: nothing is executed again. */
 static inline_always u32 repeated(struct request *r, struct rdma_counters *c, struct reply *reply)
 {
-    struct recall recall = { map_lookup(&results, &r->place), r->psn, 0, 0 };
+    struct recall recall = { map_lookup(&results, &r->index), r->psn, 0, 0 };
 
     if (!(r->marks & IS_ATOMIC)) {
         acknowledge(r->pair, c, reply);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The invariant checksum: CRC-32 of Ethernet, least significant bit first, sixteen bytes a step by tables (build.rs makes
- * them): table k holds what a byte does that k others follow.
+/* The invariant CRC: the CRC-32 of Ethernet, least significant bit first, sixteen bytes per step, with tables from build.rs:
+ * table k holds the contribution of a byte that k others follow.
  */
 #ifndef HOPWISE_RDMA_ICRC_H
 #define HOPWISE_RDMA_ICRC_H
@@ -11,8 +11,8 @@
 /* After the eight bytes of ones that stand for InfiniBand's own header. */
 #define ICRC_START 0xdebb20e3u
 
-/* Hides where a value came from. Without that the compiler makes each table's address anew, and keeps them on the stack; or counts
- * turns in advance from the distance of two pointers, and the verifier does not understand how. */
+/* Hides the origin of a value. Otherwise the compiler computes the address of each table and stores all of them on the stack; or
+ * computes trip counts from the difference of two pointers, which the verifier cannot follow. */
 #define HIDE(value) asm volatile("" : "+r"(value))
 
 static inline_always const u8 *icrc_start_of_tables(void)
@@ -23,15 +23,15 @@ static inline_always const u8 *icrc_start_of_tables(void)
     return tables;
 }
 
-/* What the table has for an octet, given four times: the place of an entry. By hand, or the compiler copies the tables' address for
- * each, and makes all places before it looks at any; which table is part of the load. */
+/* The table entry of an octet, which is given times four: its offset. In assembly, because the compiler copies the address of the
+ * tables for each, and computes all addresses before the first load; the table is an immediate of the load. */
 static inline_always u32 icrc_entry(const u8 *tables, u32 table, u64 octet)
 {
     asm volatile("%0 += %1" : "+r"(octet) : "r"(tables));
     return *(const u32 *)(octet + 1024 * table);
 }
 
-/* `sum`, and what the table has for an octet; at once, or the compiler keeps the parts of a long sum on the stack. */
+/* Adds the entry of an octet to `sum`; one at a time, or the compiler puts the parts of a long sum on the stack. */
 static inline_always u32 icrc_and(u32 sum, const u8 *tables, u32 table, u64 octet)
 {
     sum ^= icrc_entry(tables, table, octet & 0x3fc);
@@ -39,7 +39,7 @@ static inline_always u32 icrc_and(u32 sum, const u8 *tables, u32 table, u64 octe
     return sum;
 }
 
-/* The last octets first: on the first four the checksum so far lies, which is waited for. */
+/* The last octets first: the first four depend on the checksum so far. */
 static inline_always u32 icrc_half(const u8 *tables, u32 sum, u64 word, u32 first)
 {
     sum = icrc_and(sum, tables, first - 7, word >> 54);
@@ -74,8 +74,8 @@ static inline_always u32 icrc_4(const u8 *tables, u32 crc, u32 word)
 static inline_always u64 word(const u8 *at) { return *(const u64 *)at; }
 static inline_always u32 half(const u8 *at) { return *(const u32 *)at; }
 
-/* The same of sixteen bytes as they lie in the frame. An octet that the checksum so far does not lie on is loaded by itself, which costs
- * less than to cut it out of a word. */
+/* The same for sixteen bytes in the frame. Octets that do not depend on the checksum so far are loaded one by one, which costs
+ * less than extracting them from a word. */
 static inline_always u32 icrc_16_at(const u8 *tables, u32 crc, const u8 *p)
 {
     u32 sum = 0, first = half(p) ^ crc;
@@ -91,11 +91,11 @@ static inline_always u32 icrc_16_at(const u8 *tables, u32 crc, const u8 *p)
     return icrc_and(sum, tables, 15, first << 2);
 }
 
-/* Steps of sixteen bytes from the packet's number on, of the longest packet. */
+/* Steps of sixteen bytes from the PSN on, of the longest packet. */
 #define MOST_STEPS ((4 + MOST_REST) / 16 + 1)
 
-/* Of the rest of a packet, which begins at `p` and has `len` bytes, of at most so many steps: 1 if the checksum behind it is right.
- * `p` is at a place the verifier knows, at every turn. */
+/* Checks the rest of a packet: `len` bytes at `p`, at most `steps` steps. 1: the checksum behind them is right. The verifier
+ * knows the offset of `p` in each iteration. */
 static inline_always u32 icrc_rest(const u8 *tables, u32 crc, const u8 *p, const u8 *end, u32 len, const u32 steps)
 {
 #pragma clang loop unroll(disable)
@@ -136,11 +136,11 @@ static inline_always u32 icrc_rest(const u8 *tables, u32 crc, const u8 *p, const
     return half(p) == ~crc;
 }
 
-/* Where the headers begin, in a frame without tags. */
+/* Offset of the IP header in a frame without tags. */
 #define L3 14
 
-/* Functions of their own, that the verifier looks at once, whatever they are called with. `rest`: bytes between the base header and
- * the checksum; `crc`: of all up to the packet's number, the last word of the base header. */
+/* Global functions, which the verifier checks once, independent of their callers. `rest`: bytes between the base header and the
+ * checksum; `crc`: of all bytes up to the PSN, the last word of the base header. */
 noinline u32 icrc_good_from(struct xdp_md *frame, u32 crc, u32 v6, u32 rest)
 {
     const u8 *p = (const u8 *)(long)frame->data + L3, *end = (const u8 *)(long)frame->data_end;

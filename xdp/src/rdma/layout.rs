@@ -4,18 +4,18 @@ use rdma::responder::{Order, QueuePairConfig, Reason, Registered, Rights, Stats}
 use wire::Refusal;
 use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 
-/// Bytes of an element of the memory.
+/// Bytes of a chunk of the memory.
 pub(super) const CHUNK: u64 = 1 << 20;
-/// The largest path MTU that is offered.
+/// The largest path MTU supported.
 pub(super) const MOST_PAYLOAD: u32 = 2048;
-/// Places of queue pairs, and of regions; the low bits of a number and of a key select one.
+/// Slots of queue pairs; the low bits of a number select one.
 pub(super) const MOST_PAIRS: usize = 4096;
-/// See there.
+/// Slots of regions; the low bits of an rkey select one.
 pub(super) const MOST_REGIONS: usize = 256;
 /// Results of atomic operations stored for each pair.
 pub(super) const SAVED: usize = 128;
 
-/// A structure, written field by field.
+/// A C structure that is written field by field.
 struct Layout(Vec<u8>);
 
 impl Layout {
@@ -24,8 +24,8 @@ impl Layout {
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
-        if let Some(place) = self.0.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(bytes);
+        if let Some(field) = self.0.get_mut(at..at + bytes.len()) {
+            field.copy_from_slice(bytes);
         }
     }
 
@@ -40,7 +40,7 @@ impl Layout {
 
 /// `struct region`.
 pub(super) mod region {
-    pub(in crate::rdma) const KEY: usize = 0;
+    pub(in crate::rdma) const RKEY: usize = 0;
     pub(super) const FLAGS: usize = 4;
     pub(super) const ADDRESS: usize = 8;
     pub(super) const LEN: usize = 16;
@@ -52,7 +52,7 @@ pub(super) mod region {
     pub(super) const HEAD_LAST: u32 = 4;
 }
 
-/// An entry without its key, which is stored when the rest is there.
+/// An entry without its rkey, which is stored last.
 pub(super) fn region(named: &Registered, start: u64, rights: Rights, order: Order, number: u16) -> Vec<u8> {
     let flags = [
         (rights.write, region::WRITE),
@@ -71,7 +71,7 @@ pub(super) fn region(named: &Registered, start: u64, rights: Rights, order: Orde
 /// `struct pair`.
 pub(super) mod pair {
     pub(in crate::rdma) const NUMBER: usize = 0;
-    pub(in crate::rdma) const HELD: usize = 4;
+    pub(in crate::rdma) const LOCK: usize = 4;
     pub(super) const FLAGS: usize = 8;
     pub(super) const MTU: usize = 12;
     pub(in crate::rdma) const RECEIVES: usize = 16;
@@ -83,7 +83,7 @@ pub(super) mod pair {
     pub(super) const V6: u32 = 2;
 }
 
-/// An entry without its number, which is stored when the rest is there.
+/// An entry without its number, which is stored last.
 pub(super) fn pair(config: &QueuePairConfig) -> Vec<u8> {
     let mut entry = Layout::of(pair::SIZE);
     let reliable = if config.transport == Transport::Rc { pair::RELIABLE } else { 0 };
@@ -99,7 +99,7 @@ pub(super) fn pair(config: &QueuePairConfig) -> Vec<u8> {
     entry.0
 }
 
-/// `struct saved`: nothing is.
+/// An empty `struct saved`.
 pub(super) fn saved() -> Vec<u8> {
     const PSN: usize = 8 * SAVED;
     const SIZE: usize = 12 * SAVED + 8;
@@ -108,8 +108,8 @@ pub(super) fn saved() -> Vec<u8> {
     entry.0
 }
 
-/// `struct answer`: an acknowledgement and one of an atomic operation, whose last bytes the program fills in, to UDP port `port`.
-/// Nothing, if the path's addresses are of two families.
+/// `struct answer`: templates of a plain and an atomic acknowledgement to UDP port `port`; the program fills in their last bytes.
+/// `None` if the path's addresses are of different families.
 pub(super) fn answer(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
     const ROOM: usize = 96;
     const LEN: usize = 2 * ROOM;
@@ -128,7 +128,7 @@ pub(super) fn answer(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
     let atomic_len = writer.atomic_ack(&mut atomic, zero, 0, 0).ok()?;
     for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)].iter().enumerate() {
         entry.put(kind * ROOM, frame);
-        // The checksum is over RoCEv2's own port, as it is in answers by a socket.
+        // The checksum covers RoCEv2's own port, as in answers sent by a socket.
         entry.put(kind * ROOM + config.path.headers_len() - 6, &port.to_be_bytes());
         entry.u32(LEN + 4 * kind, *len as u32);
         entry.u32(ICRC + 4 * kind, crc_before(&frame[..*len], *after)?);
@@ -136,7 +136,7 @@ pub(super) fn answer(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
     Some(entry.0)
 }
 
-/// The state of a frame's checksum before the last `after` bytes that it covers: from the finished one backwards.
+/// The state of a frame's checksum before the last `after` bytes that it covers, computed backwards from the final one.
 fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
     const POLYNOMIAL: u32 = 0xedb8_8320;
     let (covered, icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
@@ -160,7 +160,7 @@ const REFUSALS: [Refusal; 7] = [
     Refusal::BadPartitionKey,
 ];
 
-/// `enum reason`; behind these come two of the program's own.
+/// `enum reason`; two reasons of the program itself follow these.
 const REASONS: [Reason; 15] = [
     Reason::UnknownPair,
     Reason::WrongPeer,
@@ -182,30 +182,30 @@ const REASONS: [Reason; 15] = [
 /// Words of `struct rdma_counters`.
 pub(super) const COUNTERS: usize = 18 + 8 + REASONS.len() + 2;
 
-/// What the program has counted.
+/// The program's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// As a responder in user space counts it.
+    /// The statistics that a responder in user space has, too.
     pub stats: Stats,
-    /// Packets dropped because another CPU was at the same queue pair all the time.
+    /// Packets dropped because another CPU held the queue pair's lock for too long.
     pub contended: u64,
-    /// Packets dropped because their payload is longer than any path MTU offered here.
+    /// Packets dropped because their payload is longer than any supported path MTU.
     pub too_long: u64,
-    /// Answers that were due and found no room.
+    /// Answers not sent because the frame had no room for them.
     pub unanswered: u64,
-    /// Frames to the port of RoCEv2 that were left to the stack: for other queue pairs. They are none of the packets.
+    /// Frames to the port of RoCEv2 that were left to the stack: for other queue pairs. Not included in the packets.
     pub passed: u64,
 }
 
 impl Counted {
-    /// Every packet was executed, repeated, dropped or refused.
+    /// Whether each packet was executed, a duplicate, dropped or refused.
     pub fn is_balanced(&self) -> bool {
         let mut stats = self.stats;
         stats.packets = stats.packets.wrapping_sub(self.contended + self.too_long);
         stats.is_balanced()
     }
 
-    /// Of the words of `struct rdma_counters`.
+    /// Reads the words of `struct rdma_counters`.
     pub(super) fn of(words: &[u64; COUNTERS]) -> Self {
         let [packets, executed, duplicates, messages, bytes, adds, completions, acks, atomic_acks, rest @ ..] =
             words;

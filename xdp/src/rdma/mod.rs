@@ -1,11 +1,11 @@
-//! The RoCEv2 responder in the kernel, from user space's side: memory, regions, queue pairs, completions, counters.
+//! User space's side of the RoCEv2 responder in the kernel: memory, regions, queue pairs, completions, counters.
 //!
-//! It stands in front of a [`rdma::responder::Responder`], which names everything: a region or queue pair is made there, and
-//! then given to the kernel under the same key or number. What the kernel has, it answers alone: writes end in memory, and
-//! acknowledgements leave, without user space. Frames for other queue pairs go on to the stack, and so to the socket of that
-//! responder. Both write the same memory.
+//! The responder runs in front of a [`rdma::responder::Responder`], which allocates all names: a region or queue pair is created
+//! there, and then registered here under the same rkey or number. The kernel executes and acknowledges requests for its regions
+//! and queue pairs without user space. Frames for other queue pairs go on to the stack, and so to the socket of that responder.
+//! Both write the same memory.
 //!
-//! Offered are reliable and unreliable queue pairs with a path MTU of up to 2048 bytes, over Ethernet without VLAN tags. See
+//! It supports reliable and unreliable queue pairs with a path MTU of up to 2048 bytes, over Ethernet without VLAN tags. See
 //! `docs/design/xdp-responder.md`.
 
 mod layout;
@@ -24,13 +24,12 @@ use wire::roce::Psn;
 pub use layout::Counted;
 use layout::{CHUNK, COUNTERS, MOST_PAIRS, MOST_PAYLOAD, MOST_REGIONS, pair, region};
 
-/// How the responder is made.
+/// Options of the responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes of memory, for all regions together; rounded up to whole MiB. The kernel reserves all of it.
+    /// Bytes of memory, for all regions together, rounded up to whole MiB. The kernel allocates all of it.
     pub memory: u64,
-    /// Bytes of the ring of completions, a power of two of at least a page. A record has 32 bytes, and of a message that was
-    /// sent its text.
+    /// Bytes of the ring of completions, a power of two of at least a page. A record has 32 bytes, plus the payload of a send.
     pub completions: u32,
     /// As [`rdma::responder::Config::not_ready_timer`].
     pub not_ready_timer: u8,
@@ -42,12 +41,12 @@ impl Default for Options {
     }
 }
 
-/// What the kernel cannot take over; a responder in user space may be able to.
+/// Why the kernel refuses a region or queue pair. A responder in user space may accept it.
 #[derive(Debug)]
 pub enum Refused {
-    /// The place of this key or number is taken.
+    /// The slot of this rkey or number is in use.
     Taken,
-    /// The region is empty, or not inside the memory, or is to take additions and does not begin at a multiple of eight.
+    /// The region is empty, outside the memory, or permits atomic operations and does not begin at a multiple of eight.
     Range,
     /// The path MTU is not 256, 512, 1024 or 2048.
     Mtu,
@@ -60,12 +59,12 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken => f.write_str("the kernel's place for this key or number is taken"),
+            Self::Taken => f.write_str("the kernel's slot for this rkey or number is in use"),
             Self::Range => f.write_str(
-                "the region is empty, or not inside the kernel's memory, or is to take additions and does not begin at a multiple of \
-                 eight",
+                "the region is empty, outside the kernel's memory, or permits atomic operations and does not begin at a multiple \
+                 of eight",
             ),
-            Self::Mtu => f.write_str("the path MTU is not one of those that the kernel takes: 256, 512, 1024, 2048"),
+            Self::Mtu => f.write_str("the path MTU is none of those that the kernel supports: 256, 512, 1024, 2048"),
             Self::Addresses => f.write_str("one end of the path is IPv4 and the other IPv6"),
             Self::System(error) => write!(f, "{error}"),
         }
@@ -80,7 +79,8 @@ impl From<Error> for Refused {
     }
 }
 
-/// See the module's text. Dropped, it and its memory live on as long as an attachment or a mapped region does.
+/// The responder; see the module's documentation. Program and memory live on after this is dropped, as long as an attachment or a
+/// mapped region does.
 #[derive(Debug)]
 pub struct Rdma {
     object: Object,
@@ -99,7 +99,7 @@ impl Rdma {
     /// The program's name.
     pub const PROGRAM: &str = "hopwise_rdma";
 
-    /// Loads the program and makes its memory.
+    /// Loads the program and allocates its memory.
     ///
     /// # Errors
     /// The kernel lacks something (it must be 5.18 or later) or memory, or permission is missing (CAP_BPF, CAP_NET_ADMIN,
@@ -108,7 +108,7 @@ impl Rdma {
         Self::load_object(crate::RDMA, options, LoadOptions::default())
     }
 
-    /// The same of an object that has more in it, fitted by `load` besides: for measurements.
+    /// The same for another object with further options in `load`: for measurements.
     ///
     /// # Errors
     /// As for [`Rdma::load`].
@@ -141,11 +141,11 @@ impl Rdma {
         })
     }
 
-    /// Puts the program on an interface of the caller's network namespace, in its driver where that works; on one. It is taken off
-    /// when what is returned is dropped.
+    /// Attaches the program to one interface of the caller's network namespace, in native mode where the driver supports it. Dropping
+    /// the result detaches it.
     ///
     /// # Errors
-    /// The interface is down or not there, another program is on it, or it can run none.
+    /// The interface is down or does not exist, has another program, or does not support XDP.
     pub fn attach(&self, interface: &str) -> Result<Filter, Error> {
         let driver = nic::device::facts(interface)?.and_then(|facts| facts.driver);
         if let Some(redirect) = self.control.half(0, 0) {
@@ -154,7 +154,7 @@ impl Rdma {
         receive::filter(interface, &self.object, Self::PROGRAM, &receive::Options::default())
     }
 
-    /// The loaded object, for test runs and its numbers.
+    /// The loaded object, for test runs and program ids.
     pub fn object(&self) -> &Object {
         &self.object
     }
@@ -167,13 +167,13 @@ impl Rdma {
     /// `len` bytes of the memory from `at` (both multiples of the page), as user space sees them.
     ///
     /// # Errors
-    /// Not inside the memory, or no address space.
+    /// The range is outside the memory, or no address space is left.
     pub fn map(&self, at: u64, len: u64) -> std::io::Result<Region> {
         Region::from_fd(self.memory.as_fd(), at, len, Access::ReadWrite)
     }
 
-    /// Opens a part of the memory, from byte `start` on, to requests: under the key, address and length that a responder gave the
-    /// same bytes. Completions carry `number`.
+    /// Registers a part of the memory, from byte `start` on, under the rkey, address and length that a responder gave to the same
+    /// bytes. Completions carry `number`.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -189,34 +189,32 @@ impl Rdma {
         if named.len == 0 || end > self.memory_len || rights.atomic && !start.is_multiple_of(8) {
             return Err(Refused::Range);
         }
-        let place = named.key as usize % MOST_REGIONS;
-        let key = self.regions.1.half(place, region::KEY).ok_or(Refused::Taken)?;
+        let slot = named.key as usize % MOST_REGIONS;
+        let key = self.regions.1.half(slot, region::RKEY).ok_or(Refused::Taken)?;
         if named.key == 0 || key.load(Relaxed) != 0 {
             return Err(Refused::Taken);
         }
         let entry = layout::region(named, start, rights, order, number);
-        self.regions.0.update(&(place as u32).to_ne_bytes(), &entry)?;
-        // Release: pairs with the program, which looks at the rest only if the key is the one it looks for.
+        self.regions.0.update(&(slot as u32).to_ne_bytes(), &entry)?;
+        // Release: pairs with the program, which reads the other fields only if the rkey matches.
         key.store(named.key, Release);
         Ok(())
     }
 
-    /// Closes a region; `false` if there is none of this key. When this returns, no request writes there any more.
+    /// Deregisters a region; `false` if none has this rkey. After this returns, no request writes to the region.
     pub fn deregister(&mut self, key: u32) -> bool {
-        let place = key as usize % MOST_REGIONS;
-        let Some(word) = self.regions.1.half(place, region::KEY) else { return false };
+        let slot = key as usize % MOST_REGIONS;
+        let Some(word) = self.regions.1.half(slot, region::RKEY) else { return false };
         if key == 0 || word.compare_exchange(key, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // The program looks at regions while it holds a pair's lock, so after this no earlier look is still under way.
-        (0..MOST_PAIRS)
-            .filter(|&place| self.word(place, pair::NUMBER) != 0)
-            .for_each(|place| self.pass(place));
+        // The program reads regions under a pair's lock, so after this no earlier read is in progress.
+        (0..MOST_PAIRS).filter(|&slot| self.word(slot, pair::NUMBER) != 0).for_each(|slot| self.pass(slot));
         true
     }
 
-    /// Gives a queue pair to the kernel, under the number that a responder gave it. With a path to the hardware address zero,
-    /// answers go to the one that asked.
+    /// Adds a queue pair under the number that a responder gave it. If the path's hardware address is zero, answers go to the
+    /// hardware address of the request.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -224,8 +222,8 @@ impl Rdma {
         self.connect_to(number, config, wire::roce::PORT)
     }
 
-    /// The same, with answers to another UDP port than RoCEv2's: for a requester that uses a socket. Their checksum is over RoCEv2's
-    /// port all the same (see [`Packet::parse_udp`](wire::roce::Packet::parse_udp)).
+    /// The same, with answers to another UDP port than RoCEv2's: for a requester that uses a socket. Their checksum still covers
+    /// RoCEv2's port (see [`Packet::parse_udp`](wire::roce::Packet::parse_udp)).
     ///
     /// # Errors
     /// See [`Refused`].
@@ -236,65 +234,65 @@ impl Rdma {
         if config.path.source.is_ipv4() != config.path.destination.is_ipv4() {
             return Err(Refused::Addresses);
         }
-        let place = number as usize % MOST_PAIRS;
-        if number == 0 || number >> 24 != 0 || self.word(place, pair::NUMBER) != 0 {
+        let slot = number as usize % MOST_PAIRS;
+        if number == 0 || number >> 24 != 0 || self.word(slot, pair::NUMBER) != 0 {
             return Err(Refused::Taken);
         }
-        let key = (place as u32).to_ne_bytes();
+        let key = (slot as u32).to_ne_bytes();
         let answer = layout::answer(config, port).ok_or(Refused::Addresses)?;
         self.answers.update(&key, &answer)?;
         self.results.update(&key, &layout::saved())?;
         self.pairs.0.update(&key, &layout::pair(config))?;
-        if let Some(word) = self.pairs.1.half(place, pair::NUMBER) {
-            // Release: pairs with the program, which looks at the rest only if the number is the packet's.
+        if let Some(word) = self.pairs.1.half(slot, pair::NUMBER) {
+            // Release: pairs with the program, which reads the other fields only if the number matches the packet's.
             word.store(number, Release);
         }
         Ok(())
     }
 
-    /// Takes a queue pair away; `false` if there is none of this number. When this returns, none of its requests writes any more.
+    /// Removes a queue pair; `false` if none has this number. After this returns, none of its requests writes.
     pub fn disconnect(&mut self, number: u32) -> bool {
-        let place = number as usize % MOST_PAIRS;
-        let Some(word) = self.pairs.1.half(place, pair::NUMBER) else { return false };
+        let slot = number as usize % MOST_PAIRS;
+        let Some(word) = self.pairs.1.half(slot, pair::NUMBER) else { return false };
         if number == 0 || word.compare_exchange(number, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // The program looks at the number again when it has the pair.
-        self.pass(place);
+        // The program checks the number again under the lock.
+        self.pass(slot);
         true
     }
 
-    /// How a queue pair stands; `None` if the kernel has none of this number.
+    /// The state of a queue pair; `None` if none has this number.
     pub fn state(&self, number: u32) -> Option<QueuePairState> {
         let error = self.of_pair(number, pair::ERROR)?;
         Some(if error == 0 { QueuePairState::Ready } else { QueuePairState::Error })
     }
 
-    /// The packet that a queue pair expects next.
+    /// The expected PSN of a queue pair.
     pub fn expected(&self, number: u32) -> Option<Psn> {
         self.of_pair(number, pair::EXPECTED).map(Psn::new)
     }
 
-    /// Messages with an immediate, and sends, that a queue pair may still make.
+    /// Receive credits left: messages with an immediate, and sends.
     pub fn receives(&self, number: u32) -> Option<u32> {
         self.of_pair(number, pair::RECEIVES)
     }
 
-    /// Lets a queue pair make so many more of them. What is more than 2^31 in all is cut.
+    /// Adds receive credits. The sum is limited to 2^31.
     pub fn replenish(&mut self, number: u32, receives: u32) {
         let Some(left) = self.receives(number) else { return };
         if let Some(word) = self.pairs.1.half(number as usize % MOST_PAIRS, pair::RECEIVES) {
-            // It only ever gets fewer meanwhile, so that the sum does not go over.
+            // The program only lowers it meanwhile, so the sum does not overflow.
             word.fetch_add(receives.min((1_u32 << 31).saturating_sub(left)), AcqRel);
         }
     }
 
-    /// Tells `out` what was completed since the last call, at most `most` messages; gives how many there were.
+    /// Reports completed messages to `out`, at most `most`; returns their number.
     pub fn completed(&mut self, most: usize, out: &mut impl Out) -> usize {
         self.completions.consume(most, |record| report(record, out))
     }
 
-    /// Waits at most `timeout_ms` for something to be completed.
+    /// Waits for a completion, at most `timeout_ms`.
     ///
     /// # Errors
     /// The system refused.
@@ -302,7 +300,7 @@ impl Rdma {
         self.completions.wait(timeout_ms)
     }
 
-    /// What was counted, on all CPUs.
+    /// The counters, summed over all CPUs.
     ///
     /// # Errors
     /// The system refused.
@@ -312,30 +310,30 @@ impl Rdma {
         Ok(Counted::of(&words))
     }
 
-    fn word(&self, place: usize, offset: usize) -> u32 {
-        // Acquire: pairs with the exchange by which the program gives a pair back.
-        self.pairs.1.half(place, offset).map_or(0, |word| word.load(Acquire))
+    fn word(&self, slot: usize, offset: usize) -> u32 {
+        // Acquire: pairs with the exchange by which the program releases a pair's lock.
+        self.pairs.1.half(slot, offset).map_or(0, |word| word.load(Acquire))
     }
 
     fn of_pair(&self, number: u32, offset: usize) -> Option<u32> {
-        let place = number as usize % MOST_PAIRS;
-        (number != 0 && self.word(place, pair::NUMBER) == number).then(|| self.word(place, offset))
+        let slot = number as usize % MOST_PAIRS;
+        (number != 0 && self.word(slot, pair::NUMBER) == number).then(|| self.word(slot, offset))
     }
 
     /// Waits until every holder of the pair's lock from before this call has released it.
-    fn pass(&self, place: usize) {
-        let Some(held) = self.pairs.1.half(place, pair::HELD) else { return };
-        // Pairs with the program's own taking and giving. It holds a pair for some microseconds at most, without being
-        // interrupted by us.
-        while held.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+    fn pass(&self, slot: usize) {
+        let Some(lock) = self.pairs.1.half(slot, pair::LOCK) else { return };
+        // Pairs with the program's own lock and unlock. The program holds the lock for some microseconds at most, and this thread
+        // cannot interrupt it.
+        while lock.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
             std::thread::yield_now();
         }
-        held.store(0, Release);
+        lock.store(0, Release);
     }
 }
 
 impl Rdma {
-    /// A descriptor that is readable when something was completed: to wait without holding the responder.
+    /// A descriptor that is readable when there are completions: to wait without borrowing the responder.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -345,25 +343,25 @@ impl Rdma {
 }
 
 impl AsRawFd for Rdma {
-    /// Readable when something was completed.
+    /// Readable when there are completions.
     fn as_raw_fd(&self) -> RawFd {
         self.completions.as_raw_fd()
     }
 }
 
-/// `struct completion`, and the text behind it.
+/// Reads a `struct completion` and the payload behind it.
 fn report(record: &[u8], out: &mut impl Out) {
-    const PLACE: u16 = 1;
-    const SENT: u16 = 2;
+    const WRITE: u16 = 1;
+    const SEND: u16 = 2;
     let Some((head, text)) = record.split_first_chunk::<24>() else { return };
     let u32_at = |at: usize| head[at..].first_chunk().map_or(0, |chunk| u32::from_ne_bytes(*chunk));
     let u16_at = |at: usize| head[at..].first_chunk().map_or(0, |chunk| u16::from_ne_bytes(*chunk));
     let offset = head[8..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
     let (pair, immediate, len, kind) = (u32_at(0), u32_at(4), u32_at(16), u16_at(22));
-    if kind == SENT {
+    if kind == SEND {
         out.sent(pair, text.get(..len as usize).unwrap_or(text));
         return;
     }
-    let place = (kind == PLACE).then(|| (u16_at(20), offset));
+    let place = (kind == WRITE).then(|| (u16_at(20), offset));
     out.complete(&Completion { pair, immediate, place, len });
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A frame as a request, if its headers are plain: Ethernet without tags, IPv4 without options or IPv6 without extensions, UDP
- * to the port of RoCEv2, in that order. Everything else is for others.
+/* Parses a frame as a request if it has Ethernet without tags, IPv4 without options or IPv6 without extensions, and UDP to the
+ * port of RoCEv2. All other frames are passed on.
  */
 #ifndef HOPWISE_RDMA_PARSE_H
 #define HOPWISE_RDMA_PARSE_H
@@ -22,7 +22,7 @@ enum opcode_marks {
     IS_SEND = 16,
     IS_ATOMIC = 32,
     IS_ANSWER = 64,
-    KNOWN = 128, /* another opcode is a message of its own, and refused */
+    KNOWN = 128, /* other opcodes are refused, each as a message of its own */
 };
 
 #define RELIABLE(op) (op)
@@ -43,20 +43,20 @@ static const u8 opcode_marks[256] = {
 
 struct request {
     struct pair *pair;
-    u32 place; /* of the pair */
+    u32 index; /* of the pair */
     u32 number;
     u32 opcode;
     u32 marks;
     u32 psn;
     u32 wants_ack;
-    u32 key;
+    u32 rkey;
     u64 address;
     u64 add;
     u32 total; /* bytes of the message */
     u32 immediate;
-    u32 from; /* where in the frame the payload lies, and how long it is */
-    u32 len;
-    u32 fault; /* an invalid request, as far as one packet shows: enum fault */
+    u32 from;  /* offset of the payload in the frame */
+    u32 len;   /* of the payload */
+    u32 fault; /* what is invalid, as far as one packet shows: enum fault */
 };
 
 enum fault { FAULTLESS, FAULT_LENGTH, FAULT_OPCODE };
@@ -65,7 +65,7 @@ static inline_always u16 be16(const u8 *at) { return from_be16(*(const u16 *)at)
 static inline_always u32 be32(const u8 *at) { return from_be32(*(const u32 *)at); }
 static inline_always u64 be64(const u8 *at) { return from_be64(*(const u64 *)at); }
 
-/* What a frame is. */
+/* The kind of a frame. */
 enum frame_kind { NOT_ROCE, ROCE_V4, ROCE_V6 };
 
 static inline_always u32 kind_of(const u8 *data, const u8 *end)
@@ -84,14 +84,14 @@ static inline_always u32 kind_of(const u8 *data, const u8 *end)
     return be16(data + L3 + 42) == ROCE_PORT ? ROCE_V6 : NOT_ROCE;
 }
 
-/* What stands behind the base header, at `at`, is `have` bytes: headers, payload, padding. 1: they are there. */
+/* Reads the extended headers at `at`, behind the base header. 1: the frame has all of them. */
 static inline_always u32 read_extensions(struct request *r, const u8 *at, const u8 *end)
 {
     if (r->marks & IS_ATOMIC) {
         if (at + 28 > end)
             return 0;
         r->address = be64(at);
-        r->key = be32(at + 8);
+        r->rkey = be32(at + 8);
         r->add = be64(at + 12);
         return 1;
     }
@@ -99,7 +99,7 @@ static inline_always u32 read_extensions(struct request *r, const u8 *at, const 
         if (at + 16 > end)
             return 0;
         r->address = be64(at);
-        r->key = be32(at + 8);
+        r->rkey = be32(at + 8);
         r->total = be32(at + 12);
         at += 16;
     }
@@ -156,7 +156,7 @@ static inline_always u32 has_right_length(const struct request *r)
     return marks == ENDS ? r->len > 0 : is_pmtu(r->len);
 }
 
-/* What is wrong with a request whose `r->len` bytes follow its headers, padding among them. */
+/* What is wrong with a request that has `r->len` bytes, padding included, behind its headers. */
 static inline_always u32 fault_of(struct request *r, u32 padding)
 {
     if (!(r->marks & KNOWN))
@@ -167,7 +167,7 @@ static inline_always u32 fault_of(struct request *r, u32 padding)
     return has_right_length(r) ? FAULTLESS : FAULT_LENGTH;
 }
 
-/* Reads a frame of `v6` or not, whose pair is known. Gives READ, or why not: in the order in which wire::roce looks. */
+/* Reads an IPv6 (`v6`) or IPv4 frame for a known pair. Gives READ or the first refusal, in the order of wire::roce. */
 static inline_always u32 read_request(struct xdp_md *frame, struct request *r, u32 v6)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;

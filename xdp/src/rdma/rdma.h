@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* From a frame to its verdict: the RoCEv2 responder in the kernel. Remote writes and additions end in memory that user space
- * has mapped, and what must be acknowledged is, before the kernel makes anything of a frame.
+/* From a frame to its verdict: the RoCEv2 responder in the kernel. It executes remote writes and fetch-and-adds in memory that
+ * user space has mapped, and acknowledges them, before the network stack sees the frame.
  *
- * It does what rdma::responder::Responder does, for the queue pairs that user space gave it. Frames for other queue pairs, and
- * frames around whose UDP header there is anything unusual, go on to the stack, where that responder has its socket.
+ * It behaves as rdma::responder::Responder for the queue pairs that user space gave it. Frames for other queue pairs, and frames
+ * with tags, IP options or extension headers, go on to the stack, where that responder has its socket.
  */
 #ifndef HOPWISE_RDMA_H
 #define HOPWISE_RDMA_H
@@ -21,29 +21,29 @@ static inline_always u32 is_from(const struct pair *pair, const u8 *data, u32 v6
     return !((word(ip + 8) ^ pair->peer[0]) | (word(ip + 16) ^ pair->peer[1]));
 }
 
-/* Looks at the lock of a pair, at most: some microseconds, in which who holds it finishes. */
+/* Attempts to take the lock of a pair, at most: some microseconds, in which its holder finishes. */
 #define PATIENCE 4096
 
-struct waiting {
+struct lock_attempt {
     struct pair *pair;
-    u32 taken;
+    u32 locked;
 };
 
-static long take_next(u32 i, struct waiting *on)
+static long try_lock(u32 i, struct lock_attempt *on)
 {
     (void)i;
-    on->taken = __sync_val_compare_and_swap(&on->pair->held, 0, 1) == 0;
-    return on->taken;
+    on->locked = __sync_val_compare_and_swap(&on->pair->locked, 0, 1) == 0;
+    return on->locked;
 }
 
-static inline_always u32 take_pair(struct pair *pair)
+static inline_always u32 lock_pair(struct pair *pair)
 {
-    struct waiting waiting = { pair, 0 };
+    struct lock_attempt attempt = { pair, 0 };
 
-    if (likely(__sync_val_compare_and_swap(&pair->held, 0, 1) == 0))
+    if (likely(__sync_val_compare_and_swap(&pair->locked, 0, 1) == 0))
         return 1;
-    bpf_loop(PATIENCE, take_next, &waiting, 0);
-    return waiting.taken;
+    bpf_loop(PATIENCE, try_lock, &attempt, 0);
+    return attempt.locked;
 }
 
 static inline_always u32 execute(struct xdp_md *frame, struct request *r, u32 from_peer, struct rdma_counters *c,
@@ -86,19 +86,19 @@ static inline_always int respond(struct xdp_md *frame, struct request *r, struct
     if (data + L3 + (v6 ? 40 : 20) > end)
         return XDP_DROP;
     from_peer = is_from(r->pair, data, v6);
-    if (!take_pair(r->pair))
+    if (!lock_pair(r->pair))
         return count(c, CONTENDED);
-    /* It may have been taken away while this waited: who does that looks at the lock afterwards. */
+    /* The pair may have been disconnected meanwhile; disconnecting waits for the lock afterwards. */
     outcome = *(volatile u32 *)&r->pair->number == r->number ? execute(frame, r, from_peer, c, &reply) : UNKNOWN_PAIR;
     messages = r->pair->messages;
     c->atomic_acks += reply.kind == ANSWER_ATOMIC;
-    give_pair(r->pair);
+    unlock_pair(r->pair);
     count(c, outcome);
     if (outcome == GOOD && (r->opcode & 31) == 0x0a && r->len)
-        remember(frame, r->place, v6);
+        remember(frame, r->index, v6);
     if (reply.kind == ANSWER_NONE)
         return XDP_DROP;
-    return give_answer(frame, r->place, messages, &reply, c);
+    return give_answer(frame, r->index, messages, &reply, c);
 }
 
 /* The slow path, in a function of its own to keep it out of the fast path. */
@@ -123,8 +123,8 @@ noinline int rdma_slow_path(struct xdp_md *frame)
             return XDP_PASS;
         r.number = be32(data + L3 + 20 + 8 + 4) & 0xffffff;
     }
-    r.place = r.number & (MOST_PAIRS - 1);
-    r.pair = pair_at(r.place);
+    r.index = r.number & (MOST_PAIRS - 1);
+    r.pair = pair_at(r.index);
     if (!r.pair || !r.number || r.pair->number != r.number) {
         c->passed++;
         return XDP_PASS;
@@ -137,7 +137,7 @@ static inline_always int rdma(struct xdp_md *frame)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
     u32 type;
-    int verdict = NOT_QUICK;
+    int verdict = NO_VERDICT;
 
     if (data + L3 > end)
         return XDP_PASS;
@@ -146,7 +146,7 @@ static inline_always int rdma(struct xdp_md *frame)
         verdict = fast_path(frame, data, end, 0);
     else if (type == ETHERTYPE_IPV6)
         verdict = fast_path(frame, data, end, 1);
-    return verdict == NOT_QUICK ? rdma_slow_path(frame) : verdict;
+    return verdict == NO_VERDICT ? rdma_slow_path(frame) : verdict;
 }
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Bytes into the memory that user space sees, and messages to it. */
+/* Stores to the memory that user space maps, and messages to user space. */
 #ifndef HOPWISE_RDMA_STORE_H
 #define HOPWISE_RDMA_STORE_H
 
 #include "parse.h"
 
-/* The element of the memory that holds a byte, or nothing. */
+/* The chunk that holds a byte, or null. */
 static inline_always u8 *chunk_of(u64 at)
 {
     u32 index = at >> CHUNK_BITS;
@@ -13,7 +13,7 @@ static inline_always u8 *chunk_of(u64 at)
     return at >> (32 + CHUNK_BITS) ? 0 : map_lookup(&memory, &index);
 }
 
-/* One word, seen before everything that is stored after it and after everything before. */
+/* Stores one word, ordered after all earlier stores and before all later ones. */
 static inline_always void store_word(u8 *to, u64 value)
 {
     asm volatile("" ::: "memory");
@@ -32,7 +32,7 @@ static inline_always void store_short(u8 *to, u64 value, u32 len)
     *(volatile u64 *)to = (*(volatile u64 *)to & others) | (value & ~others);
 }
 
-/* The same of a frame's bytes, behind which at least the checksum's four stand, to `at`, a multiple of eight. 0: done. */
+/* The same from a frame, in which at least the checksum's four bytes follow, to `at`, a multiple of eight. 0: done. */
 static noinline u32 store_word_of(struct xdp_md *frame, u64 at, u32 from, u32 len)
 {
     u8 *chunk = chunk_of(at);
@@ -71,7 +71,7 @@ static long store_octet(u32 i, struct crossing *on)
     return 0;
 }
 
-/* At an element's end: octet by octet. 0: done. */
+/* Across the end of a chunk: octet by octet. 0: done. */
 static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len, u32 head_last)
 {
     struct crossing crossing = { frame, at, from };
@@ -95,7 +95,7 @@ static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len
     return 0;
 }
 
-/* Puts `len` bytes of the frame at `from` to `at` of the memory, ascending, or the first eight last: see
+/* Copies `len` bytes of the frame from `from` to `at` in the memory, ascending, or the first eight last: see
  * memory::Region::write_head_last. 0: done. */
 static inline_always u32 store(struct xdp_md *frame, u64 at, u32 from, u32 len, u32 flags)
 {
@@ -138,25 +138,25 @@ static inline_always u32 add_to(u64 at, u64 delta, u64 *original)
     return 0;
 }
 
-/* A message as it is reported to user space. */
-struct letter {
+/* A send as it is reported to user space. */
+struct send_record {
     struct completion head;
-    u8 text[MOST_PAYLOAD];
+    u8 payload[MOST_PAYLOAD];
 };
 
-RDMA_ARRAY(letters, MAP_PERCPU_ARRAY, 1, 0, struct letter);
+RDMA_ARRAY(send_buffer, MAP_PERCPU_ARRAY, 1, 0, struct send_record);
 
-static inline_always u32 tell_sent(struct xdp_md *frame, u32 pair, u32 from, u32 len)
+static inline_always u32 report_send(struct xdp_md *frame, u32 pair, u32 from, u32 len)
 {
     u32 zero = 0;
-    struct letter *letter = map_lookup(&letters, &zero);
+    struct send_record *record = map_lookup(&send_buffer, &zero);
 
-    if (!letter || len > MOST_PAYLOAD)
+    if (!record || len > MOST_PAYLOAD)
         return BAD_LENGTH;
-    letter->head = (struct completion){ .pair = pair, .len = len, .kind = COMPLETION_SENT };
-    if (len && xdp_load(frame, from, letter->text, len))
+    record->head = (struct completion){ .pair = pair, .len = len, .kind = COMPLETION_SEND };
+    if (len && xdp_load(frame, from, record->payload, len))
         return BAD_LENGTH;
-    return ring_output(&completions, letter, sizeof(letter->head) + len, 0) ? NO_RECEIVE : GOOD;
+    return ring_output(&completions, record, sizeof(record->head) + len, 0) ? NO_RECEIVE : GOOD;
 }
 
 #endif

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the responder keeps: memory, regions, queue pairs, counters. rdma/layout.rs is the Rust twin of every struct here.
+/* The state of the responder: memory, regions, queue pairs, counters. rdma/layout.rs is the Rust twin of every struct here.
  *
- * Who writes what: the program writes memory, counters, and of a queue pair what changes with each packet, holding the pair's
- * lock. User space makes and removes regions and pairs. An entry is written whole while its key or number is 0, and is there
- * from the moment that becomes something else.
+ * The program writes memory and counters, and, under the pair's lock, the fields of a queue pair that change with each packet.
+ * User space creates and removes regions and pairs. It writes an entry while its rkey or number is 0; the entry is valid as soon
+ * as that is set.
  */
 #ifndef HOPWISE_RDMA_TABLES_H
 #define HOPWISE_RDMA_TABLES_H
 
 #include "bpf.h"
 
-/* The memory is an array of these, and lies in one piece. The verifier knows an element's size, not the array's: so a copy
- * stays inside of one, or goes byte by byte. */
+/* The memory is a contiguous array of chunks. The verifier knows the size of an element, not of the array: so a copy stays
+ * inside one chunk, or goes byte by byte. */
 #define CHUNK_BITS 20
 #define CHUNK (1u << CHUNK_BITS)
 
-/* The longest payload of a packet: the largest path MTU that is offered here. A longer packet does not lie in one buffer. */
+/* The longest payload of a packet: the largest path MTU supported here. A longer packet does not fit into one buffer. */
 #define MOST_PAYLOAD 2048
-/* The longest packet that is read at all, behind the base header: with addresses, an immediate and padding, and a little more, which is
- * refused for what is wrong with it. */
+/* The most bytes that are read behind the base header: the longest payload, its extended headers and padding, and a few more, so
+ * that a slightly longer packet is refused for the right reason. */
 #define MOST_REST (MOST_PAYLOAD + 48)
 
 #define MOST_PAIRS 4096
 #define MOST_REGIONS 256
-/* Results of atomic operations that are kept for each pair: as many as the requester may have under way. */
+/* Stored results of atomic operations per pair: as many as a requester may have outstanding. */
 #define SAVED 128
 
 /* Set where a store may overtake another (not on x86). */
@@ -38,11 +38,11 @@ enum region_flags {
 };
 
 struct region {
-    u32 key; /* 0: there is none */
+    u32 rkey; /* 0: there is none */
     u32 flags;
-    u64 address; /* as requests name its first byte */
+    u64 address; /* remote address of its first byte */
     u64 len;
-    u64 start;  /* where that is in the memory */
+    u64 start;  /* offset of that byte in the memory */
     u32 number; /* reported with completions */
     u32 pad[7];
 };
@@ -52,35 +52,35 @@ enum pair_flags { PAIR_RELIABLE = 1, PAIR_V6 = 2 };
 
 struct pair {
     u32 number; /* 0: there is none */
-    u32 held;   /* the lock */
+    u32 locked;
     u32 flags;
     u32 mtu;
-    u32 receives; /* messages with an immediate, and sends, that may still come; user space adds to it */
-    u32 expected; /* the next packet */
-    u32 messages; /* completed; 24 bits of it */
+    u32 receives; /* receive credits, for messages with an immediate and sends; user space adds to it */
+    u32 expected; /* the expected PSN */
+    u32 messages; /* completed, modulo 2^24 */
     u32 error;
     u32 nak_sent;
-    u32 open; /* a message of several packets is under way: this and the region's place */
+    u32 open; /* a message of several packets is incomplete: the region's index, plus 1 */
     u32 open_total;
     u32 open_done;
     u64 open_start;
-    u32 open_key; /* the region's: another one in the same place is another one */
+    u32 open_rkey; /* the rkey of that region */
     u32 pad;
-    u64 peer[2];   /* its address as packets hold it; of IPv4 the first four bytes */
-    u64 open_head; /* the first eight bytes, which are withheld until all of the message is there */
+    u64 peer[2];   /* its address in network order; for IPv4 the first four bytes */
+    u64 open_head; /* the first eight bytes, withheld until the message is complete */
     u64 rest[5];
 };
 _Static_assert(sizeof(struct pair) == 128 && __builtin_offsetof(struct pair, peer) == 64,
                "rdma/layout.rs has its twin");
 
-/* Acknowledgements of a pair, plain and of atomic operations, ready but for what differs: number, syndrome, messages, result.
- * All of that stands in the last bytes; the checksum of what stands before is known. */
+/* Templates of a pair's acknowledgements, plain and atomic. The fields that differ (PSN, syndrome, MSN, result) are in the last
+ * bytes; the checksum of all bytes before them is stored. */
 #define ANSWER 96
 struct answer {
     u8 frame[2][ANSWER];
     u32 len[2];
-    u32 icrc[2]; /* of everything before the number */
-    u32 back;    /* 1: to whatever hardware address asked; 0: to the one that is written in the frame */
+    u32 icrc[2]; /* of everything before the PSN */
+    u32 back;    /* 1: send to the hardware address of the request; 0: to the one in the template */
     u32 pad[11];
 };
 _Static_assert(sizeof(struct answer) == 256, "rdma/layout.rs has its twin");
@@ -93,9 +93,9 @@ struct saved {
 };
 _Static_assert(sizeof(struct saved) == 1544, "rdma/layout.rs has its twin");
 
-/* The headers of a write in one packet as they were found to be good, and the state of the checksum behind them, twice side by
- * side. Headers are kept as their difference to that: no word of one that is half written fits the rest, so that nobody needs
- * a lock. Whether a packet is one for its pair is not said: the pair may have been made anew. */
+/* Cached headers of a valid single-packet write, and the checksum state behind them, twice side by side. The headers are XORed
+ * with that state: no word of a half-written entry matches the others, so that no lock is needed. A match does not imply that
+ * the packet is valid for its pair: the pair may have been replaced. */
 #define SEEN 8
 struct seen {
     u64 crcs;
@@ -124,8 +124,8 @@ enum reason {
     NO_RECEIVE,
     FORGOTTEN,
     /* Of this program alone. */
-    CONTENDED, /* another CPU was at the same pair all the time */
-    TOO_LONG,  /* its payload is longer than any pair's path MTU, or it does not lie in one buffer */
+    CONTENDED, /* another CPU held the pair's lock for too long */
+    TOO_LONG,  /* the payload is longer than any path MTU, or does not fit into one buffer */
     REASONS,
     GOOD = REASONS,
     DUPLICATE,
@@ -142,19 +142,19 @@ struct rdma_counters {
     u64 completions;
     u64 acks;
     u64 atomic_acks;
-    u64 naks[3]; /* of the sequence, of a receiver that is not ready, of errors */
+    u64 naks[3]; /* PSN sequence error, receiver not ready, other errors */
     u64 skipped;
     u64 late;
     u64 stepped_back;
     u64 abandoned;
-    u64 unanswered; /* executed, and the answer found no room */
-    u64 passed;     /* to the port, and left to the stack: for no pair of ours, or not plain enough */
+    u64 unanswered; /* executed, but there was no room for the answer */
+    u64 passed;     /* frames to the port that were left to the stack: unknown pair or unsupported headers */
     u64 refused[ROCE_REFUSALS_KEPT];
     u64 dropped[REASONS];
 };
 
 /* A message that is reported to user space. */
-enum completion_kind { COMPLETION_PLACE = 1, COMPLETION_SENT = 2 };
+enum completion_kind { COMPLETION_WRITE = 1, COMPLETION_SEND = 2 };
 struct completion {
     u32 pair;
     u32 immediate;
@@ -191,16 +191,16 @@ struct {
     MAP_UINT(max_entries, 1 << 20);
 } completions SEC(".maps");
 
-/* What is known only when the program is on an interface. */
+/* Settings known only once the program is attached to an interface. */
 struct rdma_control {
-    /* Answers leave by redirection to the interface they came from, and not by XDP_TX: what that puts into a veth stays there
-     * until the other end wakes for another reason, unless it has a program itself (veth_xdp_flush in drivers/net/veth.c). */
+    /* Send answers by redirection to the ingress interface instead of XDP_TX: a veth without a program at its other end does not
+     * wake that end after XDP_TX (veth_xdp_flush in drivers/net/veth.c). */
     u32 redirect;
     u32 pad;
 };
 RDMA_ARRAY(rdma_control, MAP_ARRAY, 1, MAP_MMAPABLE, struct rdma_control);
 
-static inline_always struct region *region_at(u32 place) { return map_lookup(&regions, &place); }
-static inline_always struct pair *pair_at(u32 place) { return map_lookup(&pairs, &place); }
+static inline_always struct region *region_at(u32 index) { return map_lookup(&regions, &index); }
+static inline_always struct pair *pair_at(u32 index) { return map_lookup(&pairs, &index); }
 
 #endif
