@@ -210,7 +210,7 @@ impl Spreader {
         peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
     }
 
-    /// Notes the number of an aggregate. All those of one aggregator go to one worker, so that the cards of a packet meet;
+    /// Notes the number of an aggregate. All those of one aggregator go to one worker, so that the postcards of a packet meet;
     /// what stands here for a flow is the aggregator.
     fn note_aggregate(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
         let header = Header::parse(packet.data).ok()?;
@@ -261,12 +261,12 @@ fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
 fn postcard_id(payload: &[u8]) -> Option<u32> {
     let half = |at: usize| payload.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let (types, bits, domain, items) = (payload.get(8)?, half(12)?, half(14)?, half(16)?);
-    let is_card = payload[0] >> 4 == 2
+    let is_postcard = payload[0] >> 4 == 2
         && types >> 4 == 1
         && domain == wire::report::v20::POSTCARD_DOMAIN
         && items & wire::report::v20::POSTCARD_FLOW_ID != 0;
     let words = (bits.count_ones() + (bits & 0x0e00).count_ones()) as usize;
-    let id = payload.get(20 + words * 4..24 + words * 4).filter(|_| is_card)?;
+    let id = payload.get(20 + words * 4..24 + words * 4).filter(|_| is_postcard)?;
     Some(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
 }
 

@@ -125,10 +125,12 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     let header = aggregate.header();
     assert_eq!((header.kind, header.aggregator, header.sequence), (Kind::AggNode, 99, 0));
     assert_eq!((header.node_scope, header.by_timer), (Some(21), false));
-    let cards: Vec<_> =
-        aggregate.cards().map(|card| (card.flow_id(), card.hop_latency(), card.queue())).collect();
-    let card = |flow| (Some(flow), Some(1500), Some((1, 42)));
-    assert_eq!(cards, [card(7), card(8), card(9)]);
+    let postcards: Vec<_> = aggregate
+        .postcards()
+        .map(|postcard| (postcard.flow_id(), postcard.hop_latency(), postcard.queue()))
+        .collect();
+    let postcard = |flow| (Some(flow), Some(1500), Some((1, 42)));
+    assert_eq!(postcards, [postcard(7), postcard(8), postcard(9)]);
     let view = stage.view(|view| view["datagrams"] == 5);
     assert_eq!(
         (&view["postcards"], &view["pending"], &view["adds_up"]),
@@ -151,7 +153,7 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     stage.stop();
     let last = stage.next();
     let aggregate = Aggregate::parse(&last).unwrap();
-    assert_eq!((aggregate.header().sequence, aggregate.cards().count()), (1, 1), "what was held is sent");
+    assert_eq!((aggregate.header().sequence, aggregate.postcards().count()), (1, 1), "what was held is sent");
     let said: Vec<String> = stage.lines.iter().collect();
     assert!(said.iter().any(|line| line.contains("the aggregator stopped")), "{said:?}");
 }

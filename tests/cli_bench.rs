@@ -103,7 +103,7 @@ fn plausible(outcome: &Value) {
     }
     if name == "aggregate-unfold-join" {
         // Nearly all; but those that are not together yet at the end of so short a run are many on a slow machine.
-        assert!(outcome["conditions"]["joined_per_card"].as_f64() > Some(0.25), "{outcome}");
+        assert!(outcome["conditions"]["joined_per_postcard"].as_f64() > Some(0.25), "{outcome}");
     }
     if name == "fastpath-6x8-change" {
         assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");

@@ -340,9 +340,9 @@ fn aggregates() -> [Vec<u8>; 2] {
 #[test]
 fn aggregates_are_told_by_their_port() {
     let dir = TempDir::new();
-    let [cards, summaries] = aggregates();
-    let broken = cards[..60].to_vec();
-    let frames = [&cards, &summaries, &broken].map(|payload| udp_frame(32_767, payload));
+    let [postcards, summaries] = aggregates();
+    let broken = postcards[..60].to_vec();
+    let frames = [&postcards, &summaries, &broken].map(|payload| udp_frame(32_767, payload));
     let file = dir.capture("aggregates.pcap", &[&frames[..], &[report_frame(&report_10())]].concat());
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
     assert_eq!(run.code, Some(0));

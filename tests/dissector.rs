@@ -437,13 +437,13 @@ fn aggregate(tree: &Value) -> Value {
     ];
     numbers(tree, &mut out, &names);
     if kind < 4 {
-        let card = |card: &Value| {
-            let value = |name: &str| nullable(card, &format!("aggregate.postcard.{name}"), name);
-            let queue = nullable(card, "aggregate.postcard.queue_id", "queue_occupancy");
+        let postcard = |postcard: &Value| {
+            let value = |name: &str| nullable(postcard, &format!("aggregate.postcard.{name}"), name);
+            let queue = nullable(postcard, "aggregate.postcard.queue_id", "queue_occupancy");
             json!({"node_id": value("node_id"), "flow_id": value("flow_id"), "ingress_ts": value("ingress_ts"),
                 "egress_ts": value("egress_ts"), "queue_id": queue, "queue_occupancy": value("queue_occupancy")})
         };
-        out.insert("cards".into(), all(tree, "aggregate.postcard").into_iter().map(card).collect());
+        out.insert("postcards".into(), all(tree, "aggregate.postcard").into_iter().map(postcard).collect());
     } else {
         let summary = |summary: &Value| {
             let value = |name: &str| json!(number(summary, &format!("aggregate.summary.{name}")));

@@ -21,7 +21,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     let at = directory.join("");
     let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", "snapshots = { keep = 2 }"));
     let (_, exchange) = keeper.memory.unwrap();
-    // The cards of a path may come slowly.
+    // The postcards of a path may come slowly.
     let patient = translator(&[exchange], "postcard_timeout = \"60s\"");
     let mut stage = Program::start(&at, "t.toml", &patient);
     stage.translator("connected", |dta| connected(dta, 0));
@@ -119,8 +119,8 @@ fn answers(keeper: &Program) {
     assert_eq!(path["fields"]["value"], json!([11, 12, 13, 14, 15]), "{path}");
     assert_eq!((&path["answer"], &path["agreeing"]), (&json!("found"), &2.into()));
     assert_eq!(keeper.get("/api/v1/dta/stores/1/get?key=10.9.9.9")["answer"], "empty");
-    let cards = keeper.get(&format!("/api/v1/dta/stores/cards/get?key={key}"));
-    assert_eq!((&cards["path"], &cards["missing"]), (&json!([21, 22, 23]), &0.into()));
+    let postcards = keeper.get(&format!("/api/v1/dta/stores/postcards/get?key={key}"));
+    assert_eq!((&postcards["path"], &postcards["missing"]), (&json!([21, 22, 23]), &0.into()));
     let count = keeper.get("/api/v1/dta/stores/bytes/count?key=10.0.0.1");
     assert_eq!((&count["estimate"], &count["total"]), (&1500.into(), &3000.into()));
     let sketch = keeper.get("/api/v1/dta/stores/heavy/sketch?key=10.0.0.1");
@@ -172,7 +172,7 @@ fn as_documented(keeper: &Program, stage: &Program) {
     ] {
         check(path, &keeper.get(&format!("{path}{query}")));
     }
-    for (store, what) in [("paths", "get"), ("cards", "get"), ("bytes", "count"), ("heavy", "sketch")] {
+    for (store, what) in [("paths", "get"), ("postcards", "get"), ("bytes", "count"), ("heavy", "sketch")] {
         let answer = keeper.get(&format!("/api/v1/dta/stores/{store}/{what}?key=10.0.0.1"));
         check(&format!("/api/v1/dta/stores/{{name}}/{what}"), &answer);
         check("/api/v1/dta/stores/{name}", &keeper.get(&format!("/api/v1/dta/stores/{store}")));
@@ -189,7 +189,7 @@ fn commands(from: &[&str]) {
         run.stdout
     };
     assert_eq!(ask(&["get", "paths", FLOW]), "[11,12,13,14,15]  (2 of 2 copies)\n");
-    assert_eq!(ask(&["get", "cards", FLOW]), "21 22 23\n");
+    assert_eq!(ask(&["get", "postcards", FLOW]), "21 22 23\n");
     assert!(ask(&["count", "bytes", "10.0.0.1"]).starts_with("1,500  (too large by at most "));
     assert!(
         ask(&["sketch", "heavy", "10.0.0.1"]).starts_with("epoch 9, 8 columns of 1 reporter(s)\ncounted: ")

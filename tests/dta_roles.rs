@@ -75,7 +75,7 @@ hash = "artifact"
 id = 0
 slots = "64K"
 [[collector.memory.stores]]
-name = "cards"
+name = "postcards"
 kind = "postcarding"
 hash = "artifact"
 id = 0
@@ -121,7 +121,7 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     assert!(body(&file("counts")) == zeros_but(8 << 16, &[(13863 * 8, five), (1713 * 8, five)]));
     // Each word masked with a CRC of the key; slot 0fee by the CRC-32 of the key, 39fe0fee.
     let path = "ff08a507 ed1fb65a 58b45878 2d2a23d4 e0d4b8d4";
-    assert!(body(&file("cards")) == zeros_but(32 << 16, &[(0x0fee * 32, path)]));
+    assert!(body(&file("postcards")) == zeros_but(32 << 16, &[(0x0fee * 32, path)]));
     answers_of_the_artifact(&keeper, &at.join("memory"));
 }
 
@@ -136,11 +136,11 @@ fn answers_of_the_artifact(keeper: &Program, directory: &Path) {
             ask(&["get", "values", "10.0.0.1"]),
             (Some(0), "0x0000029a  (2 of 2 copies)\n".to_owned())
         );
-        let (code, told) = ask(&["get", "cards", "10.0.0.1"]);
+        let (code, told) = ask(&["get", "postcards", "10.0.0.1"]);
         assert!(code == Some(0) && told.starts_with("11 200 13 14 15  (unproven: "), "{told}");
-        let known = ["get", "cards", "10.0.0.1", "--largest", "200"];
+        let known = ["get", "postcards", "10.0.0.1", "--largest", "200"];
         assert_eq!(ask(&known), (Some(0), "11 200 13 14 15\n".to_owned()));
-        let (code, told) = ask(&["get", "cards", "10.0.0.1", "--largest", "199"]);
+        let (code, told) = ask(&["get", "postcards", "10.0.0.1", "--largest", "199"]);
         assert!(code == Some(1) && told.starts_with("empty"), "{told}");
         assert!(ask(&["count", "counts", "10.0.0.1"]).1.starts_with("5  ("));
         let (code, told) = ask(&["get", "0", "10.0.0.1"]);

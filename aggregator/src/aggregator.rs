@@ -1,7 +1,7 @@
 //! Postcards into registers, and registers out as datagrams.
 
 use wire::Decoder;
-use wire::aggregate::{CARD_LEN, HEADER_LEN, Header, SUMMARY_LEN};
+use wire::aggregate::{HEADER_LEN, Header, POSTCARD_LEN, SUMMARY_LEN};
 use wire::report::{Report, Version, v20};
 
 use crate::config::{Config, ConfigError, Spread};
@@ -225,7 +225,7 @@ impl Core {
             self.table.prefetch(item.bucket, item.key);
         }
         if !self.config.kind.is_correlated() {
-            let sizes = (self.config.head(), self.config.card());
+            let sizes = (self.config.head(), self.config.postcard_len());
             for item in &items {
                 let slot = self.table.find(item.bucket, item.key).unwrap_or(item.bucket);
                 self.table.prefetch_bytes(slot, sizes);
@@ -245,7 +245,8 @@ impl Core {
             Some(slot) => slot,
             None => self.claim(item, now, out),
         };
-        let (head, card, interop) = (self.config.head(), self.config.card(), self.config.interop);
+        let (head, postcard_len, interop) =
+            (self.config.head(), self.config.postcard_len(), self.config.interop);
         let register = self.table.register(slot);
         let before = register.count as usize;
         register.count += 1;
@@ -253,11 +254,11 @@ impl Core {
         if self.config.kind.is_correlated() {
             self.stats.missing_values += register.add(&item.postcard);
         } else {
-            let place = &mut self.table.bytes(slot)[head + before * card..][..card];
+            let place = &mut self.table.bytes(slot)[head + before * postcard_len..][..postcard_len];
             if interop {
                 item.postcard.emit(place);
             } else {
-                item.postcard.card().emit(place);
+                item.postcard.to_wire().emit(place);
             }
         }
         if full {
@@ -330,7 +331,7 @@ impl Core {
             flow_scope,
         };
         if !correlated {
-            let len = HEADER_LEN + register.count as usize * CARD_LEN;
+            let len = HEADER_LEN + register.count as usize * POSTCARD_LEN;
             let bytes = &mut self.table.bytes(slot)[..len];
             header.emit(bytes);
             out.send(destination as usize, bytes);
@@ -350,7 +351,7 @@ impl Core {
 
     fn send_group(&mut self, slot: u32, node: u32, destination: u32, out: &mut impl Out) -> usize {
         let seq = self.stream_sequence(node, destination);
-        let len = v20::GROUP_LEN + self.table.register(slot).count as usize * self.config.card();
+        let len = v20::GROUP_LEN + self.table.register(slot).count as usize * self.config.postcard_len();
         let bytes = &mut self.table.bytes(slot)[..len];
         v20::Group { hw_id: 0, seq, node_id: node }.emit(bytes);
         out.send(destination as usize, bytes);

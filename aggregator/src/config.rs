@@ -7,7 +7,7 @@ use wire::aggregate::Kind;
 use wire::report::v20;
 
 /// Bytes of a postcard in interop mode: a report of 2.0 as in wire-formats 4.1.
-pub(super) const POSTCARD_LEN: usize = 36;
+pub(super) const V20_POSTCARD_LEN: usize = 36;
 /// Most destinations.
 pub const MAX_DESTINATIONS: usize = 64;
 /// Most registers.
@@ -126,7 +126,7 @@ impl Config {
             return self.kind.most(self.pmtu, self.over_ipv6);
         }
         let headers = v20::GROUP_LEN + 8 + if self.over_ipv6 { 40 } else { 20 };
-        usize::from(self.pmtu).saturating_sub(headers) / POSTCARD_LEN
+        usize::from(self.pmtu).saturating_sub(headers) / V20_POSTCARD_LEN
     }
 
     /// Can these settings be used?
@@ -173,7 +173,7 @@ impl Config {
         if self.kind.is_correlated() {
             return 0;
         }
-        self.head() + self.r as usize * self.card()
+        self.head() + self.r as usize * self.postcard_len()
     }
 
     /// Bytes of the header of what is sent.
@@ -182,7 +182,7 @@ impl Config {
     }
 
     /// Bytes of a postcard in what is sent.
-    pub(super) fn card(&self) -> usize {
-        if self.interop { POSTCARD_LEN } else { wire::aggregate::CARD_LEN }
+    pub(super) fn postcard_len(&self) -> usize {
+        if self.interop { V20_POSTCARD_LEN } else { wire::aggregate::POSTCARD_LEN }
     }
 }

@@ -1,10 +1,10 @@
 //! Postcards, out of any report that is one node's word. Wire-formats 4.1 and 4.2.
 
-use wire::aggregate::Card;
+use wire::aggregate;
 use wire::report::v20;
 use wire::{Flags, Report};
 
-use super::config::POSTCARD_LEN;
+use super::config::V20_POSTCARD_LEN;
 use super::stats::Reason;
 
 /// What a node said about a packet.
@@ -90,8 +90,8 @@ impl Postcard {
 
     /// As a record of an aggregate.
     #[inline(always)]
-    pub(super) fn card(&self) -> Card {
-        Card {
+    pub(super) fn to_wire(&self) -> aggregate::Postcard {
+        aggregate::Postcard {
             node: self.node,
             flow_id: self.flow,
             ingress_ts: low(self.ingress),
@@ -104,7 +104,7 @@ impl Postcard {
     /// As a report of a group: [`v20::Repr::postcard`], by constant offsets.
     #[inline(always)]
     pub(super) fn emit(&self, out: &mut [u8]) {
-        let Some(out) = out.first_chunk_mut::<POSTCARD_LEN>() else { return };
+        let Some(out) = out.first_chunk_mut::<V20_POSTCARD_LEN>() else { return };
         out[0..8].copy_from_slice(&0x1008_0620_1c00_5043_u64.to_be_bytes());
         out[8..12].copy_from_slice(&0x8000_0000_u32.to_be_bytes());
         out[12..16].copy_from_slice(&self.queue.to_be_bytes());
@@ -120,7 +120,7 @@ pub(super) struct Exact<'a> {
     pub(super) node: u32,
     pub(super) hw_id: u8,
     pub(super) seq: u32,
-    cards: &'a [[u8; POSTCARD_LEN]],
+    postcards: &'a [[u8; V20_POSTCARD_LEN]],
 }
 
 /// Of the first word: type 1 without a packet, 8 words, 6 of them metadata, not dropped.
@@ -135,15 +135,15 @@ impl<'a> Exact<'a> {
     #[inline(always)]
     pub(super) fn of(payload: &'a [u8]) -> Option<Self> {
         let (group, rest) = payload.split_first_chunk::<{ v20::GROUP_LEN }>()?;
-        let (cards, behind) = rest.as_chunks::<POSTCARD_LEN>();
-        if group[0] >> 4 != 2 || !behind.is_empty() || cards.is_empty() {
+        let (postcards, behind) = rest.as_chunks::<V20_POSTCARD_LEN>();
+        if group[0] >> 4 != 2 || !behind.is_empty() || postcards.is_empty() {
             return None;
         }
-        let is_exact = |card: &[u8; POSTCARD_LEN]| {
-            let (words, domain) = (u64_at(card, 0), u32_at(card, 8));
+        let is_exact = |bytes: &[u8; V20_POSTCARD_LEN]| {
+            let (words, domain) = (u64_at(bytes, 0), u32_at(bytes, 8));
             words & WANTED == FIRST | BITS && domain >> 16 == 0x8000
         };
-        if !cards.iter().all(is_exact) {
+        if !postcards.iter().all(is_exact) {
             return None;
         }
         let word = u32_at(group, 0);
@@ -151,19 +151,19 @@ impl<'a> Exact<'a> {
             node: u32_at(group, 4),
             hw_id: (word >> 22 & 0x3f) as u8,
             seq: word & 0x003f_ffff,
-            cards,
+            postcards,
         })
     }
 
     #[inline(always)]
     pub(super) fn postcards(&self) -> impl ExactSizeIterator<Item = Postcard> + use<'a> {
         let node = self.node;
-        self.cards.iter().map(move |card| Postcard {
+        self.postcards.iter().map(move |bytes| Postcard {
             node,
-            flow: u32_at(card, 32),
-            ingress: u64_at(card, 16),
-            egress: u64_at(card, 24),
-            queue: u32_at(card, 12),
+            flow: u32_at(bytes, 32),
+            ingress: u64_at(bytes, 16),
+            egress: u64_at(bytes, 24),
+            queue: u32_at(bytes, 12),
             latency: u32::MAX,
         })
     }
@@ -252,7 +252,7 @@ mod tests {
             ..wire::Hop::default()
         };
         let flow = 0xf10a_u32;
-        let mut expected = [0xa5; POSTCARD_LEN];
+        let mut expected = [0xa5; V20_POSTCARD_LEN];
         v20::Repr::postcard(own, &flow.to_be_bytes()).emit(&mut expected);
         let postcard = Postcard {
             node: 21,
@@ -262,7 +262,7 @@ mod tests {
             queue: 0x0100_002a,
             latency: u32::MAX,
         };
-        let mut out = [0x5a; POSTCARD_LEN];
+        let mut out = [0x5a; V20_POSTCARD_LEN];
         postcard.emit(&mut out);
         assert_eq!(out, expected);
     }
@@ -277,11 +277,11 @@ mod tests {
             queue: u32::MAX,
             latency: u32::MAX,
         };
-        assert_eq!(postcard.card().ingress_ts(), Some(0xffff_fffe));
+        assert_eq!(postcard.to_wire().ingress_ts(), Some(0xffff_fffe));
         assert_eq!(
             postcard.hop_latency(),
-            postcard.card().hop_latency(),
-            "a summary says what its cards would"
+            postcard.to_wire().hop_latency(),
+            "a summary says what its postcards would"
         );
         assert_eq!((postcard.hop_latency(), postcard.queue_length()), (Some(6), None));
     }

@@ -142,8 +142,9 @@ impl Table {
 
     /// Brings near where the next postcard of a register goes.
     #[inline(always)]
-    pub(super) fn prefetch_bytes(&self, slot: u32, (head, card): (usize, usize)) {
-        let at = slot as usize * self.stride + head + self.registers[slot as usize].count as usize * card;
+    pub(super) fn prefetch_bytes(&self, slot: u32, (head, postcard_len): (usize, usize)) {
+        let at =
+            slot as usize * self.stride + head + self.registers[slot as usize].count as usize * postcard_len;
         if let Some(byte) = self.bytes.get(at) {
             memory::prefetch(byte);
         }

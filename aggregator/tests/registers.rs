@@ -165,16 +165,16 @@ fn dice_flow(seed: u64, flows: u32) -> u32 {
     (seed >> 40) as u32 % flows
 }
 
-/// What was sent, counted by whoever reads it: datagrams, postcards (cards, or the largest count of a summary), and a check
+/// What was sent, counted by whoever reads it: datagrams, postcards (single ones, or the largest count of a summary), and a check
 /// of each destination's numbers.
 fn read(config: &Config, sent: &Sent) -> (u64, u64) {
     let mut next = vec![0; config.destinations];
-    let (mut cards, mut decoder) = (0, Decoder::new(Profile::default()));
+    let (mut postcards, mut decoder) = (0, Decoder::new(Profile::default()));
     for (to, payload) in &sent.0 {
         assert!(payload.len() + 28 <= usize::from(config.pmtu));
         if config.interop {
             let reports: Result<Vec<_>, _> = decoder.reports(payload).collect();
-            cards += reports.expect("good").len() as u64;
+            postcards += reports.expect("good").len() as u64;
             continue;
         }
         let aggregate = Aggregate::parse(payload).expect("what is sent can be read");
@@ -182,10 +182,10 @@ fn read(config: &Config, sent: &Sent) -> (u64, u64) {
         assert_eq!((header.kind, header.sequence), (config.kind, next[*to]));
         assert!(header.kind.is_correlated() || u32::from(header.count) <= config.r);
         next[*to] += 1;
-        cards += aggregate.cards().count() as u64;
-        cards += aggregate.summaries().map(|summary| u64::from(summary.count)).max().unwrap_or(0);
+        postcards += aggregate.postcards().count() as u64;
+        postcards += aggregate.summaries().map(|summary| u64::from(summary.count)).max().unwrap_or(0);
     }
-    (sent.0.len() as u64, cards)
+    (sent.0.len() as u64, postcards)
 }
 
 #[test]
@@ -219,14 +219,17 @@ fn everything_adds_up_whatever_comes() {
         }
         stage.finish(&mut sent);
         let stats = stage.stats();
-        let (datagrams, cards) = read(&config, &sent);
+        let (datagrams, postcards) = read(&config, &sent);
         let total = |count: fn(&aggregator::Sent) -> u64| stats.sent.iter().map(count).sum::<u64>();
         assert_eq!((stats.pending, stats.occupied, stage.deadline()), (0, 0, None));
         assert_eq!(total(|sent| sent.aggregates), datagrams);
         assert_eq!(stats.sent_bytes, sent.0.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>());
         // A summary counts values, and some are missing in both metrics' tellings.
         let counted = total(|sent| sent.postcards);
-        assert!(if kind.is_correlated() { cards <= counted } else { cards == counted }, "{cards} {counted}");
+        assert!(
+            if kind.is_correlated() { postcards <= counted } else { postcards == counted },
+            "{postcards} {counted}"
+        );
         assert_eq!(stats.postcards, counted);
         assert!(stats.postcards > 1000 && stats.unreadable.iter().sum::<u64>() > 0, "{stats:?}");
     }

@@ -1,6 +1,6 @@
 //! Bodies of `wire`.
 
-use wire::aggregate::{Aggregate, CARD_LEN, HEADER_LEN, Header, SUMMARY_LEN};
+use wire::aggregate::{Aggregate, HEADER_LEN, Header, POSTCARD_LEN, SUMMARY_LEN};
 use wire::int::{header, shim};
 use wire::report::{Report, v05, v10, v20};
 use wire::{Decoder, Layout, Profile, Refusal, Stack, Version};
@@ -31,18 +31,18 @@ pub fn reports(payload: &[u8], profile: &Profile) {
 pub fn aggregate(payload: &[u8], _: &Profile) {
     let Ok(aggregate) = Aggregate::parse(payload) else { return };
     let header = aggregate.header();
-    let (cards, summaries) = (aggregate.cards().count(), aggregate.summaries().count());
+    let (postcards, summaries) = (aggregate.postcards().count(), aggregate.summaries().count());
     let (count, kind) = (usize::from(header.count), header.kind);
-    assert_eq!((cards, summaries), if kind.is_correlated() { (0, count) } else { (count, 0) });
+    assert_eq!((postcards, summaries), if kind.is_correlated() { (0, count) } else { (count, 0) });
     assert!(count > 0);
     let mut again = vec![0xa5; HEADER_LEN + count * kind.record_len()];
     Header { record_len: kind.record_len() as u16, ..*header }.emit(&mut again);
     let (_, mut rest) = again.split_at_mut(HEADER_LEN);
-    for card in aggregate.cards() {
-        assert!(!kind.node_scope() || card.node() == header.node_scope);
-        assert!(!kind.flow_scope() || card.flow_id() == header.flow_scope);
-        card.emit(rest);
-        rest = &mut rest[CARD_LEN..];
+    for postcard in aggregate.postcards() {
+        assert!(!kind.node_scope() || postcard.node() == header.node_scope);
+        assert!(!kind.flow_scope() || postcard.flow_id() == header.flow_scope);
+        postcard.emit(rest);
+        rest = &mut rest[POSTCARD_LEN..];
     }
     for summary in aggregate.summaries() {
         assert!(summary.count > 0 && (summary.min..=summary.max).contains(&summary.average()));
@@ -50,7 +50,7 @@ pub fn aggregate(payload: &[u8], _: &Profile) {
         rest = &mut rest[SUMMARY_LEN..];
     }
     let read = Aggregate::parse(&again).expect("what is written can be read");
-    assert!(read.cards().eq(aggregate.cards()) && read.summaries().eq(aggregate.summaries()));
+    assert!(read.postcards().eq(aggregate.postcards()) && read.summaries().eq(aggregate.summaries()));
     let same = Header { record_len: header.record_len, ..*read.header() };
     assert_eq!(same, *header);
 }

@@ -2227,7 +2227,7 @@ P.dissector = report_dissector
 
 local A = Proto("hopwise_aggregate", "Postcard aggregate (hopwise)")
 
-local function show_card(tree, tvb, w, at)
+local function show_postcard(tree, tvb, w, at)
   local sub = tree:add(F.postcard, tvb(at, 20))
   local function item(key, offset, len, name)
     if all_ones(w, at + offset, len) then
@@ -2338,7 +2338,7 @@ function A.dissector(tvb, pinfo, tree)
   end
   local kind, count, len = u8(w, 0) % 16, u16(w, 2), u16(w, 4)
   for i = 0, count - 1 do
-    local show = kind < 4 and show_card or show_summary
+    local show = kind < 4 and show_postcard or show_summary
     show(root, tvb, w, 24 + i * len)
   end
   local title = "Postcard aggregate " .. KINDS[kind]:gsub(":.*", "") .. ", aggregator " .. u32(w, 8) .. ", seq " ..

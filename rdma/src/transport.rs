@@ -76,7 +76,7 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// What carries operations to memory: RoCEv2 frames of our own making, a card, a model of memory in tests.
+/// What carries operations to memory: RoCEv2 frames of our own making, an RDMA device, a model of memory in tests.
 ///
 /// Operations of one collector that are kept are done in the order in which they were given; the others too, unless they are lost.
 /// Between kept ones and others there is no order. The translator asks for [`Transport::credit`] before it begins what takes several

@@ -3,7 +3,7 @@
 use crate::dta;
 use crate::vectors::{Kind, Vector};
 use std::fmt::Write;
-use wire::aggregate::{Aggregate, Card, Summary, SummaryMetric};
+use wire::aggregate::{Aggregate, Postcard, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
 use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Annotations, Flags};
@@ -147,19 +147,19 @@ pub fn aggregate(payload: &[u8]) -> String {
     if header.kind.is_correlated() {
         out.list("summaries", aggregate.summaries().map(|summary| summary_object(&summary)));
     } else {
-        out.list("cards", aggregate.cards().map(|card| card_object(&card)));
+        out.list("postcards", aggregate.postcards().map(|postcard| postcard_object(&postcard)));
     }
     out.finish()
 }
 
-fn card_object(card: &Card) -> String {
+fn postcard_object(postcard: &Postcard) -> String {
     let mut out = Object::new();
-    out.nullable("node_id", card.node());
-    out.nullable("flow_id", card.flow_id());
-    out.nullable("ingress_ts", card.ingress_ts());
-    out.nullable("egress_ts", card.egress_ts());
-    out.nullable("queue_id", card.queue().map(|(id, _)| id));
-    out.nullable("queue_occupancy", card.queue().map(|(_, length)| length));
+    out.nullable("node_id", postcard.node());
+    out.nullable("flow_id", postcard.flow_id());
+    out.nullable("ingress_ts", postcard.ingress_ts());
+    out.nullable("egress_ts", postcard.egress_ts());
+    out.nullable("queue_id", postcard.queue().map(|(id, _)| id));
+    out.nullable("queue_occupancy", postcard.queue().map(|(_, length)| length));
     out.finish()
 }
 

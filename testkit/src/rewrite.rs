@@ -3,7 +3,7 @@
 
 use crate::dta;
 use crate::vectors::Kind;
-use wire::aggregate::{CARD_LEN, HEADER_LEN, SUMMARY_LEN};
+use wire::aggregate::{HEADER_LEN, POSTCARD_LEN, SUMMARY_LEN};
 use wire::ethernet::ethertype;
 use wire::int::shim::{self, Next, Shim1, Shim2};
 use wire::int::{Layout, header, sf};
@@ -48,7 +48,9 @@ fn aggregate(bytes: &[u8]) -> Vec<u8> {
     let aggregate = wire::Aggregate::parse(bytes).expect("good");
     let mut out = dirty(HEADER_LEN);
     aggregate.header().emit(&mut out);
-    aggregate.cards().for_each(|card| out.extend(then(CARD_LEN, |record| card.emit(record), &[])));
+    aggregate
+        .postcards()
+        .for_each(|postcard| out.extend(then(POSTCARD_LEN, |record| postcard.emit(record), &[])));
     aggregate.summaries().for_each(|sum| out.extend(then(SUMMARY_LEN, |record| sum.emit(record), &[])));
     out
 }

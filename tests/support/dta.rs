@@ -213,7 +213,7 @@ kind = "key-increment"
 id = 2
 slots = 4096
 [[collector.memory.stores]]
-name = "cards"
+name = "postcards"
 kind = "postcarding"
 id = 3
 slots = 4096

@@ -108,29 +108,29 @@ impl Paths {
     pub(super) fn take<W: Transport>(
         &mut self,
         now: u64,
-        card: Postcard<'_>,
+        postcard: Postcard<'_>,
         sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<(), Fault> {
-        if card.hop > self.hops {
+        if postcard.hop > self.hops {
             return Err(Fault::Drop(Reason::WrongHop));
         }
-        let at = self.place(now, &card, sender, stats)?;
+        let at = self.place(now, &postcard, sender, stats)?;
         let path = &mut self.paths[at];
-        let bit = 1 << (card.hop - 1);
+        let bit = 1 << (postcard.hop - 1);
         stats.taken += 1;
         stats.replaced += u64::from(path.seen & bit != 0);
         path.seen |= bit;
-        path.keep |= card.keep;
-        path.notice |= card.immediate;
-        if card.path_len != 0 {
-            path.path_len = card.path_len;
+        path.keep |= postcard.keep;
+        path.notice |= postcard.immediate;
+        if postcard.path_len != 0 {
+            path.path_len = postcard.path_len;
         }
         let needed = if path.path_len == 0 { self.hops } else { path.path_len.min(self.hops) };
         let all = u64::MAX >> (64 - needed);
         let complete = path.seen & all == all;
         let keep = path.keep;
-        self.values[at * usize::from(self.hops) + usize::from(card.hop - 1)] = card.value;
+        self.values[at * usize::from(self.hops) + usize::from(postcard.hop - 1)] = postcard.value;
         // A complete path that finds no room waits for its timer.
         if complete && sender.has_credit(1, MAX_SLOT as u64, keep) {
             let _ = self.write(at, Cause::Full, sender, stats);
@@ -142,18 +142,18 @@ impl Paths {
     fn place<W: Transport>(
         &mut self,
         now: u64,
-        card: &Postcard<'_>,
+        postcard: &Postcard<'_>,
         sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<usize, Fault> {
         // What the cache is addressed with, in both families.
-        let ([slot, spread], checksum) = hash::slots_n::<2>(card.key);
+        let ([slot, spread], checksum) = hash::slots_n::<2>(postcard.key);
         let set = spread as usize & (self.paths.len() - 1) & !(WAYS - 1);
         let ways = set..set + WAYS;
         let is_it = |at: &usize| {
             let path = &self.paths[*at];
             let len = usize::from(path.key_len);
-            path.seen != 0 && path.checksum == checksum && self.keys[*at].get(..len) == Some(card.key)
+            path.seen != 0 && path.checksum == checksum && self.keys[*at].get(..len) == Some(postcard.key)
         };
         if let Some(at) = ways.clone().find(is_it) {
             return Ok(at);
@@ -170,11 +170,11 @@ impl Paths {
                 at
             }
         };
-        let key = self.keys[at].get_mut(..card.key.len()).ok_or(Fault::Drop(Reason::UnknownStore))?;
-        key.copy_from_slice(card.key);
+        let key = self.keys[at].get_mut(..postcard.key.len()).ok_or(Fault::Drop(Reason::UnknownStore))?;
+        key.copy_from_slice(postcard.key);
         let hops = usize::from(self.hops);
         self.values[at * hops..(at + 1) * hops].fill(NO_HOP);
-        let key_len = card.key.len() as u8;
+        let key_len = postcard.key.len() as u8;
         self.paths[at] = Path { checksum, slot, key_len, ..FREE };
         self.waiting.push(&mut self.paths, at, now);
         Ok(at)

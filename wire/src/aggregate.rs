@@ -13,8 +13,8 @@ use crate::refusal::Refusal;
 pub const PORT: u16 = 32767;
 /// Bytes of an aggregate's header.
 pub const HEADER_LEN: usize = 24;
-/// Bytes of a [`Card`].
-pub const CARD_LEN: usize = 20;
+/// Bytes of a [`Postcard`].
+pub const POSTCARD_LEN: usize = 20;
 /// Bytes of a [`Summary`].
 pub const SUMMARY_LEN: usize = 24;
 
@@ -122,7 +122,7 @@ impl Kind {
     /// Bytes of a record as we write it, and the least that is accepted.
     #[inline]
     pub const fn record_len(self) -> usize {
-        if self.is_correlated() { SUMMARY_LEN } else { CARD_LEN }
+        if self.is_correlated() { SUMMARY_LEN } else { POSTCARD_LEN }
     }
 
     /// How many postcards fit into one datagram of this kind: R is at most this for Agg kinds, 72 at a path MTU of 1500
@@ -132,7 +132,7 @@ impl Kind {
             return u32::MAX as usize;
         }
         let headers = HEADER_LEN + 8 + if over_ipv6 { 40 } else { 20 };
-        (pmtu as usize).saturating_sub(headers) / CARD_LEN
+        (pmtu as usize).saturating_sub(headers) / POSTCARD_LEN
     }
 }
 
@@ -225,7 +225,7 @@ fn scope(word: u32, wanted: bool) -> Result<Option<u32>, Refusal> {
 
 /// One postcard inside an aggregate (4.2). All-ones means that there is no such value; the methods say it in Rust.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Card {
+pub struct Postcard {
     /// The node that sent it.
     pub node: u32,
     /// The flow of its packet.
@@ -240,7 +240,7 @@ pub struct Card {
     pub queue_length: u32,
 }
 
-impl Card {
+impl Postcard {
     /// Nothing is known.
     pub const EMPTY: Self = Self {
         node: u32::MAX,
@@ -254,10 +254,10 @@ impl Card {
     /// Reads a record.
     ///
     /// # Panics
-    /// If `record` is shorter than [`CARD_LEN`].
+    /// If `record` is shorter than [`POSTCARD_LEN`].
     #[inline]
     pub fn read(record: &[u8]) -> Self {
-        let record = &record[..CARD_LEN];
+        let record = &record[..POSTCARD_LEN];
         Self {
             node: u32_at(record, field::NODE),
             flow_id: u32_at(record, field::FLOW_ID),
@@ -268,13 +268,13 @@ impl Card {
         }
     }
 
-    /// Writes a record of [`CARD_LEN`] bytes; a queue length of more than 24 bits loses its high ones.
+    /// Writes a record of [`POSTCARD_LEN`] bytes; a queue length of more than 24 bits loses its high ones.
     ///
     /// # Panics
     /// If `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let out = &mut out[..CARD_LEN];
+        let out = &mut out[..POSTCARD_LEN];
         put_u32(out, field::NODE, self.node);
         put_u32(out, field::FLOW_ID, self.flow_id);
         put_u32(out, field::INGRESS_TS, self.ingress_ts);
@@ -463,9 +463,9 @@ impl<'a> Aggregate<'a> {
 
     /// Its postcards, in the order in which they arrived; none if its kind has summaries.
     #[inline]
-    pub fn cards(&self) -> impl Iterator<Item = Card> + use<'a> {
+    pub fn postcards(&self) -> impl Iterator<Item = Postcard> + use<'a> {
         let skip = if self.header.kind.is_correlated() { usize::MAX } else { 0 };
-        self.records().skip(skip).map(Card::read)
+        self.records().skip(skip).map(Postcard::read)
     }
 
     /// Its summaries; none if its kind has postcards.
@@ -525,11 +525,21 @@ mod tests {
     #[test]
     fn what_is_missing_is_none() {
         assert_eq!(
-            (Card::EMPTY.node(), Card::EMPTY.flow_id(), Card::EMPTY.hop_latency(), Card::EMPTY.queue()),
+            (
+                Postcard::EMPTY.node(),
+                Postcard::EMPTY.flow_id(),
+                Postcard::EMPTY.hop_latency(),
+                Postcard::EMPTY.queue()
+            ),
             (None, None, None, None)
         );
-        let card =
-            Card { ingress_ts: 0xffff_ff00, egress_ts: 0x100, queue_id: 255, queue_length: 1, ..Card::EMPTY };
+        let card = Postcard {
+            ingress_ts: 0xffff_ff00,
+            egress_ts: 0x100,
+            queue_id: 255,
+            queue_length: 1,
+            ..Postcard::EMPTY
+        };
         assert_eq!((card.hop_latency(), card.queue()), (Some(0x200), Some((255, 1))), "stamps wrap");
     }
 

@@ -10,14 +10,14 @@ use terminal::CliError;
 const TURN: u32 = 200;
 const BATCH: usize = 8192;
 
-/// `aggregate-unfold…`: UDP payloads through checks, flow, node and queue state; per card.
+/// `aggregate-unfold…`: UDP payloads through checks, flow, node and queue state; per postcard.
 pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = CASES.into_iter().find(|case| case.name == name).ok_or_else(|| {
         CliError::new(format!("the collector has no workload `{name}`; this is a fault of this build"))
     })?;
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
-    // Once through all: the first card of each flow is news, and not what is measured.
+    // Once through all: the first postcard of each flow is an event, and is not measured.
     let mut warm = 0;
     while warm < feed.postcards() {
         warm += feed.give(&mut collector, &mut batch);
@@ -25,12 +25,12 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     }
     let warmed = collector.stats().postcards;
     let measured = measure(plan, || {
-        let mut cards = 0;
+        let mut postcards = 0;
         for _ in 0..TURN {
-            cards += feed.give(&mut collector, &mut batch);
+            postcards += feed.give(&mut collector, &mut batch);
         }
         batch.clear();
-        Ok(cards)
+        Ok(postcards)
     })?;
     let stats = collector.stats();
     if !stats.deciding().holds() || !stats.decoding().holds() || !stats.postcards.balance().holds() {
@@ -39,11 +39,11 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let joined = (stats.postcards.joined - warmed.joined) as f64
         / (stats.postcards.received - warmed.received).max(1) as f64;
     let included = "checks, flow by its ID, per-hop, node and queue state, thresholds, loss accounting, roll-ups; no I/O";
-    let conditions = Conditions::of("one card", included)
+    let conditions = Conditions::of("one postcard", included)
         .number("flows", case.flows)
         .number("r", case.r)
         .number("payload_bytes", feed.payload_len())
-        .ratio("joined_per_card", joined)
+        .ratio("joined_per_postcard", joined)
         .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }

@@ -61,7 +61,7 @@ impl aggregator::Out for Output {
         self.sent.push((self.now, payload.to_vec()));
         self.bytes += (payload.len() + AROUND) as u64;
         if let Ok(aggregate) = Aggregate::parse(payload)
-            && let Some(first) = aggregate.cards().next()
+            && let Some(first) = aggregate.postcards().next()
         {
             // Stamps are when the postcard came, modulo 2^32.
             self.delays.push(u64::from((self.now as u32).wrapping_sub(first.ingress_ts)));
@@ -100,17 +100,17 @@ fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
 }
 
 /// Sends postcards through a stage. R = 1 is no stage.
-fn aggregate(cards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output, CliError> {
+fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output, CliError> {
     let mut out = Output::default();
     if r == 1 {
-        out.sent = cards.to_vec();
-        out.bytes = cards.iter().map(|(_, payload)| (payload.len() + AROUND) as u64).sum();
+        out.sent = postcards.to_vec();
+        out.bytes = postcards.iter().map(|(_, payload)| (payload.len() + AROUND) as u64).sum();
         out.delays = vec![0];
         return Ok(out);
     }
     let config = aggregator::Config { kind, r, timer: TIMER, registers: 64, ..aggregator::Config::default() };
     let mut stage = Aggregator::new(config).map_err(|error| CliError::new(error.to_string()))?;
-    for (now, payload) in cards {
+    for (now, payload) in postcards {
         out.now = *now;
         stage.take(*now, [payload.as_slice()], &mut out);
     }
@@ -120,13 +120,13 @@ fn aggregate(cards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output, Cli
 
 pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let span = scale.of(2_000_000_000);
-    let cards = postcards(span);
+    let postcards = postcards(span);
     let seconds = span as f64 / 1e9;
     let (mut rows, mut found) = (Vec::new(), Vec::new());
     for (kind, name) in KINDS {
         for r in SIZES {
-            let out = aggregate(&cards, kind, r)?;
-            let served = serve(&out.sent, r == 1, cards[0].0)?;
+            let out = aggregate(&postcards, kind, r)?;
+            let served = serve(&out.sent, r == 1, postcards[0].0)?;
             let bandwidth = out.bytes as f64 * 8.0 / seconds / 1e6;
             let delay = out.delays.iter().sum::<u64>() as f64 / out.delays.len().max(1) as f64 / 1e3;
             let delays = !kind.is_correlated() || r == 1;

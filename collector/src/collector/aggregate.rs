@@ -11,7 +11,7 @@
 
 use detect::Metric;
 use wire::FlowKey;
-use wire::aggregate::{Aggregate, Card as WireCard, Header, Summary, SummaryMetric};
+use wire::aggregate::{Aggregate, Header, Postcard as WirePostcard, Summary, SummaryMetric};
 
 use super::loss::GapObserver;
 use super::{Collector, Inner};
@@ -31,7 +31,7 @@ const AHEAD: usize = 32;
 /// A postcard of an aggregate, with the flow that it is about.
 #[derive(Clone, Copy)]
 struct Unfolded {
-    postcard: WireCard,
+    postcard: WirePostcard,
     key: FlowKey,
     hash: u64,
     slot: u32,
@@ -119,9 +119,9 @@ impl Inner {
         sink: &mut dyn Sink,
     ) {
         let joins = envelope.units.synchronised || self.postcards.is_linked();
-        let nothing = Unfolded { postcard: WireCard::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
+        let nothing = Unfolded { postcard: WirePostcard::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
         let mut unfolded = [nothing; AHEAD];
-        let mut postcards = aggregate.cards();
+        let mut postcards = aggregate.postcards();
         loop {
             let mut count = 0;
             for (one, postcard) in unfolded.iter_mut().zip(postcards.by_ref().take(AHEAD)) {

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use detect::{Detection, Thresholds};
-use wire::aggregate::{CARD_LEN, Card, HEADER_LEN, Header, Kind};
+use wire::aggregate::{HEADER_LEN, Header, Kind, POSTCARD_LEN, Postcard};
 
 use super::{THRESHOLDS, TICK};
 use crate::collector::Collector;
@@ -20,7 +20,7 @@ const GAP: Nanos = 50;
 const INSIDE: u64 = 1500;
 const BETWEEN: u64 = 5000;
 /// Postcards in memory, given over and over.
-const CARDS: u32 = 300_000;
+const POSTCARDS: u32 = 300_000;
 
 /// One case of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +62,8 @@ impl Case {
 
     /// Its aggregates, made in memory once: Agg(R), the postcards of each packet next to each other.
     pub fn feed(&self) -> Feed {
-        let count = CARDS / u32::from(self.r);
-        let length = HEADER_LEN + usize::from(self.r) * CARD_LEN;
+        let count = POSTCARDS / u32::from(self.r);
+        let length = HEADER_LEN + usize::from(self.r) * POSTCARD_LEN;
         let mut bytes = vec![0; length * count as usize];
         let mut number = 0;
         for (sequence, payload) in bytes.chunks_exact_mut(length).enumerate() {
@@ -71,14 +71,14 @@ impl Case {
                 kind: Kind::Agg,
                 by_timer: false,
                 count: self.r,
-                record_len: CARD_LEN as u16,
+                record_len: POSTCARD_LEN as u16,
                 aggregator: 99,
                 sequence: sequence as u32,
                 node_scope: None,
                 flow_scope: None,
             };
             header.emit(payload);
-            for record in payload[HEADER_LEN..].chunks_exact_mut(CARD_LEN) {
+            for record in payload[HEADER_LEN..].chunks_exact_mut(POSTCARD_LEN) {
                 self.postcard(number).emit(record);
                 number += 1;
             }
@@ -86,11 +86,11 @@ impl Case {
         Feed { bytes, length, r: self.r.into(), next: 0, now: 1_700_000_000_000_000_000, ticked: 0 }
     }
 
-    fn postcard(&self, number: u32) -> Card {
+    fn postcard(&self, number: u32) -> Postcard {
         let (packet, hop) = (number / NODES, number % NODES);
         let flow = (u64::from(packet) * 618_033_989 % u64::from(self.flows)) as u32;
         let ingress = u64::from(packet) * u64::from(NODES) * GAP + u64::from(hop) * (INSIDE + BETWEEN);
-        Card {
+        Postcard {
             node: 100 + hop,
             flow_id: flow.wrapping_mul(0x9e37_79b1) | 1,
             ingress_ts: ingress as u32,

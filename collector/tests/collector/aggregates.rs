@@ -6,7 +6,7 @@ use collector::config::PostcardConfig;
 use collector::event::Basis;
 use collector::stats::Unjoinable;
 use collector::{Clocks, Collector, Config, Datagram, Profile, Rollup, Sink};
-use wire::aggregate::{Card, HEADER_LEN, Header, Kind, Summary, SummaryMetric};
+use wire::aggregate::{HEADER_LEN, Header, Kind, Postcard, Summary, SummaryMetric};
 use wire::{FlowKey, Refusal};
 
 const MS: u64 = 1_000_000;
@@ -48,7 +48,7 @@ impl Server {
         self.collector.handle(&[datagram], &mut self.log);
     }
 
-    fn postcards(&mut self, kind: Kind, postcards: &[Card]) {
+    fn postcards(&mut self, kind: Kind, postcards: &[Postcard]) {
         self.sequence += 1;
         let bytes = agg(kind, self.sequence, postcards);
         self.give(&bytes);
@@ -73,7 +73,7 @@ impl Server {
     }
 }
 
-fn agg(kind: Kind, sequence: u32, postcards: &[Card]) -> Vec<u8> {
+fn agg(kind: Kind, sequence: u32, postcards: &[Postcard]) -> Vec<u8> {
     let header = Header {
         kind,
         by_timer: false,
@@ -116,10 +116,10 @@ fn cor(
     bytes
 }
 
-fn postcard(node: u32, flow_id: u32, ingress: u64, latency: u32) -> Card {
+fn postcard(node: u32, flow_id: u32, ingress: u64, latency: u32) -> Postcard {
     let ingress_ts = ingress as u32;
     let egress_ts = ingress_ts.wrapping_add(latency);
-    Card { node, flow_id, ingress_ts, egress_ts, queue_id: 1, queue_length: 42 }
+    Postcard { node, flow_id, ingress_ts, egress_ts, queue_id: 1, queue_length: 42 }
 }
 
 fn summary(metric: SummaryMetric, min: u32, max: u32, sum: u64, count: u32) -> Summary {
@@ -128,7 +128,7 @@ fn summary(metric: SummaryMetric, min: u32, max: u32, sum: u64, count: u32) -> S
 
 /// The example of the design (4.3): three postcards of three nodes.
 #[test]
-fn cards_update_what_postcards_would() {
+fn an_aggregate_updates_the_same_state_as_its_postcards() {
     let mut server = Server::free();
     let postcards = [
         postcard(21, 0xf10a, 0xd0e0_f000, 1500),
@@ -147,7 +147,7 @@ fn cards_update_what_postcards_would() {
 }
 
 #[test]
-fn cards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
+fn postcards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
     let mut server = Server::new(Clocks::Synchronised, PostcardConfig::default());
     for packet in 0..3_u64 {
         let t = 0xffff_f000 + packet * 2_000_000;

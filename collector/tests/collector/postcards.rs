@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 
 /// A node's postcard of a packet.
 #[derive(Clone, Copy, Debug)]
-struct Card {
+struct Postcard {
     node: u32,
     seq: u32,
     /// Of the packet: identification and time to live.
@@ -29,7 +29,7 @@ fn flow() -> FlowKey {
     FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, 80)), 17)
 }
 
-impl Card {
+impl Postcard {
     /// Of packet `ident` at the node that lies `hop` nodes behind the first.
     fn of(ident: u16, node: u32, hop: u8) -> Self {
         Self {
@@ -90,16 +90,16 @@ impl Postcards {
         Self::new(PostcardConfig::default(), Clocks::Free)
     }
 
-    fn give(&mut self, postcard: Card) -> &mut Self {
+    fn give(&mut self, postcard: Postcard) -> &mut Self {
         let seq = &mut self.numbers[postcard.node as usize];
         *seq += 1;
-        let bytes = Card { seq: *seq, ..postcard }.bytes();
+        let bytes = Postcard { seq: *seq, ..postcard }.bytes();
         self.bench.give(&bytes);
         self
     }
 
     /// Its number is used up, and it does not come.
-    fn lose(&mut self, postcard: Card) -> &mut Self {
+    fn lose(&mut self, postcard: Postcard) -> &mut Self {
         self.numbers[postcard.node as usize] += 1;
         self
     }
@@ -107,7 +107,7 @@ impl Postcards {
     /// One packet along these nodes; the postcards come in the order of `arrivals`.
     fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
         for &at in arrivals {
-            self.give(Card::of(ident, nodes[at], at as u8));
+            self.give(Postcard::of(ident, nodes[at], at as u8));
         }
         self.bench.pass(5 * MS);
         self
@@ -143,7 +143,7 @@ fn partial(counts: &PostcardStats, why: Partial) -> u64 {
 }
 
 #[test]
-fn cards_of_one_packet_make_a_path_by_their_hop_limits() {
+fn postcards_of_one_packet_make_a_path_by_their_hop_limits() {
     let mut postcards = Postcards::free();
     postcards.packet(1, &[7, 5, 9], &[2, 0, 1]);
     assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]), "met once, it is not believed");
@@ -156,7 +156,7 @@ fn cards_of_one_packet_make_a_path_by_their_hop_limits() {
 }
 
 #[test]
-fn a_packet_of_the_known_path_is_joined_with_its_last_card() {
+fn a_packet_of_the_known_path_is_joined_with_its_last_postcard() {
     let mut postcards = Postcards::free();
     for ident in 1..4 {
         postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
@@ -165,7 +165,7 @@ fn a_packet_of_the_known_path_is_joined_with_its_last_card() {
     let before = postcards.counts();
     for (at, node) in [7, 5, 9].into_iter().enumerate() {
         assert_eq!(postcards.counts().joined, before.joined);
-        let postcard = Card { latency: Some(1000 * (at as u32 + 1)), ..Card::of(9, node, at as u8) };
+        let postcard = Postcard { latency: Some(1000 * (at as u32 + 1)), ..Postcard::of(9, node, at as u8) };
         postcards.give(postcard);
     }
     let counts = postcards.counts();
@@ -198,13 +198,13 @@ fn a_lost_card_is_no_shorter_path() {
     postcards.path_events();
     // In the middle: the hop limit shows it.
     for ident in 10..30 {
-        postcards.lose(Card::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
+        postcards.lose(Postcard::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
     }
     let counts = postcards.counts();
     assert_eq!((postcards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
     // At the end: only the sequence numbers show it, when the next one comes.
     for ident in 30..50 {
-        postcards.lose(Card::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
+        postcards.lose(Postcard::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
         if ident % 2 == 1 {
             postcards.packet(ident + 100, &[7, 5, 9], &[0, 1, 2]).wait();
         }
@@ -238,9 +238,9 @@ fn numbers_that_are_missing_at_the_missing_node_forbid_a_shorter_path() {
     let elsewhere = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 3], Some((1000, 80)), 17);
     for ident in 10..30 {
         // Node 9 speaks of another flow, and each time one of its postcards of this one is gone.
-        postcards.lose(Card::of(ident, 9, 2));
+        postcards.lose(Postcard::of(ident, 9, 2));
         postcards.numbers[9] += 1;
-        let mut other = Card { seq: postcards.numbers[9], ..Card::of(ident, 9, 2) }.bytes();
+        let mut other = Postcard { seq: postcards.numbers[9], ..Postcard::of(ident, 9, 2) }.bytes();
         let dst = other.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
         other[dst + 3] = 3;
         postcards.bench.give(&other);
@@ -257,7 +257,7 @@ fn stamps_of_clocks_that_agree_give_order_and_latency() {
     for packet in 0..3_u64 {
         let t = 1_000_000_000 + packet * 20 * MS;
         // No signature, and hop limits of a bridged network.
-        let postcard = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
+        let postcard = |node| Postcard { ttl: 64, ..Postcard::of(0, node, 0) };
         postcards.give(postcard(9).at(t + 5000, t + 6000)).give(postcard(7).at(t, t + 1000));
         postcards.give(postcard(5).at(t + 2000, t + 4000));
         postcards.bench.pass(20 * MS);
@@ -275,7 +275,7 @@ fn packets_close_together_are_distinguished_by_their_stamps_or_not_at_all() {
         let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
         for packet in 0..5_u64 {
             let t = 1_000_000_000 + packet * gap;
-            let postcard = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
+            let postcard = |node| Postcard { ttl: 64, ..Postcard::of(0, node, 0) };
             postcards.give(postcard(7).at(t, t + 500));
             if !(lost && packet == 2) {
                 postcards.give(postcard(5).at(t + 2500, t + 3000 + packet));
@@ -304,7 +304,7 @@ fn packets_that_look_alike_are_several_and_no_circle() {
         for packet in 0..20_u64 {
             for (at, &node) in nodes.iter().enumerate() {
                 let t = 1_000_000_000 + packet * gap + 1000 * at as u64;
-                let postcard = Card::of(3, node, if routed { at as u8 } else { 0 });
+                let postcard = Postcard::of(3, node, if routed { at as u8 } else { 0 });
                 postcards.give(postcard.at(t, t + 500 + packet));
             }
         }
@@ -326,7 +326,7 @@ fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Postcards {
         for (at, &(node, ingress)) in (0_u64..).zip(nodes) {
             let t = 1_000_000_000 + packet * 20 * MS + 1000 * at;
             let ident = if signed { 3 + packet as u16 } else { 0 };
-            postcards.give(Card { ports: (ingress, 9), ..Card::of(ident, node, 0) }.at(t, t + 500));
+            postcards.give(Postcard { ports: (ingress, 9), ..Postcard::of(ident, node, 0) }.at(t, t + 500));
         }
         postcards.wait();
     }
@@ -359,7 +359,7 @@ fn a_circle_of_bridges_is_seen_by_its_interfaces() {
 fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
     let links = vec![Link { from: (7, 3), to: (5, 1) }, Link { from: (5, 2), to: (9, 4) }];
     let mut postcards = Postcards::new(PostcardConfig { links, ..PostcardConfig::default() }, Clocks::Free);
-    let postcard = |node, ports| Card { ttl: 64, ports, ..Card::of(0, node, 0) };
+    let postcard = |node, ports| Postcard { ttl: 64, ports, ..Postcard::of(0, node, 0) };
     let all = [postcard(9, (4, 8)), postcard(7, (6, 3)), postcard(5, (1, 2))];
     for _ in 0..2 {
         all.iter().for_each(|postcard| {
@@ -378,10 +378,10 @@ fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
 }
 
 #[test]
-fn cards_without_any_order_are_not_joined() {
+fn postcards_without_any_order_are_not_joined() {
     let mut postcards = Postcards::free();
     for ident in 0..10 {
-        let postcard = |node| Card { ttl: 64, ..Card::of(ident, node, 0) };
+        let postcard = |node| Postcard { ttl: 64, ..Postcard::of(ident, node, 0) };
         postcards.give(postcard(7)).give(postcard(5)).give(postcard(9)).wait();
     }
     assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]));
@@ -412,10 +412,10 @@ fn what_comes_twice_is_counted_and_changes_nothing() {
     postcards.packet(1, &[7, 5], &[0, 1]).wait();
     for ident in 2..4 {
         postcards.numbers[7] += 1;
-        let postcard = Card { seq: postcards.numbers[7], ..Card::of(ident, 7, 0) };
+        let postcard = Postcard { seq: postcards.numbers[7], ..Postcard::of(ident, 7, 0) };
         let bytes = postcard.bytes();
         postcards.bench.give(&bytes).give(&bytes);
-        postcards.give(Card::of(ident, 5, 1)).wait();
+        postcards.give(Postcard::of(ident, 5, 1)).wait();
     }
     let counts = postcards.counts();
     assert_eq!((postcards.path(), counts.unjoinable[Unjoinable::Duplicate as usize]), (vec![7, 5], 2));
@@ -428,7 +428,7 @@ fn a_flow_whose_path_int_tells_keeps_it() {
     let int = crate::support::flow(1, false);
     for ident in 1..9 {
         for (at, node) in [7, 5].into_iter().enumerate() {
-            let mut bytes = Card::of(ident, node, at as u8).bytes();
+            let mut bytes = Postcard::of(ident, node, at as u8).bytes();
             let port = bytes.windows(2).position(|bytes| bytes == [0x03, 0xe8]).unwrap();
             bytes[port..port + 2].copy_from_slice(&1001_u16.to_be_bytes());
             postcards.bench.give(&bytes);
@@ -445,7 +445,7 @@ fn few_places_for_many_cards_are_used_in_turn() {
     let settings = PostcardConfig { max_pending: 16, ..PostcardConfig::default() };
     let mut postcards = Postcards::new(settings, Clocks::Free);
     for ident in 0..200 {
-        postcards.give(Card::of(ident + 1, 7, 0)).give(Card::of(ident + 1, 5, 1));
+        postcards.give(Postcard::of(ident + 1, 7, 0)).give(Postcard::of(ident + 1, 5, 1));
         let counts = postcards.counts();
         assert!(counts.accepted - counts.released <= 16);
     }
@@ -484,7 +484,7 @@ fn whatever_comes_adds_up() {
             state % below
         };
         for _ in 0..20_000 {
-            let mut postcard = Card::of(random(5) as u16, 1 + random(9) as u32, random(70) as u8);
+            let mut postcard = Postcard::of(random(5) as u16, 1 + random(9) as u32, random(70) as u8);
             if random(2) == 0 {
                 let t = random(1 << 40);
                 postcard = postcard.at(t, t.wrapping_add(random(1 << 20)).wrapping_sub(1 << 10));

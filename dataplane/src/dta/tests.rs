@@ -120,9 +120,9 @@ fn the_other_operations_are_those_of_5_7() {
     let delta = "5:u8".parse().unwrap();
     let counter = Action::KeyIncrement { store: 1, copies: 2, key: fields("src"), delta };
     let counter = Mapping { how: low, ..mapping(Trigger::Packet, counter) };
-    let card = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
-    let card = Mapping { how: low, ..mapping(Trigger::Path, card) };
-    let (mut reporter, mut out) = (reporter(vec![list, counter, card]), Outbox::default());
+    let postcard = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
+    let postcard = Mapping { how: low, ..mapping(Trigger::Path, postcard) };
+    let (mut reporter, mut out) = (reporter(vec![list, counter, postcard]), Outbox::default());
     let (path, flow) = (Path::new(), flow(1234));
     let context = Context { flow: Some(&flow), ..Context::new(Trigger::Drop, 7) };
     reporter.report(&context, 0, &mut out);
@@ -135,8 +135,8 @@ fn the_other_operations_are_those_of_5_7() {
     let made = sent(&mut out);
     assert_eq!(made[0], hex("12900000 00000007 00000005 00120100 a0a1a2a3 a4a5a6a7 a8a9aaab acadaeaf b0b1"));
     assert_eq!(made[1], hex("13000000 00000007 02040001 00000000 00000000 00000005 0a000001"));
-    let cards = hex("14000000 00000007 02030d00 00010000 0000000c 0a000001 0a000002 04d20050 06");
-    assert_eq!((made.len(), &made[3]), (5, &cards), "hop 2 of 3 is node 12");
+    let postcard = hex("14000000 00000007 02030d00 00010000 0000000c 0a000001 0a000002 04d20050 06");
+    assert_eq!((made.len(), &made[3]), (5, &postcard), "hop 2 of 3 is node 12");
     let key = [10, 0, 0, 1, 10, 0, 0, 2, 4, 0xd2, 0, 80, 6];
     let last = Operation::Postcard { hop: 3, path_len: 3, store: 1, value: 15, key: &key };
     assert_eq!(Report::parse(&made[4]).map(|report| report.operation), Ok(last));

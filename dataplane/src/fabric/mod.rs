@@ -9,7 +9,7 @@
 //!   be longer on the link than it was in the queue. Hop latency is egress minus ingress.
 //! - A cut link loses what is on it, drops what waits for it and whatever routes still send to it, until all switches take
 //!   new shortest paths one convergence delay after the change.
-//! - A host's network card has the rate of its link and a deep queue; a link's depth is that of its switch ends.
+//! - A host's NIC has the rate of its link and a deep queue; a link's depth is that of its switch ends.
 //! - Events at one moment happen in the order in which they were scheduled. Same topology, configuration, seed and calls:
 //!   same bytes.
 //!
@@ -142,7 +142,7 @@ pub enum QueueUnit {
 }
 
 impl QueueUnit {
-    /// A host waits for its own card, but not with more than 64 MiB or 65,536 frames.
+    /// A host waits for its own NIC, but not with more than 64 MiB or 65,536 frames.
     fn host_depth(self) -> u32 {
         match self {
             Self::Bytes => 1 << 26,

@@ -28,7 +28,7 @@ struct End {
 const MAX_HOPS: usize = 64;
 
 impl Fabric {
-    /// A host makes the next packet of a flow and gives it to its network card.
+    /// A host makes the next packet of a flow and gives it to its NIC.
     pub(super) fn inject(&mut self, flow: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let slot = self.idle.pop().unwrap_or_else(|| {
             self.packets.push(Packet::default());

@@ -93,7 +93,7 @@ impl Port {
         Self { number, mac, edge: true, mtu: 1500, up: true, out, into }
     }
 
-    /// A hardware address for port `number` of `node` that no card has: locally administered.
+    /// A hardware address for port `number` of `node` that no NIC has: locally administered.
     pub fn mac_for(node: u32, number: u16) -> [u8; 6] {
         let ([_, a, b, c], [d, e]) = (node.to_be_bytes(), number.to_be_bytes());
         [0x02 | (d & 0x3f) << 2, 0x68, a, b, c, e]

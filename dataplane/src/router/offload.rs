@@ -1,4 +1,4 @@
-//! Work that a sender left to its network card and that nobody did on the way: checksums, and cutting long TCP or UDP data
+//! Work that a sender left to its NIC and that nobody did on the way: checksums, and cutting long TCP or UDP data
 //! into packets. Inside a machine such frames reach a program as they were.
 
 use wire::ethernet::ethertype;
@@ -23,7 +23,7 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), ()>
     Ok(())
 }
 
-/// Cuts a frame of TCP or UDP into frames whose payload is at most `size` bytes, as a card would, and gives each to `each`.
+/// Cuts a frame of TCP or UDP into frames whose payload is at most `size` bytes, as a NIC would, and gives each to `each`.
 /// Their checksums are computed anew. `scratch` is overwritten.
 ///
 /// # Errors

@@ -135,7 +135,7 @@ fn a_half_written_block_is_not_handed_on() {
             assert!(matches!(follower.next(), Next::Nothing | Next::Torn), "{cut}");
         }
     }
-    // Late data under a trailer that is there: a card may write so.
+    // Late data under a trailer that is there: a NIC may write so.
     store.region().write(at, &[0]).unwrap();
     store.region().write(at, &block[1..]).unwrap();
     assert_eq!(follower.next(), Next::Torn);

@@ -252,7 +252,7 @@ fn questions_that_cannot_be_asked() {
     assert_eq!(reader.copy(&[], 0, &mut [0; 20]), Err(QueryError::KeyLength));
 }
 
-/// A write stopped at every byte, as a card's would be seen that writes in ascending order, and ours.
+/// A write stopped at every byte, as a NIC's would be seen that writes in ascending order, and ours.
 #[test]
 fn a_half_written_slot_is_torn_or_another_key_and_never_a_mixture() {
     let store = key_write(1, 60);

@@ -1,4 +1,4 @@
-//! The sending end of RoCEv2: operations in, frames out; no card needed, on this side either.
+//! The sending end of RoCEv2: operations in, frames out; no RDMA device needed, on this side either.
 //!
 //! No socket, clock or thread. [`Links`] is a [`Transport`]: the translator hands it writes and additions. Each collector has a
 //! link with two queue pairs. What may be lost is *unreliable*: the frame is made at once, and after a loss the

@@ -1,4 +1,4 @@
-//! The software end of RoCEv2: what an RDMA card does for remote writes and additions, without the card.
+//! The software end of RoCEv2: what an RDMA device does for remote writes and fetch-adds, without the device.
 //!
 //! No socket, clock or thread: frames go in, memory changes, answers come out. Reliable and unreliable connections; writes
 //! of any length, with or without an immediate value, sends of one packet, fetch-and-add. Reading and swapping are not

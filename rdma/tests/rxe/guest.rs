@@ -134,7 +134,7 @@ impl Guest {
 
     /// Puts a frame on the wire.
     pub(crate) fn send(&self, frame: &[u8]) {
-        self.wire.send_to(frame, &self.peer).expect("the guest's network card takes frames");
+        self.wire.send_to(frame, &self.peer).expect("the guest's NIC accepts frames");
     }
 
     /// The next frame from the guest that is RoCEv2, if one comes in time.

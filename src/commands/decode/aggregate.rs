@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use wire::Aggregate;
-use wire::aggregate::{Card, Kind, Summary, SummaryMetric};
+use wire::aggregate::{Kind, Postcard, Summary, SummaryMetric};
 
 use terminal::json::{self, Object, Text};
 use terminal::{Align, Table, units};
@@ -24,16 +24,16 @@ fn object(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'
         if header.kind.is_correlated() {
             o.objects("summaries", aggregate.summaries(), |summary, o| summary_fields(o, &summary));
         } else {
-            o.objects("cards", aggregate.cards(), |card, o| card_fields(o, &card));
+            o.objects("postcards", aggregate.postcards(), |postcard, o| postcard_fields(o, &postcard));
         }
     });
     out.push('\n');
 }
 
-fn card_fields(o: &mut Object<'_>, card: &Card) {
-    let queue = card.queue();
-    o.field("node_id", card.node()).field("flow_id", card.flow_id());
-    o.field("ingress_ts", card.ingress_ts()).field("egress_ts", card.egress_ts());
+fn postcard_fields(o: &mut Object<'_>, postcard: &Postcard) {
+    let queue = postcard.queue();
+    o.field("node_id", postcard.node()).field("flow_id", postcard.flow_id());
+    o.field("ingress_ts", postcard.ingress_ts()).field("egress_ts", postcard.egress_ts());
     o.field("queue_id", queue.map(|(id, _)| id)).field("queue_occupancy", queue.map(|(_, length)| length));
 }
 
@@ -73,7 +73,7 @@ fn text(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>
     if let Some(flow_id) = header.flow_scope {
         out.push_str(&format!("  flow id {flow_id:#010x}\n"));
     }
-    let table = if header.kind.is_correlated() { summaries(aggregate) } else { cards(aggregate) };
+    let table = if header.kind.is_correlated() { summaries(aggregate) } else { postcards(aggregate) };
     out.push_str(&table.render());
     out.push('\n');
 }
@@ -83,18 +83,18 @@ fn cell(value: Option<impl Display>) -> String {
     value.map_or_else(|| "?".into(), |value| value.to_string())
 }
 
-fn cards(aggregate: &Aggregate<'_>) -> Table {
+fn postcards(aggregate: &Aggregate<'_>) -> Table {
     let names = ["node", "flow id", "latency", "queue", "occupancy", "ingress ts", "egress ts"];
     let mut table = Table::new(names.map(|name| (name, Align::Right))).indented(2);
-    for card in aggregate.cards() {
+    for postcard in aggregate.postcards() {
         table.row([
-            cell(card.node()),
-            cell(card.flow_id().map(|id| format!("{id:#010x}"))),
-            cell(card.hop_latency()),
-            cell(card.queue().map(|(id, _)| id)),
-            cell(card.queue().map(|(_, length)| length)),
-            cell(card.ingress_ts()),
-            cell(card.egress_ts()),
+            cell(postcard.node()),
+            cell(postcard.flow_id().map(|id| format!("{id:#010x}"))),
+            cell(postcard.hop_latency()),
+            cell(postcard.queue().map(|(id, _)| id)),
+            cell(postcard.queue().map(|(_, length)| length)),
+            cell(postcard.ingress_ts()),
+            cell(postcard.egress_ts()),
         ]);
     }
     table

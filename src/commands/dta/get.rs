@@ -20,7 +20,7 @@ use terminal::CliError;
   hopwise get hosts 10.0.0.1                 the key is the address, 4 bytes
   hopwise get hosts 10.0.0.1,u16:80          an address and a port
   hopwise get 1 0x0a000001 --directory /dev/shm/hopwise   store 1, by mapping the regions
-  hopwise get cards 10.0.0.1 --largest 4095  of postcards of the artifact: only a path of node ids up to 4095
+  hopwise get postcards 10.0.0.1 --largest 4095  of postcards of the artifact: only a path of node ids up to 4095
   hopwise get paths 10.0.0.1 --map map.json  the collector that has this key")]
 pub(crate) struct Args {
     /// Name of the store, or its ID

@@ -27,7 +27,7 @@ const COUNTS: [usize; 2] = [1, 16];
 /// As in [`super::key_write`].
 const AROUND: f64 = 24.0;
 const LINK: f64 = 100e9;
-const CARD: f64 = 100e6;
+const NIC: f64 = 100e6;
 
 struct Point {
     batch: u16,
@@ -56,7 +56,7 @@ impl Point {
     /// Entries a second that the paper's NIC and link would accept of our frames.
     fn nic(&self) -> f64 {
         let (frames, bytes) = (self.speed.frames / self.count as f64, self.speed.bytes / self.count as f64);
-        (LINK / (8.0 * (bytes + AROUND * frames))).min(CARD / frames)
+        (LINK / (8.0 * (bytes + AROUND * frames))).min(NIC / frames)
     }
 }
 
@@ -118,7 +118,7 @@ const COLUMNS: [&str; 11] = [
     "responder_mps",
     "one_core_mps",
     "frame_bytes_per_entry",
-    "card_mps",
+    "nic_mps",
 ];
 
 #[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]

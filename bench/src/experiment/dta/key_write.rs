@@ -27,7 +27,7 @@ const DATA: [u16; 6] = [4, 12, 20, 28, 60, 124];
 const AROUND: f64 = 24.0;
 /// The paper's link and the rate of its NIC (operations a second, 5): "over 100 Mops".
 const LINK: f64 = 100e9;
-const CARD: f64 = 100e6;
+const NIC: f64 = 100e6;
 
 /// A store of key-writes, as large as the scale has it.
 pub(super) fn store(scale: Scale, data_len: u16) -> StoreEntry {
@@ -44,7 +44,7 @@ impl Point {
     /// Reports a second that the paper's NIC and link would accept of our frames.
     fn nic(&self) -> f64 {
         let bits = 8.0 * (self.speed.bytes + AROUND * self.speed.frames);
-        (LINK / bits).min(CARD / self.speed.frames)
+        (LINK / bits).min(NIC / self.speed.frames)
     }
 }
 
@@ -120,7 +120,7 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
             about: "Key-Writes by copies and size of the data".into(),
             columns: vec![
                 "n", "data_bytes", "translator_ns", "responder_ns", "translator_mps", "responder_mps", "one_core_mps", "frame_bytes",
-                "card_mps",
+                "nic_mps",
             ],
             rows: points.iter().map(row).collect(),
             plots: vec![Plot {
