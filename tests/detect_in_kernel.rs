@@ -788,14 +788,14 @@ fn what_is_forgotten_is_new_again() {
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
     let tables = &model.kernel.tables;
     let streams: Vec<_> =
-        (0..tables.stream_places()).filter_map(|place| Some((place, tables.stream(place)?))).collect();
+        (0..tables.stream_slots()).filter_map(|place| Some((place, tables.stream(place)?))).collect();
     let [(place, stream)] = streams[..] else { panic!("{streams:?}") };
     assert_eq!((stream.node, stream.latest, stream.count, stream.same), (Some(3), 8, 4, false));
     assert_eq!(tables.stream_place(&stream), Some(place));
     tables.forget_stream(place);
     assert_eq!((up(&mut model), up(&mut model)), (Some(Reason::SEQUENCE.0), None));
     let tables = &model.kernel.tables;
-    let flows: Vec<_> = (0..tables.flow_places()).filter_map(|place| tables.flow(place)).collect();
+    let flows: Vec<_> = (0..tables.flow_slots()).filter_map(|place| tables.flow(place)).collect();
     let [entry] = flows[..] else { panic!("{flows:?}") };
     let nodes: Vec<u32> = entry.hops[..3].iter().map(|hop| hop.node).collect();
     assert_eq!((entry.key, entry.reports, entry.latency, nodes), (flow, 4, 3000, vec![1, 2, 3]));
@@ -864,11 +864,11 @@ fn told_last(told: &mut ToldLast, events: &[Event]) {
 fn kept_as_told(tables: &Tables) -> ToldLast {
     let mut kept = BTreeMap::new();
     for metric in [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization] {
-        for level in (0..tables.level_places(metric)).filter_map(|place| tables.level(metric, place)) {
+        for level in (0..tables.level_slots(metric)).filter_map(|place| tables.level(metric, place)) {
             kept.insert((metric as u8, String::new(), Some(level.node), Some(level.part)), level.reported);
         }
     }
-    for flow in (0..tables.flow_places()).filter_map(|place| tables.flow(place)) {
+    for flow in (0..tables.flow_slots()).filter_map(|place| tables.flow(place)) {
         let key = flow.key.to_string();
         for hop in &flow.hops[..usize::from(flow.states)] {
             kept.insert((Metric::HopLatency as u8, key.clone(), Some(hop.node), None), hop.reported.into());

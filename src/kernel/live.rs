@@ -136,7 +136,7 @@ impl Kernel for Live {
     }
 
     fn streams(&self) -> u32 {
-        self.tables.stream_places() as u32
+        self.tables.stream_slots() as u32
     }
 
     fn stream(&self, place: u32) -> Option<(StreamId, Run)> {
@@ -148,7 +148,7 @@ impl Kernel for Live {
     }
 
     fn flows(&self) -> u32 {
-        self.tables.flow_places() as u32
+        self.tables.flow_slots() as u32
     }
 
     fn flow_reports(&self, place: u32) -> Option<u32> {
@@ -185,7 +185,7 @@ impl Kernel for Live {
     }
 
     fn keys(&self, metric: Metric) -> u32 {
-        self.tables.level_places(metric) as u32
+        self.tables.level_slots(metric) as u32
     }
 
     fn key(&self, metric: Metric, place: u32) -> Option<(SuppressedKey, u32)> {

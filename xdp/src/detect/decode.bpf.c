@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The decoder alone: what a frame says, written where a test can read it. Never attached to an interface. */
+/* The decoder alone, with its result in a map for tests. Never attached to an interface. */
 #include "parse_frame.h"
 #include "parse_report.h"
 
-/* Reports and refusals of one datagram that are kept. */
+/* Reports and refusals of one datagram that are stored. */
 #define STORED 64
 
 struct parsed {
@@ -16,7 +16,7 @@ struct outcome {
     u32 frame;  /* enum frame_outcome */
     u32 reason; /* of a frame that is no datagram of ours */
     u32 dport;
-    u32 count; /* of answers, kept or not */
+    u32 count; /* of answers, stored or not */
     u8 source[16];
     struct peeked peeked;
     struct parsed parsed[STORED];

@@ -7,7 +7,7 @@
 #include "parse_frame.h"
 #include "parse_report.h"
 
-/* What is passed to user space: this, and the frame behind it. */
+/* A record in the ring: this header, then the frame. */
 struct datagram_record {
     u64 ktime;
     u64 stream_count; /* of the datagram's stream, before it; see streams.h */
@@ -17,11 +17,11 @@ struct datagram_record {
     u32 rx_queue;
     u32 ifindex;
     u16 listener;
-    u16 payload; /* where the datagram lies in the frame, and how long it is */
+    u16 payload; /* offset of the datagram in the frame */
     u16 payload_len;
     u16 pad[3];
-    u32 stream;     /* its place; ABSENT: none */
-    u32 generation; /* thresholds and rules under which it was reported */
+    u32 stream;     /* index; ABSENT: none */
+    u32 generation; /* of the thresholds and rules applied */
     u64 last;
 };
 _Static_assert(sizeof(struct datagram_record) == 64, "layout.rs has its twin");
@@ -38,17 +38,17 @@ struct {
     MAP_TYPE(value, struct scratch);
 } scratch SEC(".maps");
 
-/* Flows remembered of one datagram, to count their reports when it is known that it does not go up. */
+/* Flows of one datagram whose reports are counted once the datagram is known to be suppressed. */
 #define REMEMBERED 32
 
-/* A datagram that is decided. */
+/* The evaluation of a datagram, and its counts. */
 struct datagram_ctx {
     struct eval_ctx eval;
-    struct number number;
+    struct sequence_number number;
     struct run run;
     u32 flags;  /* why it is passed to user space */
-    u32 single; /* its one report is decoded still */
-    u32 good;   /* reports read, and refused, so far */
+    u32 single; /* it has one report, which is still decoded */
+    u32 good;   /* reports read so far; bad: refused */
     u32 bad;
     u32 first_bad;
     u32 flow_reports;
@@ -118,10 +118,10 @@ static long examine_next(u32 i, struct verdict_ctx *ctx)
     return 0;
 }
 
-/* Hop `i` of a path that is too long to be held, as read_hop has those of others. */
+/* Hop `i` of a path that is too long to store, as read_hop gives those of others. */
 noinline int hop_beyond(struct hop *hop, struct scratch *s, const struct profile *p, u32 i, u32 count)
 {
-    struct said said, reporter;
+    struct node_metadata metadata, reporter;
     u32 passed, at;
 
     if (!hop || !s || !p)
@@ -133,18 +133,18 @@ noinline int hop_beyond(struct hop *hop, struct scratch *s, const struct profile
         return 0;
     }
     if (i == passed)
-        read_reporter(&said, s);
+        read_reporter(&metadata, s);
     else
-        read_said(&said, &s->int_layout, bytes(s, at));
+        read_metadata(&metadata, &s->int_layout, bytes(s, at));
     if (i < passed && i + 1 == count && s->report.marks & REPORT_MERGED) {
         read_reporter(&reporter, s);
-        merge(&said, &reporter);
+        merge(&metadata, &reporter);
     }
-    reading(hop, &said, p);
+    reading(hop, &metadata, p);
     return 0;
 }
 
-/* What the hops of such a path say of their nodes is stored all the same. */
+/* Stores the node values of the hops of such a path. */
 static long commit_beyond(u32 i, struct verdict_ctx *ctx)
 {
     struct scratch *s = ctx->s;
@@ -177,7 +177,7 @@ static long commit_next(u32 i, struct verdict_ctx *ctx)
     return 0;
 }
 
-/* Counts what was suppressed. */
+/* Counts a suppressed datagram. */
 static noinline void settle(struct datagram_ctx *dg, struct counters *counters)
 {
     counters->datagrams++;
@@ -194,8 +194,8 @@ static noinline void settle(struct datagram_ctx *dg, struct counters *counters)
         count_flow(dg->flows[i]);
 }
 
-/* Wakes user space, if it sleeps. It says so before it looks into the ring for the last time, and sleeps for some
- * milliseconds at most: so little is missed if it falls asleep between these lines and the record.
+/* Wakes user space if it sleeps. User space sets `sleeping` before its last look at the ring, and sleeps for some milliseconds at
+ * most, which bounds the delay if it falls asleep between this check and the record.
  */
 static inline_always u64 wake_flags(struct control *c)
 {
@@ -204,22 +204,22 @@ static inline_always u64 wake_flags(struct control *c)
     return __sync_lock_test_and_set(&c->sleeping, 0) ? RING_FORCE_WAKEUP : RING_NO_WAKEUP;
 }
 
-/* The thresholds and rules active. */
+/* Reads the active thresholds and rules. */
 static inline_always void eval_begin(struct eval_ctx *eval, const struct control *c)
 {
     u64 word = *(const volatile raw64 *)&c->generation;
-    struct detection *in_force;
+    struct detection *active;
 
     eval->generation = word;
     eval->watched = word >> 32;
     eval->user_metrics = 0;
     if (eval->watched & WATCHED_USER) {
-        in_force = detection_of(eval->generation);
-        eval->user_metrics = in_force ? in_force->user_metrics : 0;
+        active = detection_of(eval->generation);
+        eval->user_metrics = active ? active->user_metrics : 0;
     }
 }
 
-/* Sends a datagram up and stores what it reports. */
+/* Passes a datagram to user space and stores the values reported. */
 noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct profile *p, struct datagram_ctx *dg,
                           struct control *c)
 {
@@ -231,22 +231,22 @@ noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct 
     if (!s || !p || !dg || !c || !counters)
         return XDP_DROP;
     head = (struct datagram_record *)s->record;
-    if (!lock_take()) {
+    if (!lock_acquire()) {
         counters->contended++;
         return XDP_DROP;
     }
-    /* Those of now, so that records lie in the ring in the order of their generations. */
+    /* Read again under the lock, so that records are in the ring in the order of their generations. */
     eval_begin(&dg->eval, c);
     dg->run.is_known = 0;
     dg->run.is_unexpected = 0;
-    dg->run.place = ABSENT;
+    dg->run.index = ABSENT;
     if (dg->number.key && c->sequence)
         stream_pass(&dg->number, &dg->run);
     head->ktime = ktime_ns();
     head->generation = dg->eval.generation;
     head->stream_count = dg->run.before & (STREAM_SAME - 1);
     head->stream_latest = dg->run.before >> 32;
-    head->stream = dg->run.place;
+    head->stream = dg->run.index;
     head->flags = dg->flags | (dg->run.is_known ? TO_USER_STREAM : 0) | (dg->run.is_unexpected ? TO_USER_SEQUENCE : 0) |
                   (dg->run.is_known && dg->run.before & STREAM_SAME ? TO_USER_SAME : 0);
     head->len = s->len;
@@ -259,7 +259,7 @@ noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct 
     if (len > FRAME_BYTES)
         len = FRAME_BYTES;
     if (ring_output(&to_user, s->record, sizeof(*head) + len, wake_flags(c))) {
-        /* Nothing is stored: what was change stays change. */
+        /* Nothing is stored: the change is still pending. */
         counters->ring_full++;
         if (dg->run.is_known && !dg->run.is_unexpected)
             stream_lost(&dg->number);
@@ -272,7 +272,7 @@ noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct 
             bpf_loop(MOST_REPORTS, commit_next, &ctx, 0);
         }
     }
-    lock_give();
+    lock_release();
     return XDP_DROP;
 }
 
@@ -293,7 +293,7 @@ static inline_always const struct profile *profile_of(const struct scratch *s, c
     return map_lookup(&profiles, &index);
 }
 
-/* Makes ready for a datagram. */
+/* Resets the context for a datagram. */
 static inline_always void datagram_begin(struct datagram_ctx *dg, const struct profile *p, const struct control *c)
 {
     if (dg->bad)
@@ -306,7 +306,7 @@ static inline_always void datagram_begin(struct datagram_ctx *dg, const struct p
     dg->number.key = 0;
 }
 
-static inline_always void number_of(struct number *number, const struct scratch *s, u32 listener)
+static inline_always void number_of(struct sequence_number *number, const struct scratch *s, u32 listener)
 {
     const struct peeked *peeked = &s->peeked;
     u32 nodeless = peeked->version == 5 || peeked->node_id == ABSENT;
@@ -323,7 +323,7 @@ static inline_always void number_of(struct number *number, const struct scratch 
 
 static u32 version_serial;
 
-/* Any frame. */
+/* The slow path, for any frame. */
 static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct datagram_ctx *dg, struct control *c)
 {
     struct counters *counters = my_counters();

@@ -5,14 +5,14 @@
  */
 #include "detect.h"
 
-/* Different flows, met in turn, in an order that no prefetcher foresees: each is so many further than the one before. */
+/* Number of flows, and the stride between consecutive ones, which defeats prefetching. */
 const volatile u32 cost_flows = 1000;
 const volatile u32 cost_stride = 617;
 const volatile u32 cost_hops = 6;
 const volatile u32 cost_words = 8;
 /* Values vary by less than this (a power of two, or 0), below every threshold. */
 const volatile u32 cost_jitter = 512;
-/* One of so many reports (a power of two; 0: none) moves by more than its threshold. */
+/* One of so many reports (a power of two; 0: none) changes by more than its threshold. */
 const volatile u32 cost_change = 0;
 
 /* Bytes in front of the report's IPv4 header, beside Ethernet: 4 for a VLAN tag. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Does the collector need a report? The comparisons are those of the collector (state.rs, update.rs), on the same state.
  *
- * A report is looked at twice at most. `examine` changes nothing but latest values, and answers whether the collector would
- * report something of it, or would change what it compares later reports with. If so the datagram is passed to user space, and `commit` writes
- * down, under the lock, what the collector will have reported when it has read it.
+ * A report is evaluated at most twice. `examine` changes nothing but latest values, and returns whether the collector would report
+ * an event, or change the state it compares later reports with. If so, the datagram is passed to user space, and `commit` stores,
+ * under the lock, the values that the collector will have reported when it has read the datagram.
  */
 #ifndef HOPWISE_EVALUATE_H
 #define HOPWISE_EVALUATE_H
@@ -16,30 +16,30 @@
 
 #define USER_EVERY (1u << 31)
 
-/* Why a datagram is passed to user space; 0: it does not. */
+/* Why a datagram is passed to user space; 0: it is not. */
 enum to_user_flags {
     TO_USER_CHANGE = 1,
-    TO_USER_SEQUENCE = 2, /* its number was not the expected one */
+    TO_USER_SEQUENCE = 2, /* unexpected sequence number */
     TO_USER_RULE = 4,
-    TO_USER_PENDING = 8,    /* the one before was lost on the way to user space */
+    TO_USER_PENDING = 8,    /* rules in user space have changed, or FLOW_ALWAYS */
     TO_USER_UNDECIDED = 16, /* more than the tables can store */
     TO_USER_DROP = 32,
-    TO_USER_REFUSED = 64, /* no report of it could be read */
-    TO_USER_STREAM = 128, /* stream_latest and stream_count mean something */
+    TO_USER_REFUSED = 64, /* it has no readable report */
+    TO_USER_STREAM = 128, /* stream_latest and stream_count are valid */
     TO_USER_SAME = 256,   /* the numbers before it were all stream_latest */
 };
 
-/* What is known of a datagram while it is looked at. */
+/* The evaluation of a datagram. */
 struct eval_ctx {
     u32 generation;
     u32 watched;
     u32 user_metrics;
     u32 stamp_ns;
     u32 synchronised;
-    u32 flow;    /* that of the report examined last, if it is known */
-    u32 is_node; /* it updated nothing but values of nodes */
-    u32 is_new;  /* its flow was made for it */
-    u32 serial;  /* the version of what is made next */
+    u32 flow;    /* of the report examined last, if known */
+    u32 is_node; /* it updates values of nodes only */
+    u32 is_new;  /* it created its flow */
+    u32 serial;  /* the version of the next entry */
     struct thresholds thresholds;
 };
 
@@ -54,7 +54,7 @@ static inline_always u32 is_postcard(const struct report *r)
     return r->marks & REPORT_REPORTER_HOP && r->hop_count == 1 && !(r->marks & REPORT_MERGED);
 }
 
-/* E and M as a flow keeps them. */
+/* E and M as stored in a flow. */
 static inline_always u32 signals(const struct report *r)
 {
     return (r->marks & REPORT_HOP_LIMIT ? FLOW_HOP_LIMIT : 0) | (r->marks & REPORT_MTU ? FLOW_MTU : 0);
@@ -74,7 +74,7 @@ static inline_always u64 flow_latency(const struct report *r, const struct eval_
         backwards = r->wide_ends ? r->last_egress < r->first_ingress : later >> 31;
         if (!backwards) {
             most = NO_VALUE / (d->stamp_ns | !d->stamp_ns);
-            /* Or else the compiler multiplies by 128 bits, which BPF cannot. */
+            /* Otherwise the compiler emits a 128-bit multiplication, which BPF does not have. */
             asm volatile("" : "+r"(most));
             measured = later > most ? NO_VALUE : later * d->stamp_ns;
             /* Stamps are rounded at each hop. */
@@ -89,9 +89,9 @@ static inline_always u64 flow_latency(const struct report *r, const struct eval_
     return total;
 }
 
-/* What is asked of each hop is a global function, which the verifier looks at once, for any hop. */
+/* The checks of a hop are global functions, which the verifier checks once, independent of their callers. */
 
-/* Is nothing new in what a hop says of its queue and its link? */
+/* Are the queue and link values of a hop without a change? */
 noinline int others_are_quiet(const struct hop *hop, const struct thresholds *t)
 {
     if (!hop || !t)
@@ -107,7 +107,7 @@ noinline int others_are_quiet(const struct hop *hop, const struct thresholds *t)
                                                        hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]);
 }
 
-/* Values of which no flow keeps the latest. */
+/* Values whose latest one no flow stores. */
 noinline int note_others(const struct hop *hop, u32 stored)
 {
     if (!hop)
@@ -171,7 +171,7 @@ static inline_always void flow_refresh(struct flow *flow, const struct key *key,
     thresholds_of(key, d->generation, 1, &d->thresholds);
     flow_use(flow, &d->thresholds);
     flow->rules = 0;
-    /* What rules in user space have seen of it was under other rules. */
+    /* Rules in user space have evaluated it under other rules only. */
     if (d->watched & WATCHED_USER)
         flow->flags |= FLOW_PENDING;
     flow->context = d->generation;
@@ -209,7 +209,7 @@ static noinline u64 total_of(const struct report *r, u32 *level_2)
     return complete ? total : NO_VALUE;
 }
 
-/* A report about a flow whose path it reports, and is on. */
+/* A report with the known path of its flow. */
 static noinline int examine_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
     u32 differs = 0, level_2, metrics = d->user_metrics;
@@ -219,7 +219,7 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
 
     if (!far)
         return TO_USER_CHANGE;
-    /* A rule counts reports, or compares each with the one before. */
+    /* A rule counts reports, or compares consecutive ones. */
     if (metrics & USER_EVERY)
         return TO_USER_RULE;
     for (int i = 0; i < MAX_HOPS; i++) {
@@ -295,15 +295,15 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     if (!version)
         return TO_USER_CHANGE;
     if (flow->context != d->generation) {
-        if (!lock_take())
+        if (!lock_acquire())
             return TO_USER_CHANGE;
         flow_refresh(flow, &key, d);
-        lock_give();
+        lock_release();
     }
     thresholds_in_use(flow, &key, &d->thresholds);
     if (flow->flags & (FLOW_PENDING | FLOW_ALWAYS))
         return TO_USER_PENDING;
-    /* What one node says is joined with what others say: in the collector. */
+    /* The collector assembles postcards. */
     if (!part && is_postcard(r))
         return TO_USER_CHANGE;
     if (!part) {
@@ -330,7 +330,7 @@ noinline int commit_others(const struct hop *hop, const struct thresholds *t)
     link = level_key(hop->node, egress_of(hop->link, hop->level_2));
     queue = level_key(hop->node, hop->queue >> 24);
     congestion = level_key(hop->node, hop->congestion >> 24);
-    /* What is quiet leaves nothing to store. */
+    /* Values within their threshold leave nothing to store. */
     if (hop->utilization != NO_VALUE && !level_is_quiet(LEVEL_LINK, link, hop->utilization, t->of[LINK_UTILIZATION]))
         stored &= level_commit(LEVEL_LINK, link, hop->utilization);
     if (hop->queue != ABSENT && !level_is_quiet(LEVEL_QUEUE, queue, hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
@@ -376,8 +376,8 @@ static inline_always void forget_hop(struct flow_hop *state, u32 node)
 /* Room for the old hops while a path is replaced; used under the lock. */
 static struct flow_hop old_hops[FLOW_HOPS];
 
-/* Where the old hop of a node was, at best at the same place; FLOW_HOPS: nowhere. */
-static inline_always u32 old_place(u32 node, u32 at, u32 count)
+/* The index of a node's old hop, preferably the same index; FLOW_HOPS: none. */
+static inline_always u32 old_index(u32 node, u32 at, u32 count)
 {
     u32 from = FLOW_HOPS;
 
@@ -394,7 +394,7 @@ static inline_always u32 old_place(u32 node, u32 at, u32 count)
     return from;
 }
 
-/* Is the node of hop `at` one of those before it? */
+/* Does an earlier hop have the node of hop `at`? */
 noinline u32 is_visited(const struct report *r, u32 at)
 {
     u32 node;
@@ -411,10 +411,10 @@ noinline u32 is_visited(const struct report *r, u32 at)
     return 0;
 }
 
-/* Fills the place of a hop on a new path with what was known of its node. */
+/* Fills a hop of a new path with the known state of its node. */
 noinline int move_hop(struct flow_hop *state, u32 node, u32 at, u32 old)
 {
-    u32 from = old_place(node, at, old);
+    u32 from = old_index(node, at, old);
 
     if (!state)
         return 0;
@@ -425,7 +425,7 @@ noinline int move_hop(struct flow_hop *state, u32 node, u32 at, u32 old)
     return 0;
 }
 
-/* Gives a flow another path, and keeps what is known of nodes that stay on it. */
+/* Changes the path of a flow, and keeps the state of nodes that stay on it. */
 static noinline int set_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
     u32 looped = 0, old = flow->states;
@@ -448,7 +448,7 @@ static noinline int set_path(struct flow *flow, const struct report *r, struct e
     return 0;
 }
 
-/* Takes hops from `from` on, until one is on another node than the path says. Answers which. */
+/* Commits hops from `from` on, up to the first whose node differs from the path. Returns its index. */
 static noinline u32 commit_hops(struct flow *flow, const struct report *r, struct eval_ctx *d, u32 from)
 {
     struct far_hops *far = far_at(d->flow);
@@ -476,7 +476,7 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
     if (r->hop_count == flow->path_length)
         from = commit_hops(flow, r, d, 0);
     if (from < MAX_HOPS) {
-        /* Those before it are as they were, and have been taken. */
+        /* The hops before it match and have been committed. */
         set_path(flow, r, d);
         commit_hops(flow, r, d, from);
     }
@@ -527,7 +527,7 @@ static noinline int commit_postcard(struct flow *flow, const struct report *r, s
     return 0;
 }
 
-/* The flow of a report, made if it is new and its path is reported. */
+/* The flow of a report, created if it is new and the report has its path. */
 static inline_always u32 flow_enter(const struct report *r, const struct key *key, struct eval_ctx *d)
 {
     struct counters *counters;
@@ -553,7 +553,7 @@ static inline_always u32 flow_enter(const struct report *r, const struct key *ke
     return index;
 }
 
-/* Stores a report that was reported. */
+/* Stores the values of a report that is passed to user space. */
 noinline int commit(const struct report *r, struct eval_ctx *d)
 {
     struct flow *flow;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The common report, without change: proved in one pass over the packet where it lies.
+/* The fast path: recognises common reports without a change, in one pass over the packet, without a copy.
  *
  * The common report is wire's `Brief`, with all items of INT 1.0: Report 1.0 without reporter metadata, about a UDP packet
- * over Ethernet and IPv4, up to 16 hops. What is not that, or has change, or cannot be decided at once, is decoded whole and
- * examined. The proof changes nothing but latest values, so that giving it up half-way does no harm.
+ * over Ethernet and IPv4, up to 16 hops. All other reports, and those with a change, are decoded and examined by the slow path.
+ * The fast path changes nothing but latest values, so it can give up at any point.
  */
 #ifndef HOPWISE_FAST_PATH_H
 #define HOPWISE_FAST_PATH_H
@@ -49,7 +49,7 @@ enum {
     STACK = PAYLOAD + 70,
 };
 
-/* The longest frame that is looked at here. */
+/* The longest frame on the fast path. */
 #define QUICK_BYTES 1023
 
 #define AT16(offset) (*(const raw16 *)(data + (offset)))
@@ -93,7 +93,7 @@ static inline_always u32 is_plain_port(const struct profile *p, u32 port)
 }
 
 /* Version 1, four words, Ethernet follows, no metadata: the upper 17 bits of the first word. INTCollector's generator writes a
- * length below four, and metadata bits that mean nothing.
+ * length below four, and meaningless metadata bits.
  */
 static inline_always u32 is_plain_word(const struct profile *p, u32 word)
 {
@@ -132,7 +132,7 @@ static inline_always void common_key(const u8 *data, struct key *key)
                     (u64)IPPROTO_UDP << 32 | (u64)FLOW_PORTS << 40;
 }
 
-/* Is nothing new in one hop? Adds its latency to the sum. */
+/* Is one hop without a change? Adds its latency to the sum. */
 static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flow *flow, struct flow_hop *state,
                                     u64 band, const struct profile *p, u64 *total)
 {
@@ -161,7 +161,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     return 1;
 }
 
-/* The place of a port among ours; MAX_PORTS: it is not. */
+/* The index of a telemetry port; MAX_PORTS: it is none. */
 static inline_always u32 port_number(const struct control *c, u32 port)
 {
     if (likely(port == c->ports.port[0]))
@@ -172,14 +172,14 @@ static inline_always u32 port_number(const struct control *c, u32 port)
     return MAX_PORTS;
 }
 
-/* XDP_DROP: a common report without change, counted. OTHERWISE: nothing is said about the frame. */
+/* XDP_DROP: a common report without a change, counted. OTHERWISE: the slow path decides. */
 static noinline int fast_path(struct xdp_md *frame, const struct control *c)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
     u32 zero = 0, payload_len, total_len, hops, len, port, version, index;
     struct profile *p = map_lookup(&profiles, &zero);
     struct counters *counters;
-    struct number number;
+    struct sequence_number number;
     struct flow_hop *state;
     struct far_hops *far;
     struct flow *flow;
@@ -195,7 +195,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
         AT16(OUTER_FRAGMENT) & from_be16(0x3fff) || payload_len > QUICK_BYTES || payload_len + 28 > total_len ||
         data + PAYLOAD + payload_len > end || port == MAX_PORTS)
         return OTHERWISE;
-    /* The flow is asked for first, so that its memory is on its way while the headers are looked at. */
+    /* Prefetches the flow while the headers are checked. */
     common_key(data, &key);
     flow = flow_find(&key, &index);
     if (!flow)
@@ -207,7 +207,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
     if (!hops)
         return OTHERWISE;
     version = *(volatile u32 *)&flow->version;
-    /* E and M lie in the lowest bit of one byte, and the highest of the next. */
+    /* E is the lowest bit of one byte, M the highest of the next. */
     if (!version || flow->context != c->generation || flow->path_length != hops ||
         (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_PENDING | FLOW_ALWAYS)) !=
             ((data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1))
@@ -221,7 +221,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
 
         if (i >= hops)
             break;
-        /* The verifier must be reported that they stay in bounds. */
+        /* Shows the verifier that the offsets stay in bounds. */
         last_offset = offset + len - 4;
         asm volatile("%0 &= 0x7ff" : "+r"(offset));
         asm volatile("%0 &= 0x7ff" : "+r"(last_offset));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The table of flows, and which thresholds are active for whom. */
+/* The table of flows, and the thresholds of each flow. */
 #ifndef HOPWISE_FLOWS_H
 #define HOPWISE_FLOWS_H
 
@@ -8,7 +8,7 @@
 
 #define NO_FLOW ABSENT
 
-/* A flow's key as it is compared. */
+/* A flow's key as words. */
 struct key {
     u64 words[5];
 };
@@ -27,7 +27,7 @@ static inline_always void key_of(const struct report *r, struct key *key)
 
 static inline_always struct tags *tags_at(u32 bucket) { return map_lookup(&flow_tags, &bucket); }
 
-/* The entry of a flow, wherever it may be, or NO_FLOW. */
+/* Searches both buckets of a flow: its index, or NO_FLOW. */
 noinline u32 flow_search(const struct key *key)
 {
     u64 hash, tag;
@@ -67,7 +67,7 @@ static inline_always u64 lane_of(u64 word, u64 tag)
 /* From the bit of a lane to its number. */
 static inline_always u32 lane_number(u64 lane) { return lane * 0x0000000100020003ull >> 48 & 3; }
 
-/* The same as flow_search, for a flow that is where it is looked for first. */
+/* As flow_search, but checks the first bucket inline. */
 static inline_always struct flow *flow_find(const struct key *key, u32 *at)
 {
     u64 hash = flow_hash(key->words), tag = flow_tag(hash), lane;
@@ -78,7 +78,7 @@ static inline_always struct flow *flow_find(const struct key *key, u32 *at)
     if (!tags)
         return 0;
     index = bucket * WAYS;
-    /* Its page, and likely its first line, are on their way while the tags are looked at. */
+    /* Prefetches its page, and likely its first line, while the tags are checked. */
     flow = flow_at(index + flow_way(hash));
     if (flow)
         *(volatile u64 *)&flow->key[3];
@@ -146,7 +146,7 @@ static long override_next(u32 i, struct override_ctx *ctx)
     return 0;
 }
 
-/* The thresholds of a flow, or those of nobody in particular. */
+/* The thresholds of a flow, or the defaults. */
 noinline int thresholds_of(const struct key *key, u32 generation, u32 has_flow, struct thresholds *out)
 {
     struct detection *detection = detection_of(generation);
@@ -164,7 +164,7 @@ noinline int thresholds_of(const struct key *key, u32 generation, u32 has_flow, 
     return 1;
 }
 
-static inline_always u64 threshold_held(u64 threshold) { return threshold < ABSENT ? threshold : ABSENT; }
+static inline_always u64 threshold_stored(u64 threshold) { return threshold < ABSENT ? threshold : ABSENT; }
 
 /* The thresholds of a flow that is up to date. */
 static inline_always void thresholds_in_use(const struct flow *flow, const struct key *key, struct thresholds *t)
@@ -187,11 +187,11 @@ static inline_always void thresholds_in_use(const struct flow *flow, const struc
 
 static inline_always void flow_use(struct flow *flow, const struct thresholds *thresholds)
 {
-    flow->latency_threshold = threshold_held(thresholds->of[FLOW_LATENCY]);
-    flow->hop_threshold = threshold_held(thresholds->of[HOP_LATENCY]);
-    flow->queue_threshold = threshold_held(thresholds->of[QUEUE_OCCUPANCY]);
-    flow->congestion_threshold = threshold_held(thresholds->of[QUEUE_CONGESTION]);
-    flow->link_threshold = threshold_held(thresholds->of[LINK_UTILIZATION]);
+    flow->latency_threshold = threshold_stored(thresholds->of[FLOW_LATENCY]);
+    flow->hop_threshold = threshold_stored(thresholds->of[HOP_LATENCY]);
+    flow->queue_threshold = threshold_stored(thresholds->of[QUEUE_OCCUPANCY]);
+    flow->congestion_threshold = threshold_stored(thresholds->of[QUEUE_CONGESTION]);
+    flow->link_threshold = threshold_stored(thresholds->of[LINK_UTILIZATION]);
 }
 
 /* Entries in use. Counted, not branched, as in build_layout. */
@@ -209,8 +209,8 @@ static inline_always u32 tags_used(const struct tags *tags)
     return used;
 }
 
-/* The bucket for a new flow: where it is looked for first, unless that is well filled and the other one is less so. Then two
- * full buckets hardly ever meet while five eighths of all places are in use.
+/* The bucket for a new flow: its first one, unless that is almost full and the other one has more room. Then a flow rarely has
+ * two full buckets while five eighths of all entries are in use.
  */
 static inline_always u32 flow_bucket_for(u64 hash)
 {
@@ -224,7 +224,7 @@ static inline_always u32 flow_bucket_for(u64 hash)
     return used < WAYS - 2 || used <= tags_used(others) ? first : other;
 }
 
-/* Makes an entry for a new flow; NO_FLOW: both its buckets are full. Under the lock. */
+/* Inserts a new flow; NO_FLOW: both its buckets are full. Under the lock. */
 noinline u32 flow_insert(const struct key *key, const struct thresholds *thresholds, u32 generation, u32 version)
 {
     struct tags *tags;
@@ -247,7 +247,7 @@ noinline u32 flow_insert(const struct key *key, const struct thresholds *thresho
     flow = index < WAYS ? flow_at(bucket * WAYS + index) : 0;
     if (!flow)
         return NO_FLOW;
-    /* Whoever still looks at the entry's former flow sees that it is not that any more. */
+    /* A CPU that still reads the former flow of this entry notices the change of version. */
     __sync_lock_test_and_set(&flow->version, 0);
     for (int i = 0; i < 5; i++)
         flow->key[i] = key->words[i];

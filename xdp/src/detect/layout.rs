@@ -1,5 +1,5 @@
-//! The Rust side of the layouts that detection in the kernel shares with user space (`tables.h`, `detect.h`): field offsets, how tables are
-//! hashed, what a record of the ring says.
+//! The Rust side of the layouts that detection in the kernel shares with user space (`tables.h`, `detect.h`): field offsets, hash
+//! functions, records of the ring.
 
 use detect::{Detection, Match, Metric, Prefix, Table};
 use wire::{FlowKey, Refusal};
@@ -10,14 +10,14 @@ pub(crate) const WAYS: usize = 8;
 pub(crate) const LEVEL_WAYS: usize = 4;
 /// Bytes of `struct prefix`.
 pub(crate) const PREFIX_LEN: usize = 24;
-/// Places in which a stream may be.
+/// Slots that are searched for a stream.
 pub(crate) const STREAM_WINDOW: usize = 8;
 /// Hops stored for one flow.
 pub const FLOW_HOPS: usize = 16;
 
 /// Offsets in `struct control`.
 pub(crate) mod control {
-    /// Generation, and what is watched above it, as one word.
+    /// Generation in the low half, `WATCHED_*` in the high half.
     pub(crate) const GENERATION: usize = 0;
     pub(crate) const SLEEPING: usize = 8;
     pub(crate) const SEQUENCE: usize = 12;
@@ -38,7 +38,7 @@ pub(crate) mod flow {
     pub(crate) const LATEST: usize = 64;
     pub(crate) const LEVEL_2: usize = 72;
     pub(crate) const HOPS: usize = 112;
-    /// Hops that lie with the flow; the others lie in `far_hops`.
+    /// Hops in the flow's entry; the others are in `far_hops`.
     pub(crate) const NEAR_HOPS: usize = 6;
     pub(crate) const HOP_LEN: usize = 24;
     pub(crate) const LEN: usize = 256;
@@ -64,24 +64,24 @@ pub(crate) mod stream {
     pub(crate) const SAME: u64 = 1 << 31;
 }
 
-/// Reason a datagram came up.
+/// Why a datagram was passed to user space: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reason(pub u32);
 
 impl Reason {
-    /// It holds a significant change, or something that later reports are compared with.
+    /// It has a significant change, or changes the state that later reports are compared with.
     pub const CHANGE: Self = Self(1);
     /// Its sequence number was not the expected one.
     pub const SEQUENCE: Self = Self(2);
-    /// Rules begin or cease to be true, or a rule that runs in user space must see it.
+    /// A rule begins or ceases to be true, or a rule that runs in user space needs it.
     pub const RULE: Self = Self(4);
-    /// Rules in user space have changed, and must see the flow; or its reports do not fit into the kernel's table.
+    /// Rules in user space have changed and need the flow; or its reports do not fit into the kernel's table.
     pub const PENDING: Self = Self(8);
     /// The kernel could not decide.
     pub const UNDECIDED: Self = Self(16);
     /// It reports a dropped packet.
     pub const DROP: Self = Self(32);
-    /// [`Record::stream_latest`] and [`Record::stream_count`] mean something.
+    /// [`Record::stream_latest`] and [`Record::stream_count`] are valid.
     pub const STREAM: Self = Self(128);
     /// The numbers before it were all [`Record::stream_latest`].
     pub const SAME: Self = Self(256);
@@ -98,15 +98,15 @@ pub(crate) const RECORD_HEADER: usize = 64;
 /// A datagram that was passed to user space: a record of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// When, by the machine's monotonic clock, ns.
+    /// When the record was written, monotonic clock, ns.
     pub ktime: u64,
-    /// The place of its stream; `None` when its number is not followed.
+    /// The slot of its stream; `None` if its sequence number is not tracked.
     pub stream: Option<u32>,
-    /// Sequence numbers of its stream that were suppressed before it, modulo 2^31, and the last one.
+    /// Number of datagrams of its stream suppressed before it, modulo 2^31.
     pub stream_count: u32,
-    /// See there.
+    /// The sequence number of the last one.
     pub stream_latest: u32,
-    /// Why.
+    /// Why it was passed to user space.
     pub why: Reason,
     /// The interface's queue.
     pub rx_queue: u32,
@@ -130,7 +130,7 @@ impl<'a> Record<'a> {
         let at = usize::from(u16_at(head, 38));
         Some(Self {
             ktime: u64_at(head, 0),
-            stream: Some(u32_at(head, 48)).filter(|place| *place != u32::MAX),
+            stream: Some(u32_at(head, 48)).filter(|slot| *slot != u32::MAX),
             stream_count: u64_at(head, 8) as u32,
             why: Reason(u32_at(head, 20)),
             stream_latest: u32_at(head, 24),
@@ -144,14 +144,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What the kernel counted; each datagram that was suppressed, once.
+/// The counters of the kernel program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Datagrams that were suppressed.
     pub datagrams: u64,
-    /// Of those, the common reports that were decided where they lie.
+    /// Of those, the ones suppressed on the fast path.
     pub fast_path: u64,
-    /// Of those, the ones of which a report could be read.
+    /// Of those, the ones with a readable report.
     pub accepted: u64,
     /// Reports in them.
     pub reports: u64,
@@ -161,21 +161,21 @@ pub struct Counters {
     pub node_reports: u64,
     /// Datagrams that were passed to user space.
     pub to_user: u64,
-    /// Datagrams that should have, for which the ring had no room. They are lost.
+    /// Datagrams lost because the ring was full.
     pub ring_full: u64,
-    /// Likewise, because another CPU held the lock for too long.
+    /// Datagrams lost because another CPU held the lock for too long.
     pub contended: u64,
     /// Datagrams passed to user space undecided.
     pub undecided: u64,
-    /// Record reports of flows for which the table had no room.
+    /// Reports of flows for which the table had no room.
     pub flows_full: u64,
-    /// Record values of queues and links for which the tables had no room.
+    /// Values of queues and links for which the tables had no room.
     pub levels_full: u64,
-    /// Record datagrams of numbered streams for which the table had no room.
+    /// Datagrams of numbered streams for which the table had no room.
     pub streams_full: u64,
     /// Refused reports, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
-    /// Datagrams of which no report could be read, by the first refusal.
+    /// Datagrams without a readable report, by the first refusal.
     pub refused_datagrams: [u64; Refusal::COUNT],
     /// Frames to telemetry ports without a datagram in them, likewise.
     pub refused_frames: [u64; Refusal::COUNT],
@@ -184,7 +184,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Numbers in a value of the map.
+    /// Words in a value of the map.
     pub const LEN: usize = 13 + 4 * Refusal::IN_KERNEL + 3;
 
     /// From the sums over all CPUs.
@@ -247,9 +247,9 @@ pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {
     let every = if split.user_needs_all { detection::USER_EVERY } else { 0 };
     put(&mut out, detection::USER_METRICS, &(u32::from(split.user_metrics) | every).to_ne_bytes());
     put(&mut out, detection::RULES, &split.table.to_bytes());
-    let places = out[detection::OVERRIDES..].chunks_exact_mut(detection::OVERRIDE_LEN);
-    for (place, (flows, values)) in places.zip(overrides) {
-        encode_override(place, flows, values);
+    let entries = out[detection::OVERRIDES..].chunks_exact_mut(detection::OVERRIDE_LEN);
+    for (entry, (flows, values)) in entries.zip(overrides) {
+        encode_override(entry, flows, values);
     }
     out
 }
@@ -303,7 +303,7 @@ pub(crate) fn key_words(key: &FlowKey) -> [u64; 5] {
     [src[0], src[1], dst[0], dst[1], tail]
 }
 
-/// The flow of a key as the kernel holds it.
+/// The flow of a key in the kernel's form.
 pub(crate) fn key_of(words: [u64; 5]) -> FlowKey {
     let address = |high: u64, low: u64| {
         let mut octets = [0; 16];
@@ -332,8 +332,8 @@ fn mix(a: u64, b: u64) -> u64 {
     a ^ a >> 32
 }
 
-/// Where `hash` points in a table of `size`.
-fn place(hash: u32, size: usize) -> usize {
+/// Scales `hash` to an index below `size`.
+fn scale(hash: u32, size: usize) -> usize {
     ((u64::from(hash) * size as u64) >> 32) as usize
 }
 
@@ -344,22 +344,22 @@ impl Seed {
         if key[0] | key[2] == 0 { hash } else { mix(mix(hash, key[0]), key[2]) }
     }
 
-    /// The buckets where a flow may be.
+    /// The two buckets of a flow.
     pub(crate) fn flow_buckets(self, key: &[u64; 5], size: usize) -> [usize; 2] {
         let hash = self.flow(key);
-        [place((hash >> 32) as u32, size), place(hash as u32, size)]
+        [scale((hash >> 32) as u32, size), scale(hash as u32, size)]
     }
 
-    /// The buckets where a value of a node may be.
+    /// The two buckets of a value of a node.
     pub(crate) fn level_buckets(self, key: u64, size: usize) -> [usize; 2] {
         let hash = (key ^ u64::from(self.0) << 20).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let other = (hash ^ hash >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        [place((hash >> 32) as u32, size * LEVEL_WAYS) / LEVEL_WAYS, place((other >> 32) as u32, size)]
+        [scale((hash >> 32) as u32, size * LEVEL_WAYS) / LEVEL_WAYS, scale((other >> 32) as u32, size)]
     }
 
-    /// Where to begin to look for a stream.
+    /// The first slot to search for a stream.
     pub(crate) fn stream(self, key: u64, source: [u64; 2], slots: usize) -> usize {
-        place(mix(mix(mix(u64::from(self.0), key), source[0]), source[1]) as u32, slots)
+        scale(mix(mix(mix(u64::from(self.0), key), source[0]), source[1]) as u32, slots)
     }
 }
 

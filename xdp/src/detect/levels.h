@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Values of nodes: what was reported of each queue and link. */
+/* Values of nodes: the values last reported of each queue and link. */
 #ifndef HOPWISE_LEVELS_H
 #define HOPWISE_LEVELS_H
 
 #include "tables.h"
 
-/* Which of a bucket's slots holds a key; LEVEL_WAYS: none. */
+/* The way of a key in its bucket; LEVEL_WAYS: none. */
 static inline_always u32 level_way_of(const struct level_bucket *bucket, u64 key)
 {
     for (u32 way = 0; way < LEVEL_WAYS; way++)
@@ -14,7 +14,7 @@ static inline_always u32 level_way_of(const struct level_bucket *bucket, u64 key
     return LEVEL_WAYS;
 }
 
-/* The slot of a key, wherever it is: bucket and way in one number, or ABSENT. */
+/* Searches both buckets of a key: its slot, as bucket and way in one number, or ABSENT. */
 static inline_always u32 level_find(u32 level, u64 key)
 {
     u64 hash = level_hash(key);
@@ -51,7 +51,7 @@ static inline_always u32 level_used(const struct level_bucket *bucket, u32 first
     return used;
 }
 
-/* A place for a new key, at best where it is looked for first, unless the other bucket is emptier; ABSENT: there is none. */
+/* A free slot for a new key, preferably its first one, unless the other bucket has more room; ABSENT: there is none. */
 static inline_always u32 level_room(u32 level, u64 key)
 {
     u64 hash = level_hash(key);
@@ -75,7 +75,7 @@ static inline_always struct level_slot *level_slot_at(u32 level, u32 at)
     return bucket ? &bucket->slots[at & (LEVEL_WAYS - 1)] : 0;
 }
 
-/* What was reported of a key, and 1; 0: it is new. */
+/* The value reported of a key, plus 1; 0: the key is new. */
 noinline u64 level_search(u32 level, u64 key)
 {
     u32 at = level_find(level, key);
@@ -84,7 +84,7 @@ noinline u64 level_search(u32 level, u64 key)
     return slot ? slot->reported : 0;
 }
 
-/* Is a value nothing new? Nearly always its key is where it is looked for first. */
+/* Is a value within its threshold? The first slot nearly always has the key. */
 static inline_always u32 level_is_quiet(u32 level, u64 key, u64 value, u64 threshold)
 {
     u64 hash = level_hash(key), reported;
@@ -102,7 +102,7 @@ static inline_always u32 level_is_quiet(u32 level, u64 key, u64 value, u64 thres
     return is_near(value, reported, threshold);
 }
 
-/* Stores a value that was reported. Under the lock. 0: there was no room. */
+/* Stores the value reported. Under the lock. 0: there was no room. */
 noinline int level_commit(u32 level, u64 key, u64 value)
 {
     u32 at = level_find(level, key), is_new = at == ABSENT;
@@ -120,12 +120,12 @@ noinline int level_commit(u32 level, u64 key, u64 value)
     slot->key = key;
     slot->latest = value;
     slot->reports = 0;
-    /* An exchange, so that nobody sees the slot in use with another key. */
+    /* An exchange: no other CPU sees the slot in use with another key. */
     __sync_lock_test_and_set(&slot->reported, value + 1);
     return 1;
 }
 
-/* Notes the latest value of a key, which no flow keeps. */
+/* Stores the latest value of a key, for reports without a flow. */
 noinline int level_note(u32 level, u64 key, u64 value)
 {
     u32 at = level_find(level, key);

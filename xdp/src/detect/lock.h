@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* One lock over all CPUs, held while a datagram is reported and what was reported is stored: a copy of a few hundred bytes.
+/* One lock over all CPUs. A CPU holds it while it passes a datagram to user space and stores the values reported: a copy of a few
+ * hundred bytes.
  *
- * Without it two CPUs could put their records into the ring in one order and write what they reported in the other; what the
- * collector reported last would then not be what we think, and a later value could be suppressed that it would have reported. The
- * kernel's own spin locks cannot be held across a call to the ring. Datagrams without a change do not come here.
+ * Without the lock, two CPUs could write their records to the ring in one order and the values reported in the other. The values
+ * stored here would then differ from those the collector reported last, and the program could suppress a value that the collector
+ * would have reported. The kernel's own spin locks cannot be held across a call to the ring. Datagrams without a change do not
+ * need the lock.
  */
 #ifndef HOPWISE_LOCK_H
 #define HOPWISE_LOCK_H
@@ -11,34 +13,34 @@
 #include "bpf.h"
 
 static struct {
-    u32 held;
+    u32 locked;
     u32 pad[15];
 } lock __attribute__((aligned(64)));
 
-/* Looks at the lock, at most; some milliseconds. Its holder runs with interrupts of its CPU, which may take a while. */
+/* Attempts to take the lock, at most: some milliseconds. Interrupts may delay its holder. */
 #define PATIENCE (1 << 20)
 
-static long lock_try(u32 i, u32 *taken)
+static long try_lock(u32 i, u32 *locked)
 {
     (void)i;
-    if (*(volatile u32 *)&lock.held)
+    if (*(volatile u32 *)&lock.locked)
         return 0;
-    *taken = __sync_val_compare_and_swap(&lock.held, 0, 1) == 0;
-    return *taken;
+    *locked = __sync_val_compare_and_swap(&lock.locked, 0, 1) == 0;
+    return *locked;
 }
 
-/* 1: taken. */
-static inline_always u32 lock_take(void)
+/* 1: the lock is taken. */
+static inline_always u32 lock_acquire(void)
 {
-    u32 taken = 0;
+    u32 locked = 0;
 
-    if (__sync_val_compare_and_swap(&lock.held, 0, 1) == 0)
+    if (__sync_val_compare_and_swap(&lock.locked, 0, 1) == 0)
         return 1;
-    bpf_loop(PATIENCE, lock_try, &taken, 0);
-    return taken;
+    bpf_loop(PATIENCE, try_lock, &locked, 0);
+    return locked;
 }
 
-/* An exchange orders what was written before it, on every machine. */
-static inline_always void lock_give(void) { __sync_lock_test_and_set(&lock.held, 0); }
+/* The exchange orders all earlier stores before it, on every architecture. */
+static inline_always void lock_release(void) { __sync_lock_test_and_set(&lock.locked, 0); }
 
 #endif

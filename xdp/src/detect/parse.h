@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* What the parts of the decoder share: the scratch area, how its bytes are read, refusals, profiles.
  *
- * The decoder says what `wire::datagram` and `wire::report::Reports` say of the same bytes, with the values that the
- * collector's `Reading` would give them; it follows them function by function, under the same names.
+ * The decoder gives the same results as `wire::datagram` and `wire::report::Reports`, with the values of the collector's
+ * `Reading`; it follows them function by function, under the same names.
  *
- * How the verifier is content: a frame is copied into a per-CPU map value, and read at a masked offset, so that no access can
- * leave it, whatever the offset; what the bytes mean is decided by comparing offsets with the end, as in Rust. Global
- * functions are verified one by one, each for any state of the scratch area; what they hand on lies there, and they answer
- * a number. Since Linux 5.18 (bpf_xdp_load_bytes), with bpf_loop of 5.17.
+ * To satisfy the verifier, a frame is copied into a per-CPU map value and read at masked offsets, so that no access can leave it;
+ * the parser itself compares offsets with the end, as in Rust. The verifier checks global functions one by one, for any state of
+ * the scratch area; they pass values on in that area and return a number. Needs Linux 5.18 (bpf_xdp_load_bytes); bpf_loop is of
+ * 5.17.
  */
 #ifndef HOPWISE_PARSE_H
 #define HOPWISE_PARSE_H
@@ -97,12 +97,12 @@ struct ports {
 };
 _Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, port) == 4, "profile.rs has its twin");
 
-/* The longest frame that is held, and what may be read behind any place in it without looking. */
+/* The longest frame supported, and the bytes that may be read behind any offset in it without a check. */
 #define FRAME_BYTES 16384
 #define FRAME_SLACK 256
 /* What is copied of a frame before it is known to be telemetry. */
 #define FRAME_HEAD 128
-/* A frame up to this long is copied whole at once: looking twice costs more than it saves. */
+/* A frame up to this length is copied at once: two copies cost more than they save. */
 #define FRAME_SHORT 512
 
 /* Items of a record; the first eleven are the bit numbers of wire::Items. */
@@ -111,7 +111,7 @@ enum item { NODE, PORTS, LATENCY, QUEUE, INGRESS, EGRESS, L2, TX, BUFFER, CONGES
 /* Offset of an item that a record does not have. */
 #define NOWHERE 0xff
 
-/* Where the items of a record lie: wire::int::Layout. Kept until records of another kind come. */
+/* The offsets of a record's items: wire::int::Layout. Cached until a record of another kind is read. */
 struct layout {
     u64 key;
     u32 carried; /* ITEM bits, DROP included */
@@ -170,7 +170,7 @@ struct walk {
 
 enum mark { MARK_NONE, MARK_PORT, MARK_DSCP, MARK_PROBE };
 
-/* SF-INT: what a report reports is user space's to put together. */
+/* SF-INT: user space assembles the contents of a report. */
 enum sf_found {
     SF_NONE,
     SF_URGENT,        /* a stack like any other */
@@ -193,7 +193,7 @@ struct found {
 
 struct scratch {
     u32 len;       /* of the frame */
-    u32 held;      /* how much of it is here */
+    u32 loaded;    /* bytes copied so far */
     u32 reason;    /* why a frame was refused or passed: a refusal, or enum pass_reason */
     u32 dport;     /* UDP destination port, once known, else ABSENT */
     u8 source[16]; /* sender, IPv4 mapped into IPv6 */

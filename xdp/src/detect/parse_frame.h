@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A frame's way down to a telemetry datagram: wire::frame. */
+/* From a frame to its telemetry datagram: wire::frame. */
 #ifndef HOPWISE_PARSE_FRAME_H
 #define HOPWISE_PARSE_FRAME_H
 
@@ -20,13 +20,13 @@ enum pass_reason {
     PASS_REASONS
 };
 
-/* More of the frame is needed than is held. */
+/* More of the frame is needed than is loaded. */
 #define MORE 1
 
-/* Does the frame end before `end`? More is asked for where it does not, but is not held yet. */
+/* Does the frame end before `end`? If not, loads more where needed. */
 #define NEED(s, upto)                                                                                                  \
     do {                                                                                                               \
-        if ((upto) > (s)->held)                                                                                        \
+        if ((upto) > (s)->loaded)                                                                                      \
             return (upto) > (s)->len ? REFUSE(TRUNCATED) : MORE;                                                       \
     } while (0)
 
@@ -34,15 +34,15 @@ enum pass_reason {
 static inline_always int frame_udp(struct scratch *s, u32 at, u32 left)
 {
     const u8 *udp = bytes(s, at);
-    u32 len, held;
+    u32 len, available;
 
     NEED(s, at + 8);
     len = be16(udp + 4);
     if (len < 8 || len > left)
         return REFUSE(BAD_UDP_LENGTH);
     s->at = at + 8;
-    held = s->len - s->at;
-    s->end = s->at + (len - 8 < held ? len - 8 : held);
+    available = s->len - s->at;
+    s->end = s->at + (len - 8 < available ? len - 8 : available);
     return 0;
 }
 
@@ -51,7 +51,7 @@ static inline_always int note_port(struct scratch *s, u32 at)
 {
     if (at + 4 > s->len)
         return 0;
-    if (at + 4 > s->held)
+    if (at + 4 > s->loaded)
         return MORE;
     s->dport = be16(bytes(s, at) + 2);
     return 0;
@@ -130,7 +130,7 @@ int frame_ipv6(struct scratch *s, u32 at)
     return REFUSE(NOT_UDP);
 }
 
-/* From the frame's start, as far as it is held. */
+/* From the frame's start, as far as it is loaded. */
 static inline_always int frame_headers(struct scratch *s)
 {
     u32 at = 14, ethertype;
@@ -170,13 +170,13 @@ static inline_always int frame_headers(struct scratch *s)
 }
 
 /* Copies the frame's first `len` bytes. */
-static inline_always int hold(struct xdp_md *frame, struct scratch *s, u32 len)
+static inline_always int load_frame(struct xdp_md *frame, struct scratch *s, u32 len)
 {
     u64 count = len;
 
     if (count - 1 >= FRAME_BYTES)
         return -1;
-    s->held = count;
+    s->loaded = count;
     return xdp_load(frame, 0, s->frame, count);
 }
 
@@ -189,7 +189,7 @@ static inline_always u32 is_port(const struct ports *ports, u32 port)
     return found;
 }
 
-/* Finds the telemetry datagram in a frame, and holds it. */
+/* Finds the telemetry datagram in a frame, and loads it. */
 int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *ports)
 {
     u64 len = xdp_length(frame);
@@ -203,11 +203,11 @@ int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *por
     *(raw64 *)s->source = 0;
     *(raw64 *)(s->source + 8) = 0;
     s->len = len > FRAME_BYTES ? FRAME_BYTES : len;
-    if (hold(frame, s, s->len <= FRAME_SHORT ? s->len : FRAME_HEAD))
+    if (load_frame(frame, s, s->len <= FRAME_SHORT ? s->len : FRAME_HEAD))
         return FRAME_PASSED;
     answer = frame_headers(s);
     if (answer == MORE) {
-        if (hold(frame, s, s->len))
+        if (load_frame(frame, s, s->len))
             return FRAME_PASSED;
         answer = frame_headers(s);
     }
@@ -224,7 +224,7 @@ int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *por
         s->reason = PASS_OTHER_PORT;
         return FRAME_PASSED;
     }
-    if (s->end > s->held && hold(frame, s, s->end))
+    if (s->end > s->loaded && load_frame(frame, s, s->end))
         return FRAME_PASSED;
     return FRAME_TELEMETRY;
 }

@@ -13,8 +13,8 @@
 /* The widest record that the collector reads where it lies, in words. */
 #define WIDEST_RECORD 13
 
-/* What one node said: wire::Hop. All-ones for what it did not. */
-struct said {
+/* The metadata of one node: wire::Hop. All-ones: not reported. */
+struct node_metadata {
     u64 ingress_ts;
     u64 egress_ts;
     u32 carried;
@@ -77,40 +77,40 @@ static inline_always void stacked_hop(struct hop *hop, const struct layout *l, c
 static inline_always u32 low24(u32 pair) { return pair == ABSENT ? ABSENT : pair & 0xffffff; }
 
 /* All items of a record. */
-static inline_always void read_said(struct said *said, const struct layout *l, const u8 *record)
+static inline_always void read_metadata(struct node_metadata *metadata, const struct layout *l, const u8 *record)
 {
     u32 queue = item32(l, record, QUEUE), congestion = item32(l, record, CONGESTION), drop = item32(l, record, DROP);
     u32 halves, pair = queue != ABSENT ? queue : congestion != ABSENT ? congestion : drop;
 
-    said->carried = l->carried;
-    said->wide_ts = l->wide_ts;
-    said->node = item32(l, record, NODE);
-    said->ports = item32(l, record, PORTS);
-    said->latency = item32(l, record, LATENCY);
-    said->queue_id = pair != ABSENT ? pair >> 24 : ABSENT;
-    said->occupancy = low24(queue);
-    said->congestion = low24(congestion);
-    said->ingress_ts = stamp(l, record, INGRESS);
-    said->egress_ts = stamp(l, record, EGRESS);
+    metadata->carried = l->carried;
+    metadata->wide_ts = l->wide_ts;
+    metadata->node = item32(l, record, NODE);
+    metadata->ports = item32(l, record, PORTS);
+    metadata->latency = item32(l, record, LATENCY);
+    metadata->queue_id = pair != ABSENT ? pair >> 24 : ABSENT;
+    metadata->occupancy = low24(queue);
+    metadata->congestion = low24(congestion);
+    metadata->ingress_ts = stamp(l, record, INGRESS);
+    metadata->egress_ts = stamp(l, record, EGRESS);
     if (l->wide_l2) {
-        said->l2_egress = (u32)item64(l, record, L2);
+        metadata->l2_egress = (u32)item64(l, record, L2);
     } else {
         halves = item32(l, record, L2) & 0xffff;
-        said->l2_egress = halves == 0xffff ? ABSENT : halves;
+        metadata->l2_egress = halves == 0xffff ? ABSENT : halves;
     }
-    said->tx = item32(l, record, TX);
-    said->buffer = item32(l, record, BUFFER);
+    metadata->tx = item32(l, record, TX);
+    metadata->buffer = item32(l, record, BUFFER);
 }
 
 /* The reporter's own metadata. */
-static inline_always void read_reporter(struct said *said, const struct scratch *s)
+static inline_always void read_reporter(struct node_metadata *metadata, const struct scratch *s)
 {
-    read_said(said, &s->reporter_layout, bytes(s, s->reporter));
-    said->carried |= ITEM(NODE);
-    said->node = s->report.node_id;
+    read_metadata(metadata, &s->reporter_layout, bytes(s, s->reporter));
+    metadata->carried |= ITEM(NODE);
+    metadata->node = s->report.node_id;
     if (s->has_ts) {
-        said->carried |= ITEM(INGRESS);
-        said->ingress_ts = s->ts == ABSENT ? NO_VALUE : s->ts;
+        metadata->carried |= ITEM(INGRESS);
+        metadata->ingress_ts = s->ts == ABSENT ? NO_VALUE : s->ts;
     }
 }
 
@@ -127,8 +127,8 @@ static inline_always u64 if_carried(u32 carried, u32 items)
 
 #define MERGE(item, items) (hop->item ^= (hop->item ^ header->item) & if_carried(has, items))
 
-/* One hop out of two tellings: every item that the header carries wins, the others stay. */
-static noinline void merge(struct said *hop, const struct said *header)
+/* Merges two records of one hop: items that the header carries win, the others stay. */
+static noinline void merge(struct node_metadata *hop, const struct node_metadata *header)
 {
     u32 has = header->carried;
 
@@ -152,20 +152,20 @@ static inline_always u32 pair(u32 id, u32 level)
 }
 
 /* Reading::of. */
-static inline_always void reading(struct hop *hop, const struct said *said, const struct profile *p)
+static inline_always void reading(struct hop *hop, const struct node_metadata *metadata, const struct profile *p)
 {
-    hop->node = said->node;
-    hop->level_2 = !(said->carried & ITEM(PORTS)) && said->l2_egress != ABSENT;
-    hop->link = hop->level_2 ? said->l2_egress : said->ports;
-    if (said->latency != ABSENT)
-        hop->latency = scaled(said->latency, p->latency_ns);
+    hop->node = metadata->node;
+    hop->level_2 = !(metadata->carried & ITEM(PORTS)) && metadata->l2_egress != ABSENT;
+    hop->link = hop->level_2 ? metadata->l2_egress : metadata->ports;
+    if (metadata->latency != ABSENT)
+        hop->latency = scaled(metadata->latency, p->latency_ns);
     else
-        hop->latency = between(said->ingress_ts, said->egress_ts, said->wide_ts, p->stamp_ns);
-    hop->queue = pair(said->queue_id, said->occupancy);
-    hop->congestion = pair(said->queue_id, said->congestion);
+        hop->latency = between(metadata->ingress_ts, metadata->egress_ts, metadata->wide_ts, p->stamp_ns);
+    hop->queue = pair(metadata->queue_id, metadata->occupancy);
+    hop->congestion = pair(metadata->queue_id, metadata->congestion);
     if (hop->congestion == ABSENT)
-        hop->congestion = said->buffer;
-    hop->utilization = scaled(said->tx, p->utilization_unit);
+        hop->congestion = metadata->buffer;
+    hop->utilization = scaled(metadata->tx, p->utilization_unit);
 }
 
 /* An item of 4 bytes of a trace's node. */
@@ -184,33 +184,33 @@ static inline_always u64 node_long(u32 trace_type, const u8 *node, u32 k)
 }
 
 /* One node of a trace, as far as its data are items of a hop. */
-static inline_always void read_trace(struct said *said, u32 trace_type, const u8 *node)
+static inline_always void read_trace(struct node_metadata *metadata, u32 trace_type, const u8 *node)
 {
     u32 id = node_word(trace_type, node, 0), delay = node_word(trace_type, node, 4);
     u64 wide = node_long(trace_type, node, 8);
 
-    said->carried = trace_type & TRACE_BIT(1) ? ITEM(PORTS) : 0;
-    said->wide_ts = 0;
-    said->ingress_ts = said->egress_ts = NO_VALUE;
+    metadata->carried = trace_type & TRACE_BIT(1) ? ITEM(PORTS) : 0;
+    metadata->wide_ts = 0;
+    metadata->ingress_ts = metadata->egress_ts = NO_VALUE;
     if (id != ABSENT) {
-        said->node = id & 0xffffff;
+        metadata->node = id & 0xffffff;
     } else {
         /* A node id that needs more than 32 bits is not available. */
         wide = wide == NO_VALUE ? NO_VALUE : wide & 0xffffffffffffffull;
-        said->node = wide >> 32 ? ABSENT : wide;
+        metadata->node = wide >> 32 ? ABSENT : wide;
     }
-    said->ports = node_word(trace_type, node, 1);
-    said->latency = delay >> 31 ? ABSENT : delay;
-    said->l2_egress = (u32)node_long(trace_type, node, 9);
-    /* A depth without a queue's id, which the reporter's own metadata may report. */
-    said->occupancy = node_word(trace_type, node, 6);
-    said->queue_id = said->congestion = said->tx = said->buffer = ABSENT;
+    metadata->ports = node_word(trace_type, node, 1);
+    metadata->latency = delay >> 31 ? ABSENT : delay;
+    metadata->l2_egress = (u32)node_long(trace_type, node, 9);
+    /* A depth without a queue id, which the reporter's metadata may have. */
+    metadata->occupancy = node_word(trace_type, node, 6);
+    metadata->queue_id = metadata->congestion = metadata->tx = metadata->buffer = ABSENT;
 }
 
 /* Hop `i`, the first node being 0: from the stack, or a trace, or the reporter itself, or from two of them. */
 int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
 {
-    struct said said, reporter;
+    struct node_metadata metadata, reporter;
     struct report *r;
     u32 from_top = passed - 1 - i, last;
 
@@ -218,26 +218,26 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
         return 0;
     r = &s->report;
     if (i == passed)
-        read_reporter(&said, s);
+        read_reporter(&metadata, s);
     else if (s->found.int_version)
-        read_said(&said, &s->int_layout, bytes(s, s->found.stack + from_top * s->int_layout.words * 4));
+        read_metadata(&metadata, &s->int_layout, bytes(s, s->found.stack + from_top * s->int_layout.words * 4));
     else
-        read_trace(&said, s->found.trace_type, bytes(s, s->found.trace[from_top & (MAX_HOPS - 1)]));
+        read_trace(&metadata, s->found.trace_type, bytes(s, s->found.trace[from_top & (MAX_HOPS - 1)]));
     last = i + 1 == r->hop_count;
     if (i < passed && last && r->marks & REPORT_MERGED) {
         read_reporter(&reporter, s);
-        merge(&said, &reporter);
+        merge(&metadata, &reporter);
     }
     /* Derived from stamps, and so in their unit; it is derived again, and checked. */
     if (last && r->version == 5 && s->has_reporter)
-        said.latency = ABSENT;
-    reading(&r->hops[i], &said, p);
+        metadata.latency = ABSENT;
+    reading(&r->hops[i], &metadata, p);
     if (i == 0) {
-        r->first_ingress = said.ingress_ts;
-        s->first_wide = said.wide_ts;
+        r->first_ingress = metadata.ingress_ts;
+        s->first_wide = metadata.wide_ts;
     }
-    r->last_egress = said.egress_ts;
-    return said.wide_ts;
+    r->last_egress = metadata.egress_ts;
+    return metadata.wide_ts;
 }
 
 /* Is the path reported by the stack alone, in records that the collector reads where they lie? */

@@ -20,11 +20,11 @@ enum detected {
 };
 
 /* Ruling (a): version nibble 0, but the counts are those of INT 1.0. The header may be cut. */
-static inline_always u32 is_10_under_version_0(const u8 *header, u32 held)
+static inline_always u32 is_10_under_version_0(const u8 *header, u32 available)
 {
     u32 bitmap = be16(header + 4);
 
-    return held >= INT_LEN_1 && (header[1] & 0x1f) != ones(bitmap) && (header[2] & 0x1f) == words(bitmap, L2_BIT);
+    return available >= INT_LEN_1 && (header[1] & 0x1f) != ones(bitmap) && (header[2] & 0x1f) == words(bitmap, L2_BIT);
 }
 
 /* The table of wire-formats section 1.2 for the shim at `at`; `sf`: SF-INT may be here. */
@@ -224,22 +224,22 @@ int read_05(struct scratch *s, u32 at, u32 end, u32 tail)
     return rest;
 }
 
-/* INT 0.5 after L4, with its tail: what was there before is reported there. */
+/* INT 0.5 after L4, with its tail, which has the original port and protocol. */
 static inline_always int int_05(struct scratch *s, u32 at, u32 end, u32 tail, u32 private)
 {
-    u32 held = s->walk.end, upto = end, after, rest;
+    u32 available = s->walk.end, upto = end, after, rest;
     const u8 *behind;
     int answer;
 
     if (tail == TAIL_PRIVATE) {
         /* In reports host-int has removed the tail, though the length may still count it. */
-        upto = end < held ? end : held;
-    } else if (end > held) {
+        upto = end < available ? end : available;
+    } else if (end > available) {
         return REFUSE(INT_TRUNCATED);
     }
     answer = read_05(s, at, upto, tail);
     if (answer < 0)
-        return answer == REFUSE(BAD_INT_LENGTH) && end > held ? REFUSE(INT_TRUNCATED) : answer;
+        return answer == REFUSE(BAD_INT_LENGTH) && end > available ? REFUSE(INT_TRUNCATED) : answer;
     rest = answer;
     after = upto - rest;
     if (private && rest >= 4)
@@ -472,7 +472,7 @@ enum geneve_class { CLASS_INT_1 = 0x00ab, CLASS_INT_2 = 0x0103 };
 int geneve_option(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
     const u8 *option, *header;
-    u32 class, kind, version, held;
+    u32 class, kind, version, available;
     int answer;
 
     if (!s || !p)
@@ -488,12 +488,12 @@ int geneve_option(struct scratch *s, const struct profile *p, u32 at, u32 end)
     if (at >= s->walk.end)
         return REFUSE(INT_TRUNCATED);
     header = option + 4;
-    held = s->walk.end - at;
+    available = s->walk.end - at;
     version = header[0] >> 4;
     if ((kind == 1 || kind == 3) && version == 2)
         answer = read_2(s, p, at, end, kind == 3);
     else if (kind == 1 && version < 2 && class == CLASS_INT_1)
-        answer = without_shim(s, p, at, end, version == 1 || is_10_under_version_0(header, held) ? 10 : 5);
+        answer = without_shim(s, p, at, end, version == 1 || is_10_under_version_0(header, available) ? 10 : 5);
     else
         return kind == 1 || kind == 3 ? REFUSE(BAD_INT_VERSION) : REFUSE(BAD_SHIM);
     if (answer >= 0)

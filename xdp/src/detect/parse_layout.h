@@ -26,7 +26,7 @@ enum {
     REPORT_2 = INT_2 | DROPPED,
 };
 
-/* What a layout is kept for: the upper half of its key. */
+/* What a layout is for: the upper half of its cache key. */
 enum layout_kind {
     LAYOUT_05 = 1,
     LAYOUT_10,
@@ -53,7 +53,7 @@ static inline_always void clear_layout(struct layout *layout, u64 key)
     *(raw64 *)(layout->at + 8) = NO_VALUE;
 }
 
-/* The items that a layout has, from their places. */
+/* The items that a layout has, from their offsets. */
 static inline_always void note_carried(struct layout *layout)
 {
     u32 carried = 0;
@@ -76,12 +76,12 @@ int build_layout(struct layout *layout, u64 key, u32 bitmap, u32 rules)
     for (u32 k = 0; k < 16; k++) {
         u32 set = bitmap >> (15 - k) & 1, twice = wide >> (15 - k) & 1;
         /* NOWHERE without the bit. */
-        u32 place = offset | (set - 1);
+        u32 at = offset | (set - 1);
 
         if (k <= BUFFER)
-            layout->at[k] = place;
+            layout->at[k] = at;
         if (k == 15 && rules & DROPPED)
-            layout->at[DROP] = place;
+            layout->at[DROP] = at;
         offset += (set << twice) * 4;
     }
     layout->words = offset / 4;
@@ -190,7 +190,7 @@ static inline_always void layout_report_05(struct layout *layout, u32 kind)
     note_carried(layout);
 }
 
-/* Offsets are words of a record of at most 31; said again for the verifier. */
+/* Offsets are words of a record of at most 31; masked again for the verifier. */
 #define MOST_OFFSET 0x7c
 /* All-ones for NOWHERE, 0 for an offset: without a branch, of which the verifier would have to follow both ways. */
 #define IF_NOWHERE(at) (-((at) >> 7))

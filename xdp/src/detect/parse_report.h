@@ -22,7 +22,7 @@ enum datagram_state { DATAGRAM_START, DATAGRAM_IN_GROUP, DATAGRAM_END };
 enum { NO_REPORT = 0, REPORT = 1 };
 
 /* INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
- * Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType reports.
+ * Both continue with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType decides.
  */
 static inline_always u32 generator_version(const struct scratch *s, u32 at, u32 end)
 {
@@ -41,7 +41,7 @@ static inline_always u32 generator_version(const struct scratch *s, u32 at, u32 
     /* The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one. */
     if (as_05)
         return as_10 && ip_10 ? 10 : 5;
-    /* Cut too early to report: the generator's reports 1.0 have length 1. */
+    /* Cut before the EtherType: the generator's reports 1.0 have length 1. */
     return as_10 || kind == 1 || kind == 3 ? 10 : 5;
 }
 
@@ -246,7 +246,7 @@ static inline_always void write_flow(struct scratch *s)
 static inline_always u32 is_merged(const struct scratch *s)
 {
     u32 node = s->report.node_id, top = ABSENT;
-    struct said said;
+    struct node_metadata metadata;
 
     if (!s->has_reporter || node == ABSENT)
         return 0;
@@ -254,8 +254,8 @@ static inline_always u32 is_merged(const struct scratch *s)
         if (s->found.stack_count)
             top = item32(&s->int_layout, bytes(s, s->found.stack), NODE);
     } else if (s->found.ioam == IOAM_TRACE && s->found.trace_count) {
-        read_trace(&said, s->found.trace_type, bytes(s, s->found.trace[0]));
-        top = said.node;
+        read_trace(&metadata, s->found.trace_type, bytes(s, s->found.trace[0]));
+        top = metadata.node;
     }
     return top == node;
 }
@@ -306,7 +306,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         r->marks |= s->found.int_flags;
     write_flow(s);
     if (s->found.sf != SF_NONE) {
-        /* One record of a set, or a path that is reported under a number: user space knows what to do with it. */
+        /* One record of a set, or a path reported by number: user space handles it. */
         r->marks = (r->marks & ~REPORT_REPORTER_HOP) | REPORT_UNDECIDED;
         r->hop_count = 0;
         r->first_ingress = r->last_egress = NO_VALUE;

@@ -45,7 +45,7 @@ static inline_always void set_flow(struct walk *w, u32 has_ports, u32 sport, u32
     w->dport = has_ports ? dport : 0;
 }
 
-/* A tunnel begins: what is around it is not the flow, and the tunnel is not kept here. */
+/* A tunnel begins: the outer headers are not the flow, and the tunnel is not stored here. */
 static inline_always void enter(struct walk *w) { w->tunnels++; }
 
 /* The contents of a tunnel, unless tunnels are nested beyond reason. */
@@ -289,13 +289,13 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
 }
 
 /* Do the bytes after UDP look like the header of the tunnel that the port announces? */
-static inline_always u32 is_tunnel(const u8 *body, u32 held, u32 dport)
+static inline_always u32 is_tunnel(const u8 *body, u32 available, u32 dport)
 {
     u32 protocol = be16(body + 2);
 
     if (dport == VXLAN_PORT || dport == GPE_PORT)
         return body[0] >> 3 & 1;
-    return dport == GENEVE_PORT && held >= 4 && body[0] >> 6 == 0 &&
+    return dport == GENEVE_PORT && available >= 4 && body[0] >> 6 == 0 &&
            (protocol == ETH_ETHERNET || protocol == ETH_IPV4 || protocol == ETH_IPV6);
 }
 

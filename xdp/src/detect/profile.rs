@@ -7,7 +7,7 @@ pub const PROFILE_LEN: usize = 64;
 /// Bytes of `struct ports`.
 pub const PORTS_LEN: usize = 20;
 
-/// What a source means by its numbers.
+/// The units of a source's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Units {
     /// Nanoseconds per unit of time stamps, at least 1.
@@ -54,7 +54,7 @@ mod field {
     pub(super) const PORT: usize = 4;
 }
 
-/// `dscp_other` of a profile that has none: no DSCP is so large.
+/// `dscp_other` of a profile that has none: larger than any DSCP.
 const NO_DSCP: u8 = 0xff;
 
 /// A profile as the kernel's decoder reads it.

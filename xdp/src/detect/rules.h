@@ -159,16 +159,16 @@ static long row_next(u32 i, struct rule_ctx *ctx)
 /* The rules that are true of a report, as bits. */
 noinline u64 rules_true(const struct report *r, u32 generation, u64 flow_latency, u32 looped)
 {
-    struct detection *in_force = detection_of(generation);
+    struct detection *active = detection_of(generation);
     struct rule_ctx ctx = { .report = r, .flow_latency = flow_latency, .looped = looped };
     u64 fired = 0;
 
-    if (!in_force || !r)
+    if (!active || !r)
         return 0;
-    ctx.table = &in_force->rules;
+    ctx.table = &active->rules;
     bpf_loop(ROWS, row_next, &ctx, 0);
     for (int rule = 0; rule < RULES; rule++)
-        if (in_force->rules.rules >> rule & 1 && !(in_force->rules.clauses[rule] & ~ctx.holding))
+        if (active->rules.rules >> rule & 1 && !(active->rules.clauses[rule] & ~ctx.holding))
             fired |= 1ull << rule;
     return fired;
 }

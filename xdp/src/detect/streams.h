@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Sequence numbers: what was suppressed, such that user space learns every number in the order of arrival.
+/* Sequence numbers of suppressed datagrams, such that user space learns every number in the order of arrival.
  *
- * A stream is followed as a run: each number is the one after the last, or all are the same. As long as a run goes on,
- * numbers need no more than their count. A number that is not the next one is unexpected: its datagram is passed to user space, with the run before it, and
- * begins another run. So what the collector is given, runs and datagrams, is the sequence of numbers as it came, and it
- * decides as if it had been given each.
+ * A stream is tracked as a run: the numbers are consecutive, or all equal. Within a run only the count is stored. A number that
+ * does not continue the run is unexpected: its datagram is passed to user space together with the run before it, and begins
+ * another run. So the runs and datagrams that the collector gets give it the complete sequence of numbers in the order of arrival.
  *
- * All of it is one word, changed by one compare-and-exchange: two CPUs that receive one stream cannot both count a number.
+ * The state is one word, changed by one compare-and-exchange: two CPUs that receive the same stream cannot both count a number.
  */
 #ifndef HOPWISE_STREAMS_H
 #define HOPWISE_STREAMS_H
 
 #include "tables.h"
 
-struct number {
+struct sequence_number {
     u64 key;
     u64 source[2];
     u32 value;
@@ -25,12 +24,12 @@ static inline_always u64 stream_key(u32 version, u32 hw_id, u32 listener, u32 no
     return (u64)version << 56 | (u64)hw_id << 48 | (u64)listener << 32 | node;
 }
 
-static inline_always u32 stream_start(const struct number *n)
+static inline_always u32 stream_start(const struct sequence_number *n)
 {
-    return place(mix(mix(mix(seed, n->key), n->source[0]), n->source[1]), stream_slots);
+    return scale(mix(mix(mix(seed, n->key), n->source[0]), n->source[1]), stream_slots);
 }
 
-static inline_always u32 stream_is(const struct stream *stream, const struct number *n)
+static inline_always u32 stream_is(const struct stream *stream, const struct sequence_number *n)
 {
     return stream->used &&
            !((stream->key ^ n->key) | (stream->source[0] ^ n->source[0]) | (stream->source[1] ^ n->source[1]));
@@ -38,7 +37,7 @@ static inline_always u32 stream_is(const struct stream *stream, const struct num
 
 static inline_always struct stream *stream_at(u32 index) { return map_lookup(&streams, &index); }
 
-noinline u32 stream_search(const struct number *n)
+noinline u32 stream_search(const struct sequence_number *n)
 {
     u32 start;
 
@@ -56,7 +55,7 @@ noinline u32 stream_search(const struct number *n)
 
 enum { STREAM_UNEXPECTED, STREAM_NEXT, STREAM_AGAIN };
 
-static inline_always u32 stream_step(u64 word, const struct number *n)
+static inline_always u32 stream_step(u64 word, const struct sequence_number *n)
 {
     u32 latest = word >> 32;
 
@@ -70,8 +69,8 @@ static inline_always u64 stream_word(u32 latest, u64 same, u32 count)
     return (u64)latest << 32 | (same ? STREAM_SAME : 0) | (count & (STREAM_SAME - 1));
 }
 
-/* Counts a number, if the run goes on with it. 0: it is unexpected, or was counted elsewhere meanwhile. */
-static inline_always u32 stream_suppress(const struct number *n)
+/* Counts a number that continues the run. 0: it is unexpected, or another CPU has changed the run meanwhile. */
+static inline_always u32 stream_suppress(const struct sequence_number *n)
 {
     u32 index = stream_start(n);
     struct stream *stream = stream_at(index);
@@ -90,13 +89,13 @@ static inline_always u32 stream_suppress(const struct number *n)
            word;
 }
 
-/* The stream of a number, made if there is room. Under the lock. */
-static inline_always struct stream *stream_enter(const struct number *n, u32 *place, u32 *is_new)
+/* The stream of a number, created if there is room. Under the lock. */
+static inline_always struct stream *stream_enter(const struct sequence_number *n, u32 *at, u32 *is_new)
 {
     u32 start = stream_start(n), index = stream_search(n);
 
     *is_new = 0;
-    *place = index;
+    *at = index;
     if (index != ABSENT)
         return stream_at(index);
     for (int i = 0; i < STREAM_WINDOW; i++) {
@@ -110,22 +109,22 @@ static inline_always struct stream *stream_enter(const struct number *n, u32 *pl
         stream->word = stream_word(n->value, 0, 0);
         __sync_lock_test_and_set(&stream->used, 1);
         *is_new = 1;
-        *place = start + i;
+        *at = start + i;
         return stream;
     }
     return 0;
 }
 
-/* What stream_pass found. */
+/* The result of stream_pass. */
 struct run {
     u64 before; /* the stream's word */
-    u32 place;  /* where the stream is; ABSENT: nowhere */
+    u32 index;  /* of the stream; ABSENT: none */
     u32 is_known;
     u32 is_unexpected;
 };
 
-/* Notes the number of a datagram that is passed to user space: it is not counted. Under the lock. */
-noinline int stream_pass(const struct number *n, struct run *run)
+/* Records the number of a datagram that is passed to user space, without counting it. Under the lock. */
+noinline int stream_pass(const struct sequence_number *n, struct run *run)
 {
     struct stream *stream;
     u32 is_new;
@@ -135,7 +134,7 @@ noinline int stream_pass(const struct number *n, struct run *run)
     run->is_known = 0;
     run->is_unexpected = 1;
     run->before = 0;
-    stream = stream_enter(n, &run->place, &is_new);
+    stream = stream_enter(n, &run->index, &is_new);
     if (!stream) {
         struct counters *counters = my_counters();
 
@@ -146,7 +145,7 @@ noinline int stream_pass(const struct number *n, struct run *run)
     if (is_new)
         return 1;
     run->is_known = 1;
-    /* Another CPU may count numbers of the stream meanwhile; it cannot go on doing so for long. */
+    /* Another CPU may count numbers of the stream meanwhile, but only for a short time. */
     for (int i = 0; i < 16; i++) {
         u64 word = *(volatile u64 *)&stream->word, next;
         u32 step = stream_step(word, n);
@@ -161,8 +160,8 @@ noinline int stream_pass(const struct number *n, struct run *run)
     return 0;
 }
 
-/* The datagram was lost on the way to user space. It was received all the same. */
-noinline int stream_lost(const struct number *n)
+/* The datagram was received, but its record was lost: counts its number as suppressed. */
+noinline int stream_lost(const struct sequence_number *n)
 {
     struct stream *stream;
     u32 index;

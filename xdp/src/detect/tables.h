@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What detection keeps, and how it is found. layout.rs is the Rust twin of every struct here.
+/* The tables of detection, and how entries are found. layout.rs is the Rust twin of every struct here.
  *
- * Tables are arrays that user space maps into its memory, hashed by ourselves: finding an entry is a multiplication and a
- * load, without a call; iterating and deleting cost user space no system call.
+ * Tables are arrays that user space maps into its memory. The program hashes keys itself: finding an entry takes a multiplication
+ * and a load, without a call; iterating and deleting need no system call in user space.
  *
- * Who writes what, while several CPUs and user space look on:
- *  - An entry is made, and what was reported is changed, only by who holds the lock (lock.h). So the order in which records lie
- *    in the ring is the order of those changes, and the collector, which reads the ring, has reported what is written here.
+ * Concurrent access by several CPUs and user space:
+ *  - Creating an entry and changing reported values require the lock (lock.h). So records are in the ring in the order of those
+ *    changes, and the reported values stored here are those of the collector, which reads the ring.
  *  - Latest values and counts are written without the lock. Decisions do not depend on them.
- *  - User space deletes, by one atomic store: 0 into a flow's tag, into a slot's `reported`, into a stream's `used`. Only then can
- *    the entry be used again, and that takes the lock. Who looks at a flow without the lock compares its `version` before and
- *    after, which changes whenever its key or path does; what differs is looked at again under the lock.
+ *  - User space deletes an entry by one atomic store: 0 to a flow's tag, to a slot's `reported`, to a stream's `used`. Reusing the
+ *    entry requires the lock. A reader of a flow without the lock compares `version`, which changes with key and path, before and
+ *    after, and evaluates the flow again under the lock if it differs.
  */
 #ifndef HOPWISE_TABLES_H
 #define HOPWISE_TABLES_H
@@ -18,7 +18,7 @@
 #include "parse.h"
 
 #define FLOW_HOPS MAX_HOPS
-/* Hops of a flow that lie with it; the others lie in far_hops. */
+/* Hops stored in a flow's entry; the others are in far_hops. */
 #define NEAR_HOPS 6
 
 /* Sizes of the tables, in buckets; set before loading, together with the maps' numbers of entries. */
@@ -26,10 +26,10 @@ const volatile u32 flow_buckets = 128;
 const volatile u32 queue_buckets = 64;
 const volatile u32 link_buckets = 64;
 const volatile u32 stream_slots = 64;
-/* Keeps senders from aiming at one bucket. */
+/* Hash seed, which prevents senders from targeting one bucket. */
 const volatile u32 seed = 0x6a09e667;
 
-/* What one hop of a flow last said; all-ones: nothing. Latencies are held below all-ones, as the collector does. */
+/* The state of a flow's hop; all-ones: not reported. Latencies saturate below all-ones, as in the collector. */
 struct flow_hop {
     u32 node;
     u32 link;
@@ -40,44 +40,44 @@ struct flow_hop {
 };
 
 enum flow_flags {
-    FLOW_HOP_LIMIT = 1, /* E and M, as the latest report had them */
+    FLOW_HOP_LIMIT = 1, /* E and M of the latest report */
     FLOW_MTU = 2,
     FLOW_LOOP = 4,     /* the path visits a node twice */
-    FLOW_PENDING = 16, /* the next report is reported: rules in user space have changed */
-    FLOW_ALWAYS = 32   /* its reports do not fit in here: each is reported */
+    FLOW_PENDING = 16, /* the next report is passed on: rules in user space have changed */
+    FLOW_ALWAYS = 32   /* its reports do not fit in here: each is passed on */
 };
 
-/* How a latency came about: collector::Basis. */
+/* The basis of a latency: collector::Basis. */
 enum basis { BASIS_MEASURED, BASIS_HOP_SUM, BASIS_CORRECTED, BASIS_UNSYNCHRONISED };
 
 enum metric { FLOW_PATH, FLOW_LATENCY, HOP_LATENCY, QUEUE_OCCUPANCY, QUEUE_CONGESTION, LINK_UTILIZATION, METRICS };
 
-/* Thresholds are held below 2^62, so that twice one and a value can be added up. */
+/* Thresholds saturate below 2^62, so that the sum of a value and twice a threshold does not overflow. */
 struct thresholds {
     u64 of[METRICS]; /* by enum metric */
 };
 
-/* The widest threshold of a hop's latency that is compared at once: half of what a hop holds, so that what was never reported
- * lies outside it.
+/* The widest threshold of hop latency that the fast path compares: half the range of a hop's value, so that a value never
+ * reported is outside it.
  */
 #define WIDEST (1ull << 31)
 
-/* What a path of the common length needs lies on four lines of one page: a flow that was not heard for a while costs little
- * more than one access to memory. Hops beyond those lie elsewhere, at the same place.
+/* The state of a path of common length fits into four lines of one page: a flow that is not in the cache costs little more than one
+ * access to memory. Further hops are in far_hops, at the same index.
  */
 struct flow {
     u64 key[5]; /* struct flow_key, and two bytes of 0 */
     u32 version;
     u32 context; /* the generation under which the thresholds and rules below are right */
     u8 path_length;
-    u8 states; /* hops kept: those of the path, or of nodes that spoke for themselves */
+    u8 states; /* hops stored: those of the path, or of nodes that sent postcards */
     u8 flags;
     u8 basis;
-    u32 reports;  /* that were not reported; wraps */
+    u32 reports;  /* suppressed; wraps */
     u64 reported; /* flow latency, ns */
     u64 latest;
     u32 level_2;           /* bit i: the link of hop i is of level 2 */
-    u32 latency_threshold; /* all-ones: it is so wide, or wider */
+    u32 latency_threshold; /* all-ones: this or more */
     u32 hop_threshold;
     u32 queue_threshold;
     u32 link_threshold;
@@ -103,8 +103,8 @@ struct tags {
 /* A value of a node and its queue or link. */
 struct level_slot {
     u64 key;      /* node << 32 | part */
-    u64 reported; /* and 1; 0: the slot is free */
-    u64 latest;   /* of reports whose flow does not keep it, and how many they were */
+    u64 reported; /* plus 1; 0: the slot is free */
+    u64 latest;   /* of reports without a flow, and their number */
     u32 reports;
     u32 pad;
 };
@@ -117,7 +117,7 @@ _Static_assert(sizeof(struct level_bucket) == 128, "layout.rs has its twin");
 
 enum level { LEVEL_QUEUE, LEVEL_CONGESTION, LEVEL_LINK };
 
-/* What numbers its datagrams by itself. */
+/* A source of sequence numbers. */
 struct stream {
     u64 key;       /* version << 56 | hw_id << 48 | listener << 32 | node; NODELESS */
     u64 source[2]; /* of a stream without node id; else 0 */
@@ -129,15 +129,15 @@ struct stream {
 _Static_assert(sizeof(struct stream) == 64, "layout.rs has its twin");
 #define NODELESS (1ull << 63)
 #define STREAM_SAME (1u << 31)
-/* Places from where a stream's hash points, in which it may be. */
+/* Slots that are searched for a stream, from the one its hash selects. */
 #define STREAM_WINDOW 8
 
-/* What user space sets at any time. */
+/* Settings that user space changes at any time. */
 struct control {
     u32 generation; /* detection[generation & 1] is active */
     u32 watched;    /* WATCHED_* */
-    u32 sleeping;   /* user space waits to be woken; cleared by who does */
-    u32 sequence;   /* numbers of datagrams are followed */
+    u32 sleeping;   /* user space sleeps; cleared when woken */
+    u32 sequence;   /* sequence numbers are tracked */
     u32 prefixes;   /* of sources with a profile of their own */
     struct ports ports;
     u16 listeners[MAX_PORTS]; /* number of the listener for each port */
@@ -232,7 +232,7 @@ TABLE(detection, MAP_ARRAY, 2, 0, struct detection);
 TABLE(profiles, MAP_ARRAY, 256, 0, struct profile);
 TABLE(counters, MAP_PERCPU_ARRAY, 1, 0, struct counters);
 
-/* Sources with a profile of their reporter. An IPv4 address lies in IPv4 prefixes only, and so begins with its family. */
+/* Profiles by source prefix. The key begins with the family, so that an IPv4 address matches IPv4 prefixes only. */
 struct prefix {
     u32 bits;
     u8 family; /* 4 or 6 */
@@ -254,8 +254,8 @@ static inline_always u64 mix(u64 a, u64 b)
     return a ^ a >> 32;
 }
 
-/* Where `hash` points in a table of `size`, without a division. */
-static inline_always u32 place(u32 hash, u32 size) { return (u64)hash * size >> 32; }
+/* Scales `hash` to an index below `size`, without a division. */
+static inline_always u32 scale(u32 hash, u32 size) { return (u64)hash * size >> 32; }
 
 static inline_always u64 flow_hash(const u64 *key)
 {
@@ -275,11 +275,11 @@ static inline_always u64 flow_tag(u64 hash)
 
     return tag ? tag : 1;
 }
-static inline_always u32 flow_bucket(u64 hash) { return place(hash >> 32, flow_buckets); }
-/* Where it may be as well. */
-static inline_always u32 flow_other_bucket(u64 hash) { return place(hash, flow_buckets); }
+static inline_always u32 flow_bucket(u64 hash) { return scale(hash >> 32, flow_buckets); }
+/* Its second bucket. */
+static inline_always u32 flow_other_bucket(u64 hash) { return scale(hash, flow_buckets); }
 
-/* Which of the bucket's ways it is given, if that is free. */
+/* Its preferred way in the bucket. */
 static inline_always u32 flow_way(u64 hash) { return hash >> 16 & (WAYS - 1); }
 
 static inline_always struct flow *flow_at(u32 index) { return map_lookup(&flows, &index); }
@@ -300,16 +300,16 @@ static inline_always u32 flow_is(const struct flow *flow, const u64 *key)
 
 static inline_always u64 level_hash(u64 key) { return (key ^ (u64)seed << 20) * 0xff51afd7ed558ccdull; }
 static inline_always u32 level_buckets(u32 level) { return level == LEVEL_LINK ? link_buckets : queue_buckets; }
-/* The slot where a key is looked for first: of all slots, so that one multiplication finds its bucket and way. */
+/* The first slot of a key, among all slots: one multiplication gives bucket and way. */
 static inline_always u32 level_slot(u32 level, u64 hash)
 {
-    return place(hash >> 32, level_buckets(level) * LEVEL_WAYS);
+    return scale(hash >> 32, level_buckets(level) * LEVEL_WAYS);
 }
-/* The bucket where it may be as well. */
+/* The second bucket of a key. */
 static inline_always u32 level_other_bucket(u32 level, u64 hash)
 {
     hash ^= hash >> 29;
-    return place(hash * 0xc4ceb9fe1a85ec53ull >> 32, level_buckets(level));
+    return scale(hash * 0xc4ceb9fe1a85ec53ull >> 32, level_buckets(level));
 }
 
 static inline_always struct level_bucket *level_bucket_at(u32 level, u32 index)
@@ -336,18 +336,18 @@ static inline_always u32 egress_of(u32 link, u32 level_2)
     return egress == 0xffff ? ABSENT : egress;
 }
 
-/* Does `value` lie within `threshold` of what was reported? `reported` is that and 1. */
+/* Is `value` within `threshold` of the value reported? `reported` is that plus 1. */
 static inline_always u32 is_near(u64 value, u64 reported, u64 threshold)
 {
     return value + 1 - reported + threshold <= 2 * threshold;
 }
 
-/* A latency as a hop holds it. */
+/* A latency as stored in a hop, saturated. */
 static inline_always u32 saturated(u64 latency) { return latency < ABSENT ? latency : ABSENT - 1; }
 
 static inline_always u64 distance(u64 a, u64 b) { return a > b ? a - b : b - a; }
 
-/* Must a latency be reported, given what was? */
+/* Does a latency differ from the one reported by more than its threshold? */
 static inline_always u32 is_hop_change(u32 latest, u32 reported, u64 threshold)
 {
     u64 band = threshold < WIDEST ? threshold : WIDEST;

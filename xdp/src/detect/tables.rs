@@ -1,7 +1,7 @@
-//! The tables of detection in the kernel, from user space's side: filled, read, and cleared of what the collector forgot.
+//! User space's side of the tables of detection in the kernel: fills and reads them, and deletes entries that the collector removed.
 //!
-//! They lie in memory that is mapped here, and change at any moment; what is read of one entry is its latest values, each by
-//! itself. Deleting is one atomic store, after which the kernel may use the place again.
+//! The tables are mapped memory and change at any moment: each value of an entry is read atomically, the entry as a whole is not.
+//! Deleting is one atomic store, after which the kernel may reuse the slot.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -16,14 +16,14 @@ use super::layout::{
 };
 use super::profile::{Units, profile};
 
-/// What the kernel keeps before each record of a ring, bytes.
+/// Header of the kernel before each record of a ring, bytes.
 const RING_HEADER: usize = 8;
 
-/// How large the tables are made when the object is loaded. The kernel reserves all of it: 512 bytes for each flow (half of
-/// them for hops beyond the sixth), 32 for each queue and link, 64 for each stream, times the room that hashing needs.
+/// The sizes of the tables, set when the object is loaded. The kernel allocates all of it: 512 bytes per flow (half of them for
+/// hops beyond the sixth), 32 per queue and link, 64 per stream, times the reserve that hashing needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
-    /// Flows. What the collector keeps, and some more: it forgets a moment before the kernel does.
+    /// Flows: those of the collector, and some more, because the collector removes a flow a moment before the kernel does.
     pub flows: u32,
     /// Queues, and as many buffers.
     pub queues: u32,
@@ -33,12 +33,12 @@ pub struct Sizes {
     pub streams: u32,
     /// Bytes of the ring, a power of two of at least a page.
     pub ring: u32,
-    /// Keeps senders from aiming at one bucket.
+    /// Hash seed, which prevents senders from targeting one bucket.
     pub seed: u32,
 }
 
 impl Sizes {
-    /// A bucket is used up to five eighths on average, so that two full ones hardly ever meet.
+    /// Buckets are five eighths full on average, so that a flow rarely has two full buckets.
     fn flow_buckets(&self) -> u32 {
         self.flows.div_ceil(5).max(2)
     }
@@ -51,7 +51,7 @@ impl Sizes {
         self.streams.saturating_mul(4).max(64)
     }
 
-    /// What the object is to be loaded with.
+    /// The options to load the object with.
     pub fn options(&self) -> LoadOptions<'static> {
         let [queues, links] = [self.queues, self.links].map(Self::level_buckets);
         LoadOptions {
@@ -76,18 +76,18 @@ impl Sizes {
     }
 }
 
-/// A flow as the kernel keeps it.
+/// A flow in the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowEntry {
-    /// Which.
+    /// Its key.
     pub key: FlowKey,
     /// Reports that were not passed to user space, modulo 2^32.
     pub reports: u32,
-    /// Hops of its path; 0 where only single nodes have spoken of it.
+    /// Hops of its path; 0 if there were only reports of single nodes.
     pub path_length: u8,
     /// Hops stored.
     pub states: u8,
-    /// How the latest latency came about, as `collector::Basis` counts.
+    /// The basis of the latest latency, numbered as in `collector::Basis`.
     pub basis: u8,
     /// Flow latency as last reported, and latest, ns; all-ones: none.
     pub reported: u64,
@@ -97,7 +97,7 @@ pub struct FlowEntry {
     pub hops: [HopEntry; FLOW_HOPS],
 }
 
-/// What one hop last said; all-ones: nothing.
+/// The latest values of a hop; all-ones: not reported.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct HopEntry {
     /// The node.
@@ -116,7 +116,7 @@ pub struct HopEntry {
     pub utilization: u32,
 }
 
-/// A queue, buffer or link as the kernel keeps it.
+/// A queue, buffer or link in the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LevelEntry {
     /// The node.
@@ -125,13 +125,13 @@ pub struct LevelEntry {
     pub part: u32,
     /// As last reported.
     pub reported: u64,
-    /// Latest of reports of which no flow keeps the value, and how many they were, modulo 2^32.
+    /// Latest value of reports without a flow, and their number, modulo 2^32.
     pub latest: u64,
     /// See there.
     pub reports: u32,
 }
 
-/// A numbered stream as the kernel keeps it.
+/// A numbered stream in the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamEntry {
     /// Report version: 5, 10, 20.
@@ -142,17 +142,17 @@ pub struct StreamEntry {
     pub listener: u16,
     /// The reporter, where its reports name it.
     pub node: Option<u32>,
-    /// Where they do not, the address they come from; else zero.
+    /// Their source address if they do not; else zero.
     pub source: [u8; 16],
     /// The latest number.
     pub latest: u32,
-    /// All numbers of the present run are that one.
+    /// All numbers of the current run are equal to it.
     pub same: bool,
     /// Numbers suppressed so far, modulo 2^31.
     pub count: u32,
 }
 
-/// See the module's text.
+/// The tables; see the module's documentation.
 #[derive(Debug)]
 pub struct Tables {
     control: Mapped,
@@ -215,12 +215,12 @@ impl Tables {
         self.set(control::PORTS, ports.len().min(8) as u32);
     }
 
-    /// Are numbers of datagrams followed?
+    /// Enables tracking of sequence numbers.
     pub fn set_sequence(&self, on: bool) {
         self.set(control::SEQUENCE, u32::from(on));
     }
 
-    /// Sets how sources are read: the default, and at most 255 prefixes of sources with a profile of their own.
+    /// Sets the profiles of sources: the default, and those of at most 255 prefixes.
     ///
     /// # Errors
     /// The system refused.
@@ -234,7 +234,7 @@ impl Tables {
         };
         write(0, default)?;
         let listed = &listed[..listed.len().min(255)];
-        // Of equal prefixes the first counts: written last.
+        // Of equal prefixes the first one wins: it is written last.
         for (at, (prefix, wire, units)) in listed.iter().enumerate().rev() {
             write(at + 1, (wire, *units))?;
             let (network, bits) = wide(prefix);
@@ -248,8 +248,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Activates thresholds and rules, for the next report of each flow; answers where each rule runs. Not more than
-    /// once in a moment: the ones before the present are overwritten.
+    /// Activates thresholds and rules, from the next report of each flow on; returns where each rule runs. Consecutive calls need
+    /// a short pause between them: each overwrites the thresholds and rules before the active ones.
     ///
     /// # Errors
     /// The system refused.
@@ -264,63 +264,63 @@ impl Tables {
         Ok(split)
     }
 
-    /// The generation of active thresholds and rules: one more with each [`Tables::set_detection`].
+    /// The generation of the active thresholds and rules: each [`Tables::set_detection`] adds one.
     pub fn generation(&self) -> u32 {
         self.control.word(0, control::GENERATION).map_or(0, |word| word.load(Acquire) as u32)
     }
 
-    /// Records that the ring has room for, at most: no frame with a datagram is shorter than 42 bytes.
+    /// The capacity of the ring in records, at most: no frame with a datagram is shorter than 42 bytes.
     pub fn records(&self) -> usize {
         self.sizes.ring as usize / (RING_HEADER + layout::RECORD_HEADER + 42)
     }
 
-    /// Says that whoever reads the ring is about to sleep, and wants to be woken by the next record. It must look into the
-    /// ring once more before it does, and sleep for some milliseconds at most.
+    /// Announces that the reader of the ring is about to sleep and needs a wake-up with the next record. The reader must check the
+    /// ring once more before it sleeps, for some milliseconds at most.
     pub fn sleep(&self) {
         if let Some(word) = self.control.half(0, control::SLEEPING) {
             word.store(1, std::sync::atomic::Ordering::SeqCst);
         }
     }
 
-    /// And that it is awake.
+    /// Announces that the reader is awake.
     pub fn wake(&self) {
         self.set(control::SLEEPING, 0);
     }
 
-    /// Places for flows.
-    pub fn flow_places(&self) -> usize {
+    /// Slots for flows.
+    pub fn flow_slots(&self) -> usize {
         self.sizes.flow_buckets() as usize * WAYS
     }
 
-    /// The number of reports of the flow at a place, modulo 2^32, if there is a flow: shows whether it must be read.
-    pub fn reports_at(&self, place: usize) -> Option<u32> {
-        self.tag(place).filter(|tag| *tag != 0)?;
-        self.flows.word(place, flow::SMALL).map(|small| (small.load(Relaxed) >> 32) as u32)
+    /// The number of reports of the flow in a slot, modulo 2^32, if there is one: shows whether the flow must be read.
+    pub fn reports_at(&self, slot: usize) -> Option<u32> {
+        self.tag(slot).filter(|tag| *tag != 0)?;
+        self.flows.word(slot, flow::SMALL).map(|small| (small.load(Relaxed) >> 32) as u32)
     }
 
-    fn tag(&self, place: usize) -> Option<u16> {
-        let word = self.tags.word(place / WAYS, place % WAYS / 4 * 8)?;
-        Some((word.load(Acquire) >> (place % 4 * 16)) as u16)
+    fn tag(&self, slot: usize) -> Option<u16> {
+        let word = self.tags.word(slot / WAYS, slot % WAYS / 4 * 8)?;
+        Some((word.load(Acquire) >> (slot % 4 * 16)) as u16)
     }
 
-    fn key_at(&self, place: usize) -> Option<[u64; 5]> {
+    fn key_at(&self, slot: usize) -> Option<[u64; 5]> {
         let mut key = [0; 5];
         for (at, word) in key.iter_mut().enumerate() {
-            *word = self.flows.word(place, at * 8)?.load(Relaxed);
+            *word = self.flows.word(slot, at * 8)?.load(Relaxed);
         }
         Some(key)
     }
 
-    /// The flow at a place; `None` if there is none, or if it is being changed just now.
-    pub fn flow(&self, place: usize) -> Option<FlowEntry> {
-        self.tag(place).filter(|tag| *tag != 0)?;
-        let version = || self.flows.half(place, flow::VERSION).map(|version| version.load(Acquire));
+    /// The flow in a slot; `None` if there is none, or if it is being changed.
+    pub fn flow(&self, slot: usize) -> Option<FlowEntry> {
+        self.tag(slot).filter(|tag| *tag != 0)?;
+        let version = || self.flows.half(slot, flow::VERSION).map(|version| version.load(Acquire));
         let before = version().filter(|version| *version != 0)?;
-        let word = |offset| Some(self.flows.word(place, offset)?.load(Relaxed));
+        let word = |offset| Some(self.flows.word(slot, offset)?.load(Relaxed));
         let small = word(flow::SMALL)?;
-        let level_2 = self.flows.half(place, flow::LEVEL_2)?.load(Relaxed);
+        let level_2 = self.flows.half(slot, flow::LEVEL_2)?.load(Relaxed);
         let mut entry = FlowEntry {
-            key: key_of(self.key_at(place)?),
+            key: key_of(self.key_at(slot)?),
             reports: (small >> 32) as u32,
             path_length: small as u8,
             states: (small >> 8) as u8,
@@ -334,7 +334,7 @@ impl Tables {
                 None => (&self.flows, flow::HOPS + at * flow::HOP_LEN),
                 Some(far) => (&self.far, far * flow::HOP_LEN),
             };
-            let word = |offset| Some(memory.word(place, start + offset)?.load(Relaxed));
+            let word = |offset| Some(memory.word(slot, start + offset)?.load(Relaxed));
             let (ids, latencies, others) = (word(0)?, word(8)?, word(16)?);
             *hop = HopEntry {
                 node: ids as u32,
@@ -354,18 +354,18 @@ impl Tables {
         let words = key_words(key);
         let buckets = self.seed().flow_buckets(&words, self.sizes.flow_buckets() as usize);
         for bucket in buckets {
-            for place in bucket * WAYS..(bucket + 1) * WAYS {
-                if self.tag(place).is_some_and(|tag| tag != 0) && self.key_at(place) == Some(words) {
-                    return self.clear_tag(place);
+            for slot in bucket * WAYS..(bucket + 1) * WAYS {
+                if self.tag(slot).is_some_and(|tag| tag != 0) && self.key_at(slot) == Some(words) {
+                    return self.clear_tag(slot);
                 }
             }
         }
         false
     }
 
-    fn clear_tag(&self, place: usize) -> bool {
-        let Some(word) = self.tags.word(place / WAYS, place % WAYS / 4 * 8) else { return false };
-        word.fetch_and(!(0xffff << (place % 4 * 16)), AcqRel);
+    fn clear_tag(&self, slot: usize) -> bool {
+        let Some(word) = self.tags.word(slot / WAYS, slot % WAYS / 4 * 8) else { return false };
+        word.fetch_and(!(0xffff << (slot % 4 * 16)), AcqRel);
         true
     }
 
@@ -379,16 +379,16 @@ impl Tables {
         }
     }
 
-    /// Places for values of a metric that belongs to nodes.
-    pub fn level_places(&self, metric: Metric) -> usize {
+    /// Slots for values of a metric of nodes.
+    pub fn level_slots(&self, metric: Metric) -> usize {
         self.levels(metric).map_or(0, |(_, buckets)| buckets * LEVEL_WAYS)
     }
 
-    /// What is at one.
-    pub fn level(&self, metric: Metric, place: usize) -> Option<LevelEntry> {
+    /// The value in a slot.
+    pub fn level(&self, metric: Metric, slot: usize) -> Option<LevelEntry> {
         let (map, _) = self.levels(metric)?;
-        let start = place % LEVEL_WAYS * slot::LEN;
-        let word = |offset| Some(map.word(place / LEVEL_WAYS, start + offset)?.load(Acquire));
+        let start = slot % LEVEL_WAYS * slot::LEN;
+        let word = |offset| Some(map.word(slot / LEVEL_WAYS, start + offset)?.load(Acquire));
         let reported = word(slot::REPORTED)?.checked_sub(1)?;
         let key = word(slot::KEY)?;
         let reports = word(slot::REPORTS)? as u32;
@@ -420,17 +420,17 @@ impl Tables {
         false
     }
 
-    /// Places for streams.
-    pub fn stream_places(&self) -> usize {
+    /// Slots for streams.
+    pub fn stream_slots(&self) -> usize {
         self.sizes.stream_slots() as usize + STREAM_WINDOW
     }
 
-    /// The stream at one.
-    pub fn stream(&self, place: usize) -> Option<StreamEntry> {
-        if self.streams.half(place, stream::USED)?.load(Acquire) == 0 {
+    /// The stream in a slot.
+    pub fn stream(&self, slot: usize) -> Option<StreamEntry> {
+        if self.streams.half(slot, stream::USED)?.load(Acquire) == 0 {
             return None;
         }
-        let word = |offset| Some(self.streams.word(place, offset)?.load(Relaxed));
+        let word = |offset| Some(self.streams.word(slot, offset)?.load(Relaxed));
         let (key, run) = (word(stream::KEY)?, word(stream::WORD)?);
         let mut source = [0; 16];
         layout::put(&mut source, 0, &word(stream::SOURCE)?.to_ne_bytes());
@@ -447,7 +447,7 @@ impl Tables {
         })
     }
 
-    /// Where the stream is that `like` names by its first five fields.
+    /// The slot of the stream with the first five fields of `like`.
     pub fn stream_place(&self, like: &StreamEntry) -> Option<usize> {
         let nodeless = if like.node.is_none() { stream::NODELESS } else { 0 };
         let key = u64::from(like.version) << 56
@@ -459,23 +459,23 @@ impl Tables {
         let (halves, _) = source.as_chunks::<8>();
         let source = [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])];
         let start = self.seed().stream(key, source, self.sizes.stream_slots() as usize);
-        (start..start + STREAM_WINDOW).find(|&place| {
-            let word = |offset| self.streams.word(place, offset).map(|word| word.load(Relaxed));
-            self.streams.half(place, stream::USED).is_some_and(|used| used.load(Acquire) != 0)
+        (start..start + STREAM_WINDOW).find(|&slot| {
+            let word = |offset| self.streams.word(slot, offset).map(|word| word.load(Relaxed));
+            self.streams.half(slot, stream::USED).is_some_and(|used| used.load(Acquire) != 0)
                 && word(stream::KEY) == Some(key)
                 && word(stream::SOURCE) == Some(source[0])
                 && word(stream::SOURCE + 8) == Some(source[1])
         })
     }
 
-    /// Removes the stream at a place: its next datagram is passed to user space.
-    pub fn forget_stream(&self, place: usize) {
-        if let Some(used) = self.streams.half(place, stream::USED) {
+    /// Removes the stream in a slot: its next datagram is passed to user space.
+    pub fn forget_stream(&self, slot: usize) {
+        if let Some(used) = self.streams.half(slot, stream::USED) {
             used.store(0, Release);
         }
     }
 
-    /// What was counted, all CPUs together.
+    /// The counters, summed over all CPUs.
     ///
     /// # Errors
     /// The system refused.
