@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* INT: shims, headers, stacks. wire::int::{shim, header, packet}. */
+/* INT: shims, headers, stacks. wire::int::{shim, header}, wire::packet. */
 #ifndef HOPWISE_PARSE_INT_H
 #define HOPWISE_PARSE_INT_H
 
