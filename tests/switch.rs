@@ -541,7 +541,7 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     let after = line.switches[2].get("/metrics").body;
     for (name, labels, least) in [
         ("nacks_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["nacks"]),
-        ("resent_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["resent"]),
+        ("retransmitted_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["resent"]),
         ("made_total", "mapping=\"paths\"", &mapping["made"]),
         ("outcome_total", "mapping=\"paths\",outcome=\"sent\"", &mapping["sent"]),
     ] {

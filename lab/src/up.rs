@@ -225,8 +225,9 @@ impl Started {
             let text = fs::read_to_string(&self.log).unwrap_or_default();
             // The line is whole when its end is there.
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-            let mut addresses = whole.lines().filter_map(|line| line.split_once(" at http://"));
+            let mut addresses = whole.lines().filter_map(|line| line.split_once("url=http://"));
             if let Some((_, address)) = addresses.next() {
+                let address = address.split_whitespace().next().unwrap_or_default();
                 return Ok(format!("http://{}", address.trim_end_matches('/')));
             }
             self.is_running()?;

@@ -28,7 +28,7 @@ const TABLES: &[(&str, &str)] = &[("translator.dta", "translator")];
 
 /// Values of the configuration file: the path of the key, its old value and its new one.
 const VALUES: &[(&str, &str, &str)] =
-    &[("collector.memory.mode", "card", "verbs"), ("translator.dta.mode", "card", "verbs")];
+    &[("collector.memory.mode", "card", "verbs"), ("translator.mode", "card", "verbs")];
 
 /// Query parameters of the API: old and new.
 const PARAMETERS: &[(&str, &str)] = &[];

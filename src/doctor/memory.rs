@@ -278,8 +278,8 @@ mod tests {
         assert_eq!(
             checks(&writer, &machine("6.1.0-18-amd64", &all), &NOTHING),
             [
-                "kernel: good: 6.1.0-18-amd64: -",
-                "capabilities: good: all that are needed: -",
+                "kernel: ok: 6.1.0-18-amd64: -",
+                "capabilities: ok: all that are needed: -",
                 "interface: blocking: there is no eth1: ip -br link"
             ]
         );
@@ -300,8 +300,8 @@ mod tests {
             let [check] = &examined.checks[..] else { panic!("{examined:?}") };
             format!("{} {}: {}", check.name, check.verdict.name(), check.found)
         };
-        assert_eq!(one("127.0.0.1:1", None), "exchange_secret good: none, on a loopback address");
-        assert_eq!(one("[::1]:1", None), "exchange_secret good: none, on a loopback address");
+        assert_eq!(one("127.0.0.1:1", None), "exchange_secret ok: none, on a loopback address");
+        assert_eq!(one("[::1]:1", None), "exchange_secret ok: none, on a loopback address");
         let open = "exchange_secret suboptimal: none, and other machines may reach it";
         assert_eq!([one("0.0.0.0:1", None), one("10.0.0.9:1", None)], [open, open]);
         let told = one("10.0.0.9:1", Some(&file));
@@ -335,9 +335,9 @@ mod tests {
         assert_eq!(
             checks(&writer, &rich, &found),
             [
-                "rdma_library: good: libibverbs is there: -",
-                "rdma_device: good: mlx5_1 has 10.0.0.9: -",
-                "memlock: good: not limited, by CAP_IPC_LOCK: -"
+                "rdma_library: ok: libibverbs is there: -",
+                "rdma_device: ok: mlx5_1 has 10.0.0.9: -",
+                "memlock: ok: not limited, by CAP_IPC_LOCK: -"
             ]
         );
     }

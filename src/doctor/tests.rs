@@ -165,7 +165,7 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
         (Facts { up: false, ..healthy_nic() }, "link: blocking: down: ip link set dev eth1 up"),
         (
             Facts { carrier: Some(false), ..healthy_nic() },
-            "link: blocking: up, but nobody is at the other end: -",
+            "link: blocking: up, no carrier: -",
         ),
         (
             Facts { rx_ring: Some(Level { now: 512, max: 8160 }), ..healthy_nic() },
@@ -259,7 +259,7 @@ fn a_veth_runs_programs_on_two_conditions() {
     assert_eq!(complaints(&peer(1, 3506), &machine()), [""; 0]);
     let hidden = Peer { elsewhere: true, name: None, mtu: None, tx_queues: None, ..veth().peer.unwrap() };
     let hidden = complaints(&Facts { peer: Some(hidden), ..veth() }, &machine());
-    assert_eq!(hidden, ["peer: unknown: number 3 of another namespace, which cannot be seen from here: -"]);
+    assert_eq!(hidden, ["peer: unknown: index 3 in another namespace, not visible from here: -"]);
 }
 
 #[test]
