@@ -66,6 +66,25 @@ pub use hash::{Crc, flow_crc};
 pub const MAX_REGISTERS: usize = 1 << 24;
 
 /// What to detect.
+///
+/// ```
+/// use detect::{Algorithm, Detector, HopValues, Metric, Monitor, Observation};
+/// use wire::FlowKey;
+///
+/// // Report a hop whose latency differs by more than 10 us from the last one reported for its node.
+/// let detector = Detector { algorithm: Algorithm::PerHop, metric: Metric::HopLatency, threshold: 10_000 };
+/// let mut monitor = Monitor::new(detector, 1024)?;
+/// let flow: FlowKey = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
+/// let mut is_reported = |hop_latency| {
+///     let hops = [HopValues { node: 101, hop_latency, ..HopValues::NOTHING }];
+///     let observation = Observation { hops: &hops, ..Observation::default() };
+///     monitor.decide(&observation, &flow, 0).is_reported()
+/// };
+/// assert!(is_reported(50_000)); // the first packet of a key
+/// assert!(!is_reported(60_000));
+/// assert!(is_reported(60_001));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Detector {
     /// The algorithm.

@@ -3,6 +3,18 @@
 //! This crate has no packets, I/O or clock. The collector passes in flow keys and the values of one report, and gets back
 //! thresholds and the rules that are true. The configuration is compiled once, when it is loaded. The code that runs per
 //! report does not allocate and cannot fail.
+//!
+//! # Example
+//! ```
+//! use detect::{HopValues, Observation, RuleSet};
+//!
+//! let rules = [("slow".to_owned(), "max(queue_occupancy) > 50 and flow_latency > 5ms".to_owned())];
+//! let rules = RuleSet::compile(&rules)?;
+//! let hops = [HopValues { node: 101, queue_occupancy: 80, ..HopValues::NOTHING }];
+//! let report = Observation { flow_latency: Some(7_000_000), hops: &hops, ..Observation::default() };
+//! assert_eq!(rules.evaluate(&report), 1 << 0); // rule 0, "slow", is true
+//! # Ok::<(), detect::RuleError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod detector;

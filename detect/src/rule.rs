@@ -64,6 +64,23 @@ use history::{Cells, EMPTY, NO_CELL, Places, look};
 pub const MAX_RULES: usize = 64;
 
 /// Compiled rules.
+///
+/// ```
+/// use detect::{HopValues, Observation, RuleSet};
+///
+/// let named = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+/// let rules = RuleSet::compile(&[named("long", "hops > 2"), named("queue", "queue_occupancy@102 > 50")])?;
+///
+/// let hop = |node, queue_occupancy| HopValues { node, queue_occupancy, ..HopValues::NOTHING };
+/// let hops = [hop(101, 90), hop(102, 10), hop(103, 0)];
+/// let found = rules.evaluate(&Observation { hops: &hops, ..Observation::default() });
+/// let names: Vec<_> = (0..rules.len()).filter(|i| found >> i & 1 == 1).map(|i| rules.name(i)).collect();
+/// assert_eq!(names, ["long"]);
+///
+/// let error = RuleSet::compile(&[named("bad", "hops > 5ms")]).unwrap_err();
+/// assert_eq!((error.rule.as_str(), error.line_and_column()), ("bad", (1, 8)));
+/// # Ok::<(), detect::RuleError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,

@@ -169,6 +169,24 @@ fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Opti
 
 /// Thresholds of all flows. [`Thresholds::set_for`] resolves them once per flow to a small number, which the caller stores
 /// with the flow.
+///
+/// ```
+/// use detect::{Match, Metric, Thresholds};
+/// use wire::FlowKey;
+///
+/// // Hop latency: 100 us in general, 10 us for flows to 10.1.0.0/16. All other metrics: every change.
+/// let mut defaults = [0; Metric::COUNT];
+/// defaults[Metric::HopLatency as usize] = 100_000;
+/// let mut fast = [None; Metric::COUNT];
+/// fast[Metric::HopLatency as usize] = Some(10_000);
+/// let to_fast = Match { dst: Some("10.1.0.0/16".parse()?), ..Match::default() };
+/// let thresholds = Thresholds::new(defaults, vec![(to_fast, fast)])?;
+///
+/// let of = |flow: &FlowKey| thresholds.get(thresholds.set_for(flow))[Metric::HopLatency as usize];
+/// assert_eq!(of(&"10.0.0.1:1234>10.1.0.7:80/6".parse()?), 10_000);
+/// assert_eq!(of(&"10.0.0.1:1234>10.2.0.7:80/6".parse()?), 100_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Thresholds {
     /// From general to specific: a later one overwrites.

@@ -2,6 +2,13 @@
 
 /// Continues a CRC-32C (Castagnoli, reflected): start with all ones and invert the final state. `None` on a processor
 /// without the instruction.
+///
+/// ```
+/// // The check value of CRC-32C, computed in two pieces.
+/// let state = memory::crc_32c_update(u32::MAX, b"1234");
+/// let state = state.and_then(|state| memory::crc_32c_update(state, b"56789"));
+/// assert!(state.is_none_or(|state| !state == 0xe306_9283));
+/// ```
 #[inline]
 pub fn crc_32c_update(state: u32, bytes: &[u8]) -> Option<u32> {
     by_instruction(state, bytes)

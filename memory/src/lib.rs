@@ -2,6 +2,18 @@
 //! [`Region`]s that other processes, the kernel or a NIC write at any moment.
 //!
 //! One of the two crates with unsafe Rust. It knows nothing about what is stored in the memory it is given.
+//!
+//! # Example
+//! ```
+//! # #[cfg(target_os = "linux")] {
+//! let region = memory::Region::anonymous(4096, false)?; // zeroed
+//! region.write(64, b"telemetry")?;
+//! let mut found = [0; 9];
+//! region.read(64, &mut found)?;
+//! assert_eq!(&found, b"telemetry");
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[cfg(target_os = "linux")]
 mod copy;

@@ -60,6 +60,22 @@ pub enum Access {
 }
 
 /// A mapping, shared by `Arc`: see the module's text. Unmapped when dropped.
+///
+/// ```
+/// use memory::{OutOfRange, Region};
+///
+/// let region = Region::anonymous(8192, false)?;
+/// // A slot whose first 8 bytes appear last, so that a reader notices a slot that is half written.
+/// region.write_head_last(4096, b"checksum and the data")?;
+/// assert!(region.is(4096, b"checksum and the data"));
+///
+/// // A counter that several threads or processes may add to.
+/// assert_eq!(region.fetch_add(0, 5), Ok(0));
+/// assert_eq!(region.load_u64(0), Ok(5));
+///
+/// assert_eq!(region.write(8190, b"four"), Err(OutOfRange));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,

@@ -59,6 +59,15 @@ pub fn all() -> Vec<Vector> {
     vectors
 }
 
+/// The bytes of the vector with this name. For examples in documentation.
+///
+/// # Panics
+/// If there is no such vector.
+pub fn bytes(name: &str) -> Vec<u8> {
+    let vector = all().into_iter().find(|vector| vector.name == name);
+    vector.unwrap_or_else(|| panic!("no vector {name}")).bytes
+}
+
 fn parse(text: &str) -> Vec<Vector> {
     let text: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     text.split(|line| line.is_empty()).filter(|block| !block.is_empty()).map(vector).collect()

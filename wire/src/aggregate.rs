@@ -422,6 +422,18 @@ impl Summary {
 }
 
 /// An aggregate, checked: the header's count is the number of records, and no record contradicts the header or itself.
+///
+/// ```
+/// use wire::Aggregate;
+///
+/// let frame = testkit::vectors::bytes("pc_agg");
+/// let aggregate = Aggregate::parse(wire::datagram(&frame)?.payload)?;
+/// assert_eq!((aggregate.header().aggregator, aggregate.header().count), (99, 3));
+///
+/// let first = aggregate.postcards().next().expect("an aggregate is never empty");
+/// assert_eq!((first.node(), first.flow_id(), first.hop_latency()), (Some(21), Some(0xf10a), Some(1500)));
+/// # Ok::<(), wire::Refusal>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aggregate<'a> {
     header: Header,

@@ -56,6 +56,16 @@ impl Envelope {
 ///
 /// # Errors
 /// If there is none, or if it is a fragment, or if the lengths contradict each other (ruling n).
+///
+/// ```
+/// let frame = testkit::vectors::bytes("tr20_int");
+/// let datagram = wire::datagram(&frame)?;
+/// assert_eq!((datagram.src.to_string(), datagram.dst_port), ("192.0.2.1".to_owned(), 32766));
+/// assert_eq!(datagram.payload.len(), frame.len() - 42);
+///
+/// assert_eq!(wire::datagram(&frame[..20]), Err(wire::Refusal::Truncated));
+/// # Ok::<(), wire::Refusal>(())
+/// ```
 #[inline(always)]
 pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
     match plain(frame) {

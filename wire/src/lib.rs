@@ -2,6 +2,26 @@
 //!
 //! Everything here is a view over borrowed bytes with a checked constructor, or a plain `Copy` representation.
 //! Nothing allocates, logs, or knows the time. After a checked constructor returned `Ok` no accessor panics.
+//!
+//! # Example
+//! From a captured frame to the hops of the reports in it:
+//! ```
+//! use wire::{Decoder, Profile};
+//!
+//! let frame = testkit::vectors::bytes("tr20_int"); // Ethernet, IPv4, UDP, one Telemetry Report 2.0
+//! let datagram = wire::datagram(&frame)?;
+//! assert_eq!(datagram.dst_port, 32766);
+//!
+//! let mut decoder = Decoder::new(Profile::default());
+//! for report in decoder.reports(datagram.payload) {
+//!     let report = report?;
+//!     assert_eq!((report.node_id, report.seq), (Some(3), 2748));
+//!     assert_eq!(report.flow.map(|flow| flow.to_string()).as_deref(), Some("10.0.0.1:1234>10.0.0.2:80/6"));
+//!     let hop = report.hop(0);
+//!     assert_eq!((hop.ingress_if, hop.egress_if, hop.queue_occupancy), (Some(7), Some(8), Some(64)));
+//! }
+//! # Ok::<(), wire::Refusal>(())
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,20 @@
 //!
 //! [`Report`] is version 1; [`artifact`] reads and writes the same operations in the layouts of the paper's artifact; [`Control`] is
 //! what goes back to a reporter. [`hash`] says where a key lies, [`layout`] what memory looks like.
+//!
+//! ```
+//! use wire::dta::{Base, Operation, Report};
+//!
+//! // Key-Write: 20 bytes of data under the key of a flow, in two slots of store 1.
+//! let operation = Operation::KeyWrite { copies: 2, store: 1, key: b"a flow", data: &[5; 20] };
+//! let report = Report { base: Base { reporter: 7, ..Base::default() }, operation };
+//! let mut payload = [0; 64];
+//! let len = report.emit(&mut payload)?;
+//!
+//! assert_eq!(Report::parse(&payload[..len])?, report);
+//! assert_eq!(Report::parse(&payload[..len - 1]), Err(wire::Refusal::BadDtaLength));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod artifact;
 pub mod control;

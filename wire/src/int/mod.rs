@@ -117,6 +117,19 @@ impl<'a> Stack<'a> {
 }
 
 /// What a packet's INT says.
+///
+/// ```
+/// use wire::{Profile, packet};
+///
+/// // A data packet on its way: UDP, INT-MD 2.1, records of two hops.
+/// let frame = testkit::vectors::bytes("int21_md_udp");
+/// let int = packet::contents(&frame, &Profile::default())?.int.expect("the packet carries INT");
+/// assert_eq!((int.version.name(), int.hop_ml, int.remaining, int.bitmap), ("2.x", 7, 6, 0xdc00));
+///
+/// let last = int.stack.hop(0); // the most recent hop comes first
+/// assert_eq!((int.stack.len(), last.node_id, last.queue_occupancy), (2, Some(2), Some(0x123)));
+/// # Ok::<(), wire::Refusal>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Int<'a> {
     /// Version of the header.

@@ -10,6 +10,20 @@ use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
 
 /// Reads datagrams of one source. Keeps the last layouts used.
+///
+/// ```
+/// use wire::{Decoder, Profile, Refusal};
+///
+/// let mut decoder = Decoder::new(Profile::default());
+/// // A sink report 2.0 around a packet with an INT-MD stack.
+/// let payload = testkit::vectors::bytes("tr20_emb");
+/// let reports: Vec<_> = decoder.reports(&payload).collect::<Result<_, _>>()?;
+/// let nodes = (0..reports[0].hop_count()).map(|i| reports[0].hop(i).node_id);
+/// assert!(nodes.eq([Some(1), Some(2), Some(3)]));
+///
+/// assert_eq!(decoder.reports(&[0xf0]).next(), Some(Err(Refusal::UnknownVersion)));
+/// # Ok::<(), wire::Refusal>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decoder {
     profile: Profile,
@@ -167,6 +181,13 @@ fn generator_version(payload: &[u8]) -> Version {
 ///
 /// # Errors
 /// If the header itself is refused. What is wrong behind the header is left to the decoder.
+///
+/// ```
+/// let payload = testkit::vectors::bytes("tr20_emb");
+/// let peek = wire::peek(&payload, &wire::Profile::default())?;
+/// assert_eq!((peek.version.name(), peek.node_id, peek.seq), ("2.0", Some(3), 2749));
+/// # Ok::<(), wire::Refusal>(())
+/// ```
 #[inline]
 pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
     let (mut peek, inside) = match version(payload, profile)? {

@@ -3,6 +3,25 @@
 //! acknowledgements, on reliable and unreliable connections.
 //!
 //! [`Packet`] reads and checks what came, [`Writer`] writes what goes. Neither knows a connection's state.
+//!
+//! ```
+//! use wire::roce::{Head, Packet, Path, Psn, Reth, Transport, Writer};
+//!
+//! // One write of 24 bytes into the region with rkey 8002, on queue pair 18.
+//! let path = Path::new([198, 51, 100, 1].into(), [198, 51, 100, 2].into(), 0xc001);
+//! let mut writer = Writer::new(path, Transport::Rc, 18)?;
+//! let reth = Reth { address: 0x7f00_0000_1000, key: 8002, len: 24 };
+//! let mut frame = [0; 256];
+//! let len = writer.write_only(&mut frame, Head::new(Psn::new(256)), reth, &[7; 24])?;
+//!
+//! let packet = Packet::parse(&frame[..len])?; // checks the invariant CRC
+//! assert_eq!((packet.bth.queue_pair, packet.bth.psn), (18, Psn::new(256)));
+//! assert_eq!((packet.reth, packet.payload), (Some(reth), &[7; 24][..]));
+//!
+//! frame[len - 10] ^= 1;
+//! assert_eq!(Packet::parse(&frame[..len]), Err(wire::Refusal::BadIcrc));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod brief;
 mod icrc;
