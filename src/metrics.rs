@@ -115,7 +115,7 @@ fn stages(text: &mut Text, monitor: &Monitor, missing: u64) {
     });
     text.metric("stage_queued", "gauge", "Units in a stage now.");
     stages.iter().for_each(|stage| {
-        text.sample("stage_queued", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.held)
+        text.sample("stage_queued", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.queued)
     });
     text.metric("drops_total", "counter", "Units lost, by stage of the loss budget and reason.");
     for stage in &stages {
@@ -369,11 +369,11 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
         switch.iter().for_each(|switch| text.sample(name, &[], value(switch)));
     };
     let help = "Frames originated by the switch: ARP, neighbor discovery, ICMP errors.";
-    single("switch_originated_total", "counter", help, |switch| switch.totals.made);
+    single("switch_originated_total", "counter", help, |switch| switch.totals.originated);
     let help = "Frames consumed by the switch: received + originated = sent + consumed + queued + drops.";
-    single("switch_consumed_total", "counter", help, |switch| switch.totals.handled);
+    single("switch_consumed_total", "counter", help, |switch| switch.totals.consumed);
     let help = "Frames in queues, on links, or waiting for neighbor resolution.";
-    single("switch_queued", "gauge", help, |switch| switch.totals.held);
+    single("switch_queued", "gauge", help, |switch| switch.totals.queued);
     single("switch_reports_sent_total", "counter", "Datagrams with reports sent.", |switch| {
         switch.reports.sent
     });

@@ -209,8 +209,8 @@ impl Monitor {
         let mut stages = vec![decode, state];
         if stats(|stats| stats.sf.records) > 0 {
             let mut join = balance("join", "records", workers.iter().map(|stats| stats.sf.balance()));
-            join.held = stats(|stats| stats.sf.pending);
-            join.out -= join.held;
+            join.queued = stats(|stats| stats.sf.pending);
+            join.out -= join.queued;
             stages.insert(1, join);
         }
         if !self.fanouts.is_empty() {
@@ -221,11 +221,11 @@ impl Monitor {
                 into += stats.datagrams;
                 shed += stats.shed;
             }
-            let held = into.saturating_sub(out + shed);
+            let queued = into.saturating_sub(out + shed);
             let drops = [("worker_queue_full", shed)].into();
             stages.insert(
                 0,
-                Stage { stage: "fanout".into(), unit: "datagrams".into(), into, out, held, drops },
+                Stage { stage: "fanout".into(), unit: "datagrams".into(), into, out, queued, drops },
             );
         }
         let mut all = self.arrival(missing);
@@ -257,7 +257,7 @@ impl Monitor {
             unit: "datagrams".into(),
             into,
             out,
-            held: 0,
+            queued: 0,
             drops,
         };
         let kernel = stage("kernel", arrived, received, drops);
@@ -532,7 +532,7 @@ pub(crate) fn version_name(code: u8) -> &'static str {
     }
 }
 
-/// An address as people write it; IPv4 is held mapped into IPv6.
+/// An address as people write it; IPv4 is mapped into IPv6.
 fn address(octets: &[u8; 16]) -> String {
     Ipv6Addr::from(*octets).to_canonical().to_string()
 }

@@ -43,7 +43,7 @@ enum Parcel {
     Reports(Vec<ReportRow>),
 }
 
-/// Records that came, went, and were lost on the way. `offered = delivered + full + shed + held`.
+/// Records that came, went, and were lost. `offered = delivered + full + shed + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Account {
     offered: u64,
@@ -261,13 +261,13 @@ impl Gauge {
     /// The stages `queue` and `store` of the loss budget.
     pub(crate) fn stages(&self) -> Vec<Stage> {
         let account = *lock(&self.shared.account);
-        let held = account.offered - account.delivered - account.full - account.shed;
+        let queued = account.offered - account.delivered - account.full - account.shed;
         let mut stages = vec![Stage {
             stage: "queue".into(),
             unit: "records".into(),
             into: account.offered,
             out: account.delivered,
-            held,
+            queued,
             drops: [("batch_full", account.full), ("queue_full", account.shed)].into(),
         }];
         if let Some(stats) = self.store().filter(|_| self.kept) {
@@ -276,7 +276,7 @@ impl Gauge {
                 unit: "records".into(),
                 into: stats.submitted,
                 out: stats.committed,
-                held: stats.queued,
+                queued: stats.queued,
                 drops: [("shed", stats.shed), ("failed", stats.failed)].into(),
             });
         }

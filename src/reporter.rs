@@ -29,10 +29,10 @@ pub(crate) struct Sockets {
 pub(crate) struct Stats {
     /// Reports sent.
     pub(crate) sent: u64,
-    /// Reports for which there was no way.
+    /// Reports for which there was no route.
     pub(crate) lost: u64,
-    /// Datagrams to the control port that came from no translator of ours.
-    pub(crate) strangers: u64,
+    /// Datagrams to the control port whose sender is none of the translators.
+    pub(crate) unknown_senders: u64,
 }
 
 impl Sockets {
@@ -41,7 +41,7 @@ impl Sockets {
     /// # Errors
     /// The port is in use, or the address is not ours: what to do.
     pub(crate) fn open(collectors: &[SocketAddr], control: SocketAddr) -> Result<Self, nic::Error> {
-        // Nobody waits for more of these: what they ask for is urgent, and so is what else the thread does.
+        // No wait for a full batch: requests for retransmission are urgent, and so is the other work of the thread.
         let options = Options { recv_buffer: 1 << 20, batch_wait: Duration::ZERO, ..Options::default() };
         let control = Receiver::bind(control, &options)?;
         let mut sockets = Self {
@@ -55,7 +55,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Sends to these from now on; a way to one that stays is kept.
+    /// Sends to these from now on; the socket to one that stays is reused.
     pub(crate) fn set_collectors(&mut self, collectors: &[SocketAddr]) {
         let mut before: Vec<_> = self.collectors.drain(..).zip(self.senders.drain(..)).collect();
         for to in collectors {
@@ -66,7 +66,7 @@ impl Sockets {
         self.look();
     }
 
-    /// Tries again to reach collectors for which there was no way.
+    /// Tries again to reach collectors for which there was no route.
     pub(crate) fn look(&mut self) {
         let from = SocketAddr::new(self.control.local_addr().ip(), 0);
         for (sender, to) in self.senders.iter_mut().zip(&self.collectors) {
@@ -76,17 +76,17 @@ impl Sockets {
         }
     }
 
-    /// The address that control messages come to.
+    /// The address on which control messages arrive.
     pub(crate) fn control_address(&self) -> SocketAddr {
         self.control.local_addr()
     }
 
-    /// Where control messages come in.
+    /// The socket that receives control messages.
     pub(crate) fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    /// Sends what is in the outbox, and empties it.
+    /// Sends the reports in the outbox, and clears it.
     pub(crate) fn send(&mut self, outbox: &mut Outbox) {
         if outbox.is_empty() {
             return;
@@ -119,15 +119,15 @@ impl Sockets {
         self.stats.lost += rest.len() as u64;
     }
 
-    /// Takes control messages that have come, and waits up to `patience` ms for the first: `take` is told the collector and the
-    /// payload. How many there were.
-    pub(crate) fn receive(&mut self, patience: u32, mut take: impl FnMut(u8, &[u8])) -> usize {
-        // A socket that cannot receive is no reason to stop sending; what is essential is sent again all the same.
+    /// Receives control messages, and waits up to `patience` ms for the first: `process` gets the collector and the
+    /// payload. Returns their number.
+    pub(crate) fn receive(&mut self, patience: u32, mut process: impl FnMut(u8, &[u8])) -> usize {
+        // A socket that cannot receive is no reason to stop sending; essential reports are retransmitted after their timeout.
         let count = self.control.recv(&mut self.burst, patience).unwrap_or(0);
         for packet in self.burst.iter() {
             match collector_of(&self.collectors, packet.source) {
-                Some(collector) if !packet.truncated => take(collector, packet.data),
-                _ => self.stats.strangers += 1,
+                Some(collector) if !packet.truncated => process(collector, packet.data),
+                _ => self.stats.unknown_senders += 1,
             }
         }
         count

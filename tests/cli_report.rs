@@ -135,7 +135,7 @@ fn an_essential_report_is_sent_again_when_it_is_missed_and_a_refusal_ends_with_1
         (Some(1), &1.into(), &1.into()),
         "{told}"
     );
-    assert_eq!((&told["reports"], told["resent"].as_u64() >= Some(1)), (&1.into(), true));
+    assert_eq!((&told["reports"], told["retransmitted"].as_u64() >= Some(1)), (&1.into(), true));
 }
 
 #[test]

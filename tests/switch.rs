@@ -140,8 +140,8 @@ impl Line {
             let totals = &view["totals"];
             assert_eq!(totals["adds_up"], true, "{view:#}");
             let number = |name: &str| totals[name].as_u64().unwrap();
-            let out = number("sent") + number("handled") + number("held") + number("dropped");
-            assert_eq!(number("received") + number("made"), out, "{view:#}");
+            let out = number("sent") + number("consumed") + number("queued") + number("dropped");
+            assert_eq!(number("received") + number("originated"), out, "{view:#}");
             let drops = totals["drops"].as_object().unwrap();
             let unexpected: Vec<_> = drops
                 .keys()
@@ -389,7 +389,7 @@ impl Books {
         let total = |name: &str| view["totals"][name].as_u64().unwrap();
         let failed = view["totals"]["drops"]["not_sent"].as_u64().unwrap_or(0);
         let measured = kinds.map(int).iter().sum::<u64>();
-        assert_eq!(measured + total("made"), total("sent") + failed, "{view:#}");
+        assert_eq!(measured + total("originated"), total("sent") + failed, "{view:#}");
         let others = int("drops_reported") + int("queues_reported") + int("congested_reported");
         let reports = &view["reports"];
         let datagrams = reports["sent"].as_u64().unwrap() + reports["lost"].as_u64().unwrap();
@@ -533,7 +533,7 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     let view = line.switches[2].json("/api/v1/switch");
     let (dta, mapping) = (&view["dta"], &view["dta"]["mappings"][0]);
     assert!(
-        dta["collectors"][0]["nacks"] == 1 && dta["collectors"][0]["resent"].as_u64() > Some(10),
+        dta["collectors"][0]["nacks"] == 1 && dta["collectors"][0]["retransmitted"].as_u64() > Some(10),
         "{dta:#}"
     );
     assert!(mapping["made"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
@@ -541,7 +541,7 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     let after = line.switches[2].get("/metrics").body;
     for (name, labels, least) in [
         ("nacks_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["nacks"]),
-        ("retransmitted_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["resent"]),
+        ("retransmitted_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["retransmitted"]),
         ("made_total", "mapping=\"paths\"", &mapping["made"]),
         ("outcome_total", "mapping=\"paths\",outcome=\"sent\"", &mapping["sent"]),
     ] {

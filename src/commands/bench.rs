@@ -38,7 +38,7 @@ struct MeasuredSwitch(Forwarder);
 
 impl Switch for MeasuredSwitch {
     fn poll(&mut self) -> bool {
-        self.0.turn()
+        self.0.poll()
     }
 
     fn wait(&self, waiting: &mut Waiting) -> bool {
@@ -50,9 +50,9 @@ impl Switch for MeasuredSwitch {
     }
 
     fn totals(&mut self) -> Totals {
-        let (stats, held) = self.0.totals();
+        let (stats, queued) = self.0.totals();
         let (received, sent, dropped) = (stats.received(), stats.sent(), stats.drops());
-        let unaccounted = (received + stats.made).abs_diff(sent + stats.handled + dropped + held);
+        let unaccounted = (received + stats.originated).abs_diff(sent + stats.consumed + dropped + queued);
         Totals { received, sent, dropped, unaccounted, ring_full: self.0.ring_full() }
     }
 }

@@ -246,7 +246,7 @@ fn conclude(client: &Client, sent: &Sent, told: &Told) -> Result<(), CliError> {
         let arrived = received(&status) + drops(&status, "kernel");
         let settled = drops(&status, "network") == sent.lost - sent.unseen
             && arrived == sent.sent - sent.lost + sent.duplicated
-            && status.loss_budget.iter().all(|stage| stage.held == 0)
+            && status.loss_budget.iter().all(|stage| stage.queued == 0)
             && done.is_settled(told);
         // A missing report is lost when its stream has been silent for two seconds.
         if settled || patience.elapsed() > Duration::from_secs(20) {
@@ -398,7 +398,7 @@ mod tests {
 
     fn stage(name: &str, entered: u64, left: u64) -> Stage {
         let drops = [("lost".to_string(), entered - left)].into();
-        Stage { stage: name.into(), unit: Some("datagrams".into()), entered, left, held: 0, drops }
+        Stage { stage: name.into(), unit: Some("datagrams".into()), entered, left, queued: 0, drops }
     }
 
     fn verdict(received: u64) -> String {

@@ -113,7 +113,7 @@ pub(crate) struct Rates {
     pub(crate) datagrams: f64,
 }
 
-/// One stage of the loss budget: `in` = `out` + held + drops.
+/// One stage of the loss budget: `in` = `out` + queued + drops.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stage {
     /// Its name.
@@ -127,9 +127,9 @@ pub(crate) struct Stage {
     /// What went on.
     #[serde(rename = "out")]
     pub(crate) left: u64,
-    /// What is still inside.
+    /// What waits in it.
     #[serde(default)]
-    pub(crate) held: u64,
+    pub(crate) queued: u64,
     /// What did not, by reason.
     pub(crate) drops: BTreeMap<String, u64>,
 }

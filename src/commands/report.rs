@@ -355,7 +355,7 @@ impl Sending {
         let (stats, sockets) = (self.reporter.stats(), self.sockets.stats);
         let mut total = dta::DestinationStats::default();
         for to in self.reporter.destinations(time::monotonic()) {
-            total.resent += to.stats.resent;
+            total.retransmitted += to.stats.retransmitted;
             total.probes += to.stats.probes;
             total.nacks += to.stats.nacks;
             total.refused += to.stats.refused;
@@ -365,7 +365,7 @@ impl Sending {
         let told = serde_json::json!({
             "reports": stats.reports,
             "sent": sockets.sent,
-            "resent": total.resent,
+            "retransmitted": total.retransmitted,
             "probes": total.probes,
             "nacks": total.nacks,
             "refused": total.refused,
@@ -385,7 +385,7 @@ impl Sending {
         let mut parts = vec![format!("{} sent", units::counted(self.reporter.stats().reports, "report"))];
         let lost = self.sockets.stats.lost;
         for (count, what) in [
-            (total.resent, "sent again"),
+            (total.retransmitted, "sent again"),
             (total.nacks, "NACK(s)"),
             (total.refused, "refused: is there such a store or list? (`hopwise stores`)"),
             (total.congestions, "notice(s) of congestion"),

@@ -61,20 +61,20 @@ fn to_collectors(text: &mut Text, view: Option<&DtaView>) {
         }
     };
     let help = "Congestion level reported by a collector's translator, 0 to 3.";
-    each(("switch_dta_congestion_level", "gauge", help), |to| to.level.into());
+    each(("switch_dta_congestion_level", "gauge", help), |to| to.congestion_level.into());
     each(("switch_dta_essential_total", "counter", "Essential reports."), |to| to.essential);
     let help = "Essential reports in the retransmit buffer.";
-    each(("switch_dta_retransmit_buffered", "gauge", help), |to| to.waiting.into());
+    each(("switch_dta_retransmit_buffered", "gauge", help), |to| to.retransmit_buffered.into());
     let help = "Essential reports overwritten in the retransmit buffer before they were acknowledged.";
     each(("switch_dta_overwritten_total", "counter", help), |to| to.overwritten);
-    each(("switch_dta_retransmitted_total", "counter", "Reports retransmitted."), |to| to.resent);
+    each(("switch_dta_retransmitted_total", "counter", "Reports retransmitted."), |to| to.retransmitted);
     each(("switch_dta_nacks_total", "counter", "NACKs received from a translator."), |to| to.nacks);
     let help = "Reports requested by a NACK and no longer in the retransmit buffer.";
     each(("switch_dta_forgotten_total", "counter", help), |to| to.forgotten);
     let help = "Reports refused by a translator: no such store or list, or malformed.";
     each(("switch_dta_refused_total", "counter", help), |to| to.refused);
     let help = "Reports that a translator dropped because of congestion.";
-    each(("switch_dta_translator_drops_total", "counter", help), |to| to.dropped_there);
+    each(("switch_dta_translator_drops_total", "counter", help), |to| to.translator_drops);
 }
 
 /// What became of what each mapping was for.

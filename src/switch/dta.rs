@@ -40,8 +40,8 @@ impl Dta {
         now: u64,
         switch: &mut Switch,
     ) -> Result<Self, CliError> {
-        let (collectors, _) = settings.ways().map_err(|error| told(&error))?;
-        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| told(&error))?;
+        let (collectors, _) = settings.ways().map_err(|error| invalid(&error))?;
+        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| invalid(&error))?;
         Self::attach(settings, node, now, sockets, switch)
     }
 
@@ -56,11 +56,11 @@ impl Dta {
         mut sockets: Sockets,
         switch: &mut Switch,
     ) -> Result<Self, CliError> {
-        let mut config = settings.config(node).map_err(|error| told(&error))?;
+        let mut config = settings.config(node).map_err(|error| invalid(&error))?;
         config.first_sequence = first_sequence(now);
         config.seed = crate::config::build::seed();
-        let reporter = Reporter::new(config).map_err(|error| told(&error))?;
-        let (collectors, _) = settings.ways().map_err(|error| told(&error))?;
+        let reporter = Reporter::new(config).map_err(|error| invalid(&error))?;
+        let (collectors, _) = settings.ways().map_err(|error| invalid(&error))?;
         sockets.set_collectors(&collectors);
         switch.set_dta(Some(SwitchReporter::new(reporter, settings.also_reports)));
         Ok(Self { collectors, sockets, next_tick: 0 })
@@ -87,7 +87,7 @@ impl Dta {
     }
 
     /// Takes control messages, does what is due, sends what there is.
-    pub(crate) fn turn(&mut self, now: u64, switch: &mut Switch) {
+    pub(crate) fn poll(&mut self, now: u64, switch: &mut Switch) {
         let Some(SwitchReporter { reporter, outbox, .. }) = switch.dta_mut() else { return };
         if now >= self.next_tick {
             self.next_tick = now + TICK;
@@ -109,18 +109,19 @@ impl Dta {
         let stats = reporter.stats();
         let collectors = self.collectors.iter().zip(reporter.destinations(now));
         let collectors = collectors.map(|(address, to)| {
-            let DestinationStats { essential, overwritten, resent, probes, nacks, forgotten, .. } = to.stats;
+            let DestinationStats { essential, overwritten, retransmitted, probes, nacks, forgotten, .. } =
+                to.stats;
             CollectorView {
                 address: address.to_string(),
-                level: to.level,
+                congestion_level: to.level,
                 essential,
-                waiting: to.waiting,
+                retransmit_buffered: to.waiting,
                 overwritten,
-                resent: resent + probes,
+                retransmitted: retransmitted + probes,
                 nacks,
                 forgotten,
                 refused: to.stats.refused,
-                dropped_there: to.stats.dropped_there,
+                translator_drops: to.stats.translator_drops,
             }
         });
         let mappings = reporter.mappings().map(|(mapping, stats)| {
@@ -151,7 +152,7 @@ impl Dta {
             sent: self.sockets.stats.sent,
             lost: self.sockets.stats.lost,
             controls: stats.controls,
-            controls_refused: stats.bad_controls + stats.misdirected + self.sockets.stats.strangers,
+            controls_refused: stats.bad_controls + stats.misdirected + self.sockets.stats.unknown_senders,
             collectors: collectors.collect(),
             mappings: mappings.collect(),
             tables: tables.collect(),
@@ -160,7 +161,7 @@ impl Dta {
     }
 }
 
-fn told(error: &dyn std::fmt::Display) -> CliError {
+fn invalid(error: &dyn std::fmt::Display) -> CliError {
     CliError::new(format!("[switch.dta]: {error}"))
 }
 
@@ -168,15 +169,15 @@ fn told(error: &dyn std::fmt::Display) -> CliError {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DtaView {
-    /// Reports made, resent ones not among them.
+    /// Reports originated, without retransmissions.
     pub(crate) reports: u64,
     /// Datagrams sent.
     pub(crate) sent: u64,
-    /// Datagrams for which there was no way.
+    /// Datagrams for which there was no route.
     pub(crate) lost: u64,
-    /// Control messages heeded.
+    /// Control messages processed.
     pub(crate) controls: u64,
-    /// Control messages that could not be read, were for another, or came from a stranger.
+    /// Control messages that could not be read, were for another, or came from an unknown sender.
     pub(crate) controls_refused: u64,
     pub(crate) collectors: Vec<CollectorView>,
     pub(crate) mappings: Vec<MappingView>,
@@ -184,21 +185,21 @@ pub(crate) struct DtaView {
     pub(crate) sketches: Vec<SketchView>,
 }
 
-/// The way to a collector.
+/// The sender to a collector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CollectorView {
     pub(crate) address: String,
     /// Congestion, 0 to 3.
-    pub(crate) level: u8,
+    pub(crate) congestion_level: u8,
     pub(crate) essential: u64,
-    pub(crate) waiting: u16,
+    pub(crate) retransmit_buffered: u16,
     pub(crate) overwritten: u64,
-    pub(crate) resent: u64,
+    pub(crate) retransmitted: u64,
     pub(crate) nacks: u64,
     pub(crate) forgotten: u64,
     pub(crate) refused: u64,
-    pub(crate) dropped_there: u64,
+    pub(crate) translator_drops: u64,
 }
 
 /// `made = sent + pending + suppressed + absent + size + no_room`.

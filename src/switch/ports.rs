@@ -65,7 +65,7 @@ pub(super) struct Reports {
     sender: Option<Sender>,
     /// Datagrams sent.
     pub(super) sent: u64,
-    /// Datagrams for which there was no way, or no address.
+    /// Datagrams without a route or an address.
     pub(super) lost: u64,
 }
 
@@ -85,9 +85,9 @@ impl Clock {
     }
 }
 
-/// Frames taken from one port before the next one's turn.
+/// Frames taken from one port before the next port is polled.
 const BURST: usize = 64;
-/// A departure that is nearer than this is waited for awake, ns: going to sleep and being woken takes about as long.
+/// A departure that is nearer than this, ns, is awaited by spinning: to sleep and wake takes about as long.
 const AWAKE: u64 = 20_000;
 /// Time between two looks at interfaces and the collector's address, ns.
 const LOOK: u64 = 1_000_000_000;
@@ -107,7 +107,7 @@ pub(super) fn run(mut forwarder: Forwarder, mut mail: Mail, stop: &AtomicBool) {
                 work(&mut forwarder);
             }
         }
-        if !forwarder.turn() && !forwarder.rest(Some(&mail.wake), &mut waiting) {
+        if !forwarder.poll() && !forwarder.rest(Some(&mail.wake), &mut waiting) {
             while matches!(mail.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
     }
@@ -173,7 +173,7 @@ impl Forwarder {
         false
     }
 
-    /// Nothing is on its way, nor waits to be received.
+    /// No frame is queued inside or waits to be received.
     pub(crate) fn is_empty(&self) -> bool {
         self.router.queued() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
     }
@@ -189,7 +189,7 @@ impl Forwarder {
     }
 
     /// Does what there is to do now. False: nothing.
-    pub(crate) fn turn(&mut self) -> bool {
+    pub(crate) fn poll(&mut self) -> bool {
         let now = self.clock.now();
         if now >= self.next_look {
             self.look();
@@ -204,7 +204,7 @@ impl Forwarder {
         self.send();
         self.report();
         if let Some(dta) = &mut self.dta {
-            dta.turn(now, self.router.switch_mut());
+            dta.poll(now, self.router.switch_mut());
         }
         busy
     }
@@ -218,7 +218,7 @@ impl Forwarder {
         }
         let now = clock.now();
         let mut staging = Staging(staged);
-        frames.receive(BURST, &mut |arrived| take(router, index, now, &arrived, scratch, &mut staging))
+        frames.receive(BURST, &mut |arrived| receive(router, index, now, &arrived, scratch, &mut staging))
     }
 
     /// Sends what is staged.
@@ -337,7 +337,7 @@ impl Forwarder {
 }
 
 /// Gives a frame, or the parts it is to be cut into, to the router.
-fn take(
+fn receive(
     router: &mut Router,
     port: usize,
     now: u64,
@@ -369,7 +369,7 @@ fn take(
     }
 }
 
-/// The router's way to the ports.
+/// The router's output to the ports.
 struct Staging<'a>(&'a mut Vec<Staged>);
 
 impl Wires for Staging<'_> {
@@ -423,7 +423,7 @@ impl Port {
                 "the interface drops packets that the port's mtu allows"
             );
         }
-        // With tags and Ethernet header, and room for what INT adds on the way.
+        // With tags and Ethernet header, and room for what INT adds on the path.
         let usual = usize::from(mtu) + 64;
         let options = Options { frames: ring, usual, ..Options::default() };
         let frames = frames::Port::open(interface, &options)
@@ -441,7 +441,7 @@ impl Port {
             return;
         }
         if !self.frames.is_gone() {
-            // The same interface: it is heard again as soon as it is up.
+            // The same interface: it delivers frames again as soon as it is up.
             let up = nic::device::facts(&settings.interface).ok().flatten().is_some_and(|facts| facts.up);
             if up {
                 self.failed = None;

@@ -34,15 +34,15 @@ pub(crate) struct SwitchView {
     pub(crate) errors_suppressed: u64,
 }
 
-/// Every frame: `received + made = sent + handled + held + dropped`.
+/// Every frame: `received + originated = sent + consumed + queued + dropped`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Totals {
     received: u64,
-    pub(crate) made: u64,
+    pub(crate) originated: u64,
     sent: u64,
-    pub(crate) handled: u64,
-    pub(crate) held: u64,
+    pub(crate) consumed: u64,
+    pub(crate) queued: u64,
     dropped: u64,
     drops: NamedCounts,
     ring_full: u64,
@@ -176,19 +176,19 @@ impl Forwarder {
     /// What it is and did.
     pub(crate) fn view(&mut self) -> SwitchView {
         let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
-        let (stats, held) = (self.router.stats(), self.router.queued());
+        let (stats, queued) = (self.router.stats(), self.router.queued());
         let of =
             |reason: &Drop| Some((reason.name(), stats.dropped(*reason))).filter(|(_, count)| *count > 0);
         let totals = Totals {
             received: stats.received(),
-            made: stats.made,
+            originated: stats.originated,
             sent: stats.sent(),
-            handled: stats.handled,
-            held,
+            consumed: stats.consumed,
+            queued,
             dropped: stats.drops(),
             drops: Drop::ALL.iter().filter_map(of).collect(),
             ring_full: ports.iter().map(|port| port.ring_full).sum(),
-            adds_up: stats.adds_up(held),
+            adds_up: stats.adds_up(queued),
         };
         let counts = self.router.switch().filters().entries().map(|(_, counts)| counts);
         let filters = self.settings.filter.iter().zip(counts);

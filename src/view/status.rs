@@ -109,7 +109,7 @@ pub(crate) struct RatesThen {
     pub(crate) rates: Rates,
 }
 
-/// One stage of the loss budget: `in = out + sum of drops + held`.
+/// One stage of the loss budget: `in = out + sum of drops + queued`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -126,7 +126,7 @@ pub(crate) struct Stage {
     /// Number out.
     pub(crate) out: u64,
     /// In the stage now.
-    pub(crate) held: u64,
+    pub(crate) queued: u64,
     /// Drops by reason.
     pub(crate) drops: NamedCounts,
 }

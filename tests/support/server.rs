@@ -266,7 +266,7 @@ impl Server {
         });
         // Of another status: one is made from the end to the beginning.
         self.wait_for("settled", |status| {
-            ["queue", "store"].iter().all(|name| stage(status, name)["held"] == 0)
+            ["queue", "store"].iter().all(|name| stage(status, name)["queued"] == 0)
         })
     }
 
@@ -352,12 +352,12 @@ pub(crate) fn dropped(status: &Value, name: &str) -> u64 {
     drops.map_or(0, |drops| drops.values().map(|count| count.as_u64().unwrap()).sum())
 }
 
-/// Every stage of the budget: in = out + drops + held.
+/// Every stage of the budget: in = out + drops + queued.
 pub(crate) fn assert_balanced(status: &Value) {
     for stage in status["loss_budget"].as_array().unwrap() {
         let number = |name: &str| stage[name].as_u64().unwrap();
         let name = stage["stage"].as_str().unwrap();
-        let left = number("out") + number("held") + dropped(status, name);
+        let left = number("out") + number("queued") + dropped(status, name);
         assert_eq!(number("in"), left, "stage {name} of {status:#}");
     }
 }

@@ -80,7 +80,7 @@ test('the unit and the number in flight come from the server where it sends them
     unit: 'datagrams',
     in: 100,
     out: 90,
-    held: 4,
+    queued: 4,
     drops: { nested: 3 },
   });
   assert.deepEqual([view.input, view.output, view.waiting, view.missing], ['datagram', 'datagram', 4, 3]);

@@ -39,7 +39,7 @@ pub struct Stats {
     /// Of those, reports that were overwritten before they were sent once.
     pub overwritten: u64,
     /// Reports sent again because of a NACK.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Reports sent again because nothing followed.
     pub probes: u64,
     /// NACKs that were taken.
@@ -57,7 +57,7 @@ pub struct Stats {
     /// Notices of congestion.
     pub congestions: u64,
     /// Reports that the translator dropped, as its notices said.
-    pub dropped_there: u64,
+    pub translator_drops: u64,
 }
 
 /// One collector.
@@ -137,7 +137,7 @@ impl Destination {
 
     pub(super) fn set_level(&mut self, level: u8, hold_us: u32, dropped: u32, now: u64) {
         self.stats.congestions += 1;
-        self.stats.dropped_there += u64::from(dropped);
+        self.stats.translator_drops += u64::from(dropped);
         self.level = level.min(3);
         if level == 0 {
             self.waits_until = 0;
@@ -203,7 +203,7 @@ impl Destination {
         if sequence == self.fresh {
             self.fresh = sequence.wrapping_add(1);
         } else {
-            self.stats.resent += 1;
+            self.stats.retransmitted += 1;
         }
         self.unsent = Some(sequence.wrapping_add(1)).filter(|next| *next != self.next);
         true

@@ -307,7 +307,7 @@ fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
     reporter.control(0, &nack(6), 600_000, &mut out);
     assert_eq!(sequences(&sent(&mut out)), [7, 8, 9, 10]);
     let to = reporter.destinations(0).next().unwrap();
-    assert_eq!((to.stats.resent, to.stats.nacks, to.stats.early, to.last), (8, 2, 3, Some(10)));
+    assert_eq!((to.stats.retransmitted, to.stats.nacks, to.stats.early, to.last), (8, 2, 3, Some(10)));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
     reporter.control(0, &nack(700), 0, &mut out);
     assert_eq!(sequences(&sent(&mut out)), (745..=1000).collect::<Vec<_>>(), "256 of 300");
     let to = reporter.destinations(0).next().unwrap();
-    assert_eq!((to.stats.forgotten, to.stats.resent), (44, 256));
+    assert_eq!((to.stats.forgotten, to.stats.retransmitted), (44, 256));
 }
 
 #[test]
@@ -512,7 +512,7 @@ fn congestion_keeps_back_what_is_less_important() {
     let suppressed: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.suppressed)).collect();
     assert_eq!(suppressed, [(3, 5), (4, 4), (8, 0)]);
     let to = reporter.destinations(600_001).next().unwrap();
-    assert_eq!((to.stats.congestions, to.stats.dropped_there, to.level), (5, 50, 0));
+    assert_eq!((to.stats.congestions, to.stats.translator_drops, to.level), (5, 50, 0));
 }
 
 #[test]

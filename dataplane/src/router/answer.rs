@@ -63,7 +63,7 @@ impl Router {
         if !sender.is_unspecified() && !sender.is_multicast() && !sender.is_broadcast() {
             self.learn(port, sender.into(), mac, operation != REPLY, out);
         }
-        self.handled(slot);
+        self.consume(slot);
         if let Some(reply) = reply {
             self.make(&reply, port, None, out);
         }
@@ -110,7 +110,7 @@ impl Router {
         if !about.is_unspecified() && !about.is_multicast() {
             self.learn(port, about.into(), mac, asked, out);
         }
-        self.handled(slot);
+        self.consume(slot);
         if answer {
             let advertisement = self.advertisement(tags, port, mac, src, target);
             self.make(&advertisement, port, None, out);

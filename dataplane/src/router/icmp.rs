@@ -90,7 +90,7 @@ impl Router {
     /// Sends a frame made here. `next`: the neighbour it goes to; without, it has its addresses already.
     pub(super) fn make(&mut self, frame: &[u8], to: usize, next: Option<IpAddr>, out: &mut dyn Wires) {
         let Some(slot) = self.enqueue_frame(frame, LOCAL, self.now) else { return };
-        self.stats.made += 1;
+        self.stats.originated += 1;
         match next {
             Some(next) => self.forward(slot, to, next, out),
             None => self.enqueue(slot, to, super::Direction::Out, out),

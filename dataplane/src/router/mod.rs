@@ -171,7 +171,7 @@ struct PortQueues {
     into: LinkQueue,
 }
 
-/// Most frames held at once, in all queues and on all links.
+/// Most frames queued at once, in all queues and on all links.
 const MAX_QUEUED: usize = 1 << 15;
 
 /// Came from no port: made here.
@@ -472,8 +472,8 @@ impl Router {
     }
 
     /// The frame was for us, and is done.
-    fn handled(&mut self, slot: u32) {
-        self.stats.handled += 1;
+    fn consume(&mut self, slot: u32) {
+        self.stats.consumed += 1;
         self.release(slot);
     }
 
@@ -618,7 +618,7 @@ impl Router {
     /// A frame leaves the queue: INT, then the transmitter, then the way.
     fn depart(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
         if direction == Direction::Out && self.measure(slot, port) == Verdict::Discard {
-            return self.handled(slot);
+            return self.consume(slot);
         }
         let (now, len) = (self.now, self.frames[slot as usize].bytes.len());
         let link_queue = self.link_queue(port, direction);

@@ -30,7 +30,7 @@ pub enum Drop {
     LinkLossIn,
     /// The link is down.
     LinkDown,
-    /// Too many frames are held.
+    /// Too many frames are queued.
     Memory,
     /// The system did not take it.
     NotSent,
@@ -125,17 +125,17 @@ pub struct QueueStats {
     pub most_bytes: u32,
 }
 
-/// What a router has done since it was made. Sums over the ports: `received + made = sent + handled + drops + held`, where
-/// held is [`Router::held`](super::Router::held).
+/// What a router has done since it was created. Sums over the ports: `received + originated = sent + consumed + drops + queued`,
+/// where queued is [`Router::queued`](super::Router::queued).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// By the port's index.
     pub ports: Vec<PortStats>,
-    /// Frames made here: ARP, neighbour discovery, ICMP errors.
-    pub made: u64,
-    /// Frames whose way ends here: ARP, neighbour discovery, packets made for measurement only.
-    pub handled: u64,
-    /// ICMP errors that were not made, because there were too many.
+    /// Frames originated here: ARP, neighbour discovery, ICMP errors.
+    pub originated: u64,
+    /// Frames consumed here: ARP, neighbour discovery, packets sent for measurement only.
+    pub consumed: u64,
+    /// ICMP errors not sent, because of their rate limit.
     pub errors_suppressed: u64,
 }
 
@@ -164,8 +164,8 @@ impl Stats {
         self.ports.iter().flat_map(|port| &port.drops).sum()
     }
 
-    /// Does it add up, with `held` frames on their way?
+    /// Does it add up, with `queued` frames inside?
     pub fn adds_up(&self, queued: u64) -> bool {
-        self.received() + self.made == self.sent() + self.handled + self.drops() + queued
+        self.received() + self.originated == self.sent() + self.consumed + self.drops() + queued
     }
 }

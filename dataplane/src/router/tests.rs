@@ -123,7 +123,7 @@ fn assert_sound(frame: &[u8]) {
 }
 
 fn assert_adds_up(router: &Router) {
-    assert!(router.stats().adds_up(router.queued()), "{:?} held {}", router.stats(), router.queued());
+    assert!(router.stats().adds_up(router.queued()), "{:?} queued {}", router.stats(), router.queued());
 }
 
 fn arp(operation: u16, sender: ([u8; 6], Ipv4Addr), target: ([u8; 6], Ipv4Addr), dst: [u8; 6]) -> Vec<u8> {
@@ -178,7 +178,7 @@ fn any_address_a_host_asks_for_is_ours() {
     // From another switch nobody asks.
     router.receive(3, 1, &question, 3, &mut sent);
     assert_eq!((sent.take(), router.stats().dropped(Drop::NotIp)), (vec![], 1));
-    assert_eq!(router.stats().handled, 4);
+    assert_eq!(router.stats().consumed, 4);
     assert_adds_up(&router);
 }
 

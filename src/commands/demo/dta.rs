@@ -104,11 +104,11 @@ impl Reporters {
     }
 
     /// Sends what is to be sent, hears what translators say.
-    pub(super) fn turn(&mut self, fabric: &mut Fabric) {
+    pub(super) fn poll(&mut self, fabric: &mut Fabric) {
         let now = fabric.now();
         for (node, dta) in &mut self.0 {
             if let Some(switch) = fabric.switch_mut(*node) {
-                dta.turn(now, switch);
+                dta.poll(now, switch);
             }
         }
     }
@@ -124,8 +124,8 @@ impl Reporters {
             told.datagrams += view.sent;
             told.unsent += view.lost;
             for to in &view.collectors {
-                told.again += to.resent;
-                told.waiting += u64::from(to.waiting) + to.overwritten;
+                told.again += to.retransmitted;
+                told.waiting += u64::from(to.retransmit_buffered) + to.overwritten;
             }
             for mapping in &view.mappings {
                 told.made += mapping.made;
@@ -220,12 +220,12 @@ impl Done {
             ("duplicates", own("duplicates", &self.memory)),
         ];
         let dropped = counts(&self.memory["dropped"]).into_iter().chain(counts(&self.memory["refused"]));
-        let stage = |stage: &str, unit: &str, (entered, left, held), drops| Stage {
+        let stage = |stage: &str, unit: &str, (entered, left, queued), drops| Stage {
             stage: stage.to_owned(),
             unit: Some(unit.to_owned()),
             entered,
             left,
-            held,
+            queued,
             drops,
         };
         vec![
@@ -248,8 +248,8 @@ impl Done {
         let waits = [&translator["entries"], &translator["postcards"], &translator["collectors"][0]];
         let stages = self.stages(told);
         told.reports + told.again == told.datagrams + told.unsent + told.waiting
-            && stages.iter().all(|stage| stage.entered == stage.left + stage.held + not_done(stage))
-            && stages.iter().all(|stage| stage.held == 0)
+            && stages.iter().all(|stage| stage.entered == stage.left + stage.queued + not_done(stage))
+            && stages.iter().all(|stage| stage.queued == 0)
             && waits.into_iter().all(|of| held(of) == 0)
     }
 

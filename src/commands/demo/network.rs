@@ -141,7 +141,7 @@ impl Network {
             let next = self.fabric.now() + STEP.as_nanos() as u64;
             self.fabric.run_until(next.min(until), wire);
             wire.send()?;
-            self.reporters.turn(&mut self.fabric);
+            self.reporters.poll(&mut self.fabric);
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ export interface BudgetStage {
   unit?: string;
   in: number;
   out: number;
-  /** In the stage now: `in = out + drops + held`. */
-  held?: number;
+  /** In the stage now: `in = out + drops + queued`. */
+  queued?: number;
   drops: Drops;
 }
 

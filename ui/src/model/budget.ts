@@ -126,8 +126,8 @@ export function stageView(stage: BudgetStage): StageView {
     .sort((a, b) => b.count - a.count);
   const dropped = drops.reduce((sum, drop) => sum + drop.count, 0);
   const rest = stage.in - stage.out - dropped;
-  // An older server does not send `held`: then the rest is in flight. One datagram may hold several reports.
-  const waiting = stage.held ?? Math.max(0, rest);
+  // An older server does not send `queued`: then the rest is in flight. One datagram may hold several reports.
+  const waiting = stage.queued ?? Math.max(0, rest);
   const missing = input === output ? rest - waiting : 0;
   const { title, place, hint } = known;
   const { in: into, out } = stage;
