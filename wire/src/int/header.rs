@@ -86,6 +86,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
     }
 
     /// Sets U, State and packet ID of SF-INT (2.x).
+    #[inline(always)]
     pub fn set_sf(&mut self, sf: Sf) {
         let bits = sf::bits(Some((sf.urgent, sf.state)));
         let bytes = self.0.as_mut();
