@@ -2,6 +2,7 @@
 //! what it shows is what the vectors expect, value by value.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+#[allow(dead_code, reason = "each test program uses a part")]
 mod support;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! `ip`, `ping` and `iperf3`; what cannot be tested says so.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "support/mod.rs"]
+#[allow(dead_code, reason = "each test program uses a part")]
 mod support;
 
 use std::fs;

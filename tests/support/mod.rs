@@ -1,6 +1,8 @@
-//! What the tests of the command line share: running the program, temporary directories, captures made from bytes.
-#![allow(dead_code)] // each test file uses its part
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+//! Shared by the test programs of this folder: runs of hopwise, temporary directories, captures made from bytes.
+
+pub(crate) mod roles;
+pub(crate) mod schema;
+pub(crate) mod server;
 
 use std::fs;
 use std::io::Write as _;

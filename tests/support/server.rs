@@ -1,6 +1,4 @@
 //! A running hopwise, reports to send to it, and an HTTP client of a few lines to ask it.
-#![allow(dead_code)] // each test file uses its part
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::{
     fs,

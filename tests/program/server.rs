@@ -1,18 +1,11 @@
 //! The whole program over real sockets: reports go in by UDP, answers come out by HTTP, and the numbers add up.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-#[path = "support/schema.rs"]
-mod schema;
-#[path = "support/server.rs"]
-mod server;
-#[path = "support/mod.rs"]
-mod support;
 
 use std::{io::BufRead, net::UdpSocket};
 
 use serde_json::{Value, json};
-use server::{Server, assert_balanced, dropped, report, run, stage};
-use support::TempDir;
+
+use crate::support::server::{self, Server, assert_balanced, dropped, report, run, stage};
+use crate::support::{TempDir, schema};
 
 /// Thresholds that tell every change of 50 µs.
 const RULES: &str =

@@ -1,7 +1,4 @@
 //! `hopwise doctor` on real interfaces: links between namespaces, set up well and badly.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +8,8 @@ use std::process::Command;
 use nic::device;
 use nic::netns::{Namespace, Pair};
 use serde_json::Value;
-use support::{Run, TempDir, hopwise, public_copy, skipped};
+
+use crate::support::{Run, TempDir, hopwise, public_copy, skipped};
 
 /// Two interfaces in one namespace, so that each sees all of the other: `one` and `two`, both up.
 fn cable(queues: &str) -> Option<Namespace> {

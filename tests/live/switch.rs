@@ -1,12 +1,4 @@
 //! The switch role on real interfaces: two hosts, three switches between them, in network namespaces. The hosts notice nothing.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-#[path = "support/schema.rs"]
-mod schema;
-#[path = "support/server.rs"]
-mod server;
-#[path = "support/mod.rs"]
-mod support;
 
 use std::fs;
 use std::net::UdpSocket;
@@ -15,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use nic::netns::{Namespace, within};
 use serde_json::{Value, json};
-use server::{PATIENCE, Server};
+
+use crate::support::server::{PATIENCE, Server};
+use crate::support::{self, schema};
 
 /// h1 – s1 – s2 – s3 – h2. Between switches packets may be longer, so that INT has room.
 struct Line {

@@ -1,14 +1,12 @@
 //! `hopwise report` sends what it was told to, and heeds what a translator answers. The test plays the translator.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod support;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use support::{command, hopwise};
 use wire::dta::control::{Body, Cause};
 use wire::dta::{Control, Operation, Priority, Report};
+
+use crate::support::{command, hopwise};
 
 /// A socket of a translator, with an address that no other test has.
 struct Translator {

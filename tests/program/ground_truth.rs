@@ -1,6 +1,5 @@
 //! A fabric knows what really happened; a collector hears its reports. What the collector concludes must be exactly that:
 //! paths, latencies per hop, drops, path changes, lost reports.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;

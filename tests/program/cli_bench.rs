@@ -1,9 +1,8 @@
 //! `hopwise bench`: every case once, so that none rots.
 
-mod support;
-
 use serde_json::Value;
-use support::hopwise;
+
+use crate::support::{self, hopwise};
 
 /// What the documents name.
 const PUBLISHED: [&str; 37] = [

@@ -1,7 +1,6 @@
 //! A fabric whose packets carry SF-INT knows what really happened to each packet; a collector hears reports of single records.
 //! Every path that it concludes must be one packet's, node by node and value by value, whatever is lost, late, repeated or
 //! wiped.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;

@@ -1,6 +1,4 @@
 //! The roles of DTA as real programs: a collector with memory, a translator, and a reporter of one's own making.
-#![allow(dead_code)] // each test file uses its part
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::{
     fs,

@@ -1,13 +1,11 @@
 //! `hopwise demo` and the commands that ask a running hopwise: `top`, `path`, `events`.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
-use support::{command, hopwise};
+
+use crate::support::{self, command, hopwise};
 
 /// A demo that runs until its time is over; its output up to where it says everything.
 struct Demo {

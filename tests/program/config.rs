@@ -1,12 +1,8 @@
 //! The configuration from the command line: check, dump, and what a packager gets.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-#[path = "support/mod.rs"]
-mod support;
 
 use std::fs;
 
-use support::{TempDir, hopwise};
+use crate::support::{TempDir, hopwise};
 
 #[test]
 fn a_good_file_is_summed_up_in_a_line() {
@@ -113,6 +109,6 @@ fn a_packager_gets_man_pages_completions_and_the_reference() {
             "{completion}"
         );
     }
-    let reference = include_str!("../docs/reference/config.md");
+    let reference = include_str!("../../docs/reference/config.md");
     assert_eq!(fs::read_to_string(out.join("config.md")).unwrap(), reference);
 }

@@ -1,9 +1,8 @@
 //! `hopwise replay`, and the commands that ask the store it fills.
 
-mod support;
-
 use serde_json::{Value, json};
-use support::{FIRST_TS, TempDir, capture, hex, hopwise, report_frame, text};
+
+use crate::support::{self, FIRST_TS, TempDir, capture, hex, hopwise, report_frame, text};
 
 /// Report 2.0 of node 3 with this sequence number: ports 7 to 8, queue 1 with 64 in it, about 10.0.0.1:1234>10.0.0.2:80/6.
 fn report(seq: u32) -> Vec<u8> {

@@ -1,18 +1,13 @@
 //! Interfaces as inputs: the whole program in a network namespace, reports from the other end of a link. Needs root and `ip`;
 //! what cannot be tested says so.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-#[path = "support/server.rs"]
-mod server;
-#[path = "support/mod.rs"]
-mod support;
 
 use std::net::SocketAddr;
 
 use nic::{bpf::Ids, netns::Pair, udp::Sender};
 use serde_json::{Value, json};
-use server::{Server, assert_balanced, dropped, report, stage};
-use support::skipped;
+
+use crate::support::server::{self, Server, assert_balanced, dropped, report, stage};
+use crate::support::skipped;
 
 /// The port of reports.
 const PORT: u16 = 32766;

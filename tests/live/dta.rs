@@ -1,19 +1,15 @@
 //! DTA in the real program: reports by UDP into a translator, RoCEv2 over loopback sockets into collectors' memory, answers by the
 //! API and the commands, live, from the regions' files and from snapshots; and collectors that die and come back.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-#[path = "support/dta.rs"]
-mod roles;
-#[path = "support/schema.rs"]
-mod schema;
-mod support;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread, time::Duration};
 
-use roles::{FLOW, Program, Reporter, collector, connected, escape, flow, path_of, translator};
 use serde_json::{Value, json};
-use support::{TempDir, hex, hopwise, text};
 use wire::dta::{MergeOp, Operation};
+
+use crate::support::roles::{
+    FLOW, Program, Reporter, collector, connected, escape, flow, path_of, translator,
+};
+use crate::support::{TempDir, hex, hopwise, schema, text};
 
 #[test]
 fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {

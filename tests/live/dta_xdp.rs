@@ -1,15 +1,5 @@
 //! The collector's memory in the kernel (`[collector.memory] mode = "xdp"`): a translator in one namespace, the memory in another,
 //! RoCEv2 over a link between them. Needs root and `ip`; without, it says so.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-#[path = "support/dta.rs"]
-mod roles;
-#[path = "support/schema.rs"]
-mod schema;
-#[path = "support/server.rs"]
-mod server;
-#[path = "support/mod.rs"]
-mod support;
 
 use std::{
     fs,
@@ -19,11 +9,12 @@ use std::{
 };
 
 use nic::netns::{Pair, within};
-use roles::{FLOW, STORES, flow, path_of};
 use serde_json::{Value, json};
-use server::Server;
-use support::{Run, TempDir, hex, hopwise, skipped, text};
 use wire::dta::{Base, Operation, Priority, Report};
+
+use crate::support::roles::{FLOW, STORES, flow, path_of};
+use crate::support::server::{self, Server};
+use crate::support::{Run, TempDir, hex, hopwise, schema, skipped, text};
 
 /// The memory's configuration, on the device of the far end.
 fn collector(directory: &Path, family: usize, interface: &str) -> String {

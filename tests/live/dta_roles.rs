@@ -1,10 +1,5 @@
 //! DTA's roles end to end, each part that has its own way of going wrong: the artifact's packets, IPv6, snapshots by schedule, triggers,
 //! immediates; and in network namespaces two collectors and a translator under the load of `hopwise report`, of which one dies and comes back.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-#[path = "support/dta.rs"]
-mod roles;
-mod support;
 
 use std::{
     fs,
@@ -17,13 +12,14 @@ use std::{
 use dta::{Answer, DtaStore, Next, Policy};
 use memory::Region;
 use nic::netns::Namespace;
-use roles::{
-    FLOW, Program, Reporter, collector, connected, escape, flow, memory as memory_at, path_of, translator,
-    translator_at, within,
-};
 use serde_json::{Value, json};
-use support::{TempDir, command, hex, hopwise, skipped, text};
 use wire::dta::Operation;
+
+use crate::support::roles::{
+    self, FLOW, Program, Reporter, collector, connected, escape, flow, memory as memory_at, path_of,
+    translator, translator_at, within,
+};
+use crate::support::{TempDir, command, hex, hopwise, skipped, text};
 
 /// Where the body of a region begins.
 const BODY: u64 = dta::BODY;

@@ -1,11 +1,5 @@
 //! hopwise run by an ordinary user who has capabilities and nothing else, in a network namespace. Needs root to be set up,
 //! and `setpriv`; what cannot be tested says so.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-#[path = "support/server.rs"]
-mod server;
-#[path = "support/mod.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +12,9 @@ use std::time::Instant;
 use nic::capabilities::{Cap, CapSet, Capabilities};
 use nic::netns::Pair;
 use serde_json::Value;
-use server::{PATIENCE, assert_balanced, dropped, report, stage};
-use support::{TempDir, public_copy, skipped};
+
+use crate::support::server::{PATIENCE, assert_balanced, dropped, report, stage};
+use crate::support::{TempDir, public_copy, skipped};
 
 /// Where the API is, in a namespace of its own.
 const API: &str = "127.0.0.1:8080";

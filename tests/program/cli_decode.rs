@@ -1,12 +1,11 @@
 //! `hopwise decode`, as a user runs it.
 
-mod support;
-
 use std::io::Read;
 use std::process::Stdio;
 
 use serde_json::json;
-use support::{FIRST_TS, TempDir, capture, command, hex, hopwise, report_frame, udp_frame};
+
+use crate::support::{self, FIRST_TS, TempDir, capture, command, hex, hopwise, report_frame, udp_frame};
 
 /// Report 1.0 with its own metadata about a cut IPv4 packet: node 3, hw 2, seq 77, ports 7 to 8, queue 5, reason 51.
 fn report_10() -> Vec<u8> {

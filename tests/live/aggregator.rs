@@ -1,7 +1,4 @@
 //! The aggregator in the real program: postcards over loopback, aggregates over loopback.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::{
     fs,
@@ -14,9 +11,10 @@ use std::{
 };
 
 use serde_json::Value;
-use support::{TempDir, command, hex, hopwise, text};
 use wire::Aggregate;
 use wire::aggregate::Kind;
+
+use crate::support::{TempDir, command, hex, hopwise, text};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);

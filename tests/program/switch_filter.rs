@@ -1,7 +1,5 @@
 //! One rule language: what a switch's filter tells is what the collector, which hears every packet, finds true.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
-
 use std::collections::BTreeMap;
 
 use collector::{Batch, Collector, Datagram};

@@ -1,6 +1,5 @@
 //! What is linked into hopwise: licences as `deny.toml` allows them, from the registry alone. cargo-deny checks more where it is installed
 //! (`scripts/check-deps`); this needs nothing but cargo.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::path::Path;
 use std::process::Command;

@@ -1,13 +1,11 @@
 //! Every vector that is a whole packet, through `hopwise decode --json`: what it prints is what the vector says.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use support::{TempDir, hex, hopwise, report_frame, text, udp_frame};
+
+use crate::support::{self, TempDir, hex, hopwise, report_frame, text, udp_frame};
 
 /// One block of a vector file.
 #[derive(Default, Debug)]

@@ -1,0 +1,16 @@
+//! Roles of hopwise on real sockets and interfaces, most of them in network namespaces, which need root and `ip`. A test that cannot
+//! run says so.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[allow(dead_code, reason = "each test program uses a part")]
+mod support;
+
+mod live {
+    mod aggregator;
+    mod dta;
+    mod dta_roles;
+    mod dta_xdp;
+    mod interface;
+    mod switch;
+    mod without_root;
+}

@@ -1,0 +1,23 @@
+//! The commands, the configuration, the repository as a whole, and the fabrics that know the truth: mostly without root.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[allow(dead_code, reason = "each test program uses a part")]
+mod support;
+
+mod program {
+    mod cli_bench;
+    mod cli_decode;
+    mod cli_demo;
+    mod cli_replay;
+    mod cli_report;
+    mod cli_vectors;
+    mod config;
+    mod dependencies;
+    mod docs;
+    mod doctor;
+    mod ground_truth;
+    mod layers;
+    mod server;
+    mod sf_truth;
+    mod switch_filter;
+}
