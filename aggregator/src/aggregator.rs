@@ -24,6 +24,28 @@ pub trait Out {
 }
 
 /// See the module's text.
+///
+/// ```
+/// use aggregator::{Aggregator, Config, ConfigError, Out};
+///
+/// #[derive(Default)]
+/// struct Count(usize);
+/// impl Out for Count {
+///     fn send(&mut self, _destination: usize, _payload: &[u8]) {
+///         self.0 += 1;
+///     }
+/// }
+///
+/// let mut aggregator = Aggregator::new(Config { timer: 1_000_000, ..Config::default() })?;
+/// let (postcards, mut sent) = (aggregator::workload::CASES[0].datagrams(), Count::default());
+/// aggregator.take(5_000_000, postcards.chunks_exact(aggregator::workload::LEN).take(2), &mut sent);
+/// assert_eq!((sent.0, aggregator.deadline()), (0, Some(6_000_000)));
+/// aggregator.tick(6_000_000, &mut sent);
+/// assert_eq!((sent.0, aggregator.deadline()), (1, None));
+///
+/// assert!(matches!(Aggregator::new(Config { r: 0, ..Config::default() }), Err(ConfigError::R(_))));
+/// # Ok::<(), ConfigError>(())
+/// ```
 #[derive(Debug)]
 pub struct Aggregator {
     decoder: Decoder,

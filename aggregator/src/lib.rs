@@ -5,6 +5,37 @@
 //! (Agg_{N,F}, Cor_{N,F}). A register is sent when it has R postcards, when its first one has waited for the timer, when
 //! another node or flow needs the register, or when the stage stops. The table of registers has a fixed size, is allocated
 //! once, and is found by CRC-32C of node and flow, as in a switch.
+//!
+//! # Example
+//! ```
+//! use aggregator::{Aggregator, Config, Out};
+//! use wire::Aggregate;
+//! use wire::aggregate::Kind;
+//!
+//! #[derive(Default)]
+//! struct Sent(Vec<Vec<u8>>);
+//! impl Out for Sent {
+//!     fn send(&mut self, _destination: usize, payload: &[u8]) {
+//!         self.0.push(payload.to_vec());
+//!     }
+//! }
+//!
+//! // Agg_N(3): three postcards of a node become one datagram.
+//! let config = Config { kind: Kind::AggNode, r: 3, ..Config::default() };
+//! let mut aggregator = Aggregator::new(config)?;
+//! let case = aggregator::workload::CASES[0];
+//! let postcards = case.datagrams();
+//! let mut sent = Sent::default();
+//! aggregator.take(0, postcards.chunks_exact(aggregator::workload::LEN).take(10), &mut sent);
+//! let aggregate = Aggregate::parse(&sent.0[0])?;
+//! assert_eq!((aggregate.header().kind, aggregate.postcards().count()), (Kind::AggNode, 3));
+//!
+//! // What is left waits for the timer, or for the end.
+//! let pending = aggregator.stats().pending;
+//! aggregator.finish(&mut sent);
+//! assert_eq!((pending, aggregator.stats().pending), (1, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 //!
 //! No I/O, no clock, no thread: payloads and the time go in, payloads come out.

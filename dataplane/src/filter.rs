@@ -32,6 +32,22 @@ pub const MAX_FILTERS: usize = 256;
 const MOST_HOPS: usize = 256;
 
 /// What is looked for in which flows.
+///
+/// ```
+/// use dataplane::filter::Units;
+/// use dataplane::{Filter, Filters};
+/// use detect::{Algorithm, Detector, Match, Metric};
+///
+/// // A sink reports a packet to port 80 only when its latency differs by more than 1 ms from the last one reported.
+/// let flows = Match { dst_port: "80".parse()?, ..Match::default() };
+/// let detector = Detector { algorithm: Algorithm::PerFlow, metric: Metric::FlowLatency, threshold: 1_000_000 };
+/// let filters = Filters::new(vec![Filter { flows, detector }], 4096, Units::default())?;
+/// assert_eq!(filters.entries().len(), 1);
+///
+/// let detector = Detector { algorithm: Algorithm::MovingAverage { alpha: 0 }, metric: Metric::FlowLatency, threshold: 0 };
+/// assert!(Filters::new(vec![Filter { flows, detector }], 4096, Units::default()).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     /// Which flows.

@@ -11,6 +11,31 @@
 //! - [`router`]: a router in simulated time around one such switch, which the `switch` role puts between real interfaces.
 //! - [`dta`]: a reporter of Direct Telemetry Access: operations on a collector's memory.
 //! - [`demo`]: a scripted leaf–spine network for demonstrations.
+//!
+//! # Example
+//! A line of three switches, one flow of ten packets per second, and a report by the sink for each packet:
+//! ```
+//! use dataplane::{Config, Fabric, FabricSink, FlowSpec, Reporter, Topology, Watch, fabric};
+//!
+//! #[derive(Default)]
+//! struct Nodes(Vec<u32>);
+//! impl FabricSink for Nodes {
+//!     fn report(&mut self, _now: u64, _from: &Reporter, udp_payload: &[u8]) {
+//!         for report in wire::Decoder::new(wire::Profile::default()).reports(udp_payload).flatten() {
+//!             self.0.extend((0..report.hop_count()).filter_map(|i| report.hop(i).node_id));
+//!         }
+//!     }
+//! }
+//!
+//! let topology = Topology::line(3, fabric::Wire::default())?;
+//! let config = Config { watchlist: Watch::new(detect::Match::default()).into(), ..Config::default() };
+//! let mut fabric = Fabric::new(topology, config, 1)?;
+//! fabric.add_flow(&FlowSpec::new(10_001, 10_002, 5_000, 80))?;
+//! let mut nodes = Nodes::default();
+//! fabric.run_until(50_000_000, &mut nodes); // ns: one packet
+//! assert_eq!(nodes.0.len(), 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod config;

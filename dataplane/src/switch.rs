@@ -35,6 +35,33 @@ pub struct Step {
 }
 
 /// An INT switch. No I/O: bytes and measurements in, bytes and reports out.
+///
+/// ```
+/// use dataplane::report::Outbox;
+/// use dataplane::switch::{Config, Verdict, Visit};
+/// use dataplane::{Switch, Watch};
+/// use wire::{Profile, packet};
+///
+/// let mut frame = testkit::vectors::bytes("roce_write_only"); // a host's packet: an RDMA write over UDP
+/// let original = frame.clone();
+/// let mut source = Switch::new(101, Config::default(), Watch::new(detect::Match::default()).into())?;
+/// let mut sink = Switch::new(102, Config::default(), Watch::new(detect::Match::default()).into())?;
+/// let mut reports = Outbox::default();
+/// let visit = Visit {
+///     ingress_if: 1, egress_if: 2, ingress_ts: 1_000, egress_ts: 2_500, queue_id: 0, queue_occupancy: 64,
+///     tx_utilization: 120, mtu: 1500, from_edge: true, to_edge: false,
+/// };
+/// let step = source.forward(&mut frame, &visit, &mut reports);
+/// assert_eq!((step.verdict, step.recorded), (Verdict::Forward, true));
+/// let int = packet::contents(&frame, &Profile::default())?.int.expect("the source inserted INT");
+/// assert_eq!((int.stack.len(), int.stack.hop(0).node_id), (1, Some(101)));
+///
+/// // The sink reports the packet and removes INT.
+/// sink.forward(&mut frame, &Visit { from_edge: false, to_edge: true, ..visit }, &mut reports);
+/// assert_eq!(frame, original);
+/// assert_eq!(reports.datagrams().count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Switch {
     node: Node,

@@ -42,6 +42,30 @@ const fn seq_add(sequence: u32, by: i64) -> u32 {
 }
 
 /// The lists of an append store.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dta::{BODY, DtaStore, Header, Next, region_len};
+/// use wire::dta::layout::{BlockTrailer, Geometry, Ring};
+///
+/// // One list with ID 7: entries of 4 bytes, two in a batch, four batches in the ring.
+/// let ring = Ring { entry_len: 4, entries: 8, batch: 2, tagged: true };
+/// let geometry = Geometry::Append { lists: 1, first_list: 7, ring };
+/// let region = Arc::new(memory::Region::anonymous(region_len(&geometry), false)?);
+/// let header = Header { name: "events".into(), id: 1, geometry, fields: "u32".into(), created: 0, snapshot: None };
+/// let store = DtaStore::create(Arc::clone(&region), &header)?;
+/// let lists = store.lists().ok_or("an append store")?;
+/// assert!(lists.has(7) && !lists.has(8));
+/// assert_eq!(lists.newest(7), None);
+///
+/// // A translator's write of batch 1:
+/// let mut block = vec![0; ring.block_len() as usize];
+/// block[..8].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 2]);
+/// assert!(BlockTrailer { sequence: 1, count: 2, entry_len: 4 }.seal(&mut block));
+/// region.write(BODY + ring.offset(0, 0), &block)?;
+/// assert_eq!(lists.newest(7), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lists {
     region: Arc<Region>,
@@ -260,6 +284,31 @@ pub struct FollowerStats {
 }
 
 /// Follows a tagged list. Each has its own position, and none disturbs another or the writer.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dta::{BODY, DtaStore, Header, Next, region_len};
+/// use wire::dta::layout::{BlockTrailer, Geometry, Ring};
+///
+/// // One list with ID 7: entries of 4 bytes, two in a batch, four batches in the ring.
+/// let ring = Ring { entry_len: 4, entries: 8, batch: 2, tagged: true };
+/// let geometry = Geometry::Append { lists: 1, first_list: 7, ring };
+/// let region = Arc::new(memory::Region::anonymous(region_len(&geometry), false)?);
+/// let header = Header { name: "events".into(), id: 1, geometry, fields: "u32".into(), created: 0, snapshot: None };
+/// let store = DtaStore::create(Arc::clone(&region), &header)?;
+/// let lists = store.lists().ok_or("an append store")?;
+/// let mut follower = lists.from_oldest(7).ok_or("list 7")?;
+/// assert_eq!(follower.next(), Next::Nothing);
+///
+/// // A translator's write of batch 1:
+/// let mut block = vec![0; ring.block_len() as usize];
+/// block[..8].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 2]);
+/// assert!(BlockTrailer { sequence: 1, count: 2, entry_len: 4 }.seal(&mut block));
+/// region.write(BODY + ring.offset(0, 0), &block)?;
+/// assert_eq!(follower.next(), Next::Batch { sequence: 1, count: 2, entries: &[0, 0, 0, 1, 0, 0, 0, 2] });
+/// assert_eq!((follower.position(), follower.seen().entries), (2, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Follower {
     view: View,

@@ -9,6 +9,21 @@
 use wire::dta::hash::MAX_COPIES;
 
 /// A store that is thought of.
+///
+/// ```
+/// use dta::Plan;
+///
+/// // A million flows in four million slots, two copies each.
+/// let plan = Plan::new(1_000_000, 4_000_000, 2);
+/// assert_eq!(plan.load(), 0.25);
+/// assert!(plan.answered() > 0.94 && plan.answered() < 0.95);
+/// assert!(plan.answered_at(1_000_000) < plan.answered()); // the oldest key
+///
+/// // How many slots answer for 99 % of the keys?
+/// let slots = plan.slots_for(0.99).ok_or("not with 2^31 slots")?;
+/// assert!(Plan::new(1_000_000, slots, 2).answered() >= 0.99);
+/// # Ok::<(), &str>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
     /// Different keys, each written once.

@@ -11,6 +11,22 @@ use crate::key::Key;
 const VERSION: u32 = 1;
 
 /// The map.
+///
+/// ```
+/// use dta::CollectorMap;
+/// use dta::collector_map::Collector;
+///
+/// let collector = |name: &str| Collector { name: name.into(), api: format!("http://{name}:8080"), reports: None };
+/// let map = CollectorMap::even(vec![collector("a"), collector("b"), collector("c")])?;
+/// let key: dta::key::Key = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
+/// assert_eq!(map.of_key(&key).len(), 1);
+/// assert_eq!(map.shares().iter().sum::<usize>(), 256);
+///
+/// // A fourth collector gets a quarter of the keys; the others keep theirs.
+/// let (grown, moved) = map.grown(collector("d"), 0)?;
+/// assert_eq!((grown.collectors.len(), moved), (4, 64));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectorMap {

@@ -110,6 +110,24 @@ struct SlotHeads {
 }
 
 /// Reads a key-write store. Any number of readers, at any time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dta::{Answer, DtaStore, Header, Policy, region_len};
+/// use wire::dta::{hash::Family, layout::Geometry};
+///
+/// let geometry = Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family: Family::V1 };
+/// let region = Arc::new(memory::Region::anonymous(region_len(&geometry), false)?);
+/// let header = Header { name: "paths".into(), id: 1, geometry, fields: "u32[5]".into(), created: 0, snapshot: None };
+/// let store = DtaStore::create(region, &header)?;
+///
+/// let reader = store.key_write().ok_or("a key-write store")?;
+/// assert_eq!((reader.slots(), reader.data_len()), (1024, 20));
+/// let mut value = [0; 20];
+/// assert_eq!(reader.get(b"never written", Policy::Majority, 2, &mut value)?, Answer::Empty);
+/// assert!(store.lists().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct KeyWriteReader {
     region: Arc<Region>,

@@ -3,6 +3,22 @@
 //! A [`Reader`] lends one frame after the other from a buffer of fixed size: nothing is allocated per frame, and a hostile
 //! file can neither make it grow nor make it loop. A file that ends inside a packet gives an error with the place, after all
 //! packets before it. A [`Writer`] writes pcap with nanoseconds.
+//!
+//! ```
+//! use nic::capture::{LinkType, Reader, Writer};
+//!
+//! let mut writer = Writer::new(Vec::new(), LinkType::Ethernet)?;
+//! writer.write(1_700_000_000_000_000_000, &[0xff; 60])?;
+//! let file = writer.finish()?;
+//!
+//! let mut reader = Reader::new(file.as_slice())?;
+//! let frame = reader.next().ok_or("one frame")??;
+//! assert_eq!((frame.ts, frame.link, frame.data), (1_700_000_000_000_000_000, LinkType::Ethernet, &[0xff; 60][..]));
+//! assert!(reader.next().is_none());
+//!
+//! assert!(Reader::new(&b"neither pcap nor pcapng"[..]).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod buffer;
 mod error;

@@ -1,6 +1,22 @@
 //! Frames in and out: UDP sockets, capture files; and what a worker needs of the system: clocks, cores.
 //!
 //! This is one of the two crates that may be unsafe, because system calls are. It knows nothing of what a report is.
+//!
+//! # Example
+//! Datagrams from a UDP socket, many per system call:
+//! ```no_run
+//! use nic::Source as _;
+//! use nic::udp::{Buffered, Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver};
+//!
+//! let receiver = Receiver::bind("0.0.0.0:32766".parse()?, &Options::default())?;
+//! let mut source = Buffered::new(receiver, Burst::new(DEFAULT_SLOTS, DEFAULT_SLOT_SIZE));
+//! let mut bytes = 0;
+//! let received = source.receive(100, &mut |packets| {
+//!     bytes += packets.iter().map(|packet| packet.data.len()).sum::<usize>();
+//! })?;
+//! assert!(received > 0 || bytes == 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod bpf;
 pub mod capabilities;

@@ -70,6 +70,8 @@ impl Blocked {
     }
 }
 
+impl core::error::Error for Blocked {}
+
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -2,6 +2,52 @@
 //! Access", sections 3 and 4.2.
 //!
 //! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`], messages to reporters to an [`Out`].
+//!
+//! # Example
+//! ```
+//! use std::net::SocketAddr;
+//!
+//! use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
+//! use translator::{CollectorConfig, Config, Origin, Out, StoreEntry, Translator};
+//! use wire::dta::{Base, Operation, Report, hash::Family, layout::Geometry};
+//!
+//! /// Notes the writes; `rdma::requester::Links` sends them.
+//! #[derive(Default)]
+//! struct Writes(Vec<(u64, Vec<u8>)>);
+//! impl Transport for Writes {
+//!     fn credit(&self, _collector: u8, _keep: bool) -> Credit {
+//!         Credit::UNLIMITED
+//!     }
+//!     fn write(&mut self, _: RemoteAddr, offset: u64, data: &[u8], _: Option<u32>, _: bool) -> Result<(), Blocked> {
+//!         self.0.push((offset, data.to_vec()));
+//!         Ok(())
+//!     }
+//!     fn add(&mut self, _: RemoteAddr, _: u64, _: u64, _: Option<u32>) -> Result<(), Blocked> {
+//!         Ok(())
+//!     }
+//! }
+//! /// Control messages to reporters.
+//! struct Control;
+//! impl Out for Control {
+//!     fn control(&mut self, _to: SocketAddr, _collector: u8, _payload: &[u8]) {}
+//! }
+//!
+//! // One collector with store 1: slots for 20 bytes under a key.
+//! let geometry = Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family: Family::V1 };
+//! let memory = CollectorConfig { stores: vec![StoreEntry::new(0, 1, geometry)], ..CollectorConfig::default() };
+//! let mut translator = Translator::new(Config { collectors: vec![Some(memory)], ..Config::default() })?;
+//!
+//! let operation = Operation::KeyWrite { copies: 2, store: 1, key: b"a flow", data: &[5; 20] };
+//! let mut payload = [0; 64];
+//! let len = Report { base: Base { reporter: 7, ..Base::default() }, operation }.emit(&mut payload)?;
+//!
+//! let (mut writes, origin) = (Writes::default(), Origin { sender: "192.0.2.1:50000".parse()?, collector: 0 });
+//! translator.take(0, origin, &payload[..len], &mut writes, &mut Control);
+//! translator.tick(1_000_000, &mut writes);
+//! assert_eq!(writes.0.len(), 2); // one write per copy: checksum, then the data
+//! assert!(writes.0.iter().all(|(_, slot)| slot[4..24] == [5; 20]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -27,6 +27,23 @@ const RETRY: u64 = 1_000_000;
 const TOGETHER: usize = 16;
 
 /// See the module's text.
+///
+/// ```
+/// use translator::{CollectorConfig, Config, ConfigError, StoreEntry, Translator};
+/// use wire::dta::layout::{Geometry, Ring};
+///
+/// // The collector's memory becomes known later, by the exchange with it.
+/// let mut translator = Translator::new(Config { collectors: vec![None], ..Config::default() })?;
+/// assert_eq!(translator.deadline(), None); // nothing is pending
+///
+/// let ring = Ring { entry_len: 4, entries: 1024, batch: 16, tagged: true };
+/// let geometry = Geometry::Append { lists: 4, first_list: 0, ring };
+/// let memory = CollectorConfig { stores: vec![StoreEntry::new(0, 1, geometry)], ..CollectorConfig::default() };
+/// translator.attach(0, memory)?;
+/// assert!(translator.set_next(0, 3, 18)); // list 3 goes on with batch 18
+/// assert!(!translator.set_next(0, 4, 1)); // there is no list 4
+/// # Ok::<(), ConfigError>(())
+/// ```
 #[derive(Debug)]
 pub struct Translator {
     config: Config,

@@ -57,6 +57,28 @@ pub trait Out {
 }
 
 /// The software end of RoCEv2: see the [module](self).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use memory::Region;
+/// use rdma::responder::{Config, Order, QueuePairConfig, QueuePairState, Registration, Responder, Rights};
+/// use wire::roce::{Path, Psn, Transport};
+///
+/// let memory = Arc::new(Region::anonymous(4096, false)?);
+/// let mut responder = Responder::new(Config::default())?;
+/// let (rights, order) = (Rights::WRITE, Order::HeadLast);
+/// let at = responder.register(&Registration { memory, start: 0, len: 4096, rights, order, region: 0 })?;
+/// let path = Path::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into(), 0xc001);
+/// let (peer, psn) = (0x11, Psn::new(100));
+/// let pair = responder.connect(&QueuePairConfig { transport: Transport::Uc, path, peer, psn, mtu: 1024, receives: 0 })?;
+/// assert_eq!(responder.expected(pair), Some(psn));
+///
+/// // Frames go in by `take`. Memory is closed, and a queue pair destroyed, while others go on.
+/// assert!(responder.deregister(at.key) && responder.disconnect(pair));
+/// assert_eq!(responder.state(pair), None::<QueuePairState>);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Responder {
     regions: Regions,
