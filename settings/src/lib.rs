@@ -2,6 +2,34 @@
 //!
 //! [`read`] locates problems; [`setting`] is what a setting is, with the macros that declare tables and choices; [`values`] are the
 //! plain values: numbers, durations, sizes, addresses; [`show`] writes settings as TOML and JSON, and the page of the manual.
+//!
+//! # Example
+//! ```
+//! use settings::read::Reader;
+//! use settings::setting::Setting;
+//!
+//! settings::section! {
+//!     /// The API.
+//!     struct Api("[api]") {
+//!         /// Where the API listens.
+//!         pub(crate) listen: String = "127.0.0.1:8080".to_owned(),
+//!         /// Connections at most.
+//!         [live] pub(crate) connections: u32 = 64,
+//!     }
+//! }
+//!
+//! let mut reader = Reader::new("connections = 8");
+//! let api = reader.parse().and_then(|node| Api::read(&node, &mut reader)).ok_or("not a table")?;
+//! assert!(reader.is_good());
+//! assert_eq!((api.listen.as_str(), api.connections), ("127.0.0.1:8080", 8));
+//!
+//! // Each problem is located, with advice.
+//! let mut reader = Reader::new("conections = 8");
+//! let _ = reader.parse().and_then(|node| Api::read(&node, &mut reader));
+//! let error = reader.finish("hopwise.toml").unwrap_err().to_string();
+//! assert!(error.starts_with("hopwise.toml:1:1: there is no key `conections` in [api]; did you mean `connections`?"));
+//! # Ok::<(), &str>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod read;

@@ -3,6 +3,16 @@
 //!
 //! Nothing in here decides what is shown, only how. Text goes into `String`s and is written once per record, so that a
 //! reader who closes the pipe early is noticed at the next record and not in the middle of one.
+//!
+//! # Example
+//! ```
+//! use terminal::{Align, Table, units};
+//!
+//! let mut table = Table::new([("node", Align::Left), ("latency", Align::Right)]);
+//! table.row(["101".to_owned(), units::nanos(1_500)]);
+//! table.row(["102".to_owned(), units::nanos(950)]);
+//! assert_eq!(table.render(), "node  latency\n101   1.50 us\n102    950 ns\n");
+//! ```
 #![forbid(unsafe_code)]
 
 mod error;

@@ -6,6 +6,20 @@ use std::time::{Duration, Instant};
 use crate::{Terminal, plot, units};
 
 /// Progress of reading `total` bytes, with the number of items found so far.
+///
+/// ```
+/// use terminal::progress::Progress;
+///
+/// let file = [0; 10_000];
+/// let mut progress = Progress::new("reading", "reports", Some(file.len() as u64));
+/// for (number, chunk) in file.chunks(1000).enumerate() {
+///     let done = (number * 1000 + chunk.len()) as u64;
+///     progress.at(done, number as u64 + 1); // prints to standard error, at most ten times per second
+/// }
+/// progress.file_done(file.len() as u64);
+/// progress.finish();
+/// assert_eq!(progress.files_done(), 10_000);
+/// ```
 #[derive(Debug)]
 pub struct Progress {
     label: String,

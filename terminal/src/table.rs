@@ -11,6 +11,15 @@ pub enum Align {
 
 /// Rows under a heading. Cells may hold any text; control characters are shown as `·`, because what a database holds is
 /// somebody else's data and a terminal obeys what it is sent.
+///
+/// ```
+/// use terminal::{Align, Table};
+///
+/// let mut table = Table::new([("flow", Align::Left), ("reports", Align::Right)]).indented(2);
+/// assert!(table.is_empty());
+/// table.row(["10.0.0.1>10.0.0.2\x1b[2J".to_owned(), "7".to_owned()]); // a hostile cell clears no screen
+/// assert_eq!(table.render(), "  flow                   reports\n  10.0.0.1>10.0.0.2·[2J        7\n");
+/// ```
 #[derive(Debug)]
 pub struct Table {
     heads: Vec<(String, Align)>,
