@@ -23,6 +23,34 @@
 //!
 //! A module uses only those of lower levels: `event`, `stats`, `config` and small tools; `decode`; `state`; `join`,
 //! `postcards` and `sequence`; [`Collector`].
+//!
+//! # Example
+//! ```
+//! use collector::{Batch, Collector, Config, Datagram, Kind};
+//!
+//! let mut collector = Collector::new(Config::default());
+//! let mut batch = Batch::with_capacity(256); // a `Sink` that stores what it receives
+//!
+//! // A sink report of a packet that passed nodes 1, 2 and 3.
+//! let payload = testkit::vectors::bytes("tr20_emb");
+//! let received = 1_700_000_000_000_000_000;
+//! let source = std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets();
+//! collector.handle(&[Datagram { payload: &payload, source, src_port: 40_000, listener: 0, received }], &mut batch);
+//!
+//! let (path, nodes) = batch.events().find(|(_, path)| !path.is_empty()).ok_or("a new path")?;
+//! assert_eq!((path.kind, nodes), (Kind::New, &[1, 2, 3][..]));
+//! let flow = collector.flow(&path.flow.ok_or("the path of a flow")?).ok_or("the flow")?;
+//! assert!(flow.path().eq([1, 2, 3]));
+//!
+//! // Two seconds later the roll-ups of the first one are due.
+//! batch.clear();
+//! for step in 1..=200 {
+//!     collector.tick(received + step * 10_000_000, &mut batch);
+//! }
+//! assert!(batch.rollups().iter().any(|rollup| rollup.interval == 1 && rollup.node == Some(1)));
+//! assert!(collector.stats().decoding().holds());
+//! # Ok::<(), &str>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod batch;

@@ -55,6 +55,30 @@
 //! `….corrupt-N` with its log, counted, and a new one begun. A file of a newer schema is left alone with a clear error. When
 //! a write fails (disk full, I/O error), the transaction is gone: its records are counted as failed, the file is closed, and
 //! once a second the next batch is the probe that finds out whether there is space again. Until then batches are shed.
+//!
+//! # Example
+//! ```
+//! use collector::{Batch, FlowRow, Sink as _, event::Basis};
+//! use store::{Config, QueryOptions, Reader, Store, Value};
+//!
+//! let dir = std::env::temp_dir().join(format!("hopwise-store-lib-{}", std::process::id()));
+//! let store = Store::open(Config::new(&dir))?;
+//! let mut batch = Batch::with_capacity(64);
+//! let ts = 1_795_269_600_000_000_000; // 2026-11-21 14:00 UTC
+//! let flow = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
+//! let row = FlowRow { flow, flow_latency: Some(42_000), basis: Basis::Measured, first_seen: ts, last_seen: ts, reports: 1 };
+//! batch.flow(&row, &[1, 2, 3]);
+//! store.submit(batch).map_err(|_| "the queue is full")?;
+//! store.flush();
+//!
+//! let reader = Reader::open(&dir)?;
+//! let table = reader.query("SELECT reports, path FROM flows WHERE flow_latency > 1000", &QueryOptions::default())?;
+//! assert_eq!(table.columns, ["reports", "path"]);
+//! assert_eq!((table.rows.len(), &table.rows[0][0]), (1, &Value::Int(1)));
+//! # drop(store);
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod bench;

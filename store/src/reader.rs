@@ -16,6 +16,23 @@ use crate::join::{self, Identity, Joined};
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 
 /// Reads the files of a directory. May be shared by threads: each query has a connection of its own, and a few are kept.
+///
+/// ```
+/// use store::{QueryErrorKind, QueryOptions, Reader, Value};
+///
+/// let dir = std::env::temp_dir().join(format!("hopwise-reader-{}", std::process::id()));
+/// std::fs::create_dir_all(&dir)?;
+/// let reader = Reader::open(&dir)?; // files may come later
+///
+/// let options = QueryOptions { params: vec![Value::Int(40)], ..QueryOptions::default() };
+/// let table = reader.query("SELECT count(*), ?1 + 2 AS sum FROM events", &options)?;
+/// assert_eq!(table.rows, [[Value::Int(0), Value::Int(42)]]);
+///
+/// let error = reader.query("CREATE TABLE mine (a)", &QueryOptions::default()).unwrap_err();
+/// assert_eq!(error.kind, QueryErrorKind::Refused);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     dir: PathBuf,

@@ -18,6 +18,26 @@ use crate::writer::{Message, Shared, Writer};
 
 /// Writes batches into the files of a directory, on a thread of its own. Submitting is cheap and may be done from several
 /// threads; what is on disk is never touched by them.
+///
+/// ```
+/// use collector::{Batch, FlowRow, Sink as _, event::Basis};
+/// use store::{Config, QueryOptions, Reader, Store, Value};
+///
+/// let dir = std::env::temp_dir().join(format!("hopwise-store-store-{}", std::process::id()));
+/// let store = Store::open(Config::new(&dir))?;
+/// let mut batch = Batch::with_capacity(64);
+/// let ts = 1_795_269_600_000_000_000; // 2026-11-21 14:00 UTC
+/// let flow = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
+/// let row = FlowRow { flow, flow_latency: Some(42_000), basis: Basis::Measured, first_seen: ts, last_seen: ts, reports: 1 };
+/// batch.flow(&row, &[1, 2, 3]);
+/// let batch = store.submit(batch).map_err(|_| "the queue is full")?; // an empty one comes back
+/// assert!(batch.is_empty());
+///
+/// let stats = store.close();
+/// assert_eq!((stats.submitted, stats.committed, stats.shed, stats.failed), (1, 1, 0, 0));
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Store {
     queue: Option<SyncSender<Message>>,

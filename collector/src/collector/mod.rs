@@ -32,6 +32,26 @@ use time::Sweep;
 pub use aggregate::VERSION as AGGREGATE_VERSION;
 
 /// Reports in, events and roll-ups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
+///
+/// ```
+/// use collector::workload::{CASES, Input};
+/// use collector::{Batch, Kind};
+///
+/// // A thousand flows over six hops each, all values constant, in bursts of 64 reports.
+/// let mut collector = CASES[0].collector();
+/// let (mut feed, mut batch) = (CASES[0].feed(), Batch::with_capacity(1 << 16));
+/// let mut reports = 0;
+/// while reports < 1000 {
+///     reports += feed.burst(Input::Frames, &mut collector, &mut batch);
+/// }
+/// assert_eq!(collector.flows().count(), 1000);
+/// assert!(batch.events().all(|(event, _)| event.kind == Kind::New));
+///
+/// // The same reports again contain no change.
+/// batch.clear();
+/// feed.burst(Input::Frames, &mut collector, &mut batch);
+/// assert_eq!(batch.events().len(), 0);
+/// ```
 #[derive(Debug)]
 pub struct Collector {
     /// One per profile; the first is for sources of no prefix.
