@@ -19,7 +19,7 @@ use std::{
 };
 
 use nic::{
-    frames::Waiting,
+    frames::PollFds,
     udp::{Answered, Burst, JUMBO_SLOT_SIZE, Options, Receiver},
 };
 use translator::{Out, Translator};
@@ -220,10 +220,10 @@ impl Worker {
     }
 
     fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
-        let (mut burst, mut waiting) = (Burst::new(BURST, JUMBO_SLOT_SIZE), Waiting::default());
+        let (mut burst, mut poll_fds) = (Burst::new(BURST, JUMBO_SLOT_SIZE), PollFds::default());
         let mut outcome = Ok(());
         while !stop.load(Ordering::Relaxed) {
-            if let Err(error) = self.turn(&mut burst, &mut waiting) {
+            if let Err(error) = self.turn(&mut burst, &mut poll_fds) {
                 outcome = Err(error);
                 break;
             }
@@ -245,10 +245,10 @@ impl Worker {
     }
 
     /// Waits for something, and does it.
-    fn turn(&mut self, burst: &mut Burst, waiting: &mut Waiting) -> Result<(), nic::Error> {
+    fn turn(&mut self, burst: &mut Burst, poll_fds: &mut PollFds) -> Result<(), nic::Error> {
         let wait = self.patience();
         let descriptors = self.reports.iter().map(|reports| reports.receiver.as_fd());
-        nic::frames::wait(descriptors.chain(self.peers.descriptors()), waiting, wait)?;
+        nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, wait)?;
         let now = self.now();
         let (settings, translator, links) = (&self.settings, &mut self.translator, &mut self.links);
         self.peers.hear_news(&mut Parts { now, settings, translator, links });

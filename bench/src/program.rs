@@ -4,7 +4,7 @@
 use std::{fmt::Debug, path::Path};
 
 use collector::Datagram;
-use nic::{frames::Waiting, source::Packet};
+use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
 /// What the cases need from the program.
@@ -30,7 +30,7 @@ pub trait Switch: Send {
     /// Receives, forwards and sends what there is. False: there was nothing to do.
     fn poll(&mut self) -> bool;
     /// Sleeps until a frame arrives or a timer is due. True: the timer is due so soon that it did not sleep.
-    fn wait(&self, waiting: &mut Waiting) -> bool;
+    fn wait(&self, poll_fds: &mut PollFds) -> bool;
     /// Is no frame in it?
     fn is_empty(&self) -> bool;
     /// What happened so far.

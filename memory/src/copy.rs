@@ -14,7 +14,7 @@ pub(crate) const WORD: usize = size_of::<Word>();
 /// `target..target + bytes.len()` is inside a writable mapping.
 #[inline(always)]
 pub(crate) unsafe fn store(target: *mut u8, bytes: &[u8]) {
-    // Slots of the usual sizes, where slots lie: a few instructions instead of a call.
+    // Common slot sizes at aligned addresses: a few instructions instead of a call.
     if target.addr().is_multiple_of(WORD) {
         // SAFETY: the words of the target, which is aligned.
         unsafe {

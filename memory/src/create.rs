@@ -28,14 +28,14 @@ impl Region {
         if huge {
             let whole = rounded(len, LARGE_PAGE)?;
             if let Ok(base) = map(None, whole, Access::ReadWrite, plain | libc::MAP_HUGETLB) {
-                // SAFETY: freshly mapped for reading and writing, known to nobody else.
+                // SAFETY: freshly mapped for reading and writing, not shared yet.
                 return Ok(unsafe { Self::from_mapping(base, whole, Access::ReadWrite, Pages::Huge2M) });
             }
         }
         let whole = rounded(len, SMALL_PAGE)?;
         let base = if huge { map_aligned(whole)? } else { map(None, whole, Access::ReadWrite, plain)? };
         let pages = if huge { advise(base, whole) } else { Pages::Small };
-        // SAFETY: freshly mapped for reading and writing, known to nobody else.
+        // SAFETY: freshly mapped for reading and writing, not shared yet.
         Ok(unsafe { Self::from_mapping(base, whole, Access::ReadWrite, pages) })
     }
 
@@ -129,7 +129,7 @@ fn map_aligned(len: usize) -> io::Result<NonNull<u8>> {
     let before = base.as_ptr().align_offset(LARGE_PAGE);
     let start = base.as_ptr().wrapping_add(before);
     let after = more - before - len;
-    // SAFETY: both parts were mapped just now and lie outside of what is kept. All three are whole small pages.
+    // SAFETY: both parts were mapped just now and lie outside the part that stays mapped. All three are whole small pages.
     unsafe {
         if before > 0 {
             unmap(base, before);

@@ -6,9 +6,9 @@
 pub enum Advice {
     /// The kernel will use large pages where it can.
     Taken,
-    /// The memory is smaller than one large page, so nobody was asked.
+    /// The memory is smaller than one large page, so the kernel was not asked.
     TooSmall,
-    /// The kernel said no, or this system has no such call: the memory works as before, with small pages.
+    /// The kernel refused, or the system has no such call: the memory works as before, with small pages.
     Refused,
 }
 

@@ -1,23 +1,23 @@
-//! Regions: memory that others change at any moment.
+//! Regions: memory that other writers change at any moment.
 //!
-//! A region is a mapping that another process, the kernel or a NIC may write while we read it. So nobody gets a
-//! reference into it: bytes are copied in and out, every offset is checked, and whoever reads must be able to see from
-//! the bytes whether they belong together. Nothing here knows what the bytes mean.
+//! A region is a mapping that another process, the kernel or a NIC may write while this process reads it. So there are no
+//! references into it: bytes are copied in and out, every offset is checked, and a reader must be able to detect from the bytes
+//! whether they belong together. This crate does not interpret the bytes.
 //!
 //! # What a copy promises
 //!
 //! Copies are made of volatile accesses of at most 8 bytes, in ascending order. An access of 8 bytes at an offset that is a
-//! multiple of 8 (of 4 bytes at a multiple of 4) is seen whole or not at all; a longer copy may be seen half done.
+//! multiple of 8 (of 4 bytes at a multiple of 4) is atomic; a reader may see a part of a longer copy.
 //! [`Region::write_head_last`] orders its stores so that a reader notices.
 //!
 //! # Why this is sound
 //!
-//! The mapping is never a Rust allocation and no reference into it exists, so that a change from outside breaks no promise made to
-//! the compiler; volatile and atomic accesses are made one by one and neither invented nor left out. Two threads that
-//! access the same bytes race as they would in a device's memory: each access sees some value, old or new.
+//! The mapping is never a Rust allocation and no reference into it exists, so that a change from outside violates no assumption of
+//! the compiler; it neither invents nor omits volatile and atomic accesses. Two threads that access the same bytes race as they
+//! would in a device's memory: each access sees some value, old or new.
 //!
-//! What cannot be checked: a *file* that another process cuts short under the mapping. Touching the part that is
-//! gone is a SIGBUS. Keep region files where only those who may break them can write.
+//! One case cannot be checked: another process may truncate a *file* under the mapping. An access to the removed part raises
+//! SIGBUS. Keep region files where only trusted users can write.
 
 use std::io;
 use std::ops::Range;
@@ -123,7 +123,7 @@ impl Region {
         self.writable != 0
     }
 
-    /// Where it is mapped, for those who hand it to a device. Use it for no access: that is what the methods are for.
+    /// The address of the mapping, for registering it with a device. Access the memory through the methods only.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -134,18 +134,17 @@ impl Region {
     /// [`OutOfRange`]; nothing was written then.
     #[inline]
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        let target = self.place(at, bytes.len(), self.writable)?;
-        // SAFETY: `place` found the whole target inside the writable mapping.
+        let target = self.resolve(at, bytes.len(), self.writable)?;
+        // SAFETY: `resolve` found the whole target inside the writable mapping.
         unsafe { store(target, bytes) };
         Ok(())
     }
 
-    /// Copies `bytes` to `at` so that a reader of the first 8 bytes knows: while the rest is not all there, they are zero.
-    /// First they become zero, then the rest is written, then they are. A reader that finds the first 8 bytes alike before
-    /// and after copying the rest, and not zero, has bytes of one write (or of two that began alike). Eight bytes are one
-    /// word, seen whole or not at all; so are 5 to 7 (a checksum of 4 bytes with 1 to 3 of data) at a multiple of 8: what stands behind them in
-    /// their word is stored again as it was, so nobody else may write there at the same time. Other short ones are
-    /// written as by [`Region::write`].
+    /// Copies `bytes` to `at` such that the first 8 bytes are zero until the rest is complete: stores zero there, then the rest,
+    /// then the first 8 bytes. A reader that finds the same non-zero first 8 bytes before and after copying the rest has the bytes
+    /// of one write (or of two with equal first bytes). Exactly 8 bytes are one word and stored atomically; so are 5 to 7 (a
+    /// checksum of 4 bytes with 1 to 3 of data) at a multiple of 8: the other bytes of the word are stored again unchanged, so
+    /// there must be no concurrent writer to them. Other short data is written as by [`Region::write`].
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 8 and there are more than 8 bytes; nothing was written then.
@@ -157,11 +156,11 @@ impl Region {
         if rest.is_empty() {
             return self.write(at, bytes);
         }
-        let target = self.place(at, bytes.len(), self.writable)?;
+        let target = self.resolve(at, bytes.len(), self.writable)?;
         if !at.is_multiple_of(WORD as u64) {
             return Err(OutOfRange);
         }
-        // SAFETY: `place` found the whole target inside the writable mapping, the base is aligned to a page and `at` to 8.
+        // SAFETY: `resolve` found the whole target inside the writable mapping, the base is aligned to a page and `at` to 8.
         let word = unsafe { AtomicU64::from_ptr(target.cast()) };
         word.store(0, Ordering::Relaxed);
         // Pairs with the acquire fence of a reader between its copy of the rest and its second look at the word.
@@ -196,12 +195,13 @@ impl Region {
     pub fn write_headless(&self, at: u64, rest: &[u8]) -> Result<(), OutOfRange> {
         let word = self.aligned(at, WORD, self.writable)?;
         // The rest may be empty, but lies behind the word.
-        let target = self.place(at.checked_add(WORD as u64).ok_or(OutOfRange)?, rest.len(), self.writable)?;
+        let target =
+            self.resolve(at.checked_add(WORD as u64).ok_or(OutOfRange)?, rest.len(), self.writable)?;
         // SAFETY: eight aligned bytes inside the writable mapping.
         unsafe { AtomicU64::from_ptr(word.cast()) }.store(0, Ordering::Relaxed);
         // As in `write_head_last`.
         fence(Ordering::Release);
-        // SAFETY: `place` found the whole target inside the writable mapping.
+        // SAFETY: `resolve` found the whole target inside the writable mapping.
         unsafe { store(target, rest) };
         Ok(())
     }
@@ -212,14 +212,14 @@ impl Region {
     /// [`OutOfRange`]; `out` is untouched then.
     #[inline]
     pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), OutOfRange> {
-        let source = self.place(at, out.len(), self.len)?;
-        // SAFETY: `place` found the whole source inside the mapping.
+        let source = self.resolve(at, out.len(), self.len)?;
+        // SAFETY: `resolve` found the whole source inside the mapping.
         unsafe { load(source, out) };
         Ok(())
     }
 
-    /// Copies the bytes at `at` to `out`, and computes the CRC-32C of the first `covered` of them on the way (initial value and final XOR all
-    /// ones); `None` instead of it on a processor without an instruction for it.
+    /// Copies the bytes at `at` to `out` and computes the CRC-32C of the first `covered` of them in the same pass (initial value and
+    /// final XOR all ones); `None` on a processor without an instruction for it.
     ///
     /// # Errors
     /// [`OutOfRange`]; `out` is untouched then.
@@ -230,16 +230,16 @@ impl Region {
         out: &mut [u8],
         covered: usize,
     ) -> Result<Option<u32>, OutOfRange> {
-        let source = self.place(at, out.len(), self.len)?;
-        // SAFETY: `place` found the whole source inside the mapping.
+        let source = self.resolve(at, out.len(), self.len)?;
+        // SAFETY: `resolve` found the whole source inside the mapping.
         Ok(unsafe { crate::crc::load_with_crc(source, out, covered.min(out.len())) })
     }
 
     /// Whether the bytes at `at` are `bytes` now; `false` also out of range.
     #[inline]
     pub fn is(&self, at: u64, bytes: &[u8]) -> bool {
-        let Ok(source) = self.place(at, bytes.len(), self.len) else { return false };
-        // SAFETY: `place` found the whole source inside the mapping.
+        let Ok(source) = self.resolve(at, bytes.len(), self.len) else { return false };
+        // SAFETY: `resolve` found the whole source inside the mapping.
         unsafe { equal(source, bytes) }
     }
 
@@ -250,7 +250,7 @@ impl Region {
     #[inline]
     pub fn fetch_add(&self, at: u64, delta: u64) -> Result<u64, OutOfRange> {
         let target = self.aligned(at, WORD, self.writable)?;
-        // SAFETY: eight aligned bytes inside the writable mapping. A counter stands alone: no order with other memory.
+        // SAFETY: eight aligned bytes inside the writable mapping. A counter needs no order with other memory.
         Ok(unsafe { AtomicU64::from_ptr(target.cast()) }.fetch_add(delta, Ordering::Relaxed))
     }
 
@@ -323,7 +323,7 @@ impl Region {
     pub fn zero(&self, range: Range<u64>) -> Result<(), OutOfRange> {
         const ZEROS: [u8; 4096] = [0; 4096];
         let len = range.end.checked_sub(range.start).ok_or(OutOfRange)?;
-        self.place(range.start, usize::try_from(len).map_err(|_| OutOfRange)?, self.writable)?;
+        self.resolve(range.start, usize::try_from(len).map_err(|_| OutOfRange)?, self.writable)?;
         for at in range.clone().step_by(ZEROS.len()) {
             let count = (range.end - at).min(ZEROS.len() as u64) as usize;
             self.write(at, &ZEROS[..count])?;
@@ -367,7 +367,7 @@ impl Region {
 
     /// The address of `at..at + len`, if that lies in the first `limit` bytes.
     #[inline(always)]
-    fn place(&self, at: u64, len: usize, limit: u64) -> Result<*mut u8, OutOfRange> {
+    fn resolve(&self, at: u64, len: usize, limit: u64) -> Result<*mut u8, OutOfRange> {
         match at.checked_add(len as u64) {
             // `at` fits a usize: it is at most `limit`, which is at most the mapping's length.
             Some(end) if end <= limit => Ok(self.base.as_ptr().wrapping_add(at as usize)),
@@ -380,7 +380,7 @@ impl Region {
         if !at.is_multiple_of(size as u64) {
             return Err(OutOfRange);
         }
-        self.place(at, size, limit)
+        self.resolve(at, size, limit)
     }
 }
 

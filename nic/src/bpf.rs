@@ -28,7 +28,7 @@ pub struct LoadOptions<'a> {
 }
 
 /// A loaded object: its programs and maps live as long as it, its [`Attachment`]s or its [`Map`]s do. Nothing is pinned: when
-/// the process ends, in whatever way, the kernel frees all of it.
+/// the process ends, for any reason, the kernel frees all of it.
 #[derive(Debug)]
 pub struct Object {
     bpf: Ebpf,
@@ -105,7 +105,7 @@ impl Object {
         program::attach(&self.bpf, program, interface, mode)
     }
 
-    /// Attaches as kernels before 5.9 do it, to try that way; see [`Attachment`].
+    /// Attaches as on kernels before 5.9, to test that path; see [`Attachment`].
     ///
     /// # Errors
     /// As for [`Object::attach`].

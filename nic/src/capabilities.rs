@@ -164,12 +164,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// May it load programs? CAP_SYS_ADMIN stands for CAP_BPF.
+    /// May it load programs? CAP_SYS_ADMIN includes CAP_BPF.
     pub fn may_load(&self) -> bool {
         self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
     }
 
-    /// Does the verifier let its programs compute where to look? CAP_SYS_ADMIN stands for CAP_PERFMON.
+    /// Does the verifier let its programs compute where to look? CAP_SYS_ADMIN includes CAP_PERFMON.
     pub fn may_compute(&self) -> bool {
         self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
     }
@@ -212,7 +212,7 @@ pub fn current() -> Result<Capabilities, Error> {
 /// This process has more than one thread already (see above), or the system refused. The capabilities are then what [`current`] says.
 pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
     let mut threads = threads()?;
-    for _ in 0..ENDING {
+    for _ in 0..THREAD_EXIT_MS {
         if threads == 1 {
             break;
         }
@@ -220,7 +220,7 @@ pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
         threads = self::threads()?;
     }
     if threads != 1 {
-        let late = format!("capabilities are kept per thread, and there are {threads} threads already");
+        let late = format!("capabilities are per thread, and there are {threads} threads already");
         return Err(Error::new("capset", "", io::Error::other(late)));
     }
     drop_thread_to(keep)
@@ -234,21 +234,21 @@ pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
 /// The system refused. The capabilities are then what [`current`] says.
 pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     let now = current()?;
-    let kept = now.permitted.and(keep);
+    let retained = now.permitted.and(keep);
     if now.effective.has(Cap::SETPCAP) {
-        for cap in now.bounding.iter().filter(|cap| !kept.has(*cap)) {
+        for cap in now.bounding.iter().filter(|cap| !retained.has(*cap)) {
             control("prctl PR_CAPBSET_DROP", libc::PR_CAPBSET_DROP, u64::from(cap.0))?;
         }
     }
     // With it a program that is started has what its file grants, and what is ambient, even when we have not.
     control("prctl PR_CAP_AMBIENT", libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64)?;
-    set(kept)?;
+    set(retained)?;
     control("prctl PR_SET_NO_NEW_PRIVS", libc::PR_SET_NO_NEW_PRIVS, 1)?;
     current()
 }
 
-/// Milliseconds that other threads have to end: one that was joined is counted a moment longer.
-const ENDING: u32 = 2000;
+/// Milliseconds that other threads have to exit: the kernel counts a joined thread for a moment longer.
+const THREAD_EXIT_MS: u32 = 2000;
 
 /// Threads of this process.
 fn threads() -> Result<usize, Error> {
@@ -284,14 +284,14 @@ const VERSION_3: u32 = 0x2008_0522;
 
 const _: () = assert!(size_of::<Header>() == 8 && size_of::<Word>() == 12);
 
-/// Effective and permitted become `kept`, inheritable becomes empty, for the calling thread.
-fn set(kept: CapSet) -> Result<(), Error> {
+/// Effective and permitted become `capabilities`, inheritable becomes empty, for the calling thread.
+fn set(capabilities: CapSet) -> Result<(), Error> {
     let header = Header { version: VERSION_3, pid: 0 };
     let word = |bits: u64| Word { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
-    let words = [word(kept.0 & 0xffff_ffff), word(kept.0 >> 32)];
-    // SAFETY: the kernel reads a header of version 3 and the two words that it stands for; both live through the call.
+    let words = [word(capabilities.0 & 0xffff_ffff), word(capabilities.0 >> 32)];
+    // SAFETY: the kernel reads a header of version 3 and the two words that it announces; both live through the call.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
-    if result < 0 { Err(Error::last("capset", kept)) } else { Ok(()) }
+    if result < 0 { Err(Error::last("capset", capabilities)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -350,7 +350,7 @@ mod tests {
         // The test runner's main thread waits for this one, so there are two at least.
         let before = current().unwrap();
         let error = drop_to(CapSet::default()).unwrap_err().to_string();
-        assert!(error.starts_with("capset: capabilities are kept per thread, and there are "), "{error}");
+        assert!(error.starts_with("capset: capabilities are per thread, and there are "), "{error}");
         assert_eq!(current().unwrap(), before);
     }
 }

@@ -1,7 +1,7 @@
 //! Capture files: pcap and pcapng, of either byte order, also gzipped.
 //!
 //! A [`Reader`] lends one frame after the other from a buffer of fixed size: nothing is allocated per frame, and a hostile
-//! file can neither make it grow nor make it loop. A file that ends inside a packet gives an error with the place, after all
+//! file can neither make it grow nor make it loop. A file that ends inside a packet gives an error with the offset, after all
 //! packets before it. A [`Writer`] writes pcap with nanoseconds.
 //!
 //! ```

@@ -35,7 +35,7 @@ pub struct Facts {
     pub index: u32,
     /// It was set up, by `ip link set … up` or the like.
     pub up: bool,
-    /// Somebody is at the other end.
+    /// The link has a carrier.
     pub carrier: Option<bool>,
     /// Longest packet, without the Ethernet header, bytes.
     pub mtu: Option<u32>,
@@ -43,7 +43,7 @@ pub struct Facts {
     pub kind: Option<String>,
     /// The driver.
     pub driver: Option<String>,
-    /// Its place on the bus, such as `"0000:01:00.0"`.
+    /// Its bus address, such as `"0000:01:00.0"`.
     pub bus: Option<String>,
     /// The memory node its bus is close to. `None` also where there is only one.
     pub numa: Option<u32>,
@@ -215,7 +215,7 @@ pub struct Member {
 /// Frames lost before any program saw them, since the interface exists.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Lost {
-    /// Dropped by the kernel: no memory, or nobody wanted them.
+    /// Dropped by the kernel: no memory, or no receiver.
     pub dropped: u64,
     /// The device's buffer was full (`rx_fifo_errors`).
     pub overruns: u64,
@@ -271,16 +271,18 @@ fn known_peer(peer: Peer, link: impl Fn(u32) -> Option<Link>) -> Peer {
 /// The memory node of the bus. Asked of the bus and not of the interface's own folder in /sys, because that folder is the one
 /// of the network namespace in which /sys was mounted.
 fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
-    let (kind, place) = match (&link.parent, bus) {
-        (Some((kind, place)), _) => (kind.as_str(), place.as_str()),
-        (None, place) => ("pci", place?),
+    let (kind, address) = match (&link.parent, bus) {
+        (Some((kind, address)), _) => (kind.as_str(), address.as_str()),
+        (None, address) => ("pci", address?),
     };
     // Names from the kernel, but they make a path here.
-    if [kind, place].iter().any(|part| part.is_empty() || part.contains(['/', '\0']) || part.starts_with('.'))
+    if [kind, address]
+        .iter()
+        .any(|part| part.is_empty() || part.contains(['/', '\0']) || part.starts_with('.'))
     {
         return None;
     }
-    let file = Path::new("/sys/bus").join(kind).join("devices").join(place).join("numa_node");
+    let file = Path::new("/sys/bus").join(kind).join("devices").join(address).join("numa_node");
     // −1: the firmware does not say.
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
@@ -302,7 +304,7 @@ fn devices(table: &str) -> Vec<String> {
 }
 
 /// Switches an offload, named as in `ethtool -k --json` (`"rx-gro"`, `"rx-vlan-hw-parse"`). For tests and measurements:
-/// whoever runs this program decides over the interface, not we.
+/// the operator decides about the interface, not this program.
 ///
 /// # Errors
 /// There is no such interface or offload, it is fixed, or CAP_NET_ADMIN is missing.

@@ -11,7 +11,7 @@ pub struct Error {
     /// The address, file or name it was about; empty when there is none.
     about: String,
     port: Option<u16>,
-    /// What to do, where whoever met the error knows it better than the number says.
+    /// Advice for the operator, where the call site knows more than the error number.
     advice: Option<String>,
     source: io::Error,
 }

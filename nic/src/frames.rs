@@ -2,8 +2,8 @@
 //! (TPACKET_V2: each frame is handed over at once, which the blocks of V3 are not), batches for what goes out.
 //!
 //! What offloading left undone comes with a frame ([`Unfinished`]): between the network stacks of one machine checksums are
-//! not computed and TCP is not cut into packets. VLAN tags that the kernel took out are put back. A port never hears what
-//! the machine itself sends by its interface.
+//! not computed and TCP is not cut into packets. VLAN tags that the kernel took out are put back. A port does not receive frames that
+//! the machine itself sends through its interface.
 
 mod port;
 #[cfg(test)]
@@ -20,33 +20,33 @@ use crate::error::Error;
 use crate::sys;
 
 /// Waits until one of `ports` or `other` can be read or has failed, at most `timeout`, to the nanosecond as far as the system
-/// can. A signal ends it as the time does. `waiting` is memory that is used again.
+/// can. A signal ends it as the timeout does. `poll_fds` is reused memory.
 ///
 /// # Errors
 /// The system refused.
 pub fn wait<'f>(
     descriptors: impl Iterator<Item = BorrowedFd<'f>>,
-    waiting: &mut Waiting,
+    poll_fds: &mut PollFds,
     timeout: Duration,
 ) -> Result<(), Error> {
-    waiting.0.clear();
-    waiting.0.extend(descriptors.map(sys::readable));
-    sys::poll_precisely(&mut waiting.0, timeout).map_err(|source| Error::new("ppoll", "", source))?;
+    poll_fds.0.clear();
+    poll_fds.0.extend(descriptors.map(sys::readable));
+    sys::poll_precisely(&mut poll_fds.0, timeout).map_err(|source| Error::new("ppoll", "", source))?;
     Ok(())
 }
 
-/// What [`wait`] needs.
+/// The descriptors of [`wait`].
 #[derive(Default)]
-pub struct Waiting(Vec<libc::pollfd>);
+pub struct PollFds(Vec<libc::pollfd>);
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for PollFds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Waiting").field(&self.0.len()).finish()
+        f.debug_tuple("PollFds").field(&self.0.len()).finish()
     }
 }
 
-/// Tells the kernel's own network stack to keep still on an interface: no IPv6 there (it would make itself an address, and
-/// speak), no answers to ARP, no forwarding. Tells what could not be set, as a sentence each.
+/// Silences the kernel's own network stack on an interface: no IPv6 (it would configure an address and send), no ARP replies, no
+/// forwarding. Returns a message for each setting that could not be changed.
 pub fn silence(interface: &str) -> Vec<String> {
     const SETTINGS: [(&str, &str, &str); 3] =
         [("ipv6", "disable_ipv6", "1"), ("ipv4", "arp_ignore", "8"), ("ipv4", "forwarding", "0")];

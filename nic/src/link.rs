@@ -19,7 +19,7 @@ pub(crate) struct Link {
 /// How an interface is.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct LinkState {
-    /// Frames that the device or its driver dropped on reception, whoever they were for.
+    /// Frames that the device or its driver dropped on reception, for any receiver.
     pub(crate) dropped: u64,
     /// XDP programs on it.
     pub(crate) programs: Vec<Attached>,
@@ -81,7 +81,7 @@ impl Link {
     }
 }
 
-/// Attaches the XDP program of this descriptor in the old way, by netlink, where none is; -1 takes off what is there.
+/// Attaches the XDP program of this descriptor by netlink, if none is attached; -1 detaches the one attached.
 pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: Mode) -> Result<(), Error> {
     // XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE; and XDP_FLAGS_UPDATE_IF_NOEXIST.
     let mode = if mode == Mode::Generic { 2_u32 } else { 4 };

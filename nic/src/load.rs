@@ -29,8 +29,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Sends `payloads` over and over from one socket, until the total is reached or `stop` becomes true, but once at least: who
-    /// stops it after a time may find that it had no core until then. Returns how many datagrams were sent.
+    /// Sends `payloads` over and over from one socket, until the total is reached or `stop` becomes true, but at least once: it
+    /// may not have run at all by then. Returns how many datagrams were sent.
     ///
     /// # Errors
     /// The first datagrams of a call could not be sent.
@@ -43,15 +43,15 @@ impl Load {
         let apart: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
         let apart: Vec<&[&[u8]]> = apart.chunks(64).collect();
         let (started, mut sent) = (time::monotonic(), 0);
-        for turn in 0.. {
+        for round in 0.. {
             // Relaxed: only the flag itself matters; joining the thread orders everything else.
-            if turn > 0 && stop.load(Ordering::Relaxed) || self.total.is_some_and(|total| sent >= total) {
+            if round > 0 && stop.load(Ordering::Relaxed) || self.total.is_some_and(|total| sent >= total) {
                 break;
             }
             sent += if self.segmented {
-                sender.send_segments(joined[turn % joined.len()], segment as u16)? as u64
+                sender.send_segments(joined[round % joined.len()], segment as u16)? as u64
             } else {
-                sender.send_burst(apart[turn % apart.len()])? as u64
+                sender.send_burst(apart[round % apart.len()])? as u64
             };
             if let Some(per_second) = self.per_second {
                 let due = u128::from(sent) * 1_000_000_000 / u128::from(per_second.max(1));

@@ -1,6 +1,6 @@
 //! Network namespaces for tests and measurements: real links between separate stacks, on one machine.
 //!
-//! They need root and iproute2's `ip`. Who uses them in a test says so aloud when they are missing, and skips.
+//! They need root and iproute2's `ip`. A test that uses them prints a message and skips itself if they are missing.
 
 use std::fs::File;
 use std::io;
@@ -21,12 +21,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace with a name that nobody else has, with its loopback up.
+    /// Creates a namespace with a unique name, with its loopback up.
     ///
     /// # Errors
     /// This needs root, and `ip`.
     pub fn create() -> Result<Self, Error> {
-        /// Tells the namespaces of one process apart. Partner: itself, in other threads; only the number matters.
+        /// Distinguishes the namespaces of one process. Partner: itself, in other threads; only the number matters.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("hopwise-{}-{number}", std::process::id());
@@ -44,7 +44,7 @@ impl Namespace {
     /// Runs `ip` in it.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// The output of `ip`.
     pub fn ip(&self, arguments: &[&str]) -> Result<(), Error> {
         ip(&[&["-n", &self.name], arguments].concat())
     }
@@ -130,7 +130,7 @@ impl Pair {
     /// Makes the link, also again after it was deleted.
     ///
     /// # Errors
-    /// There is one, or `ip` said something else.
+    /// There is one, or `ip` failed otherwise.
     pub fn link(&self) -> Result<(), Error> {
         let (near_mac, far_mac) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
         let queues = self.queues.to_string();
@@ -149,7 +149,7 @@ impl Pair {
             for address in other.map(|address| address.to_string()) {
                 side.ip(&[
                     "neighbour",
-                    // Somebody may be asking for it already.
+                    // Another thread may be requesting it already.
                     "replace",
                     &address,
                     "lladdr",

@@ -1,5 +1,5 @@
-//! Ending processes that somebody else started, without ever meeting a stranger: a process is held by a descriptor (pidfd)
-//! before it is looked at, so that its number cannot be another's by the time it is signalled.
+//! Terminating processes that another process started, without signalling the wrong one: a descriptor (pidfd) is opened before the
+//! process is inspected, so that its number cannot be reused by the time it is signalled.
 
 use std::fs;
 use std::io;
@@ -18,12 +18,12 @@ pub struct Process {
     handle: OwnedFd,
 }
 
-/// What a process is told.
+/// A signal to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// End, in an orderly way: SIGTERM.
+    /// Terminate in an orderly manner: SIGTERM.
     Terminate,
-    /// End, now: SIGKILL.
+    /// Terminate at once: SIGKILL.
     Kill,
 }
 
@@ -39,7 +39,7 @@ impl Process {
             let error = Error::last("pidfd_open", id);
             return if error.errno() == Some(libc::ESRCH) { Ok(None) } else { Err(error) };
         }
-        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         Ok(Some(Self { id, handle: unsafe { OwnedFd::from_raw_fd(fd as i32) } }))
     }
 
@@ -68,10 +68,10 @@ impl Process {
         wanted.is_some() && wanted == found && !self.has_ended()
     }
 
-    /// Tells it to end. One that has ended already is no error.
+    /// Sends it a signal. A process that has ended already is no error.
     ///
     /// # Errors
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         let number = match signal {
             Signal::Terminate => libc::SIGTERM,
@@ -88,7 +88,7 @@ impl Process {
         }
     }
 
-    /// Has it ended? (Perhaps nobody has asked yet how.)
+    /// Has it ended? (Its parent may not have waited for it yet.)
     pub fn has_ended(&self) -> bool {
         self.wait(Duration::ZERO)
     }
@@ -128,26 +128,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_found_told_to_end_and_seen_to_have_ended() {
-        // Whoever reads what the test says does not wait for it.
+    fn a_process_is_found_signalled_and_seen_to_have_ended() {
+        // A reader of the test's output does not wait for it.
         let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
         let mut command = Command::new("sleep");
         let mut child = command.arg("600").stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
-        let held = all().unwrap().into_iter().find(|process| process.id() == child.id()).unwrap();
-        assert!(!held.wait(Duration::from_millis(1)));
+        let process = all().unwrap().into_iter().find(|found| found.id() == child.id()).unwrap();
+        assert!(!process.wait(Duration::from_millis(1)));
         // It may be reported as started before its words can be read.
         let end = Instant::now() + Duration::from_secs(20);
-        while held.command().is_empty() && Instant::now() < end {
-            assert!(!held.wait(Duration::from_millis(1)));
+        while process.command().is_empty() && Instant::now() < end {
+            assert!(!process.wait(Duration::from_millis(1)));
         }
-        assert_eq!(held.command(), ["sleep", "600"]);
-        assert!(!held.is_in("hopwise-none"));
-        held.signal(Signal::Terminate).unwrap();
-        assert!(held.wait(Duration::from_secs(20)));
-        // Nobody has waited for it yet: it is there, and has no command any more.
-        assert_eq!(held.command(), Vec::<String>::new());
+        assert_eq!(process.command(), ["sleep", "600"]);
+        assert!(!process.is_in("hopwise-none"));
+        process.signal(Signal::Terminate).unwrap();
+        assert!(process.wait(Duration::from_secs(20)));
+        // Its parent has not waited for it yet: it still exists, but has no command.
+        assert_eq!(process.command(), Vec::<String>::new());
         child.wait().unwrap();
-        held.signal(Signal::Kill).unwrap();
-        assert!(Process::open(held.id()).unwrap().is_none());
+        process.signal(Signal::Kill).unwrap();
+        assert!(Process::open(process.id()).unwrap().is_none());
     }
 }

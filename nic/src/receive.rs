@@ -12,13 +12,13 @@ use crate::link::Link;
 use crate::packet;
 use crate::source::Source;
 use crate::udp::{self, Buffered, Burst, Receiver};
-use crate::xdp::Way;
+use crate::xdp::BindMode;
 
 pub use filter::{Filter, filter};
 pub use watch::{Counters, State, Watch};
 pub use xdp::memory_needed;
 
-/// A way to receive, from the best down.
+/// A receive path, from the fastest down.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RxPath {
     /// AF_XDP; the NIC writes into our memory.
@@ -185,9 +185,9 @@ pub fn open(interface: &str, options: &Options) -> Result<Opened, NoRxPath> {
 fn open_as(interface: &str, rx_path: RxPath, options: &Options) -> Result<Opened, Error> {
     let link = Link::open(interface)?;
     match rx_path {
-        RxPath::ZeroCopy => xdp::open(link, Way::ZeroCopy, options),
-        RxPath::Native => xdp::open(link, Way::Copy, options),
-        RxPath::Generic => xdp::open(link, Way::Generic, options),
+        RxPath::ZeroCopy => xdp::open(link, BindMode::ZeroCopy, options),
+        RxPath::Native => xdp::open(link, BindMode::Copy, options),
+        RxPath::Generic => xdp::open(link, BindMode::Generic, options),
         RxPath::Packet => open_packet(link, options),
         RxPath::Udp => open_udp(link, options),
     }

@@ -79,7 +79,7 @@ impl Frames {
         Ok(Some(Frame { bytes: &buffer[..length.min(room)], length, received }))
     }
 
-    /// Frames that were lost because nobody fetched them, since the last question.
+    /// Frames lost because they were not read in time, since the last call.
     pub fn lost(&self) -> u64 {
         // SAFETY: integers, for which zero is a value.
         let none: libc::tpacket_stats_v3 = unsafe { std::mem::zeroed() };

@@ -12,7 +12,7 @@ use crate::error::Error;
 pub struct Packet<'a> {
     /// The UDP payload, as much of it as fitted.
     pub data: &'a [u8],
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
     /// The UDP port it was sent to.
     pub port: u16,
@@ -34,13 +34,13 @@ pub struct Stats {
     pub truncated: u64,
     /// Datagrams among them that ended in the kernel, decided there; always 0 for sources that hand out all they receive.
     pub decided_in_kernel: u64,
-    /// Datagrams that the kernel dropped because nobody fetched them in time, or for want of memory.
+    /// Datagrams that the kernel dropped because they were not read in time, or for lack of memory.
     pub kernel_drops: u64,
     /// Frames that found the ring full: we were not fast enough.
     pub ring_full: u64,
     /// Frames for which there was no free memory in the ring's other direction: we gave none back in time.
     pub fill_empty: u64,
-    /// Frames that held no datagram we could read, by [`Refusal::index`].
+    /// Frames without a readable datagram, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
     /// Bursts that they came in: `datagrams / bursts` says how well system calls are used.
     pub bursts: u64,

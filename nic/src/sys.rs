@@ -41,7 +41,7 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -87,11 +87,11 @@ pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-/// Waits until one of `waiting` can be read or has failed, at most `timeout_ms`. A signal ends it as the time does.
-pub(crate) fn poll(waiting: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<usize> {
+/// Waits until one of `poll_fds` can be read or has failed, at most `timeout_ms`. A signal ends it as the time does.
+pub(crate) fn poll(poll_fds: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<usize> {
     let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
-    // SAFETY: `waiting` is an array of that many structures, ours alone.
-    let result = unsafe { libc::poll(waiting.as_mut_ptr(), waiting.len() as libc::nfds_t, timeout) };
+    // SAFETY: `poll_fds` is an array of that many structures, ours alone.
+    let result = unsafe { libc::poll(poll_fds.as_mut_ptr(), poll_fds.len() as libc::nfds_t, timeout) };
     if result < 0 {
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
@@ -101,16 +101,16 @@ pub(crate) fn poll(waiting: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<
 
 /// As [`poll`], with a time-out to the nanosecond, as far as the thread's timer slack allows.
 pub(crate) fn poll_precisely(
-    waiting: &mut [libc::pollfd],
+    poll_fds: &mut [libc::pollfd],
     timeout: std::time::Duration,
 ) -> io::Result<usize> {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    let count = waiting.len() as libc::nfds_t;
-    // SAFETY: `waiting` is an array of that many structures, ours alone; the kernel reads the time; no mask of signals.
-    let result = unsafe { libc::ppoll(waiting.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
+    let count = poll_fds.len() as libc::nfds_t;
+    // SAFETY: `poll_fds` is an array of that many structures, ours alone; the kernel reads the time; no mask of signals.
+    let result = unsafe { libc::ppoll(poll_fds.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
     if result < 0 {
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
@@ -166,12 +166,12 @@ impl Mapping {
         Self::new(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)
     }
 
-    /// Zeroed memory of our own; `flags` are added to the usual ones.
+    /// Zeroed private memory; `flags` are added to the default ones.
     pub(crate) fn anonymous(len: usize, flags: i32) -> io::Result<Self> {
         Self::new(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
     }
 
-    /// Tells the kernel how the memory will be used.
+    /// Advises the kernel how the memory will be used.
     pub(crate) fn advise(&self, advice: i32) -> io::Result<()> {
         // SAFETY: our own mapping; the advice we give changes nothing of what is in it.
         let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, advice) };
@@ -180,7 +180,7 @@ impl Mapping {
 
     fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, at a place the kernel chooses: nothing of ours is there.
+        // SAFETY: a new mapping, at an address the kernel chooses: it overlaps no other.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -194,7 +194,7 @@ impl Mapping {
         self.start
     }
 
-    /// The place `at`, if `len` bytes from there are inside.
+    /// The address of `at`, if `len` bytes from there are inside.
     #[inline]
     pub(crate) fn place(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
         let end = at.checked_add(len)?;
@@ -205,14 +205,14 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; whoever had a pointer into it borrowed it from us. It cannot fail.
+        // SAFETY: the mapping made in `new`; all pointers into it borrowed this mapping. It cannot fail.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
 // SAFETY: memory is tied to no thread.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared `Mapping` gives out places, not references; who makes a reference says why it may.
+// SAFETY: a shared `Mapping` gives out addresses, not references; code that creates a reference states why it is sound.
 unsafe impl Sync for Mapping {}
 
 #[cfg(test)]

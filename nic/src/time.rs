@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Nanoseconds since the Unix epoch, by the system's clock. It jumps when somebody sets it.
+/// Nanoseconds since the Unix epoch, by the system's clock. It jumps when it is set.
 pub fn now() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
@@ -45,7 +45,7 @@ pub fn pin(core: usize) -> Result<(), Error> {
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec, to a valid place; both clocks exist on every Linux, so it cannot fail.
+    // SAFETY: the kernel writes one timespec, to valid memory; both clocks exist on every Linux, so it cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut at) };
     nanoseconds(at.tv_sec, at.tv_nsec)
 }

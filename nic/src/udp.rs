@@ -25,7 +25,7 @@ pub use source::{Buffered, Group};
 /// How a [`Receiver`] is set up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes of datagrams that the kernel keeps while nobody fetches them. A burst of 300-byte reports at 1 M/s that has to
+    /// Bytes of datagrams that the kernel queues until they are read. A burst of 300-byte reports at 1 M/s that has to
     /// wait 50 ms needs about 40 MB, because the kernel counts its own overhead, some 500 bytes per datagram, too. More than
     /// `net.core.rmem_max` needs `CAP_NET_ADMIN`; see [`Receiver::warning`].
     pub recv_buffer: usize,

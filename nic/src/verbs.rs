@@ -12,8 +12,9 @@ use memory::Region;
 
 use crate::Error;
 use library::{
-    Capacity, Completion, Context, DeviceAttributes, Domain, GidEntry, Library, MemoryRegion, PairAttributes,
-    PairInit, PortAttributes, Queue, QueuePair, ReceiveRequest, Way, access, library, mask, state,
+    AddressVector, Capacity, Completion, Context, DeviceAttributes, Domain, GidEntry, Library, MemoryRegion,
+    PortAttributes, Queue, QueuePair, QueuePairAttributes, QueuePairInit, ReceiveRequest, access, library,
+    mask, state,
 };
 
 mod library;
@@ -34,7 +35,7 @@ pub struct Done {
     pub len: u32,
 }
 
-/// Reads of others' memory and additions that a queue pair may have under way, both as asker and as asked.
+/// Outstanding reads and atomic operations of a queue pair, both as requester and as responder.
 pub const ATOMICS: u8 = 4;
 
 /// What is handed back by its address: null is a failure, which the system has numbered.
@@ -206,7 +207,7 @@ impl Device {
         self.0.mtu
     }
 
-    /// Lets the device read a region, and with `for_others` lets those who know its key write it and add to it.
+    /// Registers a region for reading by the device, and with `for_others` for remote writes and atomics under its rkey.
     ///
     /// # Errors
     /// If the system does not allow it: usually the limit of locked memory.
@@ -214,7 +215,7 @@ impl Device {
         self.register_from(region, 0, for_others)
     }
 
-    /// The same of what lies from byte `start` on: what is before it, nobody else can touch.
+    /// The same from byte `start` on: the bytes before it are not accessible remotely.
     ///
     /// # Errors
     /// As for [`Device::register`]; `start` is not inside the region.
@@ -273,7 +274,7 @@ impl Device {
         };
         pair.received = Some(self.queue(receives + 1)?);
         let pointer = |queue: Option<NonNull<Queue>>| queue.map_or(std::ptr::null_mut(), NonNull::as_ptr);
-        let mut init = PairInit {
+        let mut init = QueuePairInit {
             context: std::ptr::null_mut(),
             send_cq: pointer(pair.sent),
             recv_cq: pointer(pair.received),
@@ -295,11 +296,11 @@ impl Device {
         // SAFETY: it was just made.
         pair.number = unsafe { (*raw.as_ptr()).number };
         let allowed = access::REMOTE_WRITE | if reliable { access::REMOTE_ATOMIC } else { 0 };
-        let attributes = PairAttributes {
+        let attributes = QueuePairAttributes {
             state: state::INIT,
             access: allowed as u32,
             port: self.0.port,
-            ..PairAttributes::default()
+            ..QueuePairAttributes::default()
         };
         pair.modify(attributes, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS, about)?;
         Ok(pair)
@@ -321,7 +322,7 @@ pub struct Registered {
 unsafe impl Send for Registered {}
 
 impl Registered {
-    /// R_Key: who knows it may write.
+    /// The rkey, which permits remote writes.
     pub fn key(&self) -> u32 {
         self.rkey
     }
@@ -392,7 +393,7 @@ impl Pair {
 
     fn modify(
         &mut self,
-        mut attributes: PairAttributes,
+        mut attributes: QueuePairAttributes,
         mask: c_int,
         about: impl std::fmt::Display,
     ) -> Result<(), Error> {
@@ -412,29 +413,29 @@ impl Pair {
     /// If the device refuses: usually because there is no route to the address.
     pub fn connect(&mut self, peer: &Peer) -> Result<(), Error> {
         let about = format!("to {} queue pair {}", peer.address, peer.queue_pair);
-        let way = Way {
+        let address_vector = AddressVector {
             destination: library::Gid(octets(peer.address)),
             source_index: self.device.0.gid_index,
             hop_limit: 64,
             is_global: 1,
             port: self.device.0.port,
-            ..Way::default()
+            ..AddressVector::default()
         };
-        let receiving = PairAttributes {
+        let receiving = QueuePairAttributes {
             state: state::READY_TO_RECEIVE,
             path_mtu: mtu_code(peer.mtu),
             peer: peer.queue_pair,
             rq_psn: peer.psn,
             max_dest_rd_atomic: ATOMICS,
-            // 0.64 ms before the other end tries again a message for which there was no place.
+            // 0.64 ms before the other end retries a message for which there was no receive buffer.
             min_rnr_timer: 12,
-            way,
-            ..PairAttributes::default()
+            address_vector,
+            ..QueuePairAttributes::default()
         };
         let reliable = if self.reliable { mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { 0 };
-        let always = mask::STATE | mask::WAY | mask::PATH_MTU | mask::PEER | mask::RQ_PSN;
+        let always = mask::STATE | mask::ADDRESS_VECTOR | mask::PATH_MTU | mask::PEER | mask::RQ_PSN;
         self.modify(receiving, always | reliable, &about)?;
-        let sending = PairAttributes {
+        let sending = QueuePairAttributes {
             state: state::READY_TO_SEND,
             sq_psn: peer.own_psn,
             // 67 ms, seven times.
@@ -443,7 +444,7 @@ impl Pair {
             // Without end.
             rnr_retry: 7,
             max_rd_atomic: ATOMICS,
-            ..PairAttributes::default()
+            ..QueuePairAttributes::default()
         };
         let reliable = mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_RD_ATOMIC;
         let mask = mask::STATE | mask::SQ_PSN | if self.reliable { reliable } else { 0 };

@@ -6,7 +6,7 @@
 //! back with something in them. Frames are lent to the caller of [`Source::receive`](crate::Source::receive) for that call
 //! and go back by the fill ring after it: a frame cannot outlive it, because the packet borrows it.
 //!
-//! A queue's receive ring has as many places as it has frames, and its fill ring twice as many. So neither is ever full, no frame
+//! A queue's receive ring has as many entries as it has frames, and its fill ring twice as many. So neither is ever full, no frame
 //! is lost between them, and what comes too fast finds the fill ring empty, which the kernel notices before it copies anything.
 //!
 //! The time of a packet is when its burst was fetched: one reading of the clock for at most 64 frames. The kernel stamps no
@@ -68,9 +68,9 @@ impl Options {
     }
 }
 
-/// How frames come from the NIC to the memory.
+/// How the sockets get frames: the bind mode of AF_XDP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum BindMode {
     /// The NIC writes there.
     ZeroCopy,
     /// The driver copies.
@@ -79,7 +79,7 @@ pub(crate) enum Way {
     Generic,
 }
 
-impl Way {
+impl BindMode {
     pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::ZeroCopy => "xdp-zerocopy",
@@ -94,7 +94,7 @@ impl Way {
 pub(crate) fn open(
     link: &Link,
     queues: u32,
-    way: Way,
+    bind_mode: BindMode,
     threads: usize,
     options: &Options,
 ) -> Result<(Vec<XskSource>, Pages), Error> {
@@ -104,7 +104,12 @@ pub(crate) fn open(
     let umem = std::sync::Arc::new(umem);
     let mut sockets: Vec<Socket> = Vec::new();
     for queue in 0..queues {
-        let wish = Wish { link, queue, frames: options.frames_per_queue, zero_copy: way == Way::ZeroCopy };
+        let wish = Wish {
+            link,
+            queue,
+            frames: options.frames_per_queue,
+            zero_copy: bind_mode == BindMode::ZeroCopy,
+        };
         let socket = match sockets.first() {
             None => Socket::first(&wish, &umem)?,
             Some(first) => Socket::sharing(&wish, &umem, first)?,
@@ -116,6 +121,6 @@ pub(crate) fn open(
     for (queue, socket) in sockets.into_iter().enumerate() {
         groups[queue % threads].push(socket);
     }
-    let source = |sockets| XskSource::new(umem.clone(), sockets, way, link.name(), options.batch_wait);
+    let source = |sockets| XskSource::new(umem.clone(), sockets, bind_mode, link.name(), options.batch_wait);
     Ok((groups.into_iter().map(source).collect(), pages))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bench::{Switch, Totals};
 use collector::Datagram;
-use nic::{frames::Waiting, source::Packet};
+use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
 use crate::{
@@ -41,8 +41,8 @@ impl Switch for MeasuredSwitch {
         self.0.poll()
     }
 
-    fn wait(&self, waiting: &mut Waiting) -> bool {
-        self.0.rest(None, waiting)
+    fn wait(&self, poll_fds: &mut PollFds) -> bool {
+        self.0.rest(None, poll_fds)
     }
 
     fn is_empty(&self) -> bool {

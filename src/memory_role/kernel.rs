@@ -10,7 +10,7 @@ use std::{
 };
 
 use memory::Region;
-use nic::{bpf::Attachment, frames::Waiting, receive::RxPath, receive::State, receive::Watch};
+use nic::{bpf::Attachment, frames::PollFds, receive::RxPath, receive::State, receive::Watch};
 use rdma::responder::{QueuePairConfig, QueuePairState, Registered, Registration};
 use wire::roce::{Path, Psn};
 use xdp::rdma::{Counted, Options, Rdma, Refused};
@@ -183,11 +183,11 @@ impl Kernel {
     /// # Errors
     /// The system refused to wait.
     pub(super) fn tell(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) -> Result<(), nic::Error> {
-        let (mut waiting, mut told) = (Waiting::default(), Answers::default());
+        let (mut poll_fds, mut told) = (PollFds::default(), Answers::default());
         loop {
             let ending = stop.load(Ordering::Relaxed);
             let patience = if ending { Duration::ZERO } else { Duration::from_millis(SLEEP.into()) };
-            nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut waiting, patience)?;
+            nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut poll_fds, patience)?;
             let mut rdma = self.rdma();
             rdma.completed(BURST, &mut told);
             for pair in told.received.drain(..) {

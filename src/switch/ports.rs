@@ -10,7 +10,7 @@ use std::{
 
 use dataplane::router::{Router, Stats, Wires, offload};
 use nic::{
-    frames::{self, Arrived, Options, Waiting},
+    frames::{self, Arrived, Options, PollFds},
     time,
     udp::Sender,
 };
@@ -99,7 +99,7 @@ const LONGEST_WAIT: u64 = 1_000_000_000;
 /// Works until `stop`.
 pub(super) fn run(mut forwarder: Forwarder, mut mail: Mail, stop: &AtomicBool) {
     time::wake_precisely();
-    let mut waiting = Waiting::default();
+    let mut poll_fds = PollFds::default();
     // Relaxed: the flag carries nothing but itself.
     while !stop.load(Ordering::Relaxed) {
         if mail.flag.swap(false, Ordering::Acquire) {
@@ -107,7 +107,7 @@ pub(super) fn run(mut forwarder: Forwarder, mut mail: Mail, stop: &AtomicBool) {
                 work(&mut forwarder);
             }
         }
-        if !forwarder.poll() && !forwarder.rest(Some(&mail.wake), &mut waiting) {
+        if !forwarder.poll() && !forwarder.rest(Some(&mail.wake), &mut poll_fds) {
             while matches!(mail.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
     }
@@ -154,7 +154,7 @@ impl Forwarder {
     }
 
     /// Waits until there is something to do, or `wake` says so. True: that is so soon that it did not wait.
-    pub(crate) fn rest(&self, wake: Option<&UnixStream>, waiting: &mut Waiting) -> bool {
+    pub(crate) fn rest(&self, wake: Option<&UnixStream>, poll_fds: &mut PollFds) -> bool {
         let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(self.router.switch()));
         let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look).min(dta);
         let rest = next.saturating_sub(self.clock.now());
@@ -166,7 +166,7 @@ impl Forwarder {
         let control = self.dta.as_ref().map(|dta| dta.sockets.control());
         let descriptors = ports.chain(wake.map(UnixStream::as_fd)).chain(control);
         let timeout = Duration::from_nanos((rest - AWAKE / 2).min(LONGEST_REST));
-        if frames::wait(descriptors, waiting, timeout).is_err() {
+        if frames::wait(descriptors, poll_fds, timeout).is_err() {
             // Nothing but a lack of memory; then not in a tight loop.
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -424,8 +424,8 @@ impl Port {
             );
         }
         // With tags and Ethernet header, and room for what INT adds on the path.
-        let usual = usize::from(mtu) + 64;
-        let options = Options { frames: ring, usual, ..Options::default() };
+        let frame_len = usize::from(mtu) + 64;
+        let options = Options { frames: ring, frame_len, ..Options::default() };
         let frames = frames::Port::open(interface, &options)
             .map_err(|error| CliError::new(format!("port {}: {error}", settings.number)))?;
         Ok(Self { frames, failed: None, mtu, before: frames::Stats::default() })

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::figures::reports::{Reports, key_write_store};
-use nic::frames::{self, Options, Waiting};
+use nic::frames::{self, Options, PollFds};
 use nic::netns::{Namespace, Pair};
 use nic::time;
 use nic::udp::{Burst, Receiver, Sender};
@@ -249,7 +249,7 @@ fn translate(
 fn collect(mut receiving: Receiving, mut port: frames::Port, end: &AtomicBool) -> Result<Found, CliError> {
     use std::os::fd::AsFd;
     let _ = time::pin(CORES[1]);
-    let (mut waiting, mut found) = (Waiting::default(), Found::default());
+    let (mut poll_fds, mut found) = (PollFds::default(), Found::default());
     loop {
         let ending = end.load(Ordering::Acquire);
         let count = port.receive(64, &mut |frame| receiving.take([frame.data]));
@@ -257,7 +257,7 @@ fn collect(mut receiving: Receiving, mut port: frames::Port, end: &AtomicBool) -
             if ending {
                 break;
             }
-            let _ = frames::wait([port.as_fd()].into_iter(), &mut waiting, TURN);
+            let _ = frames::wait([port.as_fd()].into_iter(), &mut poll_fds, TURN);
         }
     }
     let stats = receiving.responded();

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nic::frames::{self, Options, Waiting};
+use nic::frames::{self, Options, PollFds};
 use nic::netns::Namespace;
 use nic::time;
 
@@ -168,7 +168,7 @@ struct Moving {
 impl Moving {
     fn open(namespace: &Namespace) -> Result<Self, CliError> {
         let open = |name| {
-            let options = Options { usual: 2064, ..Options::default() };
+            let options = Options { frame_len: 2064, ..Options::default() };
             namespace.run(|| frames::Port::open(name, &options)).and_then(|opened| opened).map_err(failed)
         };
         Ok(Self { ports: [open("left")?, open("right")?], staged: vec![Vec::new(); 64] })
@@ -178,7 +178,7 @@ impl Moving {
 impl Between for Moving {
     fn run(&mut self, done: &AtomicBool) {
         use std::os::fd::AsFd;
-        let (mut waiting, [left, right]) = (Waiting::default(), &mut self.ports);
+        let (mut poll_fds, [left, right]) = (PollFds::default(), &mut self.ports);
         loop {
             let ending = done.load(Ordering::Acquire);
             let (mut used, staged) = (0, &mut self.staged);
@@ -192,7 +192,7 @@ impl Between for Moving {
                 if ending {
                     return;
                 }
-                let _ = frames::wait([left.as_fd()].into_iter(), &mut waiting, TURN);
+                let _ = frames::wait([left.as_fd()].into_iter(), &mut poll_fds, TURN);
             }
         }
     }
@@ -228,10 +228,10 @@ impl Switching {
 
 impl Between for Switching {
     fn run(&mut self, done: &AtomicBool) {
-        let mut waiting = Waiting::default();
+        let mut poll_fds = PollFds::default();
         loop {
             let ending = done.load(Ordering::Acquire);
-            if !self.0.poll() && !self.0.wait(&mut waiting) && ending && self.0.is_empty() {
+            if !self.0.poll() && !self.0.wait(&mut poll_fds) && ending && self.0.is_empty() {
                 return;
             }
         }

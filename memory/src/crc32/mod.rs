@@ -6,7 +6,7 @@
 //! `floor(x^95 / P)`, then what is left). Folding, as it is usually done, has each block wait for the one before, which for the few dozen
 //! bytes of a telemetry packet is all of the time.
 //!
-//! Bits are reflected: bit i of a word of n bits stands for `x^(n - 1 - i)`.
+//! Bits are reflected: bit i of a word of n bits is the coefficient of `x^(n - 1 - i)`.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -173,7 +173,7 @@ impl Sum {
     #[target_feature(enable = "pclmulqdq,sse4.1")]
     #[inline]
     fn reduce(&self) -> u32 {
-        // Bit k stands for x^(95 - k). The low word is what x^32 and higher are times; its product with the reciprocal has the
+        // Bit k is the coefficient of x^(95 - k). The low word is what x^32 and higher are times; its product with the reciprocal has the
         // quotient as its low word; and the quotient's product with P stands as the sum stands.
         let sum = _mm_xor_si128(self.first, self.second);
         let quotient = _mm_clmulepi64_si128::<0x10>(sum, pair(&[0, RECIPROCAL]));
@@ -280,10 +280,10 @@ mod tests {
             .fold(state, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| times_x(state)))
     }
 
-    /// All ways that this processor has, each for strings of these lengths.
-    fn ways(best: &[usize]) -> Vec<(&'static str, Crc32)> {
+    /// All variants that this processor has, each for strings of these lengths.
+    fn variants(best: &[usize]) -> Vec<(&'static str, Crc32)> {
         let each = |len: &usize| [("best", crc_32(*len)), ("narrow", narrow(*len))];
-        best.iter().flat_map(each).filter_map(|(name, way)| Some((name, way?))).collect()
+        best.iter().flat_map(each).filter_map(|(name, variant)| Some((name, variant?))).collect()
     }
 
     #[test]
@@ -308,10 +308,10 @@ mod tests {
             let begin = (random >> 24) as u32;
             let expected = slowly(begin, &bytes[..len]);
             // A function takes strings of all lengths, also those that it is not best for.
-            for (way, crc_32) in ways(&[len, 0, 16, 48, 128, 1024]) {
-                assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len}, {way}");
+            for (variant, crc_32) in variants(&[len, 0, 16, 48, 128, 1024]) {
+                assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len}, {variant}");
                 let (front, back) = bytes[..len].split_at(len / 3);
-                assert_eq!(crc_32(crc_32(begin, front), back), expected, "{len} in two pieces, {way}");
+                assert_eq!(crc_32(crc_32(begin, front), back), expected, "{len} in two pieces, {variant}");
             }
         }
         assert_eq!(crc_32(9).map(|crc_32| crc_32(u32::MAX, b"123456789")), Some(!0xcbf4_3926));
@@ -319,11 +319,11 @@ mod tests {
 
     #[test]
     fn every_bit_of_a_long_string_counts() {
-        for (way, crc_32) in ways(&[528, 1104]) {
+        for (variant, crc_32) in variants(&[528, 1104]) {
             let mut bytes = [0; 1104];
             for bit in 0..bytes.len() * 8 {
                 bytes[bit / 8] = 1 << (bit % 8);
-                assert_eq!(crc_32(0, &bytes), slowly(0, &bytes), "bit {bit}, {way}");
+                assert_eq!(crc_32(0, &bytes), slowly(0, &bytes), "bit {bit}, {variant}");
                 bytes[bit / 8] = 0;
             }
         }

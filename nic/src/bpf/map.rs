@@ -114,7 +114,7 @@ impl Map {
     /// Puts a socket at `index` of a map of sockets.
     ///
     /// # Errors
-    /// The map has no such place, or the socket is none of AF_XDP that is bound to this queue.
+    /// The map has no such index, or the socket is not an AF_XDP socket bound to this queue.
     pub fn update_socket(&self, index: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         self.update(&index.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
     }
@@ -187,7 +187,7 @@ pub struct Mapped {
     stride: usize,
 }
 
-// SAFETY: the memory is only ever accessed by atomic words, and unmapped when nobody borrows from it any more.
+// SAFETY: the memory is only accessed by atomic words, and unmapped when no borrow of it is left.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -195,19 +195,19 @@ unsafe impl Sync for Mapped {}
 impl Mapped {
     /// The 64-bit word at byte `offset` (a multiple of eight) of element `index`; `None` outside the array.
     pub fn word(&self, index: usize, offset: usize) -> Option<&AtomicU64> {
-        let at = self.place(index, offset, 8)?;
+        let at = self.locate(index, offset, 8)?;
         // SAFETY: inside the mapping, aligned, alive as long as `self`; programs access it as whole words too.
         Some(unsafe { AtomicU64::from_ptr(self.address.as_ptr().add(at).cast()) })
     }
 
     /// Likewise of 32 bits.
     pub fn half(&self, index: usize, offset: usize) -> Option<&AtomicU32> {
-        let at = self.place(index, offset, 4)?;
+        let at = self.locate(index, offset, 4)?;
         // SAFETY: as in `word`.
         Some(unsafe { AtomicU32::from_ptr(self.address.as_ptr().add(at).cast()) })
     }
 
-    fn place(&self, index: usize, offset: usize, len: usize) -> Option<usize> {
+    fn locate(&self, index: usize, offset: usize, len: usize) -> Option<usize> {
         let at = index.checked_mul(self.stride)?.checked_add(offset)?;
         let fits = |at: usize, room| at.checked_add(len).is_some_and(|end| end <= room);
         (fits(offset, self.stride) && offset.is_multiple_of(len) && fits(at, self.bytes)).then_some(at)
@@ -216,7 +216,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map_memory`, which nobody borrows any more.
+        // SAFETY: the mapping made in `map_memory`, without a borrow left.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
     }
 }

@@ -30,7 +30,7 @@ pub struct Run {
     pub frame: Vec<u8>,
 }
 
-/// A program at an interface. It is detached when this is dropped, and when the process ends in any way (but for kernels
+/// A program attached to an interface. It is detached when this is dropped, and when the process ends for any reason (but for kernels
 /// before 5.9, which know no links: there it stays when the process is killed, and is found by its name).
 #[derive(Debug)]
 pub struct Attachment {
@@ -43,7 +43,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// The kernel's number of the program that is now at the interface in the place of ours: 0 if there is none; `None` if ours
+    /// The kernel's id of the program that has replaced this one on the interface: 0 if there is none; `None` if this one
     /// is there.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ pub(super) fn missing(what: &str, name: &str) -> Error {
     )
 }
 
-/// How the verifier says that it would let somebody with CAP_PERFMON do this ("prohibited for !root").
+/// The verifier's message for what CAP_PERFMON would permit ("prohibited for !root").
 const NOT_FOR_ALL: &str = "!root";
 
 pub(super) fn load(name: &str, program: &mut Program) -> Result<(), Error> {
@@ -146,7 +146,7 @@ pub(super) fn id(bpf: &Ebpf, name: &str) -> Result<u32, Error> {
     Ok(info.id())
 }
 
-/// Attaches by a link, which the kernel takes back when nobody holds it; by netlink where the kernel knows no links.
+/// Attaches by a link, which the kernel removes with its last descriptor; by netlink where the kernel has no links.
 pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
     /// `BPF_XDP`.
     const ATTACH_TYPE: u32 = 37;
@@ -175,7 +175,7 @@ pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> R
     Ok(Attachment { interface, program: id(object, name)?, mode, netlink, link })
 }
 
-/// Attaches in the way of old kernels.
+/// Attaches as on old kernels.
 pub(super) fn attach_by_netlink(
     object: &Ebpf,
     name: &str,

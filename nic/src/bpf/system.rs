@@ -83,7 +83,7 @@ impl Element {
 ///
 /// # Safety
 /// `arguments` are those of `command`, and every address in them is that of memory as long as the command reads or writes,
-/// which nobody else uses until the call returns.
+/// which nothing else uses until the call returns.
 pub(super) unsafe fn bpf<A: Arguments>(command: u32, arguments: &mut A) -> io::Result<i32> {
     // SAFETY: the struct is alive and as long as we say; what its addresses point to is the caller's promise.
     let result =

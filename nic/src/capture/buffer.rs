@@ -75,7 +75,7 @@ impl<R: Read> Buffer<R> {
         at
     }
 
-    /// The bytes at a place that [`Buffer::consume`] gave.
+    /// The bytes at an offset that [`Buffer::consume`] returned.
     #[inline]
     pub(super) fn consumed(&self, at: usize, len: usize) -> &[u8] {
         &self.memory[at..at + len]

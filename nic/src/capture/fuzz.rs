@@ -13,7 +13,7 @@ const MOST_FRAMES: usize = 4096;
 pub fn capture(data: &[u8]) {
     let Ok(mut reader) = Reader::new(data) else { return };
     let mut copies = Vec::new();
-    let mut kept = Vec::new();
+    let mut accepted = Vec::new();
     for _ in 0..MOST_FRAMES {
         match reader.next() {
             None => break,
@@ -36,14 +36,14 @@ pub fn capture(data: &[u8]) {
     let mut writer = Writer::new(Vec::new(), link).expect("memory takes everything");
     for (ts, data, length, _) in &copies {
         if writer.write_cut(*ts, data, *length).is_ok() {
-            kept.push((*ts, data.as_slice(), *length));
+            accepted.push((*ts, data.as_slice(), *length));
         } else {
             assert!(*ts / 1_000_000_000 > u64::from(u32::MAX), "only times after 2106 are refused");
         }
     }
     let written = writer.finish().expect("memory takes everything");
     let mut again = Reader::new(written.as_slice()).expect("what we write is a capture");
-    for expected in kept {
+    for expected in accepted {
         let frame = again.next().expect("no frame is lost").expect("no frame is damaged");
         assert_eq!((frame.ts, frame.data, frame.length), expected);
     }

@@ -125,7 +125,7 @@ impl Pcapng {
         Ok(kind)
     }
 
-    /// A block that is too long for the window, and that nobody reads.
+    /// A block that is too long for the window, and not needed.
     fn skip<R: Read>(&self, buffer: &mut Buffer<R>, kind: u32, len: usize) -> Result<(), Error> {
         let offset = buffer.offset();
         if matches!(

@@ -180,7 +180,7 @@ fn gzip_of_either_also_in_several_members() {
     assert_eq!(whole(&gzip(&pcap(Order::Big, 0xa1b2_c3d4))).len(), 2);
 }
 
-/// A file cut anywhere gives the frames before the cut, and, unless the cut is between two pieces, an error with the place
+/// A file cut anywhere gives the frames before the cut, and, unless the cut is between two pieces, an error with the offset
 /// where the last piece begins.
 fn cut_everywhere(pieces: &[(Vec<u8>, usize)]) {
     let file = joined(pieces);
@@ -309,7 +309,7 @@ fn huge_blocks_are_skipped_if_nobody_reads_them_and_refused_otherwise() {
     assert!(refused(&differing).contains("a block's two lengths differ"));
 }
 
-/// Frames of every length, so that they lie across the window's ends in every way.
+/// Frames of every length, so that they cross the window's ends at every offset.
 #[test]
 fn what_was_written_is_read_through_any_file() {
     let mut writer = Writer::new(Vec::new(), LinkType::RawIp).unwrap();

@@ -59,7 +59,7 @@ fn packet() -> Result<(), Error> {
     if fd < 0 {
         return Err(Error::last("socket", "AF_PACKET"));
     }
-    // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
@@ -91,7 +91,7 @@ impl Socket {
         if fd < 0 {
             return Err(Error::last("socket", "AF_XDP"));
         }
-        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { socket, memory: Memory::new((FRAMES * FRAME) as usize)? })
     }

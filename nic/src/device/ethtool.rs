@@ -41,15 +41,15 @@ impl Ethtool {
     pub(crate) fn open(interface: &str) -> Result<Self, Error> {
         let mut name = [0; libc::IFNAMSIZ];
         // The last byte stays zero, as the kernel wants it.
-        for (place, byte) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
-            *place = byte as libc::c_char;
+        for (slot, byte) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
+            *slot = byte as libc::c_char;
         }
         // SAFETY: no pointers.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(Error::last("socket", interface));
         }
-        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(fd) }, name })
     }
 
@@ -75,7 +75,7 @@ impl Ethtool {
         unsafe { self.call(&mut words) }.map(|()| words)
     }
 
-    /// The driver and its place on the bus.
+    /// The driver and the bus address.
     pub(crate) fn driver(&self) -> Option<(String, Option<String>)> {
         // SAFETY: `ethtool_drvinfo` is the command, five texts of 32 bytes, 12 reserved bytes and five numbers: 196 bytes.
         let words = unsafe { self.ask::<49>(command::GDRVINFO) }.ok()?;

@@ -28,7 +28,7 @@ impl Netlink {
         if fd < 0 {
             return Err(Error::last("socket", "AF_NETLINK"));
         }
-        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
@@ -38,7 +38,7 @@ impl Netlink {
         answer(&bytes).map(<[u8]>::to_vec).map_err(|source| Error::new("recv", "netlink", source))
     }
 
-    /// Sends an order of this type, and hears whether it was followed.
+    /// Sends a request of this type and reads its acknowledgement.
     pub(crate) fn request(&self, kind: u16, body: &[u8]) -> Result<(), Error> {
         let bytes = self.exchange(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body)?;
         match answer(&bytes) {

@@ -50,7 +50,7 @@ impl Attr {
     }
 
     /// # Safety
-    /// Pointers in it lead to what the command reads or writes there, and nobody else uses that meanwhile.
+    /// Pointers in it lead to what the command reads or writes there, and nothing else uses that memory meanwhile.
     unsafe fn call(&self, command: i32) -> io::Result<i32> {
         // SAFETY: the kernel reads `size_of::<Self>()` bytes of `self`; for pointers in them the caller promised.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };

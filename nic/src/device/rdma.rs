@@ -35,7 +35,7 @@ fn addresses(port: &Path) -> Vec<IpAddr> {
     indices.sort_unstable();
     let mut found = Vec::new();
     for index in indices {
-        // Reading the kind of an empty place fails.
+        // Reading the type of an empty entry fails.
         let kind = fs::read_to_string(port.join("gid_attrs/types").join(index.to_string()));
         let text = fs::read_to_string(port.join("gids").join(index.to_string()));
         let (Ok(kind), Ok(text)) = (kind, text) else { continue };

@@ -123,7 +123,7 @@ fn an_attempt_finds_the_best_way_and_leaves_nothing_behind() {
     let try_once = || pair.far.run(|| attempt(index)).unwrap();
     let mut tried = try_once();
     for _ in 0..PATIENCE {
-        // What one way attached may stay until the next is tried; see `free`.
+        // A program attached by one method may stay until the next is tried; see `free`.
         if !matches!(&tried.native, Some(Err(error)) if error.errno() == Some(libc::EBUSY)) {
             break;
         }

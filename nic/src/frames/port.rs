@@ -13,19 +13,19 @@ use crate::time::nanoseconds;
 pub struct Options {
     /// Frames that can wait to be received.
     pub frames: usize,
-    /// Longest usual frame, bytes; longer ones (those that are not yet cut, see [`Unfinished`]) are copied once more.
-    pub usual: usize,
-    /// Sent frames pass by the interface's queueing discipline, and by whoever listens on it.
+    /// Expected frame length, bytes; longer frames (those that are not yet cut, see [`Unfinished`]) are copied once more.
+    pub frame_len: usize,
+    /// Sent frames bypass the interface's queueing discipline and its packet taps.
     pub bypass: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { frames: 1024, usual: 1518, bypass: false }
+        Self { frames: 1024, frame_len: 1518, bypass: false }
     }
 }
 
-/// What a sender left to the NIC and that nobody has done.
+/// Work that a sender left to the NIC and that has not been done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unfinished {
     /// A checksum: from where on everything is covered, and how far behind that the field lies. It holds the sum of the pseudo
@@ -44,7 +44,7 @@ pub struct Arrived<'a> {
     pub received: u64,
     /// What is to be done before it is like others.
     pub unfinished: Unfinished,
-    /// It was too long; `data` is its beginning. Or it is cut in a way that nobody uses any more.
+    /// It was too long; `data` is its beginning. Or it uses an obsolete kind of segmentation.
     pub unusable: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Port {
     slot: usize,
     slots: usize,
     at: usize,
-    /// For frames that are not lent as they lie in the ring.
+    /// For frames that are copied out of the ring.
     scratch: Vec<u8>,
     stats: Stats,
 }
@@ -113,7 +113,7 @@ impl Port {
             set(libc::PACKET_QDISC_BYPASS, 1, "setsockopt PACKET_QDISC_BYPASS")?;
         }
         buffers(&socket);
-        let slot = (options.usual + OVERHEAD).next_power_of_two().clamp(2048, BLOCK / 2);
+        let slot = (options.frame_len + OVERHEAD).next_power_of_two().clamp(2048, BLOCK / 2);
         let blocks = (options.frames * slot).div_ceil(BLOCK).max(1);
         let slots = blocks * (BLOCK / slot);
         let shape = libc::tpacket_req {
@@ -168,7 +168,7 @@ impl Port {
         received
     }
 
-    /// Sends frames, 64 per system call. Tells how many the kernel did not take.
+    /// Sends frames, 64 per system call. Returns how many the kernel refused.
     pub fn send(&mut self, frames: &[Vec<u8>]) -> usize {
         let mut done = 0;
         let mut failed = 0;
@@ -295,7 +295,7 @@ impl<'a> Slot<'a> {
             size_of::<Header>().next_multiple_of(16) + offset_of!(libc::sockaddr_ll, sll_pkttype);
         bytes.get(..PACKET_TYPE + 1)?;
         let status = word(bytes, offset_of!(Header, tp_status));
-        let held = word(bytes, offset_of!(Header, tp_snaplen)) as usize;
+        let captured = word(bytes, offset_of!(Header, tp_snaplen)) as usize;
         let mac = usize::from(half(bytes, offset_of!(Header, tp_mac)));
         let seconds = i64::from(word(bytes, offset_of!(Header, tp_sec)));
         let nanos = i64::from(word(bytes, offset_of!(Header, tp_nsec)));
@@ -306,10 +306,10 @@ impl<'a> Slot<'a> {
         let control = half(bytes, offset_of!(Header, tp_vlan_tci)).to_be_bytes();
         let [a, b] = tpid.to_be_bytes();
         Some(Self {
-            data: bytes.get(mac..mac.checked_add(held)?)?,
+            data: bytes.get(mac..mac.checked_add(captured)?)?,
             virtio: bytes.get(mac.checked_sub(VIRTIO_HEADER)?..mac)?,
             received: nanoseconds(seconds, nanos),
-            cut: word(bytes, offset_of!(Header, tp_len)) as usize > held,
+            cut: word(bytes, offset_of!(Header, tp_len)) as usize > captured,
             copied: status & libc::TP_STATUS_COPY != 0,
             outgoing: bytes[PACKET_TYPE] == libc::PACKET_OUTGOING,
             tag: (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, control[0], control[1]]),
@@ -356,11 +356,12 @@ fn half(bytes: &[u8], at: usize) -> u16 {
 /// Room for the frames that do not fit into slots, and for what is being sent. As much as we may have.
 fn buffers(socket: &OwnedFd) {
     const WANTED: i32 = 4 << 20;
-    for (forced, usual) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    for (forced, limited) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
     {
         if sys::set(socket, libc::SOL_SOCKET, forced, &WANTED).is_err() {
             // The default works as well.
-            let _ = sys::set(socket, libc::SOL_SOCKET, usual, &WANTED);
+            let _ = sys::set(socket, libc::SOL_SOCKET, limited, &WANTED);
         }
     }
 }

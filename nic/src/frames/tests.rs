@@ -16,7 +16,7 @@ fn opened(options: &Options) -> Result<(Pair, Port), Error> {
 
 /// Frames with this EtherType, until there are `count` or for some seconds.
 fn receive(port: &mut Port, ethertype: u16, count: usize) -> Vec<(Vec<u8>, Unfinished, bool)> {
-    let (mut frames, mut waiting) = (Vec::new(), Waiting::default());
+    let (mut frames, mut poll_fds) = (Vec::new(), PollFds::default());
     for _ in 0..500 {
         port.receive(64, &mut |arrived| {
             if arrived.data.get(12..14) == Some(&ethertype.to_be_bytes()[..]) {
@@ -26,7 +26,7 @@ fn receive(port: &mut Port, ethertype: u16, count: usize) -> Vec<(Vec<u8>, Unfin
         if frames.len() >= count {
             break;
         }
-        wait([port.as_fd()].into_iter(), &mut waiting, Duration::from_millis(10)).unwrap();
+        wait([port.as_fd()].into_iter(), &mut poll_fds, Duration::from_millis(10)).unwrap();
     }
     frames
 }

@@ -13,15 +13,15 @@ pub struct Word {
     pub at: u32,
     /// Its first value.
     pub base: u32,
-    /// It goes up after this many frames.
+    /// It increases after this many frames.
     pub each: u32,
-    /// It has this many values, then begins anew.
+    /// It has this many values, then starts again.
     pub of: u32,
 }
 
 /// Sends a frame over and over by an interface, some words of it counting.
 ///
-/// A UDP checksum in it should be 0, because it is not made anew.
+/// A UDP checksum in it should be 0, because it is not recomputed.
 #[derive(Debug)]
 pub struct LiveFrames {
     object: Object,

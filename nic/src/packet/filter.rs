@@ -1,7 +1,7 @@
 //! The classic BPF program that picks telemetry out of what an interface receives, before it is copied.
 //!
 //! It is coarse where exact would be long: an IPv6 packet with two extension headers passes whatever is behind them, and so
-//! does all UDP when there are more ports than it can name. Who reads the ring looks at the port again.
+//! does all UDP when there are more ports than it can name. The reader of the ring checks the port again.
 
 use libc::sock_filter;
 
@@ -44,20 +44,20 @@ pub(super) fn telemetry(ports: &[u16]) -> Vec<sock_filter> {
         program.ipv4(tags);
         program.ipv6(tags);
     }
-    program.place(Label::Ports);
+    program.bind(Label::Ports);
     for &port in named {
         program.test(IF_EQUAL, u32::from(port), Label::Accept, Label::Next);
     }
     let others = if ports.len() == named.len() { Label::Reject } else { Label::Accept };
     program.test(IF_ANY_BIT, u32::MAX, others, Label::Reject);
-    program.place(Label::Accept);
+    program.bind(Label::Accept);
     program.push(RETURN, ALL);
-    program.place(Label::Reject);
+    program.bind(Label::Reject);
     program.push(RETURN, 0);
     program.resolve()
 }
 
-/// A place in the program; those with a number are per count of tags before them.
+/// A jump target; those with a number exist once per count of preceding tags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Label {
     Next,
@@ -76,12 +76,12 @@ enum Label {
 #[derive(Default)]
 struct Program {
     instructions: Vec<(u16, u32, Label, Label)>,
-    places: Vec<(Label, usize)>,
+    labels: Vec<(Label, usize)>,
 }
 
 impl Program {
-    fn place(&mut self, label: Label) {
-        self.places.push((label, self.instructions.len()));
+    fn bind(&mut self, label: Label) {
+        self.labels.push((label, self.instructions.len()));
     }
 
     fn push(&mut self, code: u16, k: u32) {
@@ -94,7 +94,7 @@ impl Program {
 
     /// What the EtherType behind `tags` tags says.
     fn level(&mut self, tags: u32) {
-        self.place(Label::Level(tags));
+        self.bind(Label::Level(tags));
         self.push(LOAD_HALF, 12 + 4 * tags);
         self.test(IF_EQUAL, IPV4, Label::Ipv4(tags), Label::Next);
         self.test(IF_EQUAL, IPV6, Label::Ipv6(tags), Label::Next);
@@ -107,7 +107,7 @@ impl Program {
 
     fn ipv4(&mut self, tags: u32) {
         let at = 14 + 4 * tags;
-        self.place(Label::Ipv4(tags));
+        self.bind(Label::Ipv4(tags));
         self.push(LOAD_BYTE, at + 9);
         self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
         self.push(LOAD_HALF, at + 6);
@@ -120,7 +120,7 @@ impl Program {
 
     fn ipv6(&mut self, tags: u32) {
         let at = 14 + 4 * tags;
-        self.place(Label::Ipv6(tags));
+        self.bind(Label::Ipv6(tags));
         self.push(LOAD_BYTE, at + 6);
         for next in EXTENSIONS {
             self.test(IF_EQUAL, next, Label::Extension(tags), Label::Next);
@@ -129,7 +129,7 @@ impl Program {
         self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
         self.push(LOAD_HALF, at + 40 + 2);
         self.test(IF_ANY_BIT, u32::MAX, Label::Ports, Label::Reject);
-        self.place(Label::Extension(tags));
+        self.bind(Label::Extension(tags));
         self.push(LOAD_BYTE, at + 40 + 1);
         self.push(SHIFT_LEFT, 3);
         self.push(X_FROM_A, 0);
@@ -141,7 +141,7 @@ impl Program {
         self.push(LOAD_HALF_BEHIND_X, at + 40 + 8 + 2);
         self.test(IF_ANY_BIT, u32::MAX, Label::Ports, Label::Reject);
         // A later fragment has no port; the first is counted.
-        self.place(Label::Fragment(tags));
+        self.bind(Label::Fragment(tags));
         self.push(LOAD_HALF, at + 40 + 2);
         self.test(IF_ANY_BIT, 0xfff8, Label::Reject, Label::Next);
         self.push(LOAD_BYTE, at + 40);
@@ -152,9 +152,9 @@ impl Program {
 
     fn resolve(self) -> Vec<sock_filter> {
         let distance = |from: usize, label: Label| {
-            let place = self.places.iter().find(|(known, _)| *known == label).map(|&(_, at)| at);
+            let target = self.labels.iter().find(|(known, _)| *known == label).map(|&(_, at)| at);
             // No jump goes back or farther than 255: the test adds up the longest program.
-            place.map_or(0, |at| u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX))
+            target.map_or(0, |at| u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX))
         };
         let instructions = self.instructions.iter().enumerate();
         instructions

@@ -1,4 +1,4 @@
-//! The ring: blocks of frames that the kernel and we take turns to own.
+//! The ring: blocks of frames whose ownership alternates between the kernel and this process.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,7 +53,7 @@ impl Ring {
         };
         set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32, "setsockopt PACKET_VERSION")?;
         set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
-        // Older kernels do not know it; nobody sends telemetry to itself through an interface.
+        // Older kernels do not know it; telemetry is not sent to oneself through an interface.
         let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
         sys::attach_filter(&socket, &filter::telemetry(&options.ports))
             .map_err(failed("setsockopt SO_ATTACH_FILTER"))?;
@@ -122,7 +122,7 @@ impl Ring {
         }
         handed += lent.lend(stats, take);
         stats.bursts += u64::from(count > 0);
-        // Release: our reads of the frames are done before the kernel, which reads the status before it fills the block anew
+        // Release: our reads of the frames are done before the kernel, which reads the status before it fills the block again
         // (prb_dispatch_next_block), writes there.
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.block = (self.block + 1) % self.blocks;
@@ -148,9 +148,9 @@ impl Source for Ring {
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
         if !self.ready() {
             let failed = |source| Error::new("poll", &self.interface, source);
-            let mut waiting = [sys::readable(self.socket.as_fd())];
-            sys::poll(&mut waiting, timeout_ms).map_err(failed)?;
-            if waiting[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
+            let mut poll_fds = [sys::readable(self.socket.as_fd())];
+            sys::poll(&mut poll_fds, timeout_ms).map_err(failed)?;
+            if poll_fds[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
                 && let Some(error) = sys::pending_error(&self.socket)
             {
                 return Err(Error::new("receive", &self.interface, error));
@@ -197,16 +197,16 @@ impl<'a> Frame<'a> {
         use std::mem::offset_of;
         type Header = libc::tpacket3_hdr;
         bytes.get(..size_of::<Header>())?;
-        let held = word(bytes, offset_of!(Header, tp_snaplen)) as usize;
+        let captured = word(bytes, offset_of!(Header, tp_snaplen)) as usize;
         let mac = usize::from(half(bytes, offset_of!(Header, tp_mac)));
-        let data = bytes.get(mac..mac.checked_add(held)?)?;
+        let data = bytes.get(mac..mac.checked_add(captured)?)?;
         let seconds = i64::from(word(bytes, offset_of!(Header, tp_sec)));
         let nanos = i64::from(word(bytes, offset_of!(Header, tp_nsec)));
         Some(Self {
             data,
             step: word(bytes, offset_of!(Header, tp_next_offset)) as usize,
             received: nanoseconds(seconds, nanos),
-            truncated: word(bytes, offset_of!(Header, tp_len)) as usize > held,
+            truncated: word(bytes, offset_of!(Header, tp_len)) as usize > captured,
             segment: segment(bytes.get(mac.checked_sub(VIRTIO_HEADER)?..mac)?),
         })
     }
@@ -239,7 +239,7 @@ impl<'a> Frame<'a> {
 const VIRTIO_HEADER: usize = 10;
 
 /// Reads `struct virtio_net_hdr`: over links inside a machine, several datagrams travel as one (UDP segmentation offload), and
-/// nobody takes them apart before the ring.
+/// nothing splits them before the ring.
 fn segment(header: &[u8]) -> Option<usize> {
     const KIND: usize = 1;
     const SIZE: usize = 4;
@@ -260,12 +260,12 @@ fn half(bytes: &[u8], at: usize) -> u16 {
 
 /// UDP sockets on the ports of that interface, of both families, that keep nothing. Other interfaces' are for others to read.
 fn hold(interface: &str, ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
-    let mut held = Vec::new();
+    let mut sockets = Vec::new();
     for &port in ports {
         let socket = udp::any_address(port, Some(interface))?;
         let refuse = sys::attach_filter(&socket, &filter::NOTHING);
         refuse.map_err(|source| Error::new("setsockopt SO_ATTACH_FILTER", port, source))?;
-        held.push(socket);
+        sockets.push(socket);
     }
-    Ok(held)
+    Ok(sockets)
 }

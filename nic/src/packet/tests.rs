@@ -252,7 +252,7 @@ fn the_stack_answers_nothing_and_other_traffic_goes_on() {
 
 #[test]
 fn under_overload_what_was_sent_is_handed_out_or_counted() {
-    // Two blocks, and nobody reads.
+    // Two blocks, and no reader.
     let options = Options { ports: vec![5555], ring: 0, ..Options::default() };
     let (pair, mut ring) = match opened(&options) {
         Ok(opened) => opened,

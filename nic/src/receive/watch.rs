@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use crate::bpf::{Attachment, Ids, Object};
 use crate::error::Error;
 use crate::link::{Link, LinkState};
-use crate::xdp::{self, Way};
+use crate::xdp::{self, BindMode};
 
 /// What an interface is like, compared with when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ pub struct Counters {
     pub passed_unusual: u64,
     /// To our ports, and left to the stack because no socket reads their queue.
     pub passed_no_socket: u64,
-    /// Frames that the device dropped since it was opened, whoever they were for, and that no socket has counted.
+    /// Frames that the device dropped since it was opened, for any receiver, and that no socket has counted.
     pub device_dropped: u64,
 }
 
@@ -66,15 +66,20 @@ pub(super) struct Steering {
     attached: Attachment,
     /// The sockets it sends to, to ask them what they dropped.
     sockets: Vec<OwnedFd>,
-    way: Way,
+    bind_mode: BindMode,
 }
 
 impl Steering {
     /// The map of counters; the order of its keys is that of [`Counters`].
     const COUNTERS: &str = "steered";
 
-    pub(super) fn new(object: Object, attached: Attachment, sockets: Vec<OwnedFd>, way: Way) -> Self {
-        Self { object, attached, sockets, way }
+    pub(super) fn new(
+        object: Object,
+        attached: Attachment,
+        sockets: Vec<OwnedFd>,
+        bind_mode: BindMode,
+    ) -> Self {
+        Self { object, attached, sockets, bind_mode }
     }
 
     fn count(&self) -> Result<Counters, Error> {
@@ -107,7 +112,7 @@ impl Watch {
     }
 
     pub(super) fn of_steering(link: Link, steering: Steering) -> Result<Self, Error> {
-        let twice = steering.way == Way::Copy && link.driver().as_deref() == Some("veth");
+        let twice = steering.bind_mode == BindMode::Copy && link.driver().as_deref() == Some("veth");
         Ok(Self { twice, steering: Some(steering), ..Self::of_link(link)? })
     }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::link::{Link, LinkState, set_program};
 use crate::source::Source;
 use crate::udp::{self, Burst, Group};
-use crate::xdp::{self, Way};
+use crate::xdp::{self, BindMode};
 
 /// What the steering program and its maps are called in the object.
 const PROGRAM: &str = "hopwise_steer";
@@ -15,7 +15,7 @@ const SOCKETS: &str = "sockets";
 const PORTS: &str = "ports";
 const LONGEST: &str = "longest";
 
-pub(super) fn open(link: Link, way: Way, options: &Options) -> Result<Opened, Error> {
+pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result<Opened, Error> {
     let refused = |advice: String| {
         let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         Error::new("XDP", link.name(), source).with_advice(advice)
@@ -28,7 +28,7 @@ pub(super) fn open(link: Link, way: Way, options: &Options) -> Result<Opened, Er
     make_room(&link, &state)?;
     let queues = link.queues();
     let memory = memory(state.mtu, queues, &options.xdp);
-    let (sources, pages) = xdp::open(&link, queues, way, options.threads, &memory)?;
+    let (sources, pages) = xdp::open(&link, queues, bind_mode, options.threads, &memory)?;
     let load =
         LoadOptions { max_entries: vec![(SOCKETS, queues)], constants: vec![(LONGEST, memory.longest())] };
     let object = Object::load(program, &load)?;
@@ -40,19 +40,19 @@ pub(super) fn open(link: Link, way: Way, options: &Options) -> Result<Opened, Er
         let copy = socket.try_clone_to_owned();
         counted.push(copy.map_err(|source| Error::new("dup", link.name(), source))?);
     }
-    // Opened before the program sends anything its way or the sockets' way, so that nothing falls between.
+    // Opened before the program redirects anything, so that no datagram is lost in between.
     let mut warnings = Vec::new();
     let companion = companion(&link, options, &mut warnings)?;
-    let mode = if way == Way::Generic { Mode::Generic } else { Mode::Native };
+    let mode = if bind_mode == BindMode::Generic { Mode::Generic } else { Mode::Native };
     let attached = object.attach(PROGRAM, link.index(), mode).map_err(|error| explain(error, &link, mode))?;
-    let steering = Steering::new(object, attached, counted, way);
+    let steering = Steering::new(object, attached, counted, bind_mode);
     Ok(Opened {
         sources: sources.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect(),
         companion,
-        rx_path: match way {
-            Way::ZeroCopy => RxPath::ZeroCopy,
-            Way::Copy => RxPath::Native,
-            Way::Generic => RxPath::Generic,
+        rx_path: match bind_mode {
+            BindMode::ZeroCopy => RxPath::ZeroCopy,
+            BindMode::Copy => RxPath::Native,
+            BindMode::Generic => RxPath::Generic,
         },
         queues,
         pages: Some(pages),
@@ -89,7 +89,7 @@ pub(super) fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
     for program in &state.programs {
         let program = crate::device::program::named(program.clone());
         let ours = program.ours == Some(true);
-        // A program of another hopwise that runs is held by a link, and this is refused.
+        // A program of another running hopwise is attached by a link, and this is refused.
         if ours && set_program(link.netlink(), link.index(), -1, program.mode).is_ok() {
             continue;
         }
@@ -161,7 +161,7 @@ pub(super) fn explain(error: Error, link: &Link, mode: Mode) -> Error {
         ),
         Some(libc::EPERM | libc::EACCES) => "CAP_NET_ADMIN is missing: grant it, or run as root".to_owned(),
         Some(libc::EINVAL) => format!(
-            "the driver refuses with the present settings; often large-receive-offload is in the way: `ethtool -K {name} lro off`"
+            "the driver refuses with the present settings; often because of large-receive-offload: `ethtool -K {name} lro off`"
         ),
         Some(libc::ENOSPC) if link.driver().as_deref() == Some("veth") => format!(
             "the other end of this veth sends on more queues than this end receives on: `ethtool -L {name} rx N` with as many, or \

@@ -20,7 +20,7 @@ pub struct Answered {
     pub sent: u64,
     /// Datagrams that it had no memory for.
     pub no_buffers: u64,
-    /// Datagrams that it refused for any other reason: too long for the way, no route.
+    /// Datagrams that it refused for any other reason: too long for the path, no route.
     pub failed: u64,
     /// The errno of the last of these.
     pub errno: Option<i32>,
@@ -107,7 +107,7 @@ impl Receiver {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                // An earlier datagram was answered with "nobody listens"; the kernel reports it once.
+                // An earlier datagram was answered with "port unreachable"; the kernel reports it once.
                 Some(libc::ECONNREFUSED | libc::EINTR) => {}
                 Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN) => {
                     outcome.no_buffers += 1;

@@ -205,7 +205,7 @@ impl Default for Control {
     }
 }
 
-/// What the kernel said beside a datagram.
+/// Control data of the kernel for a datagram.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Marks {
     received: Option<u64>,
@@ -286,7 +286,7 @@ impl<T> Block<T> {
 impl<T> Drop for Block<T> {
     fn drop(&mut self) {
         let slice = NonNull::slice_from_raw_parts(self.start, self.len);
-        // SAFETY: this is the box leaked in `new`, and nobody uses it any more.
+        // SAFETY: this is the box leaked in `new`, and nothing uses it any more.
         drop(unsafe { Box::from_raw(slice.as_ptr()) });
     }
 }

@@ -38,7 +38,7 @@ impl Sender {
     }
 
     /// Sends each payload as a datagram, 64 per system call, and waits while the kernel has no room. Returns how many were
-    /// handed to the kernel: all, unless an error came after some of them. That nobody listens at the other end is no error.
+    /// handed to the kernel: all, unless an error came after some of them. An unreachable port at the other end is no error.
     ///
     /// # Errors
     /// The first datagram could not be sent; it is too long, for example.
@@ -69,7 +69,7 @@ impl Sender {
     }
 
     /// Sends `data` as datagrams of `segment` bytes (the last one may be shorter), up to [`SEGMENTS_PER_CALL`] per trip
-    /// through the kernel (UDP segmentation offload): the fastest way to make load. Returns how many datagrams were sent.
+    /// through the kernel (UDP segmentation offload): the fastest method to generate load. Returns how many datagrams were sent.
     ///
     /// # Errors
     /// As for [`Sender::send_burst`]; a segment must fit into the MTU.
@@ -115,7 +115,7 @@ impl Sender {
         }
         let error = io::Error::last_os_error();
         match error.kind() {
-            // The other end answered an earlier datagram with "nobody listens"; the kernel reports it once.
+            // An earlier datagram was answered with "port unreachable"; the kernel reports it once.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted => Ok(0),
             _ => Err(Error::new("sendmmsg", self.to, error)),
         }

@@ -16,7 +16,7 @@ pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
     if fd < 0 {
         return Err(Error::socket("socket", address));
     }
-    // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     if address.is_ipv6() {
         set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)

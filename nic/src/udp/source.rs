@@ -61,24 +61,24 @@ impl Source for Buffered {
 #[derive(Debug)]
 pub struct Group {
     receivers: Vec<Receiver>,
-    waiting: Vec<libc::pollfd>,
+    poll_fds: Vec<libc::pollfd>,
     burst: Burst,
 }
 
 impl Group {
     /// Receives by all of `receivers` into `burst`.
     pub fn new(receivers: Vec<Receiver>, burst: Burst) -> Self {
-        let waiting = receivers.iter().map(|receiver| sys::readable(receiver.as_fd())).collect();
-        Self { receivers, waiting, burst }
+        let poll_fds = receivers.iter().map(|receiver| sys::readable(receiver.as_fd())).collect();
+        Self { receivers, poll_fds, burst }
     }
 }
 
 impl Source for Group {
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
-        sys::poll(&mut self.waiting, timeout_ms).map_err(|source| Error::new("poll", "", source))?;
+        sys::poll(&mut self.poll_fds, timeout_ms).map_err(|source| Error::new("poll", "", source))?;
         let mut handed = 0;
-        for (receiver, waiting) in self.receivers.iter_mut().zip(&self.waiting) {
-            if waiting.revents != 0 {
+        for (receiver, poll_fd) in self.receivers.iter_mut().zip(&self.poll_fds) {
+            if poll_fd.revents != 0 {
                 handed += receiver.recv(&mut self.burst, 0)?;
                 lend(&self.burst, take);
             }

@@ -171,7 +171,7 @@ fn ipv6_leaves_ipv4_alone_and_ports_can_be_shared() {
         return;
     }
     let shared = Options { reuse_port: true, ..Options::default() };
-    // Somebody else may hold the same IPv4 port; then another one is tried.
+    // Another process may have bound the same IPv4 port; then another one is tried.
     let v4 = (0..20).find_map(|_| {
         let v6 = Receiver::bind(any("[::]"), &Options::default()).unwrap();
         let same_port = SocketAddr::new("0.0.0.0".parse().unwrap(), v6.local_addr().port());

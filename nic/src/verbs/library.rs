@@ -110,7 +110,7 @@ pub(super) struct Capacity {
 
 /// `ibv_qp_init_attr`.
 #[repr(C)]
-pub(super) struct PairInit {
+pub(super) struct QueuePairInit {
     pub(super) context: *mut c_void,
     pub(super) send_cq: *mut Queue,
     pub(super) recv_cq: *mut Queue,
@@ -128,7 +128,7 @@ pub(super) const UNRELIABLE: u32 = 3;
 /// `ibv_ah_attr`, with `ibv_global_route` in it.
 #[repr(C)]
 #[derive(Default)]
-pub(super) struct Way {
+pub(super) struct AddressVector {
     pub(super) destination: Gid,
     pub(super) flow_label: u32,
     pub(super) source_index: u8,
@@ -146,7 +146,7 @@ pub(super) struct Way {
 /// `ibv_qp_attr`.
 #[repr(C)]
 #[derive(Default)]
-pub(super) struct PairAttributes {
+pub(super) struct QueuePairAttributes {
     pub(super) state: u32,
     pub(super) current: u32,
     pub(super) path_mtu: u32,
@@ -157,10 +157,10 @@ pub(super) struct PairAttributes {
     pub(super) peer: u32,
     pub(super) access: u32,
     pub(super) capacity: Capacity,
-    pub(super) way: Way,
-    pub(super) other_way: Way,
+    pub(super) address_vector: AddressVector,
+    pub(super) alternate_address_vector: AddressVector,
     pub(super) pkey_index: u16,
-    pub(super) other_pkey_index: u16,
+    pub(super) alternate_pkey_index: u16,
     pub(super) notify: u8,
     pub(super) draining: u8,
     pub(super) max_rd_atomic: u8,
@@ -170,8 +170,8 @@ pub(super) struct PairAttributes {
     pub(super) timeout: u8,
     pub(super) retry_cnt: u8,
     pub(super) rnr_retry: u8,
-    pub(super) other_port: u8,
-    pub(super) other_timeout: u8,
+    pub(super) alternate_port: u8,
+    pub(super) alternate_timeout: u8,
     pub(super) rate_limit: u32,
 }
 
@@ -188,7 +188,7 @@ pub(super) mod mask {
     pub(in crate::verbs) const ACCESS: c_int = 1 << 3;
     pub(in crate::verbs) const PKEY_INDEX: c_int = 1 << 4;
     pub(in crate::verbs) const PORT: c_int = 1 << 5;
-    pub(in crate::verbs) const WAY: c_int = 1 << 7;
+    pub(in crate::verbs) const ADDRESS_VECTOR: c_int = 1 << 7;
     pub(in crate::verbs) const PATH_MTU: c_int = 1 << 8;
     pub(in crate::verbs) const TIMEOUT: c_int = 1 << 9;
     pub(in crate::verbs) const RETRY_CNT: c_int = 1 << 10;
@@ -313,17 +313,22 @@ const _: () = {
     assert!(offset_of!(DeviceAttributes, ports) == 227 && size_of::<DeviceAttributes>() >= 232);
     assert!(offset_of!(PortAttributes, active_mtu) == 8 && offset_of!(PortAttributes, gids) == 12);
     assert!(size_of::<PortAttributes>() >= 52);
-    assert!(offset_of!(PairInit, capacity) == 32 && offset_of!(PairInit, kind) == 52);
-    assert!(size_of::<PairInit>() == 64);
-    assert!(offset_of!(PairAttributes, rq_psn) == 20 && offset_of!(PairAttributes, access) == 32);
-    assert!(offset_of!(PairAttributes, way) == 56 && offset_of!(PairAttributes, other_way) == 88);
+    assert!(offset_of!(QueuePairInit, capacity) == 32 && offset_of!(QueuePairInit, kind) == 52);
+    assert!(size_of::<QueuePairInit>() == 64);
+    assert!(offset_of!(QueuePairAttributes, rq_psn) == 20 && offset_of!(QueuePairAttributes, access) == 32);
     assert!(
-        offset_of!(Way, source_index) == 20
-            && offset_of!(Way, is_global) == 29
-            && offset_of!(Way, port) == 30
+        offset_of!(QueuePairAttributes, address_vector) == 56
+            && offset_of!(QueuePairAttributes, alternate_address_vector) == 88
     );
-    assert!(offset_of!(PairAttributes, max_rd_atomic) == 126 && offset_of!(PairAttributes, port) == 129);
-    assert!(offset_of!(PairAttributes, rnr_retry) == 132 && size_of::<PairAttributes>() == 144);
+    assert!(
+        offset_of!(AddressVector, source_index) == 20
+            && offset_of!(AddressVector, is_global) == 29
+            && offset_of!(AddressVector, port) == 30
+    );
+    assert!(
+        offset_of!(QueuePairAttributes, max_rd_atomic) == 126 && offset_of!(QueuePairAttributes, port) == 129
+    );
+    assert!(offset_of!(QueuePairAttributes, rnr_retry) == 132 && size_of::<QueuePairAttributes>() == 144);
     assert!(offset_of!(SendRequest, immediate) == 36 && offset_of!(SendRequest, to) == 40);
     assert!(offset_of!(WriteTo, rkey) == 8 && offset_of!(AddTo, delta) == 8 && offset_of!(AddTo, rkey) == 24);
     assert!(size_of::<SendRequest>() == 128 && size_of::<ReceiveRequest>() == 32 && size_of::<Piece>() == 16);
@@ -373,9 +378,9 @@ library! {
     ibv_dereg_mr(*mut MemoryRegion) -> c_int;
     ibv_create_cq(*mut Context, c_int, *mut c_void, *mut c_void, c_int) -> *mut Queue;
     ibv_destroy_cq(*mut Queue) -> c_int;
-    ibv_create_qp(*mut Domain, *mut PairInit) -> *mut QueuePair;
+    ibv_create_qp(*mut Domain, *mut QueuePairInit) -> *mut QueuePair;
     ibv_destroy_qp(*mut QueuePair) -> c_int;
-    ibv_modify_qp(*mut QueuePair, *mut PairAttributes, c_int) -> c_int;
+    ibv_modify_qp(*mut QueuePair, *mut QueuePairAttributes, c_int) -> c_int;
     ibv_wc_status_str(u32) -> *const c_char;
 }
 

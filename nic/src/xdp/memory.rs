@@ -89,7 +89,7 @@ impl Umem {
             return None;
         }
         let place = self.mapping.place(self.start + at, len)?;
-        // SAFETY: inside the mapping, initialised (anonymous memory is zero at first), and nobody writes there while the slice
+        // SAFETY: inside the mapping, initialised (anonymous memory is zero at first), and nothing writes there while the slice
         // lives, as the caller promises.
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len) })
     }

@@ -1,7 +1,7 @@
 //! The two rings of a queue, each with one side that writes and one that reads: the kernel is the other side.
 //!
-//! A position counts up for ever and wraps at 2^32; its place in the ring is its lowest bits. Whoever writes entries publishes
-//! them by storing the producer's position with release, and whoever reads them loads it with acquire; the same holds for
+//! A position counts up for ever and wraps at 2^32; its index in the ring is its lowest bits. The writer of entries publishes
+//! them by storing the producer's position with release, and the reader loads it with acquire; the same holds for
 //! the consumer's position and the places it frees (kernel: net/xdp/xsk_queue.h, "The structure of the shared state of the
 //! rings", and `xskq_prod_submit`, `__xskq_cons_release`, `__xskq_cons_peek`).
 
@@ -20,7 +20,7 @@ pub(super) struct Ring<T> {
     entries: usize,
     /// Places, less one.
     mask: u32,
-    /// Our own position: nobody else changes it.
+    /// Our own position: only this side changes it.
     own: u32,
     /// What was last seen of the other side's.
     other: u32,
@@ -58,7 +58,7 @@ impl<T: Copy> Ring<T> {
         unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(at).cast()) }
     }
 
-    /// The place of `position`.
+    /// The index of `position`.
     #[inline]
     fn entry(&self, position: u32) -> *mut T {
         let place = (position & self.mask) as usize;
@@ -85,7 +85,7 @@ impl Fill {
         let free = places - self.own.wrapping_sub(self.other);
         let count = frames.len().min(free as usize);
         for &frame in &frames[..count] {
-            // SAFETY: a free place: the kernel reads it only after the store below.
+            // SAFETY: a free entry: the kernel reads it only after the store below.
             unsafe { self.entry(self.own).write(frame) };
             self.own = self.own.wrapping_add(1);
         }
@@ -120,7 +120,7 @@ impl Receive {
     #[inline]
     pub(super) fn peek(&self, index: u32) -> libc::xdp_desc {
         debug_assert!(self.other.wrapping_sub(self.own) > index);
-        // SAFETY: inside the ring, and published by the kernel, which does not write there before we free the place.
+        // SAFETY: inside the ring, and published by the kernel, which does not write there before the entry is freed.
         unsafe { self.entry(self.own.wrapping_add(index)).read() }
     }
 
@@ -209,7 +209,7 @@ mod tests {
                 }
                 let place = (start + entries) as *mut libc::xdp_desc;
                 let frame = libc::xdp_desc { addr: number * 3, len: position, options: 0 };
-                // SAFETY: a free place of the ring.
+                // SAFETY: a free entry of the ring.
                 unsafe { place.add((position & 7) as usize).write(frame) };
                 word(0).store(position.wrapping_add(1), Ordering::Release);
             }

@@ -39,7 +39,7 @@ impl Socket {
         Self::finish(fd, wish, umem, libc::XDP_USE_NEED_WAKEUP | copy, 0)
     }
 
-    /// A further socket, on the memory and in the way of the first.
+    /// A further socket, with the memory and bind mode of the first.
     pub(super) fn sharing(wish: &Wish<'_>, umem: &Umem, first: &Self) -> Result<Self, Error> {
         let fd = create(wish)?;
         let shared = first.fd.as_raw_fd().cast_unsigned();
@@ -88,7 +88,7 @@ impl Socket {
     #[cold]
     fn wake(&self) {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: no pointers; nothing is received this way. The next poll reports what fails here.
+        // SAFETY: no pointers; nothing is received by this call. The next poll reports what fails here.
         unsafe {
             libc::recvfrom(
                 fd,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wire::Refusal;
 
-use super::Way;
+use super::BindMode;
 use super::memory::Umem;
 use super::socket::Socket;
 use crate::error::Error;
@@ -27,9 +27,9 @@ const AHEAD: u32 = 6;
 pub struct XskSource {
     umem: Arc<Umem>,
     sockets: Vec<Socket>,
-    waiting: Vec<libc::pollfd>,
+    poll_fds: Vec<libc::pollfd>,
     pace: Pace,
-    way: Way,
+    bind_mode: BindMode,
     interface: String,
     stats: Stats,
 }
@@ -38,13 +38,21 @@ impl XskSource {
     pub(super) fn new(
         umem: Arc<Umem>,
         sockets: Vec<Socket>,
-        way: Way,
+        bind_mode: BindMode,
         interface: &str,
         batch_wait: Duration,
     ) -> Self {
-        let waiting = sockets.iter().map(|socket| sys::readable(socket.as_fd())).collect();
+        let poll_fds = sockets.iter().map(|socket| sys::readable(socket.as_fd())).collect();
         let interface = interface.to_owned();
-        Self { umem, sockets, waiting, pace: Pace::new(batch_wait), way, interface, stats: Stats::default() }
+        Self {
+            umem,
+            sockets,
+            poll_fds,
+            pace: Pace::new(batch_wait),
+            bind_mode,
+            interface,
+            stats: Stats::default(),
+        }
     }
 
     /// The sockets with the queue of each.
@@ -75,10 +83,10 @@ impl XskSource {
     /// Waits for something to read.
     fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
         let failed = |source| Error::new("poll", &self.interface, source);
-        if sys::poll(&mut self.waiting, timeout_ms).map_err(failed)? > 0 {
+        if sys::poll(&mut self.poll_fds, timeout_ms).map_err(failed)? > 0 {
             return Ok(());
         }
-        // An interface that went away does not end the waiting (`xsk_poll` looks at the rings alone); its error must be asked
+        // A removed interface does not wake the poll (`xsk_poll` looks at the rings alone); its error must be asked
         // for.
         let Some(error) = self.sockets.iter().find_map(sys::pending_error) else { return Ok(()) };
         let gone = error.raw_os_error() == Some(libc::ENETDOWN);
@@ -164,9 +172,11 @@ impl Source for XskSource {
         for counted in self.sockets.iter().filter_map(Socket::statistics) {
             // For want of a free frame both counters go up, in the modes that copy. A NIC that writes into the memory itself
             // asks again and again instead: then that counter is not one of frames, and the NIC counts what it dropped.
-            let starved = match self.way {
-                Way::ZeroCopy => 0,
-                Way::Copy | Way::Generic => counted.rx_fill_ring_empty_descs.min(counted.rx_dropped),
+            let starved = match self.bind_mode {
+                BindMode::ZeroCopy => 0,
+                BindMode::Copy | BindMode::Generic => {
+                    counted.rx_fill_ring_empty_descs.min(counted.rx_dropped)
+                }
             };
             stats.fill_empty += starved;
             stats.kernel_drops += counted.rx_dropped - starved;
@@ -180,6 +190,6 @@ impl Source for XskSource {
     }
 
     fn kind(&self) -> &'static str {
-        self.way.kind()
+        self.bind_mode.kind()
     }
 }
