@@ -139,7 +139,7 @@ impl Ready {
             tracing::warn!("{danger}");
         }
         let config = rdma::responder::Config {
-            pairs: settings.queue_pairs,
+            queue_pairs: settings.queue_pairs,
             seed: seed(),
             ..rdma::responder::Config::default()
         };
@@ -408,7 +408,7 @@ impl Out for Answers {
 
     fn complete(&mut self, completion: &Completion) {
         self.completions.push(*completion);
-        self.received.push(completion.pair);
+        self.received.push(completion.queue_pair);
     }
 
     fn sent(&mut self, pair: u32, _: &[u8]) {

@@ -76,16 +76,16 @@ fn measure(case: Case, memory: &Arc<Region>, rounds: usize) {
         times.sort_by(f64::total_cmp);
         (times[0], times[times.len() / 2])
     });
-    let pair = |(least, median): (f64, f64)| format!("{least:.1} {median:.1}");
+    let spread = |(least, median): (f64, f64)| format!("{least:.1} {median:.1}");
     let share = |(least, median): (f64, f64)| {
         format!("{:.0}% {:.0}%", least / ours.0 * 100.0, median / ours.1 * 100.0)
     };
     println!(
         "{:<26}{:>16}{:>16}{:>16}{:>13}{:>13}",
         case.name,
-        pair(store),
-        pair(copy),
-        pair(ours),
+        spread(store),
+        spread(copy),
+        spread(ours),
         share(store),
         share(copy)
     );

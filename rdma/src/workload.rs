@@ -84,7 +84,7 @@ impl Case {
         };
         let at = responder.register(&what).ok()?;
         let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
-        let pair = QueuePairConfig {
+        let queue_pair = QueuePairConfig {
             transport: Transport::Uc,
             path: Path::new(far, near, 0xc001),
             peer: 0x11,
@@ -92,7 +92,7 @@ impl Case {
             mtu: MTU.into(),
             receives: 0,
         };
-        let number = responder.connect(&pair).ok()?;
+        let number = responder.connect(&queue_pair).ok()?;
         let writer = Writer::new(Path::new(near, far, 0xc001), Transport::Uc, number).ok()?;
         Some(Feed {
             case: self,
@@ -140,7 +140,8 @@ impl Feed {
         let begin = self.frames.len();
         self.frames.resize(begin + MAX_FRAME, 0);
         let (out, head) = (&mut self.frames[begin..], Head::new(self.psn));
-        let reth = Reth { address: self.at.address + offset, key: self.at.key, len: self.data.len() as u32 };
+        let reth =
+            Reth { address: self.at.address + offset, rkey: self.at.rkey, len: self.data.len() as u32 };
         let payload = &self.data[segment.at..segment.at + segment.len];
         let len = match segment.opcode {
             Opcode::WriteFirst => self.writer.write_first(out, head, reth, payload),

@@ -49,19 +49,25 @@ fn connected() -> (Links, Responder, Arc<Region>) {
     let at = responder.register(&what).expect("registered");
     let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     let offer = links.offer(0).expect("a collector");
-    let mut pair = |transport, end: End| {
+    let mut queue_pair = |transport, end: End| {
         let path = Path::new(b, a, 0xc001);
-        let config =
-            QueuePairConfig { transport, path, peer: end.pair, psn: end.psn, mtu: 256, receives: 1 << 30 };
-        responder.connect(&config).expect("a pair")
+        let config = QueuePairConfig {
+            transport,
+            path,
+            peer: end.queue_pair,
+            psn: end.psn,
+            mtu: 256,
+            receives: 1 << 30,
+        };
+        responder.connect(&config).expect("a queue_pair")
     };
     let connection = Connection {
         path: Path::new(a, b, 0xc001),
         mtu: 256,
-        unreliable: Some(pair(Transport::Uc, offer.unreliable)),
-        reliable: Some(pair(Transport::Rc, offer.reliable)),
+        unreliable: Some(queue_pair(Transport::Uc, offer.unreliable)),
+        reliable: Some(queue_pair(Transport::Rc, offer.reliable)),
         atomic_depth: 16,
-        regions: &[RemoteRegion { region: 0, address: at.address, len: at.len, key: at.key }],
+        regions: &[RemoteRegion { region: 0, address: at.address, len: at.len, rkey: at.rkey }],
         executed: None,
     };
     links.connect(0, &connection, 0).expect("connected");

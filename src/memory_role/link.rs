@@ -177,7 +177,7 @@ impl Memory {
                 id: store.header().id,
                 address: format!("{:x}", offered.registered.address),
                 length: offered.registered.len,
-                key: offered.registered.key,
+                key: offered.registered.rkey,
                 shape: Shape::of(
                     &store.geometry(),
                     next.unwrap_or_default(),

@@ -96,7 +96,7 @@ impl Verbs {
     pub(super) fn register(&self, region: &Arc<Region>, start: u64) -> Result<Registered, nic::Error> {
         let registered = self.device.register_from(Arc::clone(region), start, true)?;
         let named =
-            Registered { address: registered.address(), len: registered.len(), key: registered.key() };
+            Registered { address: registered.address(), len: registered.len(), rkey: registered.key() };
         self.regions.lock().unwrap_or_else(PoisonError::into_inner).push(registered);
         Ok(named)
     }
@@ -156,7 +156,7 @@ fn receive(number: u32, pair: &mut Pair, told: &mut Vec<Completion>) -> Option<Q
             good += 1;
             let (immediate, len) = (done.immediate, done.len);
             // A device does not say where it wrote; the immediate says to what.
-            told.push(Completion { pair: number, immediate, place: None, len });
+            told.push(Completion { queue_pair: number, immediate, place: None, len });
         } else {
             bad = true;
         }

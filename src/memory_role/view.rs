@@ -192,7 +192,7 @@ impl Memory {
             adds_up,
             messages: stats.messages,
             written_bytes: stats.bytes,
-            adds: stats.adds,
+            adds: stats.fetch_adds,
             missing: stats.skipped.saturating_sub(stats.stepped_back),
             acks: stats.acks + stats.atomic_acks,
             naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),

@@ -165,7 +165,7 @@ impl Peers {
         let offer = links.offer(number)?;
         let instance = self.instance.clone();
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
-        let end = |end: rdma::requester::End| End { queue_pair: end.pair, psn: end.psn.value() };
+        let end = |end: rdma::requester::End| End { queue_pair: end.queue_pair, psn: end.psn.value() };
         peer.link.hello(Hello {
             version: VERSION,
             instance,
@@ -291,5 +291,5 @@ fn memory(
 }
 
 fn region(store: &StoreOffer) -> Option<RemoteRegion> {
-    Some(RemoteRegion { region: store.region, address: store.va()?, len: store.length, key: store.key })
+    Some(RemoteRegion { region: store.region, address: store.va()?, len: store.length, rkey: store.key })
 }

@@ -113,7 +113,7 @@ impl Verbs {
         let numbers = [unreliable.pair().number(), reliable.pair().number()];
         let link = self.link(collector).ok_or("no such collector")?;
         link.offered = Some(Pairs { unreliable, reliable, psn });
-        let end = |at: usize| End { pair: numbers[at], psn: Psn::new(psn[at]) };
+        let end = |at: usize| End { queue_pair: numbers[at], psn: Psn::new(psn[at]) };
         Ok(Offer { unreliable: end(0), reliable: end(1) })
     }
 
@@ -388,7 +388,7 @@ fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<
     if end > found.len {
         return Err(Refused::OutOfRange);
     }
-    Ok((found.address + offset, found.key))
+    Ok((found.address + offset, found.rkey))
 }
 
 /// What a status of libibverbs (`enum ibv_wc_status`) means to the link.

@@ -183,7 +183,7 @@ fn headers(out: &mut Object, packet: &Packet<'_>) {
     if let Some(reth) = packet.reth {
         let mut inner = Object::new();
         inner.number("address", reth.address);
-        inner.number("key", reth.key);
+        inner.number("rkey", reth.rkey);
         inner.number("len", reth.len);
         out.raw("reth", &inner.finish());
     }
@@ -193,7 +193,7 @@ fn headers(out: &mut Object, packet: &Packet<'_>) {
     if let Some(atomic) = packet.atomic {
         let mut inner = Object::new();
         inner.number("address", atomic.address);
-        inner.number("key", atomic.key);
+        inner.number("rkey", atomic.rkey);
         inner.number("add", atomic.add);
         inner.number("compare", atomic.compare);
         out.raw("atomic", &inner.finish());

@@ -131,7 +131,7 @@ fn links(case: &Case) -> Links {
     let address = |host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
     let path = wire::roce::Path::new(address(1), address(2), 0xc001);
     let len = case.geometry().body_len();
-    let regions = [RemoteRegion { region: 0, address: 0x7f00_0000_0000, len, key: 7 }];
+    let regions = [RemoteRegion { region: 0, address: 0x7f00_0000_0000, len, rkey: 7 }];
     links.offer(0).expect("a collector");
     let connection = Connection {
         path,

@@ -223,8 +223,8 @@ impl Stores {
             }
             Operation::Postcard { hop, path_len, store, value, key } => {
                 let store = self.postcarding.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
-                let card = Postcard { hop, path_len, value, key, keep, immediate };
-                store.take(now, card, sender, &mut stats.postcards)
+                let postcard = Postcard { hop, path_len, value, key, keep, immediate };
+                store.take(now, postcard, sender, &mut stats.postcards)
             }
             Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters } => {
                 let sketch = self.sketches.find(sketch).ok_or(Fault::Drop(Reason::UnknownSketch))?;

@@ -183,8 +183,9 @@ impl Case {
                 let mut key = [0; 13];
                 key[..8].copy_from_slice(&next(&mut (path + 1)).to_be_bytes());
                 let hop = (number % 5) as u8 + 1;
-                let card = Operation::Postcard { hop, path_len: 5, store: 1, value: hop.into(), key: &key };
-                return emit(&Report { base, operation: card }, out);
+                let operation =
+                    Operation::Postcard { hop, path_len: 5, store: 1, value: hop.into(), key: &key };
+                return emit(&Report { base, operation }, out);
             }
             Load::Sketch => {
                 base.reporter = (number % 2) as u32;

@@ -39,7 +39,7 @@ function memory(ticks) {
     executed: ticks * 40 - 3,
     duplicates: 0,
     refused: { bad_icrc: 2 },
-    dropped: { bad_key: 1 },
+    dropped: { bad_rkey: 1 },
     adds_up: true,
     messages: ticks * 40 - 3,
     written_bytes: ticks * 960,

@@ -118,7 +118,7 @@ fn writer(v6: bool, transport: Transport) -> Writer {
 
 /// Frame number `at` with a slot of 24 bytes.
 fn slot_frame(writer: &mut Writer, out: &mut [u8], at: usize, data: &[u8; 24]) -> usize {
-    let reth = Reth { address: 0x7f00_0000_0000 + 32 * at as u64, key: 0x1f42, len: 24 };
+    let reth = Reth { address: 0x7f00_0000_0000 + 32 * at as u64, rkey: 0x1f42, len: 24 };
     writer.write_only(out, Head::new(Psn::new(at as u32)), reth, data).expect("room")
 }
 
@@ -130,11 +130,11 @@ fn writes(bench: &Bench) {
     bench.case("write-only-24", |at| slot_frame(&mut v4, black_box(&mut out), at, &data[at]));
     let mut v6 = writer(true, Transport::Uc);
     bench.case("write-only-24-v6", |at| slot_frame(&mut v6, black_box(&mut out), at, &data[at]));
-    let atomic = |at: usize| AtomicEth { address: 8 * at as u64, key: 1, add: 1, compare: 0 };
+    let atomic = |at: usize| AtomicEth { address: 8 * at as u64, rkey: 1, add: 1, compare: 0 };
     bench.case("fetch-add", |at| v4.fetch_add(black_box(&mut out), Head::default(), atomic(at)));
     bench.case("ack", |at| v4.ack(black_box(&mut out), Psn::new(at as u32), at as u32));
     let kib = [7; 1024];
-    let reth = |at| Reth { address: at as u64, key: 1, len: 1024 };
+    let reth = |at| Reth { address: at as u64, rkey: 1, len: 1024 };
     bench.case("write-only-1024", |at| v4.write_only(black_box(&mut out), Head::default(), reth(at), &kib));
 }
 
@@ -154,7 +154,7 @@ fn reads(bench: &Bench) {
     }
     let mut writer = writer(false, Transport::Rc);
     let mut out = vec![0; MAX_FRAME];
-    let reth = Reth { address: 0, key: 1, len: 1024 };
+    let reth = Reth { address: 0, rkey: 1, len: 1024 };
     let len = writer.write_only(&mut out, Head::default(), reth, &[7; 1024]).expect("room");
     bench.case("parse-1024", |_| Packet::parse(black_box(&out[..len])).is_ok());
 }

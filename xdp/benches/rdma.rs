@@ -103,12 +103,16 @@ fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
             let head = Head { psn: Psn::new(number), ack_request: case.ack, solicited: false };
             let mut frame = vec![0; 2200];
             let len = if case.len == 0 {
-                writer.fetch_add(&mut frame, head, AtomicEth { address: place, key: KEY, add: 1, compare: 0 })
+                writer.fetch_add(
+                    &mut frame,
+                    head,
+                    AtomicEth { address: place, rkey: KEY, add: 1, compare: 0 },
+                )
             } else {
                 writer.write_only(
                     &mut frame,
                     head,
-                    Reth { address: place, key: KEY, len: case.len },
+                    Reth { address: place, rkey: KEY, len: case.len },
                     &payload,
                 )
             };
@@ -135,7 +139,7 @@ fn samples(object: &Object, frames: &[Vec<u8>]) {
 }
 
 fn open(kernel: &mut Rdma, case: &Case) {
-    let named = Registered { address: ADDRESS, len: MEMORY - HEADER, key: KEY };
+    let named = Registered { address: ADDRESS, len: MEMORY - HEADER, rkey: KEY };
     kernel.deregister(KEY);
     kernel.register(&named, HEADER, Rights::ALL, case.order, 1).unwrap();
     again(kernel, case);

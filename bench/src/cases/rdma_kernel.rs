@@ -67,7 +67,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
 /// Makes a region and a queue pair, and a frame for them.
 fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
     let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
-    let at = Registered { address: 1 << 40, len: MEMORY, key: KEY };
+    let at = Registered { address: 1 << 40, len: MEMORY, rkey: KEY };
     rdma.register(&at, 0, Rights::WRITE, case.order, 0).map_err(failed)?;
     let pair = QueuePairConfig {
         transport: Transport::Uc,
@@ -81,7 +81,7 @@ fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
     let mut writer = Writer::new(Path::new(near, far, 0xc001), Transport::Uc, PAIR).map_err(failed)?;
     let data: Vec<u8> = (0..case.len).map(|i| i as u8 | 1).collect();
     let mut frame = vec![0; MAX_FRAME];
-    let reth = Reth { address: at.address + case.stride, key: KEY, len: case.len as u32 };
+    let reth = Reth { address: at.address + case.stride, rkey: KEY, len: case.len as u32 };
     // An unreliable queue pair takes a message with an old number, too.
     let len = writer.write_only(&mut frame, Head::new(Psn::new(0)), reth, &data).map_err(unwritten)?;
     frame.truncate(len);

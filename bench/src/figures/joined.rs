@@ -100,7 +100,7 @@ impl Receiving {
                 region: number,
             };
             let at = responder.register(&what).map_err(failed)?;
-            regions.push(RemoteRegion { region: number, address: at.address, len: at.len, key: at.key });
+            regions.push(RemoteRegion { region: number, address: at.address, len: at.len, rkey: at.rkey });
             stores.push(store);
         }
         Ok((Self { responder, stores, answers: Answers::default() }, regions))
@@ -266,7 +266,7 @@ fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Res
         let pair = QueuePairConfig {
             transport,
             path: back,
-            peer: end.pair,
+            peer: end.queue_pair,
             psn: end.psn,
             mtu: 4096,
             receives: u32::MAX,

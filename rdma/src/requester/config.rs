@@ -132,7 +132,7 @@ pub struct Offer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
     /// Its number.
-    pub pair: u32,
+    pub queue_pair: u32,
     /// The number of the first packet.
     pub psn: Psn,
 }
@@ -147,7 +147,7 @@ pub struct RemoteRegion {
     /// Bytes of the body.
     pub len: u64,
     /// Its key.
-    pub key: u32,
+    pub rkey: u32,
 }
 
 /// What a collector answered to an [`Offer`].
@@ -180,7 +180,7 @@ pub enum ConnectError {
     /// Not 256, 512, 1024, 2048 or 4096.
     Mtu,
     /// Neither an unreliable nor a reliable queue pair.
-    NoPair,
+    NoQueuePair,
     /// A region's number is too large, or its addresses run over the end.
     Region(u16),
     /// One end of the path is IPv4 and the other IPv6.
@@ -193,7 +193,7 @@ impl fmt::Display for ConnectError {
             Self::NoCollector => f.write_str("there is no collector of this number"),
             Self::NoOffer => f.write_str("nothing was offered to this collector since its last connection"),
             Self::Mtu => f.write_str("the path MTU is not 256, 512, 1024, 2048 or 4096"),
-            Self::NoPair => f.write_str("the collector named no queue pair"),
+            Self::NoQueuePair => f.write_str("the collector named no queue pair"),
             Self::Region(region) => write!(f, "region {region}: number or addresses are too large"),
             Self::Addresses => f.write_str("one end of the path is IPv4 and the other IPv6"),
         }

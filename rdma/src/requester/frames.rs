@@ -7,7 +7,7 @@ use wire::roce::{AtomicEth, Head, Opcode, Path, Psn, Reth, Segments, Transport, 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target {
     pub(super) address: u64,
-    pub(super) key: u32,
+    pub(super) rkey: u32,
     pub(super) len: u32,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct Framer(Writer);
 
 impl Framer {
     /// Of a queue pair to the other end's number; none if the path's addresses are of two families.
-    pub(super) fn new(path: &Path, transport: Transport, pair: u32) -> Option<Self> {
+    pub(super) fn new(path: &Path, transport: Transport, queue_pair: u32) -> Option<Self> {
         // By the processor's instructions, where there are any for this length.
         let choose = |len| memory::crc_32(len).unwrap_or(crc_32_update);
-        Writer::new(*path, transport, pair).ok().map(|writer| Self(writer.with_crc(choose)))
+        Writer::new(*path, transport, queue_pair).ok().map(|writer| Self(writer.with_crc(choose)))
     }
 
     /// A frame of a write: the `index`th of the packets that the message takes. Its length; 0 if `out` is too short.
@@ -48,7 +48,7 @@ impl Framer {
         (index, mtu): (u32, u32),
         (data, immediate): (&[u8], Option<u32>),
     ) -> usize {
-        let reth = Reth { address: target.address, key: target.key, len: target.len };
+        let reth = Reth { address: target.address, rkey: target.rkey, len: target.len };
         if target.len <= mtu {
             let made = match immediate {
                 None => self.0.write_only(out, head, reth, data),
@@ -83,7 +83,7 @@ impl Framer {
     #[inline]
     pub(super) fn add(&mut self, out: &mut [u8], psn: Psn, target: &Target, delta: u64) -> usize {
         let head = Head { psn, ack_request: true, solicited: false };
-        let atomic = AtomicEth { address: target.address, key: target.key, add: delta, compare: 0 };
+        let atomic = AtomicEth { address: target.address, rkey: target.rkey, add: delta, compare: 0 };
         self.0.fetch_add(out, head, atomic).unwrap_or(0)
     }
 }

@@ -103,7 +103,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(collector: u8, config: &Config) -> Self {
         let seed = mix(config.seed ^ (u64::from(collector) << 32));
-        let none = RemoteRegion { region: 0, address: 0, len: 0, key: 0 };
+        let none = RemoteRegion { region: 0, address: 0, len: 0, rkey: 0 };
         Self {
             collector,
             state: State::Down,
@@ -141,10 +141,10 @@ impl Link {
     pub(super) fn offer(&mut self) -> Offer {
         self.generation = self.generation % 0x7fff + 1;
         self.seed = mix(self.seed);
-        let pair = self.generation << 9 | u32::from(self.collector) << 1;
+        let queue_pair = self.generation << 9 | u32::from(self.collector) << 1;
         let psn = |bits: u64| Psn::new(bits as u32 & 0xff_ffff);
-        let unreliable = End { pair, psn: psn(self.seed) };
-        let reliable = End { pair: pair | 1, psn: psn(self.seed >> 24) };
+        let unreliable = End { queue_pair, psn: psn(self.seed) };
+        let reliable = End { queue_pair: queue_pair | 1, psn: psn(self.seed >> 24) };
         let offer = Offer { unreliable, reliable };
         self.offer = Some(offer);
         offer
@@ -156,15 +156,16 @@ impl Link {
         if let Some(executed) = to.executed {
             self.settle(executed);
         }
-        self.regions.fill(RemoteRegion { region: 0, address: 0, len: 0, key: 0 });
+        self.regions.fill(RemoteRegion { region: 0, address: 0, len: 0, rkey: 0 });
         for region in to.regions {
             self.regions[usize::from(region.region)] = *region;
         }
         self.peer = Some(to.path);
         self.mtu = to.mtu;
         self.atomic_depth = to.atomic_depth.max(1);
-        let framer =
-            |transport, pair: Option<u32>| pair.and_then(|pair| Framer::new(&to.path, transport, pair));
+        let framer = |transport, queue_pair: Option<u32>| {
+            queue_pair.and_then(|queue_pair| Framer::new(&to.path, transport, queue_pair))
+        };
         self.unreliable = framer(Transport::Uc, to.unreliable)
             .map(|framer| QueuePair { framer, psn: offer.unreliable.psn });
         self.ours = Some(offer);
@@ -394,13 +395,13 @@ impl Link {
     fn number(&mut self) {
         let position = self.retransmit.end() - 1;
         let len = self.retransmit.at(position).len();
-        let psn = self.reliable.as_ref().map_or(Psn::default(), |pair| pair.psn);
+        let psn = self.reliable.as_ref().map_or(Psn::default(), |queue_pair| queue_pair.psn);
         let operation = self.retransmit.at_mut(position);
         operation.psn = psn;
         operation.packets = frames_for(len, self.mtu);
         let after = operation.after();
-        if let Some(pair) = &mut self.reliable {
-            pair.psn = after;
+        if let Some(queue_pair) = &mut self.reliable {
+            queue_pair.psn = after;
         }
         self.stats.reliable += 1;
         self.stats.unacknowledged += 1;
@@ -415,7 +416,7 @@ impl Link {
         }
         match offset.checked_add(u64::from(len)) {
             Some(end) if end <= found.len => {
-                Ok(Target { address: found.address.wrapping_add(offset), key: found.key, len })
+                Ok(Target { address: found.address.wrapping_add(offset), rkey: found.rkey, len })
             }
             _ => Err(Refused::OutOfRange),
         }
@@ -429,7 +430,7 @@ impl Link {
         immediate: Option<u32>,
         outbox: &mut Outbox,
     ) -> Result<(), Refused> {
-        let Some(pair) = self.unreliable.as_mut().filter(|_| self.state == State::Up) else {
+        let Some(queue_pair) = self.unreliable.as_mut().filter(|_| self.state == State::Up) else {
             return Err(Refused::Down);
         };
         let frames = frames_for(target.len, self.mtu);
@@ -438,11 +439,11 @@ impl Link {
             return Err(Refused::OutboxFull);
         }
         for index in 0..frames {
-            let (head, part) = (Head::new(pair.psn), (index, self.mtu));
-            let len = pair.framer.write(outbox.space(), head, &target, part, (data, immediate));
+            let (head, part) = (Head::new(queue_pair.psn), (index, self.mtu));
+            let len = queue_pair.framer.write(outbox.space(), head, &target, part, (data, immediate));
             outbox.push(self.collector, len);
             self.stats.bytes += len as u64;
-            pair.psn = pair.psn.next();
+            queue_pair.psn = queue_pair.psn.next();
         }
         self.stats.frames += u64::from(frames);
         self.stats.unreliable += 1;
@@ -494,22 +495,22 @@ impl Link {
         let next = self.cursor + u64::from(last);
         next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
             // One more addition than is out may be under way already.
-            let adds = matches!(self.retransmit.at(next).kind, Kind::Add(_));
-            !adds || self.outstanding_atomics + 1 < self.atomic_depth
+            let fetch_adds = matches!(self.retransmit.at(next).kind, Kind::Add(_));
+            !fetch_adds || self.outstanding_atomics + 1 < self.atomic_depth
         }
     }
 
     fn send(&mut self, operation: &Operation, ask: bool, outbox: &mut Outbox) {
         let Ok(target) = self.target(operation.region, operation.offset, operation.len()) else { return };
-        let Some(pair) = &mut self.reliable else { return };
+        let Some(queue_pair) = &mut self.reliable else { return };
         let out = outbox.space();
         let len = match operation.kind {
-            Kind::Add(delta) => pair.framer.add(out, self.next, &target, delta),
+            Kind::Add(delta) => queue_pair.framer.add(out, self.next, &target, delta),
             Kind::Write(_) => {
                 let data = self.retransmit.data(self.cursor);
                 let part = (self.cursor_packets, self.mtu);
                 let head = Head { psn: self.next, ack_request: ask, solicited: false };
-                pair.framer.write(out, head, &target, part, (data, operation.immediate))
+                queue_pair.framer.write(out, head, &target, part, (data, operation.immediate))
             }
         };
         outbox.push(self.collector, len);
@@ -545,13 +546,14 @@ impl Link {
     }
 
     fn hear(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) -> Response {
-        let pair = packet.bth.queue_pair;
-        let Some(ours) = self.ours.filter(|ours| pair == ours.unreliable.pair || pair == ours.reliable.pair)
-        else {
-            return Response::UnknownPair;
+        let queue_pair = packet.bth.queue_pair;
+        let Some(ours) = self.ours.filter(|ours| {
+            queue_pair == ours.unreliable.queue_pair || queue_pair == ours.reliable.queue_pair
+        }) else {
+            return Response::UnknownQueuePair;
         };
         if self.state != State::Up {
-            return Response::UnknownPair;
+            return Response::UnknownQueuePair;
         }
         if self.peer.is_none_or(|peer| packet.ends.source != peer.destination) {
             return Response::WrongPeer;
@@ -562,7 +564,7 @@ impl Link {
                 self.paused_until = now.saturating_add(config.pause_on_congestion);
                 Response::Congestion
             }
-            Opcode::Acknowledge | Opcode::AtomicAcknowledge if pair == ours.reliable.pair => {
+            Opcode::Acknowledge | Opcode::AtomicAcknowledge if queue_pair == ours.reliable.queue_pair => {
                 match packet.aeth {
                     Some(aeth) => self.answered(now, packet.bth.psn, aeth.syndrome, config),
                     None => Response::Unexpected,
@@ -699,7 +701,7 @@ fn check(to: &Connection<'_>) -> Result<(), ConnectError> {
         return Err(ConnectError::Mtu);
     }
     if to.unreliable.is_none() && to.reliable.is_none() {
-        return Err(ConnectError::NoPair);
+        return Err(ConnectError::NoQueuePair);
     }
     if to.path.source.is_ipv4() != to.path.destination.is_ipv4() {
         return Err(ConnectError::Addresses);

@@ -107,12 +107,12 @@ pub enum Response {
     /// From another address than the collector's.
     WrongPeer,
     /// To a queue pair that we do not have.
-    UnknownPair,
+    UnknownQueuePair,
 }
 
 impl Response {
     /// How many there are.
-    pub const COUNT: usize = Self::UnknownPair as usize + 1;
+    pub const COUNT: usize = Self::UnknownQueuePair as usize + 1;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Ack,
@@ -125,7 +125,7 @@ impl Response {
         Self::Congestion,
         Self::Unexpected,
         Self::WrongPeer,
-        Self::UnknownPair,
+        Self::UnknownQueuePair,
     ];
 
     /// The answer as a word, for counters.
@@ -141,7 +141,7 @@ impl Response {
             Self::Congestion => "congestion",
             Self::Unexpected => "unexpected",
             Self::WrongPeer => "wrong_peer",
-            Self::UnknownPair => "unknown_pair",
+            Self::UnknownQueuePair => "unknown_queue_pair",
         }
     }
 }

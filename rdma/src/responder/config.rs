@@ -10,7 +10,7 @@ use wire::roce::{Path, Psn, Transport};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Queue pairs, 1 to 4096.
-    pub pairs: usize,
+    pub queue_pairs: usize,
     /// Regions, 1 to 256.
     pub regions: usize,
     /// Atomic operations per queue pair whose results are kept, to answer repeated requests; 1 to 4096. The other end
@@ -25,7 +25,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { pairs: 256, regions: 64, atomic_depth: 128, not_ready_timer: 14, seed: 0 }
+        Self { queue_pairs: 256, regions: 64, atomic_depth: 128, not_ready_timer: 14, seed: 0 }
     }
 }
 
@@ -48,7 +48,7 @@ impl Config {
     /// The first setting that cannot be.
     pub fn check(&self) -> Result<(), ConfigError> {
         let checks = [
-            ((1..=4096).contains(&self.pairs), "a responder has 1 to 4096 queue pairs"),
+            ((1..=4096).contains(&self.queue_pairs), "a responder has 1 to 4096 queue pairs"),
             ((1..=256).contains(&self.regions), "a responder has 1 to 256 regions"),
             ((1..=4096).contains(&self.atomic_depth), "the depth of atomic operations is 1 to 4096"),
             (self.not_ready_timer < 32, "the timer code of \"receiver not ready\" is 0 to 31"),
@@ -112,7 +112,7 @@ pub struct Registered {
     /// Bytes.
     pub len: u64,
     /// Its key.
-    pub key: u32,
+    pub rkey: u32,
 }
 
 /// Memory that cannot be registered.

@@ -37,7 +37,7 @@ use serve::Server;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// On which queue pair.
-    pub pair: u32,
+    pub queue_pair: u32,
     /// The value.
     pub immediate: u32,
     /// The region's number ([`Registration::region`]) and where in it the message begins; none for an empty message.
@@ -109,32 +109,32 @@ impl Responder {
     }
 
     /// Closes memory again; `false` if no region has this key. What is under way into it is dropped.
-    pub fn deregister(&mut self, key: u32) -> bool {
-        self.regions.remove(key)
+    pub fn deregister(&mut self, rkey: u32) -> bool {
+        self.regions.remove(rkey)
     }
 
     /// Makes a queue pair and tells its number.
     ///
     /// # Errors
     /// No place, or a path MTU that cannot be.
-    pub fn connect(&mut self, pair: &QueuePairConfig) -> Result<u32, QueuePairError> {
-        if !matches!(pair.mtu, 256 | 512 | 1024 | 2048 | 4096) {
+    pub fn connect(&mut self, queue_pair: &QueuePairConfig) -> Result<u32, QueuePairError> {
+        if !matches!(queue_pair.mtu, 256 | 512 | 1024 | 2048 | 4096) {
             return Err(QueuePairError::Mtu);
         }
-        let index = self.server.pairs.iter().position(Option::is_none).ok_or(QueuePairError::Full)?;
+        let index = self.server.queue_pairs.iter().position(Option::is_none).ok_or(QueuePairError::Full)?;
         // Never 0 or 1, which mean other things, and not the number that this place had last.
         self.generation = self.generation % 0xfff + 1;
         let number = self.generation << 12 | index as u32;
-        let made = QueuePair::new(number, pair, self.server.config.atomic_depth);
-        self.server.pairs[index] = Some(made.map_err(|_| QueuePairError::Addresses)?);
+        let made = QueuePair::new(number, queue_pair, self.server.config.atomic_depth);
+        self.server.queue_pairs[index] = Some(made.map_err(|_| QueuePairError::Addresses)?);
         Ok(number)
     }
 
     /// Forgets a queue pair; `false` if there is none of this number.
     pub fn disconnect(&mut self, number: u32) -> bool {
-        let found = self.pair(number).is_some();
+        let found = self.queue_pair(number).is_some();
         if found {
-            self.server.pairs[(number & 0xfff) as usize] = None;
+            self.server.queue_pairs[(number & 0xfff) as usize] = None;
         }
         found
     }
@@ -142,33 +142,36 @@ impl Responder {
     /// Keeps the number of a queue pair, and leaves its packets to another responder, which was given that number; `false` if there is none
     /// of it. Packets that come here all the same are dropped ([`Reason::Lent`]): only one of both can know the sequence.
     pub fn lend(&mut self, number: u32) -> bool {
-        let pair = self.server.pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
-        let Some(pair) = pair.filter(|pair| pair.number == number) else { return false };
-        pair.state = QueuePairState::Lent;
+        let queue_pair = self.server.queue_pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
+        let Some(queue_pair) = queue_pair.filter(|queue_pair| queue_pair.number == number) else {
+            return false;
+        };
+        queue_pair.state = QueuePairState::Lent;
         true
     }
 
     /// The packet that a queue pair expects next: everything before it is done. For a requester that connects again.
     pub fn expected(&self, number: u32) -> Option<Psn> {
-        self.pair(number).map(|pair| pair.expected)
+        self.queue_pair(number).map(|queue_pair| queue_pair.expected)
     }
 
     /// How a queue pair stands.
     pub fn state(&self, number: u32) -> Option<QueuePairState> {
-        self.pair(number).map(|pair| pair.state)
+        self.queue_pair(number).map(|queue_pair| queue_pair.state)
     }
 
     /// Messages with an immediate, and sends, that a queue pair may still make.
     pub fn receives(&self, number: u32) -> Option<u32> {
-        self.pair(number).map(|pair| pair.receives)
+        self.queue_pair(number).map(|queue_pair| queue_pair.receives)
     }
 
     /// Lets a queue pair make so many more messages with an immediate, or sends.
     pub fn replenish(&mut self, number: u32, receives: u32) {
-        if let Some(pair) = self.server.pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut)
-            && pair.number == number
+        if let Some(queue_pair) =
+            self.server.queue_pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut)
+            && queue_pair.number == number
         {
-            pair.receives = pair.receives.saturating_add(receives);
+            queue_pair.receives = queue_pair.receives.saturating_add(receives);
         }
     }
 
@@ -177,8 +180,12 @@ impl Responder {
         &self.server.stats
     }
 
-    fn pair(&self, number: u32) -> Option<&QueuePair> {
-        self.server.pairs.get((number & 0xfff) as usize)?.as_ref().filter(|pair| pair.number == number)
+    fn queue_pair(&self, number: u32) -> Option<&QueuePair> {
+        self.server
+            .queue_pairs
+            .get((number & 0xfff) as usize)?
+            .as_ref()
+            .filter(|queue_pair| queue_pair.number == number)
     }
 
     /// Takes whole Ethernet frames, in the order they came. Answers go to `out`; acknowledgements of writes once for all

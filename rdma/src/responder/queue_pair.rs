@@ -11,7 +11,7 @@ pub(super) struct Open {
     /// Where its first byte went: region and offset in the memory.
     pub(super) index: u8,
     /// The region's key: another region in the same place is another one.
-    pub(super) key: u32,
+    pub(super) rkey: u32,
     pub(super) start: u64,
     /// The first eight bytes, where they are kept back until all of it is there ([`Entry::holds_back`]).
     ///

@@ -11,7 +11,7 @@ use super::stats::Reason;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) memory: Arc<Region>,
-    key: u32,
+    rkey: u32,
     /// The address of the first byte, as requests name it.
     address: u64,
     /// Where that is in the memory.
@@ -37,8 +37,8 @@ impl Entry {
 
     /// Whether this is its key.
     #[inline(always)]
-    pub(super) fn has(&self, key: u32) -> bool {
-        self.key == key
+    pub(super) fn has(&self, rkey: u32) -> bool {
+        self.rkey == rkey
     }
 
     /// Where in the memory `len` bytes at `address` lie, if they all do.
@@ -118,11 +118,11 @@ impl Regions {
         }
         self.seed = super::mix(self.seed);
         // The index is the key's lowest byte, the rest is nobody's guess: an old key does not open a new region.
-        let key = (self.seed as u32) << 8 | index as u32;
+        let rkey = (self.seed as u32) << 8 | index as u32;
         let address = (index as u64 + 1) * SPACE;
         self.entries[index] = Some(Entry {
             memory: Arc::clone(&what.memory),
-            key,
+            rkey,
             address,
             start: what.start,
             len: what.len,
@@ -130,12 +130,12 @@ impl Regions {
             head_last: what.order == Order::HeadLast,
             region: what.region,
         });
-        Ok(Registered { address, len: what.len, key })
+        Ok(Registered { address, len: what.len, rkey })
     }
 
-    pub(super) fn remove(&mut self, key: u32) -> bool {
-        match self.entries.get_mut((key & 0xff) as usize) {
-            Some(entry) if entry.as_ref().is_some_and(|entry| entry.key == key) => {
+    pub(super) fn remove(&mut self, rkey: u32) -> bool {
+        match self.entries.get_mut((rkey & 0xff) as usize) {
+            Some(entry) if entry.as_ref().is_some_and(|entry| entry.rkey == rkey) => {
                 *entry = None;
                 true
             }
@@ -157,9 +157,9 @@ impl Regions {
 
     /// The region with this key, if it may be done there.
     #[inline]
-    pub(super) fn open(&self, key: u32, access: Access) -> Result<(u8, &Entry), Reason> {
-        let index = (key & 0xff) as u8;
-        let Some(entry) = self.at(index).filter(|entry| entry.has(key)) else { return Err(Reason::BadKey) };
+    pub(super) fn open(&self, rkey: u32, access: Access) -> Result<(u8, &Entry), Reason> {
+        let index = (rkey & 0xff) as u8;
+        let Some(entry) = self.at(index).filter(|entry| entry.has(rkey)) else { return Err(Reason::BadRkey) };
         let allowed = match access {
             Access::Write => entry.rights.write,
             Access::Atomic => entry.rights.atomic,
@@ -169,8 +169,14 @@ impl Regions {
 
     /// The region and where in its memory `len` bytes at `address` lie.
     #[inline]
-    pub(super) fn find(&self, key: u32, address: u64, len: u32, access: Access) -> Result<(u8, u64), Reason> {
-        let (index, entry) = self.open(key, access)?;
+    pub(super) fn find(
+        &self,
+        rkey: u32,
+        address: u64,
+        len: u32,
+        access: Access,
+    ) -> Result<(u8, u64), Reason> {
+        let (index, entry) = self.open(rkey, access)?;
         entry.place(address, len).map(|at| (index, at)).ok_or(Reason::OutOfRange)
     }
 }

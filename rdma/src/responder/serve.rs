@@ -21,7 +21,7 @@ const AHEAD: usize = 2 * TOGETHER;
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
-    pub(super) pairs: Vec<Option<QueuePair>>,
+    pub(super) queue_pairs: Vec<Option<QueuePair>>,
     /// Pairs that owe an acknowledgement since the last answers.
     owing: Vec<u16>,
     pub(super) stats: Stats,
@@ -32,7 +32,7 @@ pub(super) struct Server {
 #[derive(Clone, Copy)]
 struct Recent<'r> {
     beginning: Beginning,
-    pair: u16,
+    queue_pair: u16,
     entry: &'r Entry,
 }
 
@@ -86,7 +86,7 @@ impl Recent<'_> {
 
     #[inline(always)]
     fn store(&self, brief: &Brief<'_>, payload: &[u8], run: &mut Run) -> bool {
-        if brief.psn != run.expected || !self.entry.has(brief.reth.key) {
+        if brief.psn != run.expected || !self.entry.has(brief.reth.rkey) {
             return false;
         }
         let Some(at) = self.entry.place(brief.reth.address, brief.reth.len) else { return false };
@@ -135,8 +135,8 @@ fn foresee<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, re
 
 impl Server {
     pub(super) fn new(config: Config) -> Self {
-        let pairs = (0..config.pairs).map(|_| None).collect();
-        Self { config, pairs, owing: Vec::with_capacity(config.pairs), stats: Stats::NEW }
+        let queue_pairs = (0..config.queue_pairs).map(|_| None).collect();
+        Self { config, queue_pairs, owing: Vec::with_capacity(config.queue_pairs), stats: Stats::NEW }
     }
 
     /// Takes whole Ethernet frames.
@@ -211,21 +211,29 @@ impl Server {
     fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
         let number = Beginnings::queue_pair(frame)?;
         let index = number & 0xfff;
-        let pair = self.pairs.get(index as usize)?.as_ref().filter(|pair| pair.number == number)?;
-        let beginning = pair.beginnings.of(frame)?;
+        let queue_pair = self
+            .queue_pairs
+            .get(index as usize)?
+            .as_ref()
+            .filter(|queue_pair| queue_pair.number == number)?;
+        let beginning = queue_pair.beginnings.of(frame)?;
         let seen = beginning.peek(frame)?;
-        if pair.takes()? != seen.psn || beginning.payload_len() == 0 || beginning.payload_len() > pair.mtu {
+        if queue_pair.takes()? != seen.psn
+            || beginning.payload_len() == 0
+            || beginning.payload_len() > queue_pair.mtu
+        {
             return None;
         }
-        let (_, entry) = regions.open(seen.key, Access::Write).ok()?;
-        Some(Recent { beginning: *beginning, pair: index as u16, entry })
+        let (_, entry) = regions.open(seen.rkey, Access::Write).ok()?;
+        Some(Recent { beginning: *beginning, queue_pair: index as u16, entry })
     }
 
     /// A run of writes like these, unless their queue pair takes none now.
     #[inline]
     fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
-        let pair = recent.as_ref().and_then(|recent| self.pairs.get(usize::from(recent.pair))?.as_ref());
-        match pair.and_then(QueuePair::takes) {
+        let queue_pair =
+            recent.as_ref().and_then(|recent| self.queue_pairs.get(usize::from(recent.queue_pair))?.as_ref());
+        match queue_pair.and_then(QueuePair::takes) {
             Some(expected) => Run { expected, ..Run::default() },
             None => {
                 *recent = None;
@@ -238,10 +246,11 @@ impl Server {
     #[inline]
     fn settle(&mut self, recent: Option<&Recent<'_>>, run: &Run) {
         let Some(recent) = recent.filter(|_| run.count > 0) else { return };
-        if let Some(pair) = self.pairs.get_mut(usize::from(recent.pair)).and_then(Option::as_mut)
-            && pair.advance(run.count, run.ack)
+        if let Some(queue_pair) =
+            self.queue_pairs.get_mut(usize::from(recent.queue_pair)).and_then(Option::as_mut)
+            && queue_pair.advance(run.count, run.ack)
         {
-            self.owing.push(recent.pair);
+            self.owing.push(recent.queue_pair);
         }
         self.stats.packets += u64::from(run.count);
         self.stats.executed += u64::from(run.count);
@@ -254,10 +263,11 @@ impl Server {
         match Packet::parse(frame) {
             Ok(packet) => {
                 if self.execute(regions, &packet, out)
-                    && let Some(pair) = self.pairs.get_mut((packet.bth.queue_pair & 0xfff) as usize)
-                    && let Some(pair) = pair.as_mut()
+                    && let Some(queue_pair) =
+                        self.queue_pairs.get_mut((packet.bth.queue_pair & 0xfff) as usize)
+                    && let Some(queue_pair) = queue_pair.as_mut()
                 {
-                    pair.beginnings.learn(frame, &packet);
+                    queue_pair.beginnings.learn(frame, &packet);
                 }
             }
             Err(refusal) => self.stats.refused[refusal.index()] += 1,
@@ -267,17 +277,17 @@ impl Server {
     /// Executes a packet; whether it was.
     fn execute(&mut self, regions: &Regions, packet: &Packet<'_>, out: &mut impl Out) -> bool {
         let index = (packet.bth.queue_pair & 0xfff) as usize;
-        let verdict = match self.pairs.get_mut(index).and_then(Option::as_mut) {
-            Some(pair) if pair.number == packet.bth.queue_pair => {
+        let verdict = match self.queue_pairs.get_mut(index).and_then(Option::as_mut) {
+            Some(queue_pair) if queue_pair.number == packet.bth.queue_pair => {
                 let mut work = Work { config: &self.config, regions, stats: &mut self.stats, out };
-                let verdict = work.execute(pair, packet);
-                if pair.owes && !pair.listed {
-                    pair.listed = true;
+                let verdict = work.execute(queue_pair, packet);
+                if queue_pair.owes && !queue_pair.listed {
+                    queue_pair.listed = true;
                     self.owing.push(index as u16);
                 }
                 verdict
             }
-            _ => Verdict::Dropped(Reason::UnknownPair),
+            _ => Verdict::Dropped(Reason::UnknownQueuePair),
         };
         match verdict {
             Verdict::Executed => self.stats.executed += 1,
@@ -290,12 +300,12 @@ impl Server {
     /// Acknowledges what was executed since the last time.
     fn acknowledge_all(&mut self, regions: &Regions, out: &mut impl Out) {
         for index in self.owing.drain(..) {
-            if let Some(pair) = self.pairs.get_mut(usize::from(index)).and_then(Option::as_mut)
-                && std::mem::take(&mut pair.listed)
-                && std::mem::take(&mut pair.owes)
+            if let Some(queue_pair) = self.queue_pairs.get_mut(usize::from(index)).and_then(Option::as_mut)
+                && std::mem::take(&mut queue_pair.listed)
+                && std::mem::take(&mut queue_pair.owes)
             {
                 let mut work = Work { config: &self.config, regions, stats: &mut self.stats, out };
-                work.acknowledge(pair);
+                work.acknowledge(queue_pair);
             }
         }
     }
@@ -325,7 +335,7 @@ mod tests {
                         (random >> 56) as u8
                     })
                     .collect();
-                let reth = Reth { address: random, key: len as u32, len: len as u32 };
+                let reth = Reth { address: random, rkey: len as u32, len: len as u32 };
                 let mut frames = [vec![0; 5000], vec![0; 5000]];
                 for (writer, frame) in writers.iter_mut().zip(&mut frames) {
                     let head = Head::new(Psn::new(random as u32));

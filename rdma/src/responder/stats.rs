@@ -7,13 +7,13 @@ use wire::Refusal;
 #[repr(u8)]
 pub enum Reason {
     /// There is no such queue pair.
-    UnknownPair,
+    UnknownQueuePair,
     /// From another address than the queue pair's other end.
     WrongPeer,
     /// The opcode is of another transport than the queue pair, or an answer and no request.
     WrongTransport,
     /// The queue pair is in the error state: it must be connected again.
-    PairInError,
+    QueuePairInError,
     /// Reliable: packets before it are missing.
     Ahead,
     /// Unreliable: a part of a message whose beginning was lost or refused.
@@ -25,7 +25,7 @@ pub enum Reason {
     /// Payload or padding is not what the opcode, the path MTU and the message's length ask for.
     BadLength,
     /// There is no region with this key.
-    BadKey,
+    BadRkey,
     /// The region does not permit it.
     NoRight,
     /// Not wholly inside the region.
@@ -45,16 +45,16 @@ impl Reason {
     pub const COUNT: usize = Self::Lent as usize + 1;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
-        Self::UnknownPair,
+        Self::UnknownQueuePair,
         Self::WrongPeer,
         Self::WrongTransport,
-        Self::PairInError,
+        Self::QueuePairInError,
         Self::Ahead,
         Self::PartOfLost,
         Self::BadOpcode,
         Self::BadSequence,
         Self::BadLength,
-        Self::BadKey,
+        Self::BadRkey,
         Self::NoRight,
         Self::OutOfRange,
         Self::Misaligned,
@@ -66,16 +66,16 @@ impl Reason {
     /// The reason as a word, for counters.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::UnknownPair => "unknown_pair",
+            Self::UnknownQueuePair => "unknown_queue_pair",
             Self::WrongPeer => "wrong_peer",
             Self::WrongTransport => "wrong_transport",
-            Self::PairInError => "pair_in_error",
+            Self::QueuePairInError => "queue_pair_in_error",
             Self::Ahead => "ahead",
             Self::PartOfLost => "part_of_lost",
             Self::BadOpcode => "bad_opcode",
             Self::BadSequence => "bad_sequence",
             Self::BadLength => "bad_length",
-            Self::BadKey => "bad_key",
+            Self::BadRkey => "bad_rkey",
             Self::NoRight => "no_right",
             Self::OutOfRange => "out_of_range",
             Self::Misaligned => "misaligned",
@@ -104,7 +104,7 @@ pub struct Stats {
     /// Bytes written into memory.
     pub bytes: u64,
     /// Additions made.
-    pub adds: u64,
+    pub fetch_adds: u64,
     /// Messages told to the program: immediates and sends.
     pub completions: u64,
     /// Acknowledgements sent; atomic ones apart.
@@ -133,7 +133,7 @@ impl Stats {
         dropped: [0; Reason::COUNT],
         messages: 0,
         bytes: 0,
-        adds: 0,
+        fetch_adds: 0,
         completions: 0,
         acks: 0,
         atomic_acks: 0,
@@ -163,7 +163,7 @@ impl core::ops::AddAssign<&Self> for Stats {
             dropped,
             messages,
             bytes,
-            adds,
+            fetch_adds,
             completions,
             acks,
             atomic_acks,
@@ -179,7 +179,7 @@ impl core::ops::AddAssign<&Self> for Stats {
             (duplicates, other.duplicates),
             (messages, other.messages),
             (bytes, other.bytes),
-            (adds, other.adds),
+            (fetch_adds, other.fetch_adds),
             (completions, other.completions),
             (acks, other.acks),
             (atomic_acks, other.atomic_acks),

@@ -39,46 +39,46 @@ const ANSWER: usize = 128;
 
 impl<O: Out> Work<'_, O> {
     #[inline]
-    pub(super) fn execute(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
-        if packet.ends.source != pair.writer.path().destination {
+    pub(super) fn execute(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+        if packet.ends.source != queue_pair.writer.path().destination {
             return Verdict::Dropped(Reason::WrongPeer);
         }
-        match pair.state {
+        match queue_pair.state {
             QueuePairState::Ready => {}
-            QueuePairState::Error => return Verdict::Dropped(Reason::PairInError),
+            QueuePairState::Error => return Verdict::Dropped(Reason::QueuePairInError),
             QueuePairState::Lent => return Verdict::Dropped(Reason::Lent),
         }
-        if packet.bth.transport != Some(pair.transport) || is_answer(packet.bth.opcode) {
+        if packet.bth.transport != Some(queue_pair.transport) || is_answer(packet.bth.opcode) {
             return Verdict::Dropped(Reason::WrongTransport);
         }
-        if pair.transport == Transport::Rc {
-            self.reliable(pair, packet)
+        if queue_pair.transport == Transport::Rc {
+            self.reliable(queue_pair, packet)
         } else {
-            self.unreliable(pair, packet)
+            self.unreliable(queue_pair, packet)
         }
     }
 
     // Unreliable: no answer, ever; after a loss it goes on with the next message.
 
     #[inline]
-    fn unreliable(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+    fn unreliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         let psn = packet.bth.psn;
         let begins = begins(packet.bth.opcode);
-        let ahead = psn.distance(pair.expected);
+        let ahead = psn.distance(queue_pair.expected);
         if ahead != 0 {
             self.note_gap(ahead);
         }
         if ahead != 0 || begins {
-            self.abandon(pair);
+            self.abandon(queue_pair);
         }
-        pair.expected = psn.next();
-        if !begins && pair.open.is_none() {
+        queue_pair.expected = psn.next();
+        if !begins && queue_pair.open.is_none() {
             return Verdict::Dropped(Reason::PartOfLost);
         }
-        match self.run(pair, packet) {
+        match self.run(queue_pair, packet) {
             Ok(_) => Verdict::Executed,
             Err(reason) => {
-                self.abandon(pair);
+                self.abandon(queue_pair);
                 Verdict::Dropped(reason)
             }
         }
@@ -94,8 +94,8 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    fn abandon(&mut self, pair: &mut QueuePair) {
-        if pair.open.take().is_some() {
+    fn abandon(&mut self, queue_pair: &mut QueuePair) {
+        if queue_pair.open.take().is_some() {
             self.stats.abandoned += 1;
         }
     }
@@ -103,60 +103,64 @@ impl<O: Out> Work<'_, O> {
     // Reliable.
 
     #[inline]
-    fn reliable(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
-        let ahead = packet.bth.psn.distance(pair.expected);
+    fn reliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+        let ahead = packet.bth.psn.distance(queue_pair.expected);
         if ahead > 0 {
-            if !pair.nak_sent {
-                self.refuse(pair, Syndrome::Nak(Nak::SequenceError));
+            if !queue_pair.nak_sent {
+                self.refuse(queue_pair, Syndrome::Nak(Nak::SequenceError));
             }
             return Verdict::Dropped(Reason::Ahead);
         }
         if ahead < 0 {
-            return self.repeated(pair, packet);
+            return self.repeated(queue_pair, packet);
         }
         let psn = packet.bth.psn;
-        match if packet.atomic.is_some() { self.add(pair, packet) } else { self.run(pair, packet) } {
+        match if packet.atomic.is_some() {
+            self.add(queue_pair, packet)
+        } else {
+            self.run(queue_pair, packet)
+        } {
             Ok(original) => {
-                pair.nak_sent = false;
-                pair.expected = psn.next();
+                queue_pair.nak_sent = false;
+                queue_pair.expected = psn.next();
                 match original {
-                    Some(original) => self.answer_atomic(pair, psn, original),
-                    None => pair.owes |= packet.bth.ack_request,
+                    Some(original) => self.answer_atomic(queue_pair, psn, original),
+                    None => queue_pair.owes |= packet.bth.ack_request,
                 }
                 Verdict::Executed
             }
             Err(reason) => {
-                self.answer_refusal(pair, reason);
+                self.answer_refusal(queue_pair, reason);
                 Verdict::Dropped(reason)
             }
         }
     }
 
     /// A packet that came before: nothing is executed again.
-    fn repeated(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+    fn repeated(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.atomic.is_none() {
-            pair.owes = true;
+            queue_pair.owes = true;
             return Verdict::Duplicate;
         }
-        match pair.saved(packet.bth.psn) {
+        match queue_pair.saved(packet.bth.psn) {
             Some(original) => {
-                self.answer_atomic(pair, packet.bth.psn, original);
+                self.answer_atomic(queue_pair, packet.bth.psn, original);
                 Verdict::Duplicate
             }
             None => Verdict::Dropped(Reason::Forgotten),
         }
     }
 
-    fn answer_refusal(&mut self, pair: &mut QueuePair, reason: Reason) {
+    fn answer_refusal(&mut self, queue_pair: &mut QueuePair, reason: Reason) {
         let syndrome = match reason {
             Reason::NoReceive => Syndrome::Rnr(self.config.not_ready_timer),
-            Reason::BadKey | Reason::NoRight | Reason::OutOfRange => Syndrome::Nak(Nak::RemoteAccess),
+            Reason::BadRkey | Reason::NoRight | Reason::OutOfRange => Syndrome::Nak(Nak::RemoteAccess),
             _ => Syndrome::Nak(Nak::InvalidRequest),
         };
-        self.refuse(pair, syndrome);
+        self.refuse(queue_pair, syndrome);
         if reason != Reason::NoReceive {
-            pair.state = QueuePairState::Error;
-            self.abandon(pair);
+            queue_pair.state = QueuePairState::Error;
+            self.abandon(queue_pair);
         }
     }
 
@@ -164,33 +168,33 @@ impl<O: Out> Work<'_, O> {
 
     /// Executes a packet of a write or a send that is the next one.
     #[inline]
-    fn run(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+    fn run(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         let opcode = packet.bth.opcode;
         if let Some(fault) = packet.fault {
             return Err(if fault == Refusal::BadRoceOpcode { Reason::BadOpcode } else { Reason::BadLength });
         }
-        if begins(opcode) == pair.open.is_some() {
+        if begins(opcode) == queue_pair.open.is_some() {
             return Err(Reason::BadSequence);
         }
         let told = packet.immediate.is_some() || opcode == Opcode::SendOnly;
-        if told && pair.receives == 0 {
+        if told && queue_pair.receives == 0 {
             return Err(Reason::NoReceive);
         }
         if opcode == Opcode::SendOnly {
-            return self.send(pair, packet);
+            return self.send(queue_pair, packet);
         }
-        let mut step = self.check(pair, packet)?;
+        let mut step = self.check(queue_pair, packet)?;
         if let Some((index, at)) = step.target
             && let Some(entry) = self.regions.at(index)
         {
-            self.store(entry, at, packet.payload, pair.open, &mut step);
+            self.store(entry, at, packet.payload, queue_pair.open, &mut step);
         }
-        pair.open = step.open;
+        queue_pair.open = step.open;
         if step.open.is_none() {
-            pair.complete();
+            queue_pair.complete();
             self.stats.messages += 1;
             if let Some(immediate) = packet.immediate {
-                self.tell(pair, &step, immediate);
+                self.tell(queue_pair, &step, immediate);
             }
         }
         Ok(None)
@@ -212,92 +216,94 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    fn tell(&mut self, pair: &mut QueuePair, step: &Step, immediate: u32) {
-        pair.receives -= 1;
+    fn tell(&mut self, queue_pair: &mut QueuePair, step: &Step, immediate: u32) {
+        queue_pair.receives -= 1;
         self.stats.completions += 1;
         let (index, at, len) = step.message;
         let place =
             index.and_then(|index| self.regions.at(index)).map(|entry| (entry.region, entry.offset(at)));
-        self.out.complete(&Completion { pair: pair.number, immediate, place, len });
+        self.out.complete(&Completion { queue_pair: queue_pair.number, immediate, place, len });
     }
 
-    fn send(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
-        if packet.payload.len() > pair.mtu as usize {
+    fn send(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+        if packet.payload.len() > queue_pair.mtu as usize {
             return Err(Reason::BadLength);
         }
-        pair.receives -= 1;
-        pair.complete();
+        queue_pair.receives -= 1;
+        queue_pair.complete();
         self.stats.messages += 1;
         self.stats.completions += 1;
-        self.out.sent(pair.number, packet.payload);
+        self.out.sent(queue_pair.number, packet.payload);
         Ok(None)
     }
 
     /// What a packet of a write asks for.
     #[inline]
-    fn check(&self, pair: &QueuePair, packet: &Packet<'_>) -> Result<Step, Reason> {
+    fn check(&self, queue_pair: &QueuePair, packet: &Packet<'_>) -> Result<Step, Reason> {
         let len = packet.payload.len() as u32;
         let ends = ends(packet.bth.opcode);
-        let (index, start, total, done) = match (&packet.reth, pair.open) {
+        let (index, start, total, done) = match (&packet.reth, queue_pair.open) {
             (Some(reth), _) if reth.len == 0 => (None, 0, 0, 0),
             (Some(reth), _) => {
-                let (index, at) = self.regions.find(reth.key, reth.address, reth.len, Access::Write)?;
+                let (index, at) = self.regions.find(reth.rkey, reth.address, reth.len, Access::Write)?;
                 (Some(index), at, reth.len, 0)
             }
             (None, Some(open)) => {
                 // Its region may have been closed meanwhile, and another be in its place.
-                self.regions.at(open.index).filter(|entry| entry.has(open.key)).ok_or(Reason::BadKey)?;
+                self.regions.at(open.index).filter(|entry| entry.has(open.rkey)).ok_or(Reason::BadRkey)?;
                 (Some(open.index), open.start, open.total, open.done)
             }
             (None, None) => return Err(Reason::BadSequence),
         };
         let left = total - done;
-        let good = if ends { len == left && len <= pair.mtu } else { len == pair.mtu && len < left };
+        let good =
+            if ends { len == left && len <= queue_pair.mtu } else { len == queue_pair.mtu && len < left };
         if !good {
             return Err(Reason::BadLength);
         }
         let at = start + u64::from(done);
         let open = match index {
             Some(index) if !ends => {
-                let key = packet.reth.as_ref().map(|reth| reth.key).or(pair.open.map(|open| open.key));
-                Some(Open { index, key: key.unwrap_or(0), start, head: 0, total, done: done + len })
+                let rkey =
+                    packet.reth.as_ref().map(|reth| reth.rkey).or(queue_pair.open.map(|open| open.rkey));
+                Some(Open { index, rkey: rkey.unwrap_or(0), start, head: 0, total, done: done + len })
             }
             _ => None,
         };
         Ok(Step { target: index.map(|index| (index, at)), open, message: (index, start, total) })
     }
 
-    fn add(&mut self, pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+    fn add(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.fault.is_some() {
             return Err(Reason::BadLength);
         }
-        if pair.open.is_some() {
+        if queue_pair.open.is_some() {
             return Err(Reason::BadSequence);
         }
         let atomic = packet.atomic.as_ref().ok_or(Reason::BadLength)?;
-        let (index, at) = self.regions.find(atomic.key, atomic.address, 8, Access::Atomic)?;
+        let (index, at) = self.regions.find(atomic.rkey, atomic.address, 8, Access::Atomic)?;
         if !atomic.address.is_multiple_of(8) {
             return Err(Reason::Misaligned);
         }
-        let entry = self.regions.at(index).ok_or(Reason::BadKey)?;
+        let entry = self.regions.at(index).ok_or(Reason::BadRkey)?;
         let original = entry.memory.fetch_add(at, atomic.add).map_err(|_| Reason::Misaligned)?;
-        pair.save(packet.bth.psn, original);
-        pair.complete();
+        queue_pair.save(packet.bth.psn, original);
+        queue_pair.complete();
         self.stats.messages += 1;
-        self.stats.adds += 1;
+        self.stats.fetch_adds += 1;
         Ok(Some(original))
     }
 
     // Answers.
 
     /// Acknowledges everything before the expected packet.
-    pub(super) fn acknowledge(&mut self, pair: &mut QueuePair) {
-        let psn = pair.expected.plus(0xff_ffff);
+    pub(super) fn acknowledge(&mut self, queue_pair: &mut QueuePair) {
+        let psn = queue_pair.expected.plus(0xff_ffff);
         self.stats.acks += 1;
-        self.answer(pair, psn, Syndrome::ACK);
+        self.answer(queue_pair, psn, Syndrome::ACK);
     }
 
-    fn refuse(&mut self, pair: &mut QueuePair, syndrome: Syndrome) {
+    fn refuse(&mut self, queue_pair: &mut QueuePair, syndrome: Syndrome) {
         let kind = match syndrome {
             Syndrome::Nak(Nak::SequenceError) => 0,
             Syndrome::Rnr(_) => 1,
@@ -305,27 +311,27 @@ impl<O: Out> Work<'_, O> {
         };
         self.stats.naks[kind] += 1;
         // It says that everything before it was executed.
-        pair.owes = false;
-        pair.nak_sent = true;
-        self.answer(pair, pair.expected, syndrome);
+        queue_pair.owes = false;
+        queue_pair.nak_sent = true;
+        self.answer(queue_pair, queue_pair.expected, syndrome);
     }
 
-    fn answer(&mut self, pair: &mut QueuePair, psn: Psn, syndrome: Syndrome) {
+    fn answer(&mut self, queue_pair: &mut QueuePair, psn: Psn, syndrome: Syndrome) {
         let mut frame = [0; ANSWER];
-        let aeth = Aeth { syndrome, msn: pair.messages };
+        let aeth = Aeth { syndrome, msn: queue_pair.messages };
         // An answer fits: it has no payload.
-        let len = pair.writer.acknowledge(&mut frame, psn, aeth).unwrap_or(0);
-        self.out.answer(pair.writer.path(), &frame[..len]);
+        let len = queue_pair.writer.acknowledge(&mut frame, psn, aeth).unwrap_or(0);
+        self.out.answer(queue_pair.writer.path(), &frame[..len]);
     }
 
-    fn answer_atomic(&mut self, pair: &mut QueuePair, psn: Psn, original: u64) {
+    fn answer_atomic(&mut self, queue_pair: &mut QueuePair, psn: Psn, original: u64) {
         let mut frame = [0; ANSWER];
-        let len = pair.writer.atomic_ack(&mut frame, psn, pair.messages, original).unwrap_or(0);
-        if psn.next() == pair.expected {
-            pair.owes = false;
+        let len = queue_pair.writer.atomic_ack(&mut frame, psn, queue_pair.messages, original).unwrap_or(0);
+        if psn.next() == queue_pair.expected {
+            queue_pair.owes = false;
         }
         self.stats.atomic_acks += 1;
-        self.out.answer(pair.writer.path(), &frame[..len]);
+        self.out.answer(queue_pair.writer.path(), &frame[..len]);
     }
 }
 

@@ -24,8 +24,8 @@ struct Bed {
     responder: Responder,
     memory: Arc<Region>,
     address: u64,
-    key: u32,
-    pair: u32,
+    rkey: u32,
+    queue_pair: u32,
     writer: Writer,
     paths: (Path, Path),
     heard: Heard,
@@ -56,17 +56,17 @@ impl Bed {
         let what =
             Registration { memory: Arc::clone(&memory), start: START, len: BODY, rights, order, region: 3 };
         let at = responder.register(&what).unwrap();
-        let pair =
+        let queue_pair =
             QueuePairConfig { transport, path, peer: 0x77, psn: Psn::new(0xff_fffe), mtu: 256, receives: 2 };
-        let pair = responder.connect(&pair).unwrap();
-        let writer = Writer::new(there, transport, pair).unwrap();
+        let queue_pair = responder.connect(&queue_pair).unwrap();
+        let writer = Writer::new(there, transport, queue_pair).unwrap();
         Self {
             transport,
             responder,
             memory,
             address: at.address,
-            key: at.key,
-            pair,
+            rkey: at.rkey,
+            queue_pair,
             writer,
             paths: (there, path),
             heard: Heard::default(),
@@ -78,14 +78,14 @@ impl Bed {
         let (there, path) = self.paths;
         self.transport = if self.transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
         let psn = Psn::new(0xff_fffe);
-        let pair =
+        let queue_pair =
             QueuePairConfig { transport: self.transport, path, peer: 0x77, psn, mtu: 256, receives: 2 };
-        self.pair = self.responder.connect(&pair).unwrap();
-        self.writer = Writer::new(there, self.transport, self.pair).unwrap();
+        self.queue_pair = self.responder.connect(&queue_pair).unwrap();
+        self.writer = Writer::new(there, self.transport, self.queue_pair).unwrap();
     }
 
     fn reth(&self, offset: u64, len: u32) -> Reth {
-        Reth { address: self.address + offset, key: self.key, len }
+        Reth { address: self.address + offset, rkey: self.rkey, len }
     }
 
     fn make(&mut self, make: impl FnOnce(&mut Writer, &mut [u8]) -> usize) -> Frame {
@@ -112,7 +112,7 @@ impl Bed {
     }
 
     fn add(&mut self, psn: u32, offset: u64) -> Frame {
-        let atomic = AtomicEth { address: self.address + offset, key: self.key, add: 3, compare: 0 };
+        let atomic = AtomicEth { address: self.address + offset, rkey: self.rkey, add: 3, compare: 0 };
         self.make(|writer, out| writer.fetch_add(out, head(psn), atomic).unwrap())
     }
 
@@ -178,8 +178,8 @@ fn wrong() -> Vec<Wrong> {
         bed.only(FIRST, reth)
     }
     vec![
-        ("key", Reason::BadKey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.key ^= 0x100)),
-        ("index", Reason::BadKey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.key ^= 0x81)),
+        ("rkey", Reason::BadRkey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.rkey ^= 0x100)),
+        ("index", Reason::BadRkey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.rkey ^= 0x81)),
         ("before", Reason::OutOfRange, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.address -= 1)),
         ("behind", Reason::OutOfRange, Nak::RemoteAccess, |bed| {
             changed(bed, |reth| reth.address += BODY - 7)
@@ -236,12 +236,15 @@ fn a_reliable_requester_is_told_and_then_not_heard() {
             "{what}"
         );
         assert_eq!((bed.dropped(reason), bed.untouched()), (1, true), "{what}");
-        assert_eq!(bed.responder.state(bed.pair), Some(QueuePairState::Error));
+        assert_eq!(bed.responder.state(bed.queue_pair), Some(QueuePairState::Error));
         let reth = bed.reth(0, 8);
         let good = bed.only(0xff_fffe, reth);
         bed.take(&good);
-        assert_eq!((bed.answers().len(), bed.dropped(Reason::PairInError), bed.untouched()), (0, 1, true));
-        assert_eq!(bed.responder.expected(bed.pair), Some(Psn::new(0xff_fffe)));
+        assert_eq!(
+            (bed.answers().len(), bed.dropped(Reason::QueuePairInError), bed.untouched()),
+            (0, 1, true)
+        );
+        assert_eq!(bed.responder.expected(bed.queue_pair), Some(Psn::new(0xff_fffe)));
         assert!(bed.responder.stats().is_balanced());
     }
 }
@@ -292,7 +295,7 @@ fn numbers_around_the_wrap_are_acknowledged_once_for_all_of_a_burst() {
     bed.responder.take(frames.iter().map(Vec::as_slice), &mut bed.heard);
     assert_eq!(bed.answers(), [(2, ack(5), None)]);
     assert_eq!(bed.bytes(START, 41), [[0x55; 40].as_slice(), &[0]].concat());
-    assert_eq!(bed.responder.expected(bed.pair), Some(Psn::new(3)));
+    assert_eq!(bed.responder.expected(bed.queue_pair), Some(Psn::new(3)));
 }
 
 #[test]
@@ -358,7 +361,10 @@ fn a_message_of_many_packets_is_written_whole_or_broken_off() {
         }
         assert_eq!(bed.bytes(START + 100, 701), [data.as_slice(), &[0]].concat());
         let [told] = bed.heard.completions[..] else { panic!("one completion") };
-        assert_eq!((told.immediate, told.place, told.len, told.pair), (9, Some((3, 100)), 700, bed.pair));
+        assert_eq!(
+            (told.immediate, told.place, told.len, told.queue_pair),
+            (9, Some((3, 100)), 700, bed.queue_pair)
+        );
         // A message that is cut by another one.
         let first = bed.make(|writer, out| writer.write_first(out, head(1), reth, &data[..256]).unwrap());
         let reth = bed.reth(0, 8);
@@ -414,14 +420,14 @@ fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
             let mut bed = Bed::ordered(transport, Rights::ALL, order);
             let [first, middle, _] = bed.three(0xff_fffe, 16, 5);
             bed.take(&first);
-            assert!(bed.responder.deregister(bed.key));
+            assert!(bed.responder.deregister(bed.rkey));
             let memory = Arc::clone(&bed.memory);
             let what =
                 Registration { memory, start: START, len: BODY, rights: Rights::ALL, order, region: 4 };
             let other = bed.responder.register(&what).unwrap();
-            assert_eq!((other.address, other.key & 0xff), (bed.address, bed.key & 0xff));
+            assert_eq!((other.address, other.rkey & 0xff), (bed.address, bed.rkey & 0xff));
             bed.take(&middle);
-            assert_eq!((bed.dropped(Reason::BadKey), bed.responder.stats().abandoned), (1, 1));
+            assert_eq!((bed.dropped(Reason::BadRkey), bed.responder.stats().abandoned), (1, 1));
             assert_eq!(bed.bytes(START + 16 + 256, 256), [0; 256]);
         }
     }
@@ -460,7 +466,7 @@ fn without_a_receive_an_immediate_is_not_executed() {
         assert_eq!(told.len(), answers);
         assert!(told.iter().all(|(psn, aeth, _)| *psn == 0 && aeth.syndrome == Syndrome::Rnr(14)));
         let hello = bed.make(|writer, out| writer.send(out, head(0), b"hello").unwrap());
-        bed.responder.replenish(bed.pair, 1);
+        bed.responder.replenish(bed.queue_pair, 1);
         bed.take(&hello);
         assert_eq!(bed.heard.sent, [b"hello"]);
     }
@@ -485,7 +491,7 @@ fn strangers_are_not_heard() {
     }
     assert!(bed.untouched() && bed.heard.answers.is_empty());
     let stats = *bed.responder.stats();
-    for reason in [Reason::WrongPeer, Reason::UnknownPair, Reason::WrongTransport] {
+    for reason in [Reason::WrongPeer, Reason::UnknownQueuePair, Reason::WrongTransport] {
         assert_eq!(bed.dropped(reason), 1, "{reason:?}");
     }
     assert_eq!(stats.refused[Refusal::BadIcrc.index()], 1);
@@ -493,9 +499,9 @@ fn strangers_are_not_heard() {
     assert!(stats.is_balanced());
     bed.take(&good);
     assert_eq!(bed.responder.stats().executed, 1);
-    assert!(bed.responder.disconnect(bed.pair) && !bed.responder.disconnect(bed.pair));
+    assert!(bed.responder.disconnect(bed.queue_pair) && !bed.responder.disconnect(bed.queue_pair));
     bed.take(&good);
-    assert_eq!(bed.dropped(Reason::UnknownPair), 2);
+    assert_eq!(bed.dropped(Reason::UnknownQueuePair), 2);
 }
 
 #[test]
@@ -506,14 +512,14 @@ fn what_is_for_a_pair_that_was_lent_is_left_alone() {
             let reth = bed.reth(0, 8);
             bed.only(0xff_fffe, reth)
         };
-        assert!(bed.responder.lend(bed.pair) && !bed.responder.lend(bed.pair ^ 0x1000));
+        assert!(bed.responder.lend(bed.queue_pair) && !bed.responder.lend(bed.queue_pair ^ 0x1000));
         // Singly, and read before.
         bed.take(&frame);
         bed.responder.take_parsed([Packet::parse(&frame)], &mut bed.heard);
         assert!(bed.untouched() && bed.heard.answers.is_empty());
         assert_eq!((bed.dropped(Reason::Lent), bed.responder.stats().is_balanced()), (2, true));
-        assert_eq!(bed.responder.state(bed.pair), Some(QueuePairState::Lent));
-        assert!(bed.responder.disconnect(bed.pair));
+        assert_eq!(bed.responder.state(bed.queue_pair), Some(QueuePairState::Lent));
+        assert!(bed.responder.disconnect(bed.queue_pair));
     }
 }
 
@@ -529,14 +535,14 @@ fn counters_of_two_responders_add_up_field_by_field() {
     sum += &one;
     assert_eq!(sum, one);
     sum += &one;
-    assert_eq!((sum.packets, sum.adds, sum.naks[0], sum.acks), (8, 2, 2, 2), "{sum:?}");
+    assert_eq!((sum.packets, sum.fetch_adds, sum.naks[0], sum.acks), (8, 2, 2, 2), "{sum:?}");
     assert_eq!(sum.dropped[Reason::Ahead as usize], 2);
     assert!(sum.is_balanced() && sum.refused.iter().sum::<u64>() == 2);
 }
 
 #[test]
 fn places_are_bounded_and_old_names_open_nothing() {
-    let mut responder = Responder::new(Config { pairs: 2, regions: 1, ..Config::default() }).unwrap();
+    let mut responder = Responder::new(Config { queue_pairs: 2, regions: 1, ..Config::default() }).unwrap();
     let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
     let what =
         Registration { memory, start: 0, len: LEN, rights: Rights::ALL, order: Order::Ascending, region: 0 };
@@ -548,19 +554,22 @@ fn places_are_bounded_and_old_names_open_nothing() {
     assert_eq!(responder.register(&crooked), Err(RegisterError::Alignment));
     let first = responder.register(&what).unwrap();
     assert_eq!(responder.register(&what), Err(RegisterError::Full));
-    assert!(responder.deregister(first.key) && !responder.deregister(first.key));
-    assert_ne!(responder.register(&what).unwrap().key, first.key);
+    assert!(responder.deregister(first.rkey) && !responder.deregister(first.rkey));
+    assert_ne!(responder.register(&what).unwrap().rkey, first.rkey);
     let (_, path) = paths();
-    let pair =
+    let queue_pair =
         QueuePairConfig { transport: Transport::Uc, path, peer: 1, psn: Psn::new(0), mtu: 1024, receives: 0 };
-    assert_eq!(responder.connect(&QueuePairConfig { mtu: 1000, ..pair }), Err(QueuePairError::Mtu));
+    assert_eq!(responder.connect(&QueuePairConfig { mtu: 1000, ..queue_pair }), Err(QueuePairError::Mtu));
     let mixed = Path { source: "::1".parse().unwrap(), ..path };
-    assert_eq!(responder.connect(&QueuePairConfig { path: mixed, ..pair }), Err(QueuePairError::Addresses));
-    let number = responder.connect(&pair).unwrap();
-    responder.connect(&pair).unwrap();
-    assert_eq!(responder.connect(&pair), Err(QueuePairError::Full));
+    assert_eq!(
+        responder.connect(&QueuePairConfig { path: mixed, ..queue_pair }),
+        Err(QueuePairError::Addresses)
+    );
+    let number = responder.connect(&queue_pair).unwrap();
+    responder.connect(&queue_pair).unwrap();
+    assert_eq!(responder.connect(&queue_pair), Err(QueuePairError::Full));
     assert!(responder.disconnect(number));
-    assert_ne!(responder.connect(&pair), Ok(number));
+    assert_ne!(responder.connect(&queue_pair), Ok(number));
 }
 
 #[test]
@@ -606,7 +615,7 @@ fn a_glance_sees_what_a_reader_sees() {
             for bed in [&*bursts, &*singly] {
                 assert_eq!(bed.bytes(0, LEN as usize), read.bytes(0, LEN as usize));
                 assert_eq!(bed.heard.completions, read.heard.completions);
-                assert_eq!(bed.responder.expected(bed.pair), read.responder.expected(read.pair));
+                assert_eq!(bed.responder.expected(bed.queue_pair), read.responder.expected(read.queue_pair));
             }
             assert_eq!(singly.responder.stats(), read.responder.stats());
             assert_eq!(singly.heard.answers, read.heard.answers);
@@ -650,7 +659,7 @@ fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
         let room = if gentle { 500 } else { u64::from(len) / 2 };
         let mut reth = bed.reth(dice.below(BODY - room), len);
         if !gentle && dice.permille(5) {
-            reth.key ^= 1 << dice.below(32);
+            reth.rkey ^= 1 << dice.below(32);
         }
         if !gentle && dice.permille(5) {
             reth.address ^= 1 << dice.below(64);

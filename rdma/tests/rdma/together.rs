@@ -335,12 +335,12 @@ fn a_full_receive_queue_makes_the_links_wait() {
     let stats = *world.links.stats(0).unwrap();
     // Asked again every 1.28 ms, not in between.
     assert!((5..10).contains(&stats.responses[Response::ReceiverNotReady as usize]), "{stats:?}");
-    let pair = world.pair.unwrap();
-    world.responder.replenish(pair, 7);
+    let queue_pair = world.queue_pair.unwrap();
+    world.responder.replenish(queue_pair, 7);
     world.settle();
     let told: Vec<u32> = world.heard.completions.iter().map(|completion| completion.immediate).collect();
     assert_eq!(told, (0..10).collect::<Vec<_>>());
-    assert_eq!(world.responder.receives(pair), Some(0));
+    assert_eq!(world.responder.receives(queue_pair), Some(0));
     world.check_books();
 }
 
@@ -348,8 +348,8 @@ fn a_full_receive_queue_makes_the_links_wait() {
 fn a_closed_region_breaks_the_connection_and_is_given_up() {
     let mut world = World::new(4, Faults::default());
     world.connect();
-    let key = world.registered[1].key;
-    assert!(world.responder.deregister(key));
+    let rkey = world.registered[1].rkey;
+    assert!(world.responder.deregister(rkey));
     world.links.write(LOSSY, 0, &[1; 8], None, true).unwrap();
     world.links.write(KEPT, 0, &[2; 8], None, true).unwrap();
     world.send();

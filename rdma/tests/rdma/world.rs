@@ -168,7 +168,7 @@ pub(crate) struct World<F = Alone> {
     pub(crate) mtu: u32,
     pub(crate) receives: u32,
     /// The reliable queue pair at the responder.
-    pub(crate) pair: Option<u32>,
+    pub(crate) queue_pair: Option<u32>,
     /// Whether the collector can say how far it came when the link is made again.
     pub(crate) remembers: bool,
     pub(crate) reconnects: u64,
@@ -236,7 +236,7 @@ impl World {
             heard: Heard::default(),
             mtu: 256,
             receives: 1 << 20,
-            pair: None,
+            queue_pair: None,
             remembers: true,
             reconnects: 0,
             front: Alone,
@@ -259,7 +259,7 @@ impl World {
             heard: self.heard,
             mtu: self.mtu,
             receives: self.receives,
-            pair: self.pair,
+            queue_pair: self.queue_pair,
             remembers: self.remembers,
             reconnects: self.reconnects,
             front,
@@ -296,24 +296,27 @@ impl<F: Front> World<F> {
     /// Makes the connection (again).
     pub(crate) fn connect(&mut self) {
         let offer = self.links.offer(0).expect("a collector");
-        let executed = self.pair.filter(|_| self.remembers).and_then(|pair| self.responder.expected(pair));
+        let executed = self
+            .queue_pair
+            .filter(|_| self.remembers)
+            .and_then(|queue_pair| self.responder.expected(queue_pair));
         let (there, back) = paths();
-        let mut pair = |transport, end: rdma::requester::End| {
+        let mut queue_pair = |transport, end: rdma::requester::End| {
             let config = QueuePairConfig {
                 transport,
                 path: back,
-                peer: end.pair,
+                peer: end.queue_pair,
                 psn: end.psn,
                 mtu: self.mtu,
                 receives: self.receives,
             };
             self.responder.connect(&config).expect("a queue pair")
         };
-        let unreliable = pair(Transport::Uc, offer.unreliable);
-        let reliable = pair(Transport::Rc, offer.reliable);
+        let unreliable = queue_pair(Transport::Uc, offer.unreliable);
+        let reliable = queue_pair(Transport::Rc, offer.reliable);
         let regions: Vec<_> = (0..)
             .zip(&self.registered)
-            .map(|(region, r)| RemoteRegion { region, address: r.address, len: r.len, key: r.key })
+            .map(|(region, r)| RemoteRegion { region, address: r.address, len: r.len, rkey: r.rkey })
             .collect();
         let connection = Connection {
             path: there,
@@ -325,7 +328,7 @@ impl<F: Front> World<F> {
             executed,
         };
         self.links.connect(0, &connection, self.now).expect("connected");
-        if let Some(old) = self.pair.replace(reliable) {
+        if let Some(old) = self.queue_pair.replace(reliable) {
             self.responder.disconnect(old);
         }
         self.reconnects += 1;
@@ -335,7 +338,7 @@ impl<F: Front> World<F> {
     pub(crate) fn restart_responder(&mut self) {
         self.restarts += 1;
         self.responder = responder(1000 + self.restarts);
-        self.pair = None;
+        self.queue_pair = None;
         self.register();
     }
 

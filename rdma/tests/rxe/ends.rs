@@ -55,11 +55,11 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     let [uc, uc_number] = guest.numbers("qp uc")[..] else { panic!("a new queue pair") };
     let [rc, rc_number] = guest.numbers("qp rc")[..] else { panic!("a new queue pair") };
     for (index, end) in [(uc, offer.unreliable), (rc, offer.reliable)] {
-        guest.ask(&format!("connect {index} {} {} 0 {PMTU} 4", end.pair, end.psn.value()));
+        guest.ask(&format!("connect {index} {} {} 0 {PMTU} 4", end.queue_pair, end.psn.value()));
     }
     guest.ask(&format!("receive {rc} 8"));
     guest.ask(&format!("receive {uc} 8"));
-    let region = RemoteRegion { region: 3, address: guest.address, len: guest.length, key: guest.key };
+    let region = RemoteRegion { region: 3, address: guest.address, len: guest.length, rkey: guest.rkey };
     let connection = Connection {
         path: path(4),
         mtu: PMTU.into(),
@@ -157,7 +157,7 @@ impl Memory {
         let kind = if transport == Transport::Rc { "rc" } else { "uc" };
         let [index, peer] = guest.numbers(&format!("qp {kind}"))[..] else { panic!("a new queue pair") };
         let psn = 0xff_fffe;
-        let pair = QueuePairConfig {
+        let queue_pair = QueuePairConfig {
             transport,
             path: path(4),
             peer: peer as u32,
@@ -165,7 +165,7 @@ impl Memory {
             mtu: PMTU.into(),
             receives,
         };
-        let number = responder.connect(&pair).unwrap();
+        let number = responder.connect(&queue_pair).unwrap();
         guest.ask(&format!("connect {index} {number} 0 {psn} {PMTU} 4"));
         Self { responder, region, registered, number, index, said: Said::default() }
     }
@@ -194,7 +194,7 @@ impl Memory {
     }
 
     fn place(&self, at: u64) -> String {
-        format!("{} {:x} {:x}", self.index, self.registered.address + at, self.registered.key)
+        format!("{} {:x} {:x}", self.index, self.registered.address + at, self.registered.rkey)
     }
 
     fn read(&self, at: u64, len: usize) -> Vec<u8> {
@@ -241,7 +241,7 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
     assert_eq!(memory.read(1000, 3008), [vec![171; 1500], vec![205; 1500], vec![0; 8]].concat());
     assert_eq!(memory.read(8192, 8), [171; 8]);
     let completion =
-        |immediate, at| Completion { pair: memory.number, immediate, place: Some((2, at)), len: 8 };
+        |immediate, at| Completion { queue_pair: memory.number, immediate, place: Some((2, at)), len: 8 };
     let mut expected = vec![completion(0xbeef, 8192)];
     expected.extend((transport == Transport::Rc).then(|| completion(0xcafe, 8200)));
     assert_eq!(memory.said.completions, expected);
@@ -254,7 +254,7 @@ pub(crate) fn the_kernel_is_refused(guest: &mut Guest) {
     type Request = fn(&Memory) -> String;
     let cases: [Request; 3] = [
         |memory| {
-            format!("write {} {:x} {:x} 8", memory.index, memory.registered.address, !memory.registered.key)
+            format!("write {} {:x} {:x} 8", memory.index, memory.registered.address, !memory.registered.rkey)
         },
         |memory| format!("write {} 8", memory.place(LEN - 4)),
         |memory| format!("write {} 2000", memory.place(LEN - 1999)),

@@ -23,7 +23,7 @@ pub(crate) struct Guest {
     folder: PathBuf,
     /// The guest's memory region: address, key, length.
     pub(crate) address: u64,
-    pub(crate) key: u32,
+    pub(crate) rkey: u32,
     pub(crate) length: u64,
 }
 
@@ -70,7 +70,7 @@ impl Guest {
                 }
             }
         });
-        let mut guest = Self { child, orders, lines, wire, peer, folder, address: 0, key: 0, length: 0 };
+        let mut guest = Self { child, orders, lines, wire, peer, folder, address: 0, rkey: 0, length: 0 };
         guest.wait_until_ready()?;
         Ok(guest)
     }
@@ -84,7 +84,7 @@ impl Guest {
             if let Some(rest) = line.strip_prefix("ready ") {
                 let mut words = rest.split(' ').map(|word| u64::from_str_radix(word, 16));
                 let mut word = || words.next().and_then(Result::ok).ok_or("a ready line of three numbers");
-                (self.address, self.key, self.length) = (word()?, word()? as u32, word()?);
+                (self.address, self.rkey, self.length) = (word()?, word()? as u32, word()?);
                 return Ok(());
             }
             let _ = writeln!(heard, "{line}");

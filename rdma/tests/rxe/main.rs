@@ -65,7 +65,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn reth(&self, at: u64, len: usize) -> Reth {
-        Reth { address: self.guest.address + at, key: self.guest.key, len: len as u32 }
+        Reth { address: self.guest.address + at, rkey: self.guest.rkey, len: len as u32 }
     }
 
     fn send(&mut self, make: impl FnOnce(&mut Writer, &mut [u8]) -> usize) {
@@ -124,7 +124,7 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
     bench.write(1001, 24, b"abcde");
     // What lies outside, or under a wrong key, is not written, and the connection goes on.
     bench.write(1002, bench.guest.length, &[0x44; 8]);
-    let wrong = Reth { key: bench.guest.key ^ 0x100, ..bench.reth(32, 8) };
+    let wrong = Reth { rkey: bench.guest.rkey ^ 0x100, ..bench.reth(32, 8) };
     bench.send(|writer, out| writer.write_only(out, Head::new(Psn::new(1003)), wrong, &[0x55; 8]).unwrap());
     // In several packets.
     let long: Vec<u8> = (0..2500).map(|at| (at % 251) as u8).collect();
@@ -184,7 +184,7 @@ fn reliable_requests(guest: &mut Guest, version: u8) {
     let mut bench = Bench { guest, writer, buffer: vec![0; 9000] };
     bench.write(0, 0, &[0x11; 8]);
     bench.acknowledges(0);
-    let atomic = AtomicEth { address: bench.guest.address + 256, key: bench.guest.key, add: 5, compare: 0 };
+    let atomic = AtomicEth { address: bench.guest.address + 256, rkey: bench.guest.rkey, add: 5, compare: 0 };
     for (psn, original) in [(1, 0), (2, 5)] {
         bench.send(|writer, out| writer.fetch_add(out, Head::new(Psn::new(psn)), atomic).unwrap());
         let (number, aeth, before) = bench.answer();
@@ -227,7 +227,7 @@ fn refusals(guest: &mut Guest) {
     guest.ask("fill 0 4096 0");
     type Spoil = fn(&mut Reth, u64);
     let cases: [(&str, Spoil); 3] = [
-        ("a wrong key", |reth, _| reth.key ^= 0x100),
+        ("a wrong rkey", |reth, _| reth.rkey ^= 0x100),
         ("behind the end", |reth, end| reth.address = end),
         ("over the end", |reth, end| reth.address = end - 4),
     ];
@@ -246,7 +246,7 @@ fn refusals(guest: &mut Guest) {
     }
     let (_, writer) = connected(guest, Transport::Rc, 4);
     let mut bench = Bench { guest, writer, buffer: vec![0; 9000] };
-    let atomic = AtomicEth { address: bench.guest.address + 3, key: bench.guest.key, add: 1, compare: 0 };
+    let atomic = AtomicEth { address: bench.guest.address + 3, rkey: bench.guest.rkey, add: 1, compare: 0 };
     bench.send(|writer, out| writer.fetch_add(out, Head::new(Psn::new(0)), atomic).unwrap());
     bench.refuses(0, Nak::InvalidRequest);
     assert_eq!(bench.memory(0, 16), [0; 16]);

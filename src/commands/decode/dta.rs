@@ -191,13 +191,13 @@ fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>) {
     }
     if let Some(reth) = packet.reth {
         o.object("reth", |o| {
-            o.field("address", reth.address).field("key", reth.key).field("len", reth.len);
+            o.field("address", reth.address).field("rkey", reth.rkey).field("len", reth.len);
         });
     }
     o.present("immediate", packet.immediate);
     if let Some(atomic) = packet.atomic {
         o.object("atomic", |o| {
-            o.field("address", atomic.address).field("key", atomic.key);
+            o.field("address", atomic.address).field("rkey", atomic.rkey);
             o.field("add", atomic.add).field("compare", atomic.compare);
         });
     }
@@ -300,14 +300,14 @@ fn packet_text(out: &mut String, packet: &Packet<'_>) {
     if let Some(reth) = packet.reth {
         let _ = writeln!(
             out,
-            "  address {:#x}  key {:#x}  {}",
+            "  address {:#x}  rkey {:#x}  {}",
             reth.address,
-            reth.key,
+            reth.rkey,
             units::counted(reth.len.into(), "byte")
         );
     }
     if let Some(atomic) = packet.atomic {
-        let _ = writeln!(out, "  address {:#x}  key {:#x}  add {}", atomic.address, atomic.key, atomic.add);
+        let _ = writeln!(out, "  address {:#x}  rkey {:#x}  add {}", atomic.address, atomic.rkey, atomic.add);
     }
     if let Some(immediate) = packet.immediate {
         let _ = writeln!(out, "  immediate {immediate:#010x}");

@@ -82,7 +82,7 @@ pub(crate) fn restart_translator(world: &mut World<Chain>) {
         assert!(chain.translator.set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1)));
     }
     world.links = rdma::requester::Links::new(world.config).unwrap();
-    world.pair = None;
+    world.queue_pair = None;
     world.connect();
 }
 

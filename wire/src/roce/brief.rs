@@ -68,7 +68,7 @@ pub struct Seen {
     /// Where it goes.
     pub address: u64,
     /// The key of the region there.
-    pub key: u32,
+    pub rkey: u32,
 }
 
 /// Bytes before the payload.
@@ -122,7 +122,7 @@ impl Beginning {
         Some(Seen {
             psn: Psn::new(u32_at(head, TAIL_V4)),
             address: u64::from_be_bytes(array_at(head, HEAD_V4 - RETH_LEN)),
-            key: u32_at(head, HEAD_V4 - RETH_LEN + 8),
+            rkey: u32_at(head, HEAD_V4 - RETH_LEN + 8),
         })
     }
 
@@ -161,7 +161,7 @@ impl Beginning {
         let payload = frame.get(HEAD..HEAD + len)?;
         let changing = u32_at(head, tail);
         let address = u64::from_be_bytes(array_at(head, HEAD - RETH_LEN));
-        let reth = Reth { address, key: u32_at(head, HEAD - RETH_LEN + 8), len: len as u32 };
+        let reth = Reth { address, rkey: u32_at(head, HEAD - RETH_LEN + 8), len: len as u32 };
         Some(Brief { psn: Psn::new(changing), ack_request: changing >> 31 != 0, reth, payload })
     }
 
@@ -291,7 +291,7 @@ mod tests {
         let mut out = [0; 512];
         let path = Path::new(ends.0, ends.1, 0xc123);
         let mut writer = Writer::new(path, Transport::Uc, 0x1234).unwrap();
-        let reth = Reth { address: 0x1122_3344_5566_7788, key: 9, len: len as u32 };
+        let reth = Reth { address: 0x1122_3344_5566_7788, rkey: 9, len: len as u32 };
         let head = Head { psn: Psn::new(psn), ack_request: psn & 1 == 1, solicited: false };
         let payload: [u8; 300] = core::array::from_fn(|i| (i as u32 + psn) as u8);
         let written = writer.write_only(&mut out, head, reth, &payload[..len]).unwrap();
@@ -359,7 +359,7 @@ mod tests {
         let path = Path::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 0xc123);
         let mut writer = Writer::new(path, Transport::Uc, 0x1234).unwrap();
         let mut out = [0; 256];
-        let reth = Reth { address: 0, key: 0, len: 8 };
+        let reth = Reth { address: 0, rkey: 0, len: 8 };
         let len = writer.write_only_immediate(&mut out, Head::default(), reth, 5, &[0; 8]).unwrap();
         let mut known = Beginnings::new();
         known.learn(&out[..len], &Packet::parse(&out[..len]).unwrap());

@@ -324,7 +324,7 @@ pub struct Reth {
     /// Virtual address.
     pub address: u64,
     /// The key of the memory region.
-    pub key: u32,
+    pub rkey: u32,
     /// Bytes of the whole message.
     pub len: u32,
 }
@@ -334,7 +334,7 @@ impl Reth {
     fn parse(bytes: &[u8; RETH_LEN]) -> Self {
         Self {
             address: u64::from_be_bytes(array_at(bytes, 0)),
-            key: u32_at(bytes, 8),
+            rkey: u32_at(bytes, 8),
             len: u32_at(bytes, 12),
         }
     }
@@ -342,7 +342,7 @@ impl Reth {
     #[inline]
     fn emit(self, out: &mut [u8]) {
         put_u64(out, 0, self.address);
-        put_u32(out, 8, self.key);
+        put_u32(out, 8, self.rkey);
         put_u32(out, 12, self.len);
     }
 }
@@ -353,7 +353,7 @@ pub struct AtomicEth {
     /// Virtual address, a multiple of 8.
     pub address: u64,
     /// The key of the memory region.
-    pub key: u32,
+    pub rkey: u32,
     /// What is added.
     pub add: u64,
     /// What it is compared with; 0 in fetch-and-add.
@@ -365,7 +365,7 @@ impl AtomicEth {
     fn parse(bytes: &[u8; ATOMIC_LEN]) -> Self {
         Self {
             address: u64::from_be_bytes(array_at(bytes, 0)),
-            key: u32_at(bytes, 8),
+            rkey: u32_at(bytes, 8),
             add: u64::from_be_bytes(array_at(bytes, 12)),
             compare: u64::from_be_bytes(array_at(bytes, 20)),
         }
@@ -374,7 +374,7 @@ impl AtomicEth {
     #[inline]
     fn emit(self, out: &mut [u8]) {
         put_u64(out, 0, self.address);
-        put_u32(out, 8, self.key);
+        put_u32(out, 8, self.rkey);
         put_u64(out, 12, self.add);
         put_u64(out, 20, self.compare);
     }

@@ -162,16 +162,16 @@ const REFUSALS: [Refusal; 7] = [
 
 /// `enum reason`; two reasons of the program itself follow these.
 const REASONS: [Reason; 15] = [
-    Reason::UnknownPair,
+    Reason::UnknownQueuePair,
     Reason::WrongPeer,
     Reason::WrongTransport,
-    Reason::PairInError,
+    Reason::QueuePairInError,
     Reason::Ahead,
     Reason::PartOfLost,
     Reason::BadOpcode,
     Reason::BadSequence,
     Reason::BadLength,
-    Reason::BadKey,
+    Reason::BadRkey,
     Reason::NoRight,
     Reason::OutOfRange,
     Reason::Misaligned,
@@ -207,8 +207,18 @@ impl Counted {
 
     /// Reads the words of `struct rdma_counters`.
     pub(super) fn of(words: &[u64; COUNTERS]) -> Self {
-        let [packets, executed, duplicates, messages, bytes, adds, completions, acks, atomic_acks, rest @ ..] =
-            words;
+        let [
+            packets,
+            executed,
+            duplicates,
+            messages,
+            bytes,
+            fetch_adds,
+            completions,
+            acks,
+            atomic_acks,
+            rest @ ..,
+        ] = words;
         let [n0, n1, n2, skipped, late, stepped_back, abandoned, unanswered, passed, rest @ ..] = rest;
         let (refused, dropped) = rest.split_at(8);
         let mut stats = Stats {
@@ -217,7 +227,7 @@ impl Counted {
             duplicates: *duplicates,
             messages: *messages,
             bytes: *bytes,
-            adds: *adds,
+            fetch_adds: *fetch_adds,
             completions: *completions,
             acks: *acks,
             atomic_acks: *atomic_acks,

@@ -189,15 +189,15 @@ impl Rdma {
         if named.len == 0 || end > self.memory_len || rights.atomic && !start.is_multiple_of(8) {
             return Err(Refused::Range);
         }
-        let slot = named.key as usize % MOST_REGIONS;
+        let slot = named.rkey as usize % MOST_REGIONS;
         let key = self.regions.1.half(slot, region::RKEY).ok_or(Refused::Taken)?;
-        if named.key == 0 || key.load(Relaxed) != 0 {
+        if named.rkey == 0 || key.load(Relaxed) != 0 {
             return Err(Refused::Taken);
         }
         let entry = layout::region(named, start, rights, order, number);
         self.regions.0.update(&(slot as u32).to_ne_bytes(), &entry)?;
         // Release: pairs with the program, which reads the other fields only if the rkey matches.
-        key.store(named.key, Release);
+        key.store(named.rkey, Release);
         Ok(())
     }
 
@@ -363,5 +363,5 @@ fn report(record: &[u8], out: &mut impl Out) {
         return;
     }
     let place = (kind == WRITE).then(|| (u16_at(20), offset));
-    out.complete(&Completion { pair, immediate, place, len });
+    out.complete(&Completion { queue_pair: pair, immediate, place, len });
 }

@@ -84,7 +84,7 @@ impl Both {
     /// Two responders with the same four regions and no queue pair.
     pub(crate) fn new(test: &str) -> Option<Self> {
         let kernel = load(test, &Options { memory: MEMORY, ..Options::default() })?;
-        let config = Config { pairs: 4096, regions: 256, seed: 7, ..Config::default() };
+        let config = Config { queue_pairs: 4096, regions: 256, seed: 7, ..Config::default() };
         let mut both = Self {
             ours: kernel.map(0, MEMORY).unwrap(),
             kernel,

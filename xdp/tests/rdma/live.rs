@@ -81,7 +81,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
         Err(error) => return crate::skipped("writes_arrive_and_acknowledgements_leave", &error),
     };
     let memory = kernel.map(4096, 8192).unwrap();
-    let named = Registered { address: ADDRESS, len: 4096, key: KEY };
+    let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
     // The first page is where a store has its header: nothing from the network gets there.
     kernel.register(&named, 8192, Rights::ALL, Order::HeadLast, 3).unwrap();
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
@@ -132,7 +132,7 @@ fn answers_find_a_socket_on_any_port_without_being_told_its_hardware_address() {
         Ok(pair) => pair,
         Err(error) => return crate::skipped(NAME, &error),
     };
-    let named = Registered { address: ADDRESS, len: 4096, key: KEY };
+    let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
     kernel.register(&named, 4096, Rights::ALL, Order::HeadLast, 3).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
     pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
@@ -148,7 +148,7 @@ fn answers_find_a_socket_on_any_port_without_being_told_its_hardware_address() {
         kernel.connect_to(number, &to, port).unwrap();
         let there = Path::new(near, far, port);
         let mut writer = Writer::new(there, Transport::Rc, number).unwrap();
-        let reth = wire::roce::Reth { address: ADDRESS, key: KEY, len: 8 };
+        let reth = wire::roce::Reth { address: ADDRESS, rkey: KEY, len: 8 };
         let mut frame = [0; 256];
         let head = Head { ack_request: true, ..Head::new(Psn::new(0xff_ffff)) };
         let len = writer.write_only(&mut frame, head, reth, &[7; 8]).unwrap();
@@ -183,7 +183,7 @@ fn a_flood_is_executed_or_counted_to_the_last_packet() {
         Ok(pair) => pair,
         Err(error) => return crate::skipped("a_flood_is_executed_or_counted", &error),
     };
-    let named = Registered { address: ADDRESS, len: 4096, key: KEY };
+    let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
     kernel.register(&named, 4096, Rights::ALL, Order::HeadLast, 3).unwrap();
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();

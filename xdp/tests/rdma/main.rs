@@ -51,7 +51,7 @@ impl Requester {
             offset &= !7;
         }
         let mut address = region.address + offset;
-        let mut key = region.key;
+        let mut key = region.rkey;
         match self.dice.below(60) {
             0 => address = region.address + region.len - u64::from(len) + 1 + offset % 9,
             1 => address = region.address.wrapping_sub(1 + offset % 9),
@@ -231,7 +231,7 @@ fn random_requests(mut both: Both, seed: u64) {
     // Everything has happened that can: an unknown pair is left to the stack.
     let not_seen = |reason: &&Reason| stats.dropped[**reason as usize] == 0;
     let unseen: Vec<_> = Reason::ALL.iter().filter(not_seen).collect();
-    assert_eq!(unseen, [&Reason::UnknownPair, &Reason::Lent]);
+    assert_eq!(unseen, [&Reason::UnknownQueuePair, &Reason::Lent]);
     assert!(stats.naks.iter().all(|count| *count > 0) && stats.abandoned > 0 && stats.duplicates > 0);
 }
 
@@ -306,7 +306,7 @@ fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payloa
         pair: pair.number,
         psn,
         ack: true,
-        extension: reth(region.address + offset, region.key, payload.len() as u32),
+        extension: reth(region.address + offset, region.rkey, payload.len() as u32),
         payload: payload.to_vec(),
         pad: (payload.len().wrapping_neg() & 3) as u8,
     }
@@ -364,11 +364,11 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
             Some(Reason::WrongTransport)
         );
         // A place where a region was, and the key of none: the last round.
-        let key = both.regions[0].key;
+        let key = both.regions[0].rkey;
         if v6 && transport == Transport::Rc {
             assert!(key.is_multiple_of(256) && both.kernel.deregister(key));
-            assert_eq!(take(&mut both, config, None), Some(Reason::BadKey));
-            assert_eq!(take(&mut both, config, Some(0)), Some(Reason::BadKey));
+            assert_eq!(take(&mut both, config, None), Some(Reason::BadRkey));
+            assert_eq!(take(&mut both, config, Some(0)), Some(Reason::BadRkey));
         }
     }
 }
@@ -387,7 +387,7 @@ fn a_message_that_is_sent_while_its_region_is_closed_is_dropped() {
         first.opcode -= 4;
         first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
         both.take("first", &first.frame());
-        let key = both.regions[region].key;
+        let key = both.regions[region].rkey;
         assert!(
             both.responder.deregister(key) && both.kernel.deregister(key) && !both.kernel.deregister(key)
         );
@@ -397,7 +397,7 @@ fn a_message_that_is_sent_while_its_region_is_closed_is_dropped() {
         both.take("last", &last.frame());
         both.compare("closed");
     }
-    assert_eq!(both.responder.stats().dropped[Reason::BadKey as usize], 2);
+    assert_eq!(both.responder.stats().dropped[Reason::BadRkey as usize], 2);
 }
 
 #[test]
@@ -455,16 +455,16 @@ fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
     first.opcode -= 4;
     first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
     both.take("first", &first.frame());
-    let key = both.regions[0].key;
+    let key = both.regions[0].rkey;
     assert!(both.responder.deregister(key) && both.kernel.deregister(key));
     both.register(4096, 64 << 10, Rights::ALL, Order::HeadLast);
-    assert_eq!(both.regions[4].key & 0xff, key & 0xff, "the same place");
+    assert_eq!(both.regions[4].rkey & 0xff, key & 0xff, "the same place");
     let mut last = write(&both, 0, psn + 1, 0, 0, &[8; 44]);
     last.opcode -= 2;
     last.extension.clear();
     both.take("last", &last.frame());
     both.compare("another region");
-    assert_eq!(both.responder.stats().dropped[Reason::BadKey as usize], 1);
+    assert_eq!(both.responder.stats().dropped[Reason::BadRkey as usize], 1);
 }
 
 #[test]
@@ -551,10 +551,10 @@ fn what_the_kernel_cannot_take_over_is_said() {
     assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Addresses");
     let mut register =
         |named, start| refused(both.kernel.register(&named, start, Rights::ALL, Order::Ascending, 0));
-    let named = Registered { address: 1 << 41, len: 100, key: 0x120 };
+    let named = Registered { address: 1 << 41, len: 100, rkey: 0x120 };
     assert_eq!(register(named, (2 << 20) - 99), "Range");
     assert_eq!(register(named, u64::MAX), "Range");
     assert_eq!(register(named, 12), "Range");
     assert_eq!(register(Registered { len: 0, ..named }, 0), "Range");
-    assert_eq!(register(Registered { key: 0x101, ..named }, 0), "Taken");
+    assert_eq!(register(Registered { rkey: 0x101, ..named }, 0), "Taken");
 }

@@ -211,7 +211,7 @@ fn made(scale: Scale, writer: &Writer) -> Result<Vec<Made>, CliError> {
                 let hashes = hashes(key.as_ref());
                 for hash in &hashes.slots[..usize::from(copies)] {
                     let va = 0x7f00_0000_0000 + slot(*hash, SLOTS) * slot_stride(20);
-                    let reth = Reth { address: va, key: 0x1f42, len: 24 };
+                    let reth = Reth { address: va, rkey: 0x1f42, len: 24 };
                     psn = psn.next();
                     let fill = |to: &mut [u8]| {
                         put_slot(to, hashes.checksum, &data, 20);
