@@ -163,10 +163,7 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
     };
     said([
         (Facts { up: false, ..healthy_nic() }, "link: blocking: down: ip link set dev eth1 up"),
-        (
-            Facts { carrier: Some(false), ..healthy_nic() },
-            "link: blocking: up, no carrier: -",
-        ),
+        (Facts { carrier: Some(false), ..healthy_nic() }, "link: blocking: up, no carrier: -"),
         (
             Facts { rx_ring: Some(Level { now: 512, max: 8160 }), ..healthy_nic() },
             "rx_ring: suboptimal: 512 of at most 8160: ethtool -G eth1 rx 4096",

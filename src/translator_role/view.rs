@@ -141,7 +141,7 @@ impl Worker {
             waiting_bytes: stats.reports.waiting_bytes,
             adds_up: stats.is_balanced(),
             writes: stats.operations.writes,
-            adds: stats.operations.adds,
+            adds: stats.operations.fetch_adds,
             operation_bytes: stats.operations.bytes,
             immediates: stats.operations.immediates,
             copies: CopiesView {
@@ -153,13 +153,13 @@ impl Worker {
             entries: HeldView {
                 taken: stats.entries.taken + stats.entries.triggered,
                 written: stats.entries.written,
-                held: stats.entries.held,
+                held: stats.entries.pending,
                 lost: stats.entries.lost,
             },
             postcards: HeldView {
                 taken: stats.postcards.taken,
                 written: stats.postcards.written,
-                held: stats.postcards.held,
+                held: stats.postcards.pending,
                 lost: stats.postcards.lost,
             },
             essential: EssentialView {

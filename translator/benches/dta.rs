@@ -74,7 +74,7 @@ fn times<W: Transport>(
     let mut now = 1;
     let mut times = Vec::new();
     for round in 0..=runs as u16 {
-        case.turn(reports, round);
+        case.renumber(reports, round);
         let mut payloads = reports.iter();
         while payloads.len() > 0 {
             let count = payloads.len().min(SHORT);

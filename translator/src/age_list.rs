@@ -3,9 +3,9 @@
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// What an element keeps of the list. It stands with it only between [`Queue::push`] and [`Queue::remove`].
+/// What an element keeps of the list. It stands with it only between [`AgeList::push`] and [`AgeList::remove`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct AgeLink {
     /// When it began to wait, ns.
     pub(super) since: u64,
     /// The places of those that began after and before.
@@ -13,25 +13,25 @@ pub(super) struct Turn {
     older: u32,
 }
 
-impl Turn {
+impl AgeLink {
     /// Of an element that does not wait.
     pub(super) const NONE: Self = Self { since: 0, newer: NONE, older: NONE };
 }
 
 /// An element that can wait.
-pub(super) trait Waits {
+pub(super) trait Aged {
     /// Its part of the list.
-    fn turn(&mut self) -> &mut Turn;
+    fn age_link(&mut self) -> &mut AgeLink;
 }
 
 /// The ends of the list.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct AgeList {
     oldest: u32,
     newest: u32,
 }
 
-impl Queue {
+impl AgeList {
     pub(super) const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 
     /// The place of the element that has waited longest; outside the table if there is none.
@@ -42,10 +42,10 @@ impl Queue {
 
     /// Puts an element that does not wait at the young end.
     #[inline]
-    pub(super) fn push<T: Waits>(&mut self, table: &mut [T], at: usize, now: u64) {
-        *table[at].turn() = Turn { since: now, newer: NONE, older: self.newest };
+    pub(super) fn push<T: Aged>(&mut self, table: &mut [T], at: usize, now: u64) {
+        *table[at].age_link() = AgeLink { since: now, newer: NONE, older: self.newest };
         match table.get_mut(self.newest as usize) {
-            Some(before) => before.turn().newer = at as u32,
+            Some(before) => before.age_link().newer = at as u32,
             None => self.oldest = at as u32,
         }
         self.newest = at as u32;
@@ -53,14 +53,14 @@ impl Queue {
 
     /// Takes an element that waits out.
     #[inline]
-    pub(super) fn remove<T: Waits>(&mut self, table: &mut [T], at: usize) {
-        let Turn { newer, older, .. } = *table[at].turn();
+    pub(super) fn remove<T: Aged>(&mut self, table: &mut [T], at: usize) {
+        let AgeLink { newer, older, .. } = *table[at].age_link();
         match table.get_mut(older as usize) {
-            Some(older) => older.turn().newer = newer,
+            Some(older) => older.age_link().newer = newer,
             None => self.oldest = newer,
         }
         match table.get_mut(newer as usize) {
-            Some(newer) => newer.turn().older = older,
+            Some(newer) => newer.age_link().older = older,
             None => self.newest = older,
         }
     }
@@ -70,16 +70,16 @@ impl Queue {
 mod tests {
     use super::*;
 
-    impl Waits for Turn {
-        fn turn(&mut self) -> &mut Turn {
+    impl Aged for AgeLink {
+        fn age_link(&mut self) -> &mut AgeLink {
             self
         }
     }
 
     #[test]
     fn those_that_wait_come_out_in_the_order_of_their_coming_whoever_left_between() {
-        let mut table = [Turn::NONE; 5];
-        let mut queue = Queue::EMPTY;
+        let mut table = [AgeLink::NONE; 5];
+        let mut queue = AgeList::EMPTY;
         for (now, at) in [3, 0, 4, 1].into_iter().enumerate() {
             queue.push(&mut table, at, now as u64);
         }
@@ -90,8 +90,8 @@ mod tests {
         queue.push(&mut table, 3, 9);
         queue.push(&mut table, 2, 10);
         let mut order = Vec::new();
-        while let Some(turn) = table.get(queue.oldest()).copied() {
-            order.push((queue.oldest(), turn.since));
+        while let Some(link) = table.get(queue.oldest()).copied() {
+            order.push((queue.oldest(), link.since));
             let at = queue.oldest();
             queue.remove(&mut table, at);
         }

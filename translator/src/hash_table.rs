@@ -73,11 +73,11 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     fn search(&self, key: K) -> Result<usize, usize> {
         let mut at = self.home(key);
         loop {
-            let held = self.keys[at];
-            if held == K::NOBODY {
+            let found = self.keys[at];
+            if found == K::NOBODY {
                 return Err(at);
             }
-            if held == key {
+            if found == key {
                 return Ok(at);
             }
             at = (at + 1) & self.mask();
@@ -219,8 +219,8 @@ mod tests {
             assert_eq!(places.len(), model.len());
         }
         for key in 0..64 {
-            let held = places.find(key).map(|at| *places.at(at));
-            assert_eq!(held, model.get(&key).copied());
+            let found = places.find(key).map(|at| *places.at(at));
+            assert_eq!(found, model.get(&key).copied());
         }
     }
 }

@@ -4,7 +4,7 @@
 use wire::dta::Opcode;
 use wire::dta::layout::{BlockTrailer, Geometry, Ring};
 
-use super::age_list::{Queue, Turn, Waits};
+use super::age_list::{AgeLink, AgeList, Aged};
 use super::config::StoreEntry;
 use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Entries, Reason};
@@ -24,12 +24,12 @@ struct List {
     /// Bare: where the first of them will lie, in entries.
     head: u64,
     /// When the first of them came.
-    turn: Turn,
+    age: AgeLink,
 }
 
-impl Waits for List {
-    fn turn(&mut self) -> &mut Turn {
-        &mut self.turn
+impl Aged for List {
+    fn age_link(&mut self) -> &mut AgeLink {
+        &mut self.age
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Lists {
     blocks: Vec<u8>,
     block_len: usize,
     entry_len: usize,
-    waiting: Queue,
+    waiting: AgeList,
 }
 
 /// What an Append asks for besides its entries.
@@ -59,7 +59,7 @@ impl Lists {
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Append { lists, first_list, ring } = entry.geometry else { return None };
         let block_len = ring.block_len() as usize;
-        let list = List { sequence: 1, filled: 0, keep: false, notice: false, head: 0, turn: Turn::NONE };
+        let list = List { sequence: 1, filled: 0, keep: false, notice: false, head: 0, age: AgeLink::NONE };
         Some(Self {
             entry,
             ring,
@@ -68,7 +68,7 @@ impl Lists {
             blocks: vec![0; block_len * lists as usize],
             block_len,
             entry_len: usize::from(ring.entry_len),
-            waiting: Queue::EMPTY,
+            waiting: AgeList::EMPTY,
         })
     }
 
@@ -116,13 +116,13 @@ impl Lists {
     }
 
     /// Entries that wait now.
-    pub(super) fn held(&self) -> u64 {
+    pub(super) fn pending(&self) -> u64 {
         self.lists.iter().map(|list| u64::from(list.filled)).sum()
     }
 
     /// Since when the oldest entry waits.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.lists.get(self.waiting.oldest()).map(|list| list.turn.since)
+        self.lists.get(self.waiting.oldest()).map(|list| list.age.since)
     }
 
     /// How many entries the block in the making takes: a bare one that was written early is made up to its end first.
@@ -148,18 +148,18 @@ impl Lists {
         &mut self,
         (at, now): (usize, u64),
         entries: &[u8],
-        wish: Request,
+        request: Request,
         sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Fault> {
         let list = &self.lists[at];
-        let room = usize::from(self.capacity(list)) * self.entry_len;
-        if usize::from(list.filled) * self.entry_len + entries.len() < room && !wish.immediate {
+        let free = usize::from(self.capacity(list)) * self.entry_len;
+        if usize::from(list.filled) * self.entry_len + entries.len() < free && !request.immediate {
             // The usual case: they fit, and the block is not full yet.
-            stats.taken += u64::from(self.fill(at, now, entries, wish.keep));
+            stats.taken += u64::from(self.fill(at, now, entries, request.keep));
             return Ok(());
         }
-        self.append_and_write((at, now), entries, wish, sender, stats)
+        self.append_and_write((at, now), entries, request, sender, stats)
     }
 
     #[inline(never)]
@@ -167,34 +167,35 @@ impl Lists {
         &mut self,
         (at, now): (usize, u64),
         mut entries: &[u8],
-        wish: Request,
+        request: Request,
         sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Fault> {
         let list = self.lists[at];
         let batch = usize::from(self.ring.batch);
         let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
-        let writes = (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(wish.immediate);
+        let writes =
+            (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(request.immediate);
         let has_credit =
             |writes: u32, keep| sender.has_credit(writes, u64::from(writes) * self.block_len as u64, keep);
         // What waits may have to be kept, and what comes behind it not.
-        let is_mixed = list.keep && !wish.keep && writes > 1;
-        if !has_credit(writes, wish.keep || list.keep) || is_mixed && !has_credit(writes - 1, false) {
+        let is_mixed = list.keep && !request.keep && writes > 1;
+        if !has_credit(writes, request.keep || list.keep) || is_mixed && !has_credit(writes - 1, false) {
             return Err(Fault::Blocked);
         }
         let whole = entries.len();
         loop {
             let list = self.lists[at];
-            let room = usize::from(self.capacity(&list)) - usize::from(list.filled);
-            let (front, rest) = entries.split_at(entries.len().min(room * self.entry_len));
-            stats.taken += u64::from(self.fill(at, now, front, wish.keep));
+            let free = usize::from(self.capacity(&list)) - usize::from(list.filled);
+            let (front, rest) = entries.split_at(entries.len().min(free * self.entry_len));
+            stats.taken += u64::from(self.fill(at, now, front, request.keep));
             entries = rest;
             let list = &mut self.lists[at];
-            if wish.immediate && rest.is_empty() {
+            if request.immediate && rest.is_empty() {
                 list.notice = true;
             }
             let full = list.filled == self.capacity(&self.lists[at]);
-            if !full && !wish.immediate {
+            if !full && !request.immediate {
                 return Ok(());
             }
             let cause = if full { Cause::Full } else { Cause::Immediate };
@@ -285,11 +286,11 @@ impl Lists {
         stats: &mut Entries,
     ) -> bool {
         while let Some(list) = self.lists.get(self.waiting.oldest()) {
-            if list.turn.since > until {
+            if list.age.since > until {
                 break;
             }
-            let room = sender.has_credit(1, self.block_len as u64, list.keep);
-            if !room || self.flush(self.waiting.oldest(), cause, sender, stats).is_err() {
+            let has_credit = sender.has_credit(1, self.block_len as u64, list.keep);
+            if !has_credit || self.flush(self.waiting.oldest(), cause, sender, stats).is_err() {
                 return false;
             }
         }

@@ -36,7 +36,7 @@ impl Local {
     }
 
     /// Reports, and bytes of them.
-    pub(super) fn held(&self) -> (u64, u64) {
+    pub(super) fn usage(&self) -> (u64, u64) {
         (self.records, self.used)
     }
 
@@ -48,7 +48,7 @@ impl Local {
     /// Puts a report behind the others; false if there is no room.
     pub(super) fn push(&mut self, record: Record<'_>) -> bool {
         let len = HEAD + record.payload.len();
-        let Some(at) = self.credit(len) else { return false };
+        let Some(at) = self.reserve(len) else { return false };
         let place = &mut self.bytes[at..at + len];
         place[..4].copy_from_slice(&(record.payload.len() as u32).to_le_bytes());
         place[4..8].copy_from_slice(&record.reporter.to_le_bytes());
@@ -61,7 +61,7 @@ impl Local {
     }
 
     /// Where so many bytes in a row are free, behind the last record.
-    fn credit(&mut self, len: usize) -> Option<usize> {
+    fn reserve(&mut self, len: usize) -> Option<usize> {
         if self.records == 0 {
             (self.head, self.tail) = (0, 0);
         }
@@ -144,7 +144,7 @@ mod tests {
                     local.pop();
                 }
                 let bytes = model.iter().map(|record| record.len() as u64 - 4).sum();
-                assert_eq!(local.held(), (model.len() as u64, bytes));
+                assert_eq!(local.usage(), (model.len() as u64, bytes));
             }
             assert!(full > 0 && (pushed > 0 || capacity < HEAD), "{capacity}");
         }

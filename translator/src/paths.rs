@@ -6,7 +6,7 @@ use wire::dta::artifact;
 use wire::dta::hash::{self, Family, MAX_KEY};
 use wire::dta::layout::{self, Geometry, NO_HOP};
 
-use super::age_list::{Queue, Turn, Waits};
+use super::age_list::{AgeLink, AgeList, Aged};
 use super::config::{MAX_HOPS, StoreEntry};
 use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Postcards, Reason};
@@ -22,7 +22,7 @@ const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
 struct Path {
     /// Hops that came, the first in the lowest bit; none: the place is free.
     seen: u64,
-    turn: Turn,
+    age: AgeLink,
     checksum: u32,
     /// Hash of the slot.
     slot: u32,
@@ -34,7 +34,7 @@ struct Path {
 
 const FREE: Path = Path {
     seen: 0,
-    turn: Turn::NONE,
+    age: AgeLink::NONE,
     checksum: 0,
     slot: 0,
     key_len: 0,
@@ -43,9 +43,9 @@ const FREE: Path = Path {
     notice: false,
 };
 
-impl Waits for Path {
-    fn turn(&mut self) -> &mut Turn {
-        &mut self.turn
+impl Aged for Path {
+    fn age_link(&mut self) -> &mut AgeLink {
+        &mut self.age
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Paths {
     paths: Vec<Path>,
     keys: Vec<[u8; MAX_KEY]>,
     values: Vec<u32>,
-    waiting: Queue,
+    waiting: AgeList,
 }
 
 impl Paths {
@@ -85,7 +85,7 @@ impl Paths {
             paths: vec![FREE; places],
             keys: vec![[0; MAX_KEY]; places],
             values: vec![NO_HOP; places * usize::from(hops)],
-            waiting: Queue::EMPTY,
+            waiting: AgeList::EMPTY,
         })
     }
 
@@ -94,13 +94,13 @@ impl Paths {
     }
 
     /// Postcards that wait now.
-    pub(super) fn held(&self) -> u64 {
+    pub(super) fn pending(&self) -> u64 {
         self.paths.iter().map(|path| u64::from(path.seen.count_ones())).sum()
     }
 
     /// Since when the oldest path waits.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.paths.get(self.waiting.oldest()).map(|path| path.turn.since)
+        self.paths.get(self.waiting.oldest()).map(|path| path.age.since)
     }
 
     /// Takes a postcard; writes its path if it is complete, or another one whose place it needs.
@@ -162,7 +162,7 @@ impl Paths {
         let at = match free {
             Some(at) => at,
             None => {
-                let at = ways.min_by_key(|at| self.paths[*at].turn.since).unwrap_or(set);
+                let at = ways.min_by_key(|at| self.paths[*at].age.since).unwrap_or(set);
                 if !sender.has_credit(1, MAX_SLOT as u64, self.paths[at].keep) {
                     return Err(Fault::Blocked);
                 }
@@ -229,11 +229,11 @@ impl Paths {
         stats: &mut Postcards,
     ) -> bool {
         while let Some(path) = self.paths.get(self.waiting.oldest()) {
-            if path.turn.since > until {
+            if path.age.since > until {
                 break;
             }
-            let room = sender.has_credit(1, MAX_SLOT as u64, path.keep);
-            if !room || self.write(self.waiting.oldest(), cause, sender, stats).is_err() {
+            let has_credit = sender.has_credit(1, MAX_SLOT as u64, path.keep);
+            if !has_credit || self.write(self.waiting.oldest(), cause, sender, stats).is_err() {
                 return false;
             }
         }

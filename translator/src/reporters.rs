@@ -26,9 +26,9 @@ struct Sender {
     meter: ReporterMeter,
     seen: u64,
     /// The level it was told, until when that holds, and when.
-    told: u8,
-    told_until: u64,
-    told_at: u64,
+    notified_level: u8,
+    notified_until: u64,
+    notified_at: u64,
     /// It was told because of its own rate, not a collector's: that is not over when the collector's is.
     by_rate: bool,
     /// Its reports that were dropped since.
@@ -53,7 +53,7 @@ pub(super) struct Reporters {
     /// All who found no place share one meter.
     others: ReporterMeter,
     /// Until when somebody holds back because it was told so.
-    told_until: u64,
+    notified_until: u64,
 }
 
 impl Reporters {
@@ -73,7 +73,7 @@ impl Reporters {
             trackers,
             rate: ReporterRate::new(config.reporter_rate, config.reporter_burst),
             others: ReporterMeter::default(),
-            told_until: 0,
+            notified_until: 0,
         }
     }
 
@@ -90,8 +90,8 @@ impl Reporters {
 
     /// Does nobody hold back because it was told so?
     #[inline(always)]
-    pub(super) fn is_nobody_told(&self, now: u64) -> bool {
-        now >= self.told_until
+    pub(super) fn is_nobody_notified(&self, now: u64) -> bool {
+        now >= self.notified_until
     }
 
     /// May this sender send another report?
@@ -127,32 +127,33 @@ impl Reporters {
         let sender = self.sender(now, sender.ip())?;
         sender.dropped = sender.dropped.saturating_add(u32::from(is_dropped));
         // What holds is told again when half of its time is over; another level sooner, but not with each report.
-        let since = now.saturating_sub(sender.told_at);
-        let wait = if sender.told == level { config.hold / 2 } else { config.hold / 16 };
-        if sender.told_until != 0 && since < wait {
+        let since = now.saturating_sub(sender.notified_at);
+        let wait = if sender.notified_level == level { config.hold / 2 } else { config.hold / 16 };
+        if sender.notified_until != 0 && since < wait {
             return None;
         }
         let notice = Notice { level, dropped: sender.dropped };
-        (sender.told, sender.told_until, sender.told_at, sender.dropped) = (level, until, now, 0);
+        (sender.notified_level, sender.notified_until, sender.notified_at, sender.dropped) =
+            (level, until, now, 0);
         sender.by_rate = by_rate;
-        self.told_until = self.told_until.max(until);
+        self.notified_until = self.notified_until.max(until);
         Some(notice)
     }
 
     /// A report of this sender met none: is it to be told that what it was told is over?
     #[inline(always)]
     pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
-        if self.is_nobody_told(now) { None } else { self.relieve(now, sender) }
+        if self.is_nobody_notified(now) { None } else { self.end_notice(now, sender) }
     }
 
-    fn relieve(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
+    fn end_notice(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
         let at = self.senders.find(key_of(sender.ip()))?;
         let sender = self.senders.at(at);
-        if sender.told == 0 || sender.by_rate || now >= sender.told_until {
+        if sender.notified_level == 0 || sender.by_rate || now >= sender.notified_until {
             return None;
         }
         let notice = Notice { level: 0, dropped: sender.dropped };
-        (sender.told, sender.told_at, sender.dropped) = (0, now, 0);
+        (sender.notified_level, sender.notified_at, sender.dropped) = (0, now, 0);
         Some(notice)
     }
 
@@ -175,8 +176,8 @@ impl Reporters {
                 return Err(Reason::Forged);
             }
             let before = tracker.address;
-            self.own(now, sender, config)?;
-            self.disown(before);
+            self.claim_id(now, sender, config)?;
+            self.release_id(before);
             *self.trackers.at(at) = Tracker::of(address, now, false);
         }
         Ok(at)
@@ -201,9 +202,9 @@ impl Reporters {
         (key, sender): (u64, SocketAddr),
         config: &Config,
     ) -> Result<usize, Reason> {
-        self.own(now, sender, config)?;
+        self.claim_id(now, sender, config)?;
         let Some((at, _)) = self.trackers.find_or_make(key) else {
-            self.disown(key_of(sender.ip()));
+            self.release_id(key_of(sender.ip()));
             return Err(Reason::ReportersFull);
         };
         *self.trackers.at(at) = Tracker::of(key_of(sender.ip()), now, false);
@@ -211,7 +212,7 @@ impl Reporters {
     }
 
     /// Another reporter ID is this sender's.
-    fn own(&mut self, now: u64, sender: SocketAddr, config: &Config) -> Result<(), Reason> {
+    fn claim_id(&mut self, now: u64, sender: SocketAddr, config: &Config) -> Result<(), Reason> {
         let sender = self.sender(now, sender.ip()).ok_or(Reason::ReportersFull)?;
         if sender.owned >= config.owned {
             return Err(Reason::ReportersFull);
@@ -220,7 +221,7 @@ impl Reporters {
         Ok(())
     }
 
-    fn disown(&mut self, address: u128) {
+    fn release_id(&mut self, address: u128) {
         if let Some(at) = self.senders.find(address) {
             let sender = self.senders.at(at);
             sender.owned = sender.owned.saturating_sub(1);

@@ -15,8 +15,8 @@ pub(super) enum Fault {
     ColumnGap {
         /// The column that is due.
         due: u32,
-        /// Is it time to tell the reporter?
-        tell: bool,
+        /// Is a NACK due?
+        nack: bool,
     },
 }
 
@@ -62,7 +62,7 @@ impl<W: Transport> Sender<'_, W> {
         self.stats.writes += 1;
         self.stats.bytes += data.len() as u64;
         self.stats.immediates += u64::from(immediate.is_some());
-        self.stats.kept += u64::from(keep);
+        self.stats.reliable += u64::from(keep);
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl<W: Transport> Sender<'_, W> {
             return self.count_blocked(blocked);
         }
         self.meter.spend(8);
-        self.stats.adds += 1;
+        self.stats.fetch_adds += 1;
         self.stats.bytes += 8;
         self.stats.immediates += u64::from(immediate.is_some());
         Ok(())

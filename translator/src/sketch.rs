@@ -57,11 +57,11 @@ const SWEEP: usize = 16;
 /// Reporters that delivered nothing of an epoch yet, and from when on they may be told (again) to begin. They take no place among its
 /// members: anybody can make up an ID. No more are known than may be members; while all of those were just told, others are not.
 #[derive(Debug)]
-struct Strangers(HashTable<u64, u64>);
+struct NonMembers(HashTable<u64, u64>);
 
-impl Strangers {
+impl NonMembers {
     /// Is it time to tell this one?
-    fn tell(&mut self, reporter: u32, now: u64, config: &Config) -> bool {
+    fn may_nack(&mut self, reporter: u32, now: u64, config: &Config) -> bool {
         let key = u64::from(reporter);
         let place = self.0.find_or_make(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);
@@ -69,11 +69,11 @@ impl Strangers {
         });
         let Some((place, _)) = place else { return false };
         let due = self.0.at(place);
-        let tell = now >= *due;
-        if tell {
+        let nack = now >= *due;
+        if nack {
             *due = now.saturating_add(config.nack_interval);
         }
-        tell
+        nack
     }
 
     /// It could not be told.
@@ -95,7 +95,7 @@ struct Buffer {
     /// By column, how many reporters delivered it.
     delivered: Vec<u16>,
     members: HashTable<u64, Member>,
-    strangers: Strangers,
+    non_members: NonMembers,
     /// Columns below are all reporters'.
     complete: u32,
     /// Columns below are at least one reporter's.
@@ -136,7 +136,7 @@ impl Sketch {
             counters: vec![0; columns * shape.column_len() as usize],
             delivered: vec![0; columns],
             members: HashTable::new(entry.reporters as usize),
-            strangers: Strangers(HashTable::new(entry.reporters as usize)),
+            non_members: NonMembers(HashTable::new(entry.reporters as usize)),
             complete: 0,
             touched: 0,
             written: 0,
@@ -200,11 +200,11 @@ impl Sketch {
     }
 
     /// A reporter whose columns are missing could not be told: it is when the next ones come.
-    pub(super) fn untold(&mut self, reporter: u32, epoch: u16) {
+    pub(super) fn nack_not_sent(&mut self, reporter: u32, epoch: u16) {
         let buffer = &mut self.buffers[usize::from(epoch & 1)];
         match buffer.members.find(u64::from(reporter)).filter(|_| buffer.epoch == epoch) {
             Some(member) => buffer.members.at(member).nacked = false,
-            None => buffer.strangers.forget(reporter),
+            None => buffer.non_members.forget(reporter),
         }
     }
 
@@ -346,11 +346,11 @@ impl Member {
         if first < self.next {
             return Fault::Drop(Reason::DuplicateColumn);
         }
-        let tell = !self.nacked || now.saturating_sub(self.nacked_at) >= config.nack_interval;
-        if tell {
+        let nack = !self.nacked || now.saturating_sub(self.nacked_at) >= config.nack_interval;
+        if nack {
             (self.nacked, self.nacked_at) = (true, now);
         }
-        Fault::ColumnGap { due: self.next, tell }
+        Fault::ColumnGap { due: self.next, nack }
     }
 }
 
@@ -365,7 +365,7 @@ impl Buffer {
         self.first_at = now;
         self.delivered.fill(0);
         self.members.clear();
-        self.strangers.0.clear();
+        self.non_members.0.clear();
         (self.complete, self.touched, self.written, self.reporters) = (0, 0, 0, 0);
         (self.reopened, self.notice, self.again) = (false, false, false);
     }
@@ -381,8 +381,8 @@ impl Buffer {
         let key = u64::from(delivery.reporter);
         let known = self.members.find(key);
         if known.is_none() && delivery.first > 0 && (self.members.len() as u64) < u64::from(reporters) {
-            let tell = self.strangers.tell(delivery.reporter, now, config);
-            return Err(Fault::ColumnGap { due: 0, tell });
+            let nack = self.non_members.may_nack(delivery.reporter, now, config);
+            return Err(Fault::ColumnGap { due: 0, nack });
         }
         let place = known.or_else(|| self.members.find_or_make(key).map(|(place, _)| place));
         place.map(|place| self.members.at(place)).ok_or(Fault::Drop(Reason::OneReporterTooMany))

@@ -188,13 +188,13 @@ pub struct Operations {
     /// Writes.
     pub writes: u64,
     /// Additions.
-    pub adds: u64,
+    pub fetch_adds: u64,
     /// Bytes of data in them.
     pub bytes: u64,
     /// How many of them had an immediate value.
     pub immediates: u64,
     /// How many of the writes must arrive.
-    pub kept: u64,
+    pub reliable: u64,
     /// Asked, and not taken by the transport, by [`super::Blocked`].
     pub blocked: [u64; 5],
 }
@@ -222,7 +222,7 @@ pub struct Entries {
     /// Written.
     pub written: u64,
     /// Waiting for their batches now.
-    pub held: u64,
+    pub pending: u64,
     /// Lost when a collector came back with other lists.
     pub lost: u64,
     /// That a trigger would have made, had there been room.
@@ -241,7 +241,7 @@ pub struct Postcards {
     /// Written as part of a path.
     pub written: u64,
     /// Waiting for the others of their paths now.
-    pub held: u64,
+    pub pending: u64,
     /// Replaced by a newer one of the same hop before they were written.
     pub replaced: u64,
     /// Lost when a collector came back with other stores.
@@ -328,13 +328,20 @@ impl Stats {
             waiting_bytes: 0,
             diverted: 0,
         },
-        operations: Operations { writes: 0, adds: 0, bytes: 0, immediates: 0, kept: 0, blocked: [0; 5] },
+        operations: Operations {
+            writes: 0,
+            fetch_adds: 0,
+            bytes: 0,
+            immediates: 0,
+            reliable: 0,
+            blocked: [0; 5],
+        },
         copies: Copies { asked: 0, written: 0, spared: 0, lost: 0 },
         entries: Entries {
             taken: 0,
             triggered: 0,
             written: 0,
-            held: 0,
+            pending: 0,
             lost: 0,
             missed: 0,
             muted: 0,
@@ -343,7 +350,7 @@ impl Stats {
         postcards: Postcards {
             taken: 0,
             written: 0,
-            held: 0,
+            pending: 0,
             replaced: 0,
             lost: 0,
             paths: [0; Cause::COUNT],
@@ -366,8 +373,8 @@ impl Stats {
         let (copies, entries, postcards) = (&self.copies, &self.entries, &self.postcards);
         reports.taken == became
             && copies.asked == copies.written + copies.spared + copies.lost
-            && entries.taken + entries.triggered == entries.written + entries.held + entries.lost
-            && postcards.taken == postcards.written + postcards.held + postcards.replaced + postcards.lost
+            && entries.taken + entries.triggered == entries.written + entries.pending + entries.lost
+            && postcards.taken == postcards.written + postcards.pending + postcards.replaced + postcards.lost
     }
 }
 

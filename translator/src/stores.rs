@@ -131,24 +131,24 @@ impl Stores {
                 Geometry::Append { .. } => {
                     stores
                         .append
-                        .extend(kept(&mut append, entry, Lists::entry).or_else(|| Lists::new(*entry)));
+                        .extend(reuse(&mut append, entry, Lists::entry).or_else(|| Lists::new(*entry)));
                 }
                 Geometry::Postcarding { .. } => {
-                    let kept = kept(&mut paths, entry, Paths::entry);
-                    if let Some(paths) = kept.or_else(|| Paths::new(*entry, config.postcards)) {
+                    let known = reuse(&mut paths, entry, Paths::entry);
+                    if let Some(paths) = known.or_else(|| Paths::new(*entry, config.postcards)) {
                         stores.postcarding.insert(entry.id, paths);
                     }
                 }
                 Geometry::Sketch { .. } => {
-                    let kept = kept(&mut sketches, entry, Sketch::entry);
-                    if let Some(sketch) = kept.or_else(|| Sketch::new(*entry)) {
+                    let known = reuse(&mut sketches, entry, Sketch::entry);
+                    if let Some(sketch) = known.or_else(|| Sketch::new(*entry)) {
                         stores.sketches.insert(entry.id, sketch);
                     }
                 }
             }
         }
-        stats.entries.lost += append.iter().map(Lists::held).sum::<u64>();
-        stats.postcards.lost += paths.iter().map(Paths::held).sum::<u64>();
+        stats.entries.lost += append.iter().map(Lists::pending).sum::<u64>();
+        stats.postcards.lost += paths.iter().map(Paths::pending).sum::<u64>();
         stats.sketches.lost += sketches.iter().map(Sketch::open).sum::<u64>();
         stores
     }
@@ -168,8 +168,8 @@ impl Stores {
     }
 
     /// Entries and postcards that wait now.
-    pub(super) fn held(&self) -> (u64, u64) {
-        (self.append.iter().map(Lists::held).sum(), self.postcarding.iter().map(Paths::held).sum())
+    pub(super) fn pending(&self) -> (u64, u64) {
+        (self.append.iter().map(Lists::pending).sum(), self.postcarding.iter().map(Paths::pending).sum())
     }
 
     /// When the first of what waits has waited long enough.
@@ -239,7 +239,7 @@ impl Stores {
         }
     }
 
-    /// Carries out an Append without wishes. `None`: nothing was done, and the long way says why.
+    /// Carries out an Append that asks for nothing else. `None`: nothing was done, and the long way says why.
     #[inline(always)]
     pub(super) fn append_plain<W: Transport>(
         &mut self,
@@ -252,8 +252,8 @@ impl Stores {
         if usize::from(plain.entry_len) != lists.entry_len() {
             return None;
         }
-        let wish = Request { immediate: false, keep: false };
-        match lists.append((at, now), plain.entries, wish, sender, stats) {
+        let request = Request { immediate: false, keep: false };
+        match lists.append((at, now), plain.entries, request, sender, stats) {
             Ok(()) => Some(Ok(())),
             Err(Fault::Drop(reason)) => Some(Err(reason)),
             Err(Fault::Blocked | Fault::ColumnGap { .. }) => None,
@@ -262,11 +262,11 @@ impl Stores {
 
     /// Nobody was there to be told of the columns that are missing before this report's.
     #[cold]
-    pub(super) fn untold(&mut self, report: &Report<'_>) {
+    pub(super) fn nack_not_sent(&mut self, report: &Report<'_>) {
         if let Operation::SketchMerge { sketch, epoch, .. } = report.operation
             && let Some(sketch) = self.sketches.find(sketch)
         {
-            sketch.untold(report.base.reporter, epoch);
+            sketch.nack_not_sent(report.base.reporter, epoch);
         }
     }
 
@@ -300,7 +300,7 @@ impl Stores {
         &mut self,
         now: u64,
         (list, entry): (u32, &[u8]),
-        wish: Request,
+        request: Request,
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> Result<(), Fault> {
@@ -309,7 +309,7 @@ impl Stores {
             return Err(Fault::Drop(Reason::WrongEntry));
         }
         let taken = stats.entries.taken;
-        let done = lists.append((at, now), entry, wish, sender, &mut stats.entries);
+        let done = lists.append((at, now), entry, request, sender, &mut stats.entries);
         // The same work, another source.
         let triggered = stats.entries.taken - taken;
         stats.entries.taken = taken;
@@ -352,9 +352,9 @@ impl Stores {
 }
 
 /// What is held for a store that is there again.
-fn kept<T>(held: &mut Vec<T>, entry: &StoreEntry, of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
-    let at = held.iter().position(|held| of(held) == entry)?;
-    Some(held.swap_remove(at))
+fn reuse<T>(known: &mut Vec<T>, entry: &StoreEntry, of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
+    let at = known.iter().position(|known| of(known) == entry)?;
+    Some(known.swap_remove(at))
 }
 
 impl Slots {

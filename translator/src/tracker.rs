@@ -99,7 +99,7 @@ impl Tracker {
 
     /// Looks at a number. What is due is accepted only by [`Tracker::accept`]; what is given up is so at once.
     #[inline]
-    pub(super) fn judge(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> Verdict {
+    pub(super) fn classify(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> Verdict {
         let mask = width.mask();
         let ahead = sequence.wrapping_sub(self.last) & mask;
         if ahead == 1 || !self.begun {
@@ -230,14 +230,14 @@ mod tests {
     #[test]
     fn what_straggled_in_before_a_long_silence_is_no_part_of_the_new_row() {
         let (config, mut tracker) = (Config::default(), after(5_000, Width::Sixteen));
-        assert_eq!(tracker.judge(4_800, Width::Sixteen, 2, &config), Verdict::Duplicate);
-        let verdict = tracker.judge(4_900, Width::Sixteen, 20_000_000 * US, &config);
+        assert_eq!(tracker.classify(4_800, Width::Sixteen, 2, &config), Verdict::Duplicate);
+        let verdict = tracker.classify(4_900, Width::Sixteen, 20_000_000 * US, &config);
         assert_eq!(verdict, Verdict::Due { lost: 0, restart: true });
     }
 
     fn after(last: u16, width: Width) -> Tracker {
         let mut tracker = Tracker::default();
-        assert_eq!(tracker.judge(last, width, 0, &Config::default()), DUE);
+        assert_eq!(tracker.classify(last, width, 0, &Config::default()), DUE);
         tracker.accept(last);
         tracker
     }
@@ -256,14 +256,14 @@ mod tests {
                         _ => GAP,
                     };
                     assert_eq!(
-                        after(last, width).judge(sequence, width, 9, &config),
+                        after(last, width).classify(sequence, width, 9, &config),
                         expected,
                         "{last} {sequence}"
                     );
                 }
             }
             // What is next goes round.
-            assert_eq!(after(width.mask(), width).judge(0, width, 9, &config), DUE);
+            assert_eq!(after(width.mask(), width).classify(0, width, 9, &config), DUE);
         }
     }
 
@@ -271,34 +271,34 @@ mod tests {
     fn a_gap_is_told_after_one_and_four_milliseconds_again_and_given_up_after_sixteen() {
         let config = Config::default();
         let mut tracker = after(10, Width::Sixteen);
-        let mut at = |now, sequence| tracker.judge(sequence, Width::Sixteen, now, &config);
+        let mut at = |now, sequence| tracker.classify(sequence, Width::Sixteen, now, &config);
         assert_eq!([at(100 * US, 13), at(101 * US, 14), at(1_099 * US, 15)], [GAP, SILENT, SILENT]);
         assert_eq!([at(1_100 * US, 13), at(5_099 * US, 14)], [GAP, SILENT]);
         assert_eq!([at(5_100 * US, 13), at(21_099 * US, 14)], [GAP, SILENT]);
         // Three NACKs, and it is still ahead: 11 and 12 will not come.
         assert_eq!(at(21_100 * US, 13), Verdict::Due { lost: 2, restart: false });
         assert!(!tracker.accept(13));
-        assert_eq!(tracker.judge(14, Width::Sixteen, 21_101 * US, &config), DUE);
+        assert_eq!(tracker.classify(14, Width::Sixteen, 21_101 * US, &config), DUE);
         // Another gap is told at once.
         tracker.accept(14);
-        assert_eq!(tracker.judge(16, Width::Sixteen, 21_102 * US, &config), GAP);
+        assert_eq!(tracker.classify(16, Width::Sixteen, 21_102 * US, &config), GAP);
     }
 
     #[test]
     fn what_is_behind_a_refused_number_is_never_given_up() {
         let config = Config::default();
         let mut tracker = after(10, Width::Sixteen);
-        let mut told = 0;
+        let mut nacks = 0;
         for now in (0..1_000_000).map(|step| step * 100 * US) {
-            assert_eq!(tracker.judge(11, Width::Sixteen, now, &config), DUE);
-            told += u32::from(tracker.refuse(11, Width::Sixteen, now, &config));
+            assert_eq!(tracker.classify(11, Width::Sixteen, now, &config), DUE);
+            nacks += u32::from(tracker.refuse(11, Width::Sixteen, now, &config));
             for sequence in [12, 13, 300] {
-                assert_eq!(tracker.judge(sequence, Width::Sixteen, now, &config), SILENT);
+                assert_eq!(tracker.classify(sequence, Width::Sixteen, now, &config), SILENT);
             }
         }
-        assert_eq!(told, 100_000);
+        assert_eq!(nacks, 100_000);
         // It no longer comes: then it is given up as ever.
-        let mut at = |now| tracker.judge(12, Width::Sixteen, 200_000_000 * US + now, &config);
+        let mut at = |now| tracker.classify(12, Width::Sixteen, 200_000_000 * US + now, &config);
         assert_eq!(
             [at(0), at(4_000 * US), at(20_000 * US)],
             [GAP, GAP, Verdict::Due { lost: 1, restart: false }]
@@ -308,11 +308,11 @@ mod tests {
     #[test]
     fn the_very_first_number_is_due_again_when_it_was_refused() {
         let (config, mut tracker) = (Config::default(), Tracker::default());
-        assert_eq!(tracker.judge(0, Width::Eight, 9, &config), DUE);
+        assert_eq!(tracker.classify(0, Width::Eight, 9, &config), DUE);
         assert!(tracker.refuse(0, Width::Eight, 9, &config));
         assert_eq!(tracker.last(0, Width::Eight), 255);
-        assert_eq!(tracker.judge(1, Width::Eight, 9, &config), SILENT);
-        assert_eq!(tracker.judge(0, Width::Eight, 9, &config), DUE);
+        assert_eq!(tracker.classify(1, Width::Eight, 9, &config), SILENT);
+        assert_eq!(tracker.classify(0, Width::Eight, 9, &config), DUE);
     }
 
     const ANEW: Verdict = Verdict::Gap { nack: true, restart: true };
@@ -320,27 +320,28 @@ mod tests {
     #[test]
     fn a_reporter_that_began_anew_is_seen_by_its_numbers_in_a_row_and_asked_for_all_of_them() {
         let config = Config::default();
-        let judge = |tracker: &mut Tracker, sequence| tracker.judge(sequence, Width::Sixteen, 1, &config);
+        let classify =
+            |tracker: &mut Tracker, sequence| tracker.classify(sequence, Width::Sixteen, 1, &config);
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 0..7 {
-            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
+            assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        assert_eq!(judge(&mut tracker, 7), ANEW);
-        assert_eq!((tracker.last(7, Width::Sixteen), judge(&mut tracker, 0)), (0xffff, DUE));
+        assert_eq!(classify(&mut tracker, 7), ANEW);
+        assert_eq!((tracker.last(7, Width::Sixteen), classify(&mut tracker, 0)), (0xffff, DUE));
         // Repetitions within the window never are: a ring sent again.
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 4_745..=5_000 {
-            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
+            assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
         // Nor are numbers that are not in a row.
         for sequence in (0..3_000).step_by(2) {
-            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
+            assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
         // Of a row in which one was lost, what was before that is asked for too.
         for sequence in [100, 101, 103, 104, 105, 106, 107, 108, 109] {
-            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
+            assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        assert_eq!((judge(&mut tracker, 110), tracker.last(110, Width::Sixteen)), (ANEW, 99));
+        assert_eq!((classify(&mut tracker, 110), tracker.last(110, Width::Sixteen)), (ANEW, 99));
     }
 
     #[test]
@@ -348,7 +349,7 @@ mod tests {
         let config = Config::default();
         let from = |tracker: &mut Tracker, first: u16, now: u64| -> Vec<Verdict> {
             let numbers = first..first + 8;
-            numbers.map(|sequence| tracker.judge(sequence, Width::Sixteen, now, &config)).collect()
+            numbers.map(|sequence| tracker.classify(sequence, Width::Sixteen, now, &config)).collect()
         };
         let [calm, soon] = [250_000 * US, 249_999 * US];
         // 4,900 to 4,907 once more, of a reporter that came to 5,000.
@@ -372,8 +373,8 @@ mod tests {
         assert_eq!(tracker.last(4_914, Width::Sixteen), 4_899);
         // A whole window of them counts no further than it can.
         let mut tracker = after(5_000, Width::Sixteen);
-        let judged = (0..300).map(|_| tracker.judge(4_900, Width::Sixteen, soon, &config));
-        assert!(judged.into_iter().all(|verdict| verdict == Verdict::Duplicate));
+        let verdicts = (0..300).map(|_| tracker.classify(4_900, Width::Sixteen, soon, &config));
+        assert!(verdicts.into_iter().all(|verdict| verdict == Verdict::Duplicate));
     }
 
     #[test]
@@ -381,14 +382,14 @@ mod tests {
         let config = Config::default();
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in [7, 7, 7, 8, 8, 8, 8] {
-            assert_eq!(tracker.judge(sequence, Width::Sixteen, 1, &config), Verdict::Duplicate);
+            assert_eq!(tracker.classify(sequence, Width::Sixteen, 1, &config), Verdict::Duplicate);
         }
-        assert_eq!(tracker.judge(9, Width::Sixteen, 1, &config), ANEW);
+        assert_eq!(tracker.classify(9, Width::Sixteen, 1, &config), ANEW);
         assert_eq!(tracker.last(9, Width::Sixteen), 6);
         // One alone, sent again and again.
         let mut tracker = after(5_000, Width::Sixteen);
-        let judged = [(); 8].map(|()| tracker.judge(7, Width::Sixteen, 1, &config));
-        assert_eq!(judged[6..], [Verdict::Duplicate, Verdict::Due { lost: 0, restart: true }]);
+        let verdicts = [(); 8].map(|()| tracker.classify(7, Width::Sixteen, 1, &config));
+        assert_eq!(verdicts[6..], [Verdict::Duplicate, Verdict::Due { lost: 0, restart: true }]);
     }
 
     #[test]
@@ -398,20 +399,20 @@ mod tests {
         let due = Verdict::Due { lost: 0, restart: true };
         for second in 0..10 {
             let sequence = 3_000 - 2 * second as u16;
-            let verdict = tracker.judge(sequence, Width::Sixteen, second * 1_000_000 * US, &config);
+            let verdict = tracker.classify(sequence, Width::Sixteen, second * 1_000_000 * US, &config);
             assert_eq!(verdict, Verdict::Duplicate);
         }
-        assert_eq!(tracker.judge(2_000, Width::Sixteen, 10_000_000 * US, &config), due);
+        assert_eq!(tracker.classify(2_000, Width::Sixteen, 10_000_000 * US, &config), due);
     }
 
     #[test]
     fn a_restart_that_is_refused_is_due_again_and_again() {
         let config = Config::default();
         let mut tracker = after(5_000, Width::Sixteen);
-        (0..8).for_each(|_| _ = tracker.judge(7, Width::Sixteen, 1, &config));
+        (0..8).for_each(|_| _ = tracker.classify(7, Width::Sixteen, 1, &config));
         for now in 0..1_000 {
             tracker.refuse(7, Width::Sixteen, now, &config);
-            assert_eq!(tracker.judge(7, Width::Sixteen, now, &config), DUE);
+            assert_eq!(tracker.classify(7, Width::Sixteen, now, &config), DUE);
         }
     }
 

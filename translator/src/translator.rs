@@ -103,11 +103,11 @@ impl Translator {
     pub fn attach(&mut self, collector: u8, memory: CollectorConfig) -> Result<(), ConfigError> {
         memory.check(self.config.postcards)?;
         let at = usize::from(collector);
-        let held = self.memories.get_mut(at).ok_or(ConfigError::NoCollector)?;
-        let before = std::mem::replace(&mut held.stores, Stores::new());
-        held.stores = Stores::replace(before, &memory, &self.config, &mut self.stats);
-        held.meter = Meter::new(memory.rate);
-        held.attached = true;
+        let known = self.memories.get_mut(at).ok_or(ConfigError::NoCollector)?;
+        let before = std::mem::replace(&mut known.stores, Stores::new());
+        known.stores = Stores::replace(before, &memory, &self.config, &mut self.stats);
+        known.meter = Meter::new(memory.rate);
+        known.attached = true;
         self.config.collectors[at] = Some(memory);
         Ok(())
     }
@@ -207,7 +207,7 @@ impl Translator {
         if is_sketch && let Err(reason) = self.reporters.tracker(now, received.sequence(), &self.config) {
             return self.drop(reason);
         }
-        let outcome = self.treat(received, transport);
+        let outcome = self.process(received, transport);
         self.settle(received, outcome, transport, out);
     }
 
@@ -253,14 +253,14 @@ impl Translator {
         }
     }
 
-    /// Is nothing to be looked at but the report itself: no meter, no congestion, nobody who waits or must be told, no trigger?
+    /// Is nothing to be looked at but the report itself: no meter, no congestion, nobody who waits or must be nacks, no trigger?
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.memories.get(usize::from(collector)) else { return false };
         let unmetered = self.reporters.is_unmetered() && memory.meter.is_endless();
         let calm = memory.attached && memory.level == 0 && memory.local.is_empty();
         let v1 = self.config.accept != Accept::Artifact;
-        v1 && unmetered && calm && self.reporters.is_nobody_told(now) && self.config.triggers.is_empty()
+        v1 && unmetered && calm && self.reporters.is_nobody_notified(now) && self.config.triggers.is_empty()
     }
 
     /// Takes a plain Append while everything is smooth. False: nothing was done, and it goes the long transport.
@@ -308,7 +308,7 @@ impl Translator {
         self.reporters.sweep(now, &self.config);
         for collector in 0..self.memories.len() {
             self.memories[collector].look(now, &mut self.stats);
-            if !self.write_held(collector, Cause::Timer, transport) {
+            if !self.write_pending(collector, Cause::Timer, transport) {
                 self.memories[collector].retry = now.saturating_add(RETRY);
             }
             self.reinject(now, collector as u8, PER_TICK, transport);
@@ -329,7 +329,7 @@ impl Translator {
         let mut all = true;
         for collector in 0..self.memories.len() {
             self.reinject(now, collector as u8, usize::MAX, transport);
-            all &= self.write_held(collector, Cause::Stopped, transport)
+            all &= self.write_pending(collector, Cause::Stopped, transport)
                 && self.memories[collector].local.is_empty();
         }
         all
@@ -346,9 +346,9 @@ impl Translator {
         stats.operations = self.operations;
         stats.controls = self.messages.counts;
         for memory in &self.memories {
-            let ((entries, postcards), (waiting, bytes)) = (memory.stores.held(), memory.local.held());
-            stats.entries.held += entries;
-            stats.postcards.held += postcards;
+            let ((entries, postcards), (waiting, bytes)) = (memory.stores.pending(), memory.local.usage());
+            stats.entries.pending += entries;
+            stats.postcards.pending += postcards;
             stats.reports.waiting += waiting;
             stats.reports.waiting_bytes += bytes;
         }
@@ -368,7 +368,7 @@ impl Translator {
 
     /// Carries a report out, diverts or drops it, as congestion wants: wire-formats 5.5.
     #[inline(always)]
-    fn treat(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
+    fn process(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
         let collector = received.origin.collector;
         let memory = &mut self.memories[usize::from(collector)];
         let level = memory.look(received.now, &mut self.stats);
@@ -385,7 +385,7 @@ impl Translator {
             Ok(()) => Outcome::Done,
             Err(Fault::Blocked) => self.shed(3, received, transport),
             Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
-            Err(Fault::ColumnGap { due, tell }) => Outcome::ColumnGap(due, tell),
+            Err(Fault::ColumnGap { due, nack }) => Outcome::ColumnGap(due, nack),
         }
     }
 
@@ -397,7 +397,7 @@ impl Translator {
         transport: &mut impl Transport,
     ) -> Option<Outcome> {
         let collector = received.origin.collector;
-        // Where those who wait find the way closed, that is what reporters are told, whatever the meter says.
+        // Where those who wait find the way closed, that is what reporters are nacks, whatever the meter says.
         let is_closed = level < 3 && self.reinject(received.now, collector, 2, transport);
         let is_dropped = match received.report.base.priority {
             _ if received.is_important() => {
@@ -407,8 +407,8 @@ impl Translator {
             Priority::Low => level >= 1,
             _ => level >= 2,
         };
-        let told = if is_closed && received.is_important() { 3 } else { level };
-        is_dropped.then(|| self.shed(told, received, transport))
+        let reported = if is_closed && received.is_important() { 3 } else { level };
+        is_dropped.then(|| self.shed(reported, received, transport))
     }
 
     /// Diverts what is important, and drops what is not.
@@ -474,7 +474,7 @@ impl Translator {
                 }
                 Err(Fault::Drop(reason)) => self.stats.reports.dropped[reason as usize] += 1,
                 Err(Fault::ColumnGap { .. }) => {
-                    memory.stores.untold(&report);
+                    memory.stores.nack_not_sent(&report);
                     self.stats.reports.dropped[Reason::ColumnGap as usize] += 1;
                 }
             }
@@ -484,7 +484,7 @@ impl Translator {
     }
 
     /// Writes what a collector's stores hold.
-    fn write_held(&mut self, collector: usize, cause: Cause, transport: &mut impl Transport) -> bool {
+    fn write_pending(&mut self, collector: usize, cause: Cause, transport: &mut impl Transport) -> bool {
         let (now, memory) = (self.now, &mut self.memories[collector]);
         if !memory.attached {
             return true;
@@ -526,9 +526,9 @@ impl Translator {
             Outcome::Diverted(level) => (level, None),
             Outcome::Congested(level, reason) => (level, Some(reason)),
             Outcome::Dropped(reason) => return self.drop(reason),
-            Outcome::ColumnGap(due, tell) => {
+            Outcome::ColumnGap(due, nack) => {
                 self.drop(Reason::ColumnGap);
-                if tell {
+                if nack {
                     self.messages.sketch_nack(received, due, out);
                 }
                 return;
@@ -594,7 +594,7 @@ impl Translator {
             Err(reason) => return self.drop(reason),
         };
         let sequence = received.report.base.sequence;
-        let verdict = self.reporters.at(at).judge(sequence, received.width(), received.now, &self.config);
+        let verdict = self.reporters.at(at).classify(sequence, received.width(), received.now, &self.config);
         match verdict {
             Verdict::Duplicate => return self.drop(Reason::Duplicate),
             Verdict::Gap { nack, restart } => {
@@ -611,7 +611,7 @@ impl Translator {
                 self.stats.sequences.restarts += u64::from(restart);
             }
         }
-        let outcome = self.treat(received, transport);
+        let outcome = self.process(received, transport);
         if let Outcome::Congested(..) = outcome {
             self.refuse(received, at, out);
         } else {

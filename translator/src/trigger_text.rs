@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told() {
-        for (text, told) in [
+        for (text, message) in [
             ("value", "compares nothing"),
             ("valu > 1", "there is no field `valu`"),
             ("value > x", "`x` is no number"),
             ("value & y > 1", "write a mask"),
         ] {
-            assert!(conditions(text).unwrap_err().contains(told), "{text}");
+            assert!(conditions(text).unwrap_err().contains(message), "{text}");
         }
         for text in ["key", "key[0]", "valu:4", "value:x", "key[300:1]"] {
             assert!(parts(text).unwrap_err().contains("is no part of an entry"), "{text}");

@@ -205,7 +205,7 @@ impl Case {
     }
 
     /// Makes reports those of another round: numbers of essential reports, epochs of sketches.
-    pub fn turn(&self, reports: &mut Reports, round: u16) {
+    pub fn renumber(&self, reports: &mut Reports, round: u16) {
         let at = match self.load {
             Load::KeyWrite { essential: true, .. } => 2,
             Load::Sketch => 10,

@@ -70,7 +70,7 @@ fn a_translator_at_work_allocates_nothing() {
         let (mut transport, mut out) = (Gate(true), Nowhere(0));
         let before = allocations();
         for round in 0..3 {
-            case.turn(&mut reports, round * 2);
+            case.renumber(&mut reports, round * 2);
             for (number, payload) in reports.iter().enumerate() {
                 let host = [192, 0, 2, number as u8];
                 let origin = Origin { sender: (host, 9).into(), collector: 0 };

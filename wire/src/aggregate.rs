@@ -32,7 +32,7 @@ mod field {
     pub(super) const SEQUENCE: usize = 12;
     pub(super) const NODE_SCOPE: usize = 16;
     pub(super) const FLOW_SCOPE: usize = 20;
-    // Of a card.
+    // Of a postcard.
     pub(super) const NODE: usize = 0;
     pub(super) const FLOW_ID: usize = 4;
     pub(super) const INGRESS_TS: usize = 8;
@@ -545,14 +545,14 @@ mod tests {
             ),
             (None, None, None, None)
         );
-        let card = Postcard {
+        let postcard = Postcard {
             ingress_ts: 0xffff_ff00,
             egress_ts: 0x100,
             queue_id: 255,
             queue_length: 1,
             ..Postcard::EMPTY
         };
-        assert_eq!((card.hop_latency(), card.queue()), (Some(0x200), Some((255, 1))), "stamps wrap");
+        assert_eq!((postcard.hop_latency(), postcard.queue()), (Some(0x200), Some((255, 1))), "stamps wrap");
     }
 
     #[test]

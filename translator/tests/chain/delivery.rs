@@ -223,7 +223,7 @@ impl Run {
             second.iter().copied().filter(|number| !self.told.others.contains(number)).collect();
         assert_eq!(essential, self.told.entries[1]);
         let stats = self.world.front.translator.stats();
-        assert_eq!((stats.entries.lost, stats.entries.held), (0, 0));
+        assert_eq!((stats.entries.lost, stats.entries.pending), (0, 0));
     }
 
     fn counts(&self) -> Vec<u64> {
@@ -281,7 +281,7 @@ fn a_translator_that_restarts_loses_no_more_than_it_held() {
                 return;
             }
             let chain = &mut world.front;
-            held = world.links.stats(0).unwrap().unacknowledged + chain.translator.stats().entries.held;
+            held = world.links.stats(0).unwrap().unacknowledged + chain.translator.stats().entries.pending;
             restart_translator(world);
         });
         let entries = run.told.entries[0].len() - run.followed(0).0.len()

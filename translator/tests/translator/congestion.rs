@@ -184,7 +184,7 @@ fn copies_are_fewer_under_load_and_counters_are_not() {
         assert_eq!(stats.copies.spared, 4 - copies);
         world
             .send(with(Priority::High), Operation::KeyIncrement { copies: 4, store: 1, delta: 1, key: &KEY });
-        assert_eq!(world.stats().operations.adds, 4);
+        assert_eq!(world.stats().operations.fetch_adds, 4);
     }
     let mut world = World::of(Config { copies: [4; 4], ..slow(config(stores())) });
     world.memory.is_logging = false;
@@ -377,7 +377,7 @@ fn low_entries_wait_in_their_batch_where_there_is_room_for_them() {
     world.memory.room[0] = Credit::NONE;
     // No operation is needed yet, so that nothing is dropped.
     world.send(with(Priority::Low), append(1, &[0; 12]));
-    assert_eq!((world.done(), world.stats().entries.held), (1, 3));
+    assert_eq!((world.done(), world.stats().entries.pending), (1, 3));
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn a_storm_of_reports_adds_up() {
         world.now += 1_000 * MS;
         assert!(world.translator.finish(world.now, &mut world.memory));
         let stats = world.stats();
-        assert_eq!((stats.reports.waiting, stats.entries.held, stats.postcards.held), (0, 0, 0));
+        assert_eq!((stats.reports.waiting, stats.entries.pending, stats.postcards.pending), (0, 0, 0));
         assert!(stats.is_balanced());
     }
     for (reason, count) in Reason::ALL.iter().zip(seen) {

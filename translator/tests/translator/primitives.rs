@@ -123,7 +123,7 @@ fn entries_of_any_reports_come_in_order_in_whole_batches() {
     assert_eq!(numbers, (0..280).collect::<Vec<_>>());
     let stats = world.stats().entries;
     assert_eq!(
-        (stats.taken, stats.written, stats.held, stats.batches[Cause::Full as usize]),
+        (stats.taken, stats.written, stats.pending, stats.batches[Cause::Full as usize]),
         (280, 280, 0, 70)
     );
 }
@@ -260,10 +260,10 @@ fn entries_wait_where_the_way_is_closed_and_are_not_lost() {
     world.send(plain(), append(3, &entries([4])));
     assert_eq!(world.dropped(Reason::CongestedMedium), 1);
     world.pass(10 * MS);
-    assert_eq!((world.memory.done().len(), world.stats().entries.held), (0, 3));
+    assert_eq!((world.memory.done().len(), world.stats().entries.pending), (0, 3));
     world.memory.room[0] = Credit::UNLIMITED;
     world.pass(1);
-    assert_eq!((world.memory.done().len(), world.stats().entries.held), (1, 0));
+    assert_eq!((world.memory.done().len(), world.stats().entries.pending), (1, 0));
 }
 
 #[test]
@@ -273,12 +273,12 @@ fn a_report_of_which_half_was_written_says_so() {
     world.send(plain(), append(3, &entries(0..9)));
     assert_eq!(world.dropped(Reason::CutShort), 1);
     let stats = world.stats().entries;
-    assert_eq!((stats.taken, stats.written, stats.held), (8, 4, 4));
+    assert_eq!((stats.taken, stats.written, stats.pending), (8, 4, 4));
     // A way that will never take it: lost, and counted.
     world.memory.fuse = Some(0);
     world.memory.says = Blocked::NoRegion;
     world.pass(MS);
-    assert_eq!((world.stats().entries.lost, world.stats().entries.held), (4, 0));
+    assert_eq!((world.stats().entries.lost, world.stats().entries.pending), (4, 0));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn an_addition_that_was_cut_short_says_so() {
     let mut world = World::new();
     world.memory.fuse = Some(1);
     world.send(plain(), Operation::KeyIncrement { copies: 2, store: 1, delta: 1, key: &KEY });
-    assert_eq!((world.dropped(Reason::CutShort), world.stats().operations.adds), (1, 1));
+    assert_eq!((world.dropped(Reason::CutShort), world.stats().operations.fetch_adds), (1, 1));
 }
 
 fn postcard(hop: u8, path_len: u8, value: u32, key: &[u8]) -> Operation<'_> {
@@ -358,7 +358,7 @@ fn a_path_with_holes_is_written_when_it_is_old() {
     assert!(world.memory.done()[0].keep);
     assert_eq!(path(&world, &KEY).1, [MISSING, 12, MISSING, 15, MISSING]);
     let stats = world.stats().postcards;
-    assert_eq!((stats.taken, stats.written, stats.replaced, stats.held), (3, 2, 1, 0));
+    assert_eq!((stats.taken, stats.written, stats.replaced, stats.pending), (3, 2, 1, 0));
     assert_eq!(stats.paths[Cause::Timer as usize], 1);
 }
 
@@ -371,7 +371,7 @@ fn more_paths_than_places_are_written_early_and_none_is_lost() {
         world.send(plain(), postcard(1, 0, 5, key));
     }
     let stats = world.stats().postcards;
-    assert!(stats.held <= 16 && stats.paths[Cause::Evicted as usize] == 1000 - stats.held, "{stats:?}");
+    assert!(stats.pending <= 16 && stats.paths[Cause::Evicted as usize] == 1000 - stats.pending, "{stats:?}");
     world.pass(10 * MS);
     assert_eq!(world.stats().postcards.written, 1000);
     let kept = keys.iter().filter(|key| path(&world, *key).1 == [5, MISSING, MISSING, MISSING, MISSING]);
@@ -386,14 +386,14 @@ fn postcards_wait_where_the_way_is_closed() {
         world.send(plain(), postcard(1, 1, 5, &[key]));
     }
     // They are complete, and wait; a fifth needs a place.
-    assert_eq!((world.done(), world.stats().postcards.held), (4, 4));
+    assert_eq!((world.done(), world.stats().postcards.pending), (4, 4));
     world.send(plain(), postcard(1, 1, 5, &[4]));
     assert_eq!(world.dropped(Reason::CongestedMedium), 1);
     world.memory.room[0] = Credit::UNLIMITED;
     world.send(plain(), postcard(1, 1, 5, &[4]));
-    assert_eq!(world.stats().postcards.held, 3);
+    assert_eq!(world.stats().postcards.pending, 3);
     assert!(world.translator.finish(world.now, &mut world.memory));
-    assert_eq!((world.stats().postcards.held, world.stats().postcards.written), (0, 5));
+    assert_eq!((world.stats().postcards.pending, world.stats().postcards.written), (0, 5));
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn all_that_is_held_is_written_at_the_end() {
     world.send(plain(), postcard(1, 0, 5, &KEY));
     assert!(world.translator.finish(world.now, &mut world.memory));
     let stats = world.stats();
-    assert_eq!((stats.entries.held, stats.postcards.held, world.memory.done().len()), (0, 0, 2));
+    assert_eq!((stats.entries.pending, stats.postcards.pending, world.memory.done().len()), (0, 0, 2));
     assert_eq!(
         (stats.entries.batches[Cause::Stopped as usize], stats.postcards.paths[Cause::Stopped as usize]),
         (1, 1)
@@ -423,16 +423,16 @@ fn what_is_held_stays_when_a_collector_comes_back_and_is_lost_with_its_store() {
         assert!(world.stats().is_balanced());
     };
     attach(&mut world, stores());
-    assert_eq!((world.stats().entries.held, world.stats().postcards.held), (2, 1));
+    assert_eq!((world.stats().entries.pending, world.stats().postcards.pending), (2, 1));
     // Without the bare lists and the postcards; the tagged ones are another size.
     let mut fewer: Vec<StoreEntry> =
         stores().into_iter().filter(|store| !matches!(store.region, 3 | 5)).collect();
     attach(&mut world, fewer.clone());
     let stats = world.stats();
-    assert_eq!((stats.entries.held, stats.entries.lost, stats.postcards.lost), (1, 1, 1));
+    assert_eq!((stats.entries.pending, stats.entries.lost, stats.postcards.lost), (1, 1, 1));
     fewer.retain(|store| store.region != 1);
     attach(&mut world, fewer);
-    assert_eq!((world.stats().entries.held, world.stats().entries.lost), (0, 2));
+    assert_eq!((world.stats().entries.pending, world.stats().entries.lost), (0, 2));
     world.send(plain(), append(3, &entries([1])));
     assert_eq!(world.dropped(Reason::UnknownList), 1);
     world.send(plain(), put(&KEY));
@@ -487,7 +487,10 @@ fn an_append_of_several_batches_needs_room_for_each_in_its_own_way() {
     // The first batch would be kept, because of the essential entry in it, and the others not.
     world.send(plain(), append(3, &entries(2..13)));
     let stats = world.stats();
-    assert_eq!((world.dropped(Reason::CongestedMedium), stats.entries.taken, stats.entries.held), (1, 1, 1));
+    assert_eq!(
+        (world.dropped(Reason::CongestedMedium), stats.entries.taken, stats.entries.pending),
+        (1, 1, 1)
+    );
     // One batch is as essential as one of its entries.
     world.send(plain(), append(3, &entries(2..5)));
     assert_eq!((world.done(), world.stats().entries.written), (2, 4));

@@ -79,10 +79,10 @@ fn entry() -> Vec<u8> {
     (0xa0..=0xb1).collect()
 }
 
-const TO_SLOT: Reth = Reth { address: 0x7f00_013f_3bc0, key: 0x1f42, len: 24 };
-const TO_LIST: Reth = Reth { address: 0x7f00_4000_0000, key: 0x1f42, len: 18 };
-const TO_COUNTER: AtomicEth = AtomicEth { address: 0x7f00_8004_4518, key: 0x2a01, add: 5, compare: 0 };
-const V6_RETH: Reth = Reth { address: 0x7f00_0000_0040, key: 0x1f42, len: 8 };
+const TO_SLOT: Reth = Reth { address: 0x7f00_013f_3bc0, rkey: 0x1f42, len: 24 };
+const TO_LIST: Reth = Reth { address: 0x7f00_4000_0000, rkey: 0x1f42, len: 18 };
+const TO_COUNTER: AtomicEth = AtomicEth { address: 0x7f00_8004_4518, rkey: 0x2a01, add: 5, compare: 0 };
+const V6_RETH: Reth = Reth { address: 0x7f00_0000_0040, rkey: 0x1f42, len: 8 };
 const DESCRIPTOR: &str = "00000000007f000000000002421f0000";
 
 /// What is written is the example, byte by byte.
@@ -117,7 +117,7 @@ fn the_examples_are_written() {
 #[test]
 fn a_write_in_three_packets() {
     let payload: Vec<u8> = (0..600).map(|i| (i % 251) as u8).collect();
-    let reth = Reth { address: 0x7f00_0000_1000, key: 0x1f42, len: 600 };
+    let reth = Reth { address: 0x7f00_0000_1000, rkey: 0x1f42, len: 600 };
     let mut writer = there(0x12);
     let mut frames = Vec::new();
     for (i, Segment { opcode, at, len }) in Segments::new(600, 256).enumerate() {
@@ -311,7 +311,7 @@ fn frames_of_all_lengths_follow_one_another() {
     for round in 0..3_u32 {
         for len in (0..200).chain([1023, 1024, 4095, 4096]) {
             let head = Head { solicited: (round + len) % 2 == 1, ..wanted(len + round) };
-            let reth = Reth { address: 64, key: 3, len };
+            let reth = Reth { address: 64, rkey: 3, len };
             let part = &payload[..len as usize];
             let written = if len % 3 == 0 {
                 writer.write_only_immediate(&mut out, head, reth, round, part)

@@ -207,7 +207,7 @@ mod tests {
             let mut reports = Reports::append(16, lists).unwrap();
             speed::measure(Scale::Quick, &mut joined, &mut reports, cycle(batch, lists, 16)).unwrap();
             let entries = joined.translated().entries;
-            assert_eq!((entries.taken, entries.lost, entries.held), (entries.written, 0, 0));
+            assert_eq!((entries.taken, entries.lost, entries.pending), (entries.written, 0, 0));
             let heads: u64 = joined.stores()[0]
                 .lists()
                 .unwrap()
