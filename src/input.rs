@@ -86,7 +86,7 @@ impl Check for AlwaysWell {
     }
 }
 
-/// Who gets what an input receives.
+/// The consumer of an input's datagrams.
 #[derive(Clone, Debug)]
 pub(crate) enum Dispatch {
     /// The receiving threads themselves, with a collector that they share.
@@ -111,7 +111,7 @@ impl Dispatch {
     }
 }
 
-/// Does what is due. It may take a while to get hold of the worker, so the time is that after it.
+/// Runs due work. Locking the worker may take a while, so the time is read after it.
 fn poll(worker: &Mutex<Worker>) {
     let mut worker = lock(worker);
     worker.poll(nic::time::now());
@@ -124,7 +124,7 @@ enum Handler {
     Spread(Box<Spreader>),
 }
 
-/// An input that is open and that nobody reads yet.
+/// An input that is open, without a reader yet.
 pub(crate) struct Input {
     opened: Opened,
     opener: Option<Box<dyn Open>>,
@@ -169,7 +169,7 @@ impl Input {
         self.listener
     }
 
-    /// Its threads, if nobody needs to look after it; else itself, for who does.
+    /// Its threads, if it needs no supervision; else the input itself, for its supervisor.
     ///
     /// # Errors
     /// The system has no thread for us.
@@ -187,7 +187,7 @@ impl Input {
         }
     }
 
-    /// Must somebody look after it?
+    /// Does it need supervision?
     pub(crate) fn is_watched(&self) -> bool {
         self.opener.is_some()
     }
@@ -201,7 +201,7 @@ pub(crate) enum Reading {
     Watched(Box<watch::Watched>),
 }
 
-/// What reading an input takes, whenever it is opened.
+/// The context for reading an input, whenever it is opened.
 struct Work {
     gauge: Arc<InputGauge>,
     dispatch: Dispatch,

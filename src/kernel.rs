@@ -80,32 +80,32 @@ pub(crate) trait Kernel: Send {
     /// Detaches the program from the interface: nothing changes any more.
     fn detach(&mut self);
 
-    /// Places for streams; a stream stays in its place until it is forgotten.
+    /// Slots for streams; a stream stays in its slot until it is forgotten.
     fn streams(&self) -> u32;
 
-    /// The stream in a place, and its present run; the count goes on over runs, modulo 2^31.
-    fn stream(&self, place: u32) -> Option<(StreamId, Run)>;
+    /// The stream in a slot, and its present run; the count goes on over runs, modulo 2^31.
+    fn stream(&self, slot: u32) -> Option<(StreamId, Run)>;
 
-    /// Frees the place of a stream.
-    fn forget_stream(&mut self, place: u32);
+    /// Frees the slot of a stream.
+    fn forget_stream(&mut self, slot: u32);
 
-    /// Places for flows.
+    /// Slots for flows.
     fn flows(&self) -> u32;
 
-    /// Suppressed reports of the flow in a place, modulo 2^32; `None` without a flow.
-    fn flow_reports(&self, place: u32) -> Option<u32>;
+    /// Suppressed reports of the flow in a slot, modulo 2^32; `None` without a flow.
+    fn flow_reports(&self, slot: u32) -> Option<u32>;
 
-    /// Copies the flow in a place. `false`: there is none, or it changed meanwhile.
-    fn flow(&self, place: u32, copy: &mut FlowCopy) -> bool;
+    /// Copies the flow in a slot. `false`: there is none, or it changed meanwhile.
+    fn flow(&self, slot: u32, copy: &mut FlowCopy) -> bool;
 
     /// Forgets a flow.
     fn forget_flow(&mut self, key: &FlowKey);
 
-    /// Places for keys of nodes of a metric.
+    /// Slots for keys of nodes of a metric.
     fn keys(&self, metric: Metric) -> u32;
 
-    /// The key in a place, and the values suppressed that no flow keeps, modulo 2^32.
-    fn key(&self, metric: Metric, place: u32) -> Option<(SuppressedKey, u32)>;
+    /// The key in a slot, and the values suppressed that no flow keeps, modulo 2^32.
+    fn key(&self, metric: Metric, slot: u32) -> Option<(SuppressedKey, u32)>;
 
     /// Forgets a key.
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32);
@@ -128,7 +128,7 @@ pub(crate) trait Kernel: Send {
 pub(crate) struct KernelRecord<'a> {
     /// When the program wrote the record, monotonic clock.
     pub(crate) at: Nanos,
-    /// Its stream and the place of it; `None` when its number is not followed there.
+    /// Its stream and the slot of it; `None` when its number is not followed there.
     pub(crate) stream: Option<(u32, StreamId)>,
     /// The run that it ended or goes on with; `None` where it began the stream. It is not counted in it.
     pub(crate) before: Option<Run>,

@@ -15,18 +15,18 @@ use crate::{
     memory_role::regions::geometry,
 };
 
-/// Somebody who writes or is written otherwise than by a socket.
+/// A role that writes memory, or whose memory is written, other than by a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Writer {
     /// `[collector.memory] mode = "xdp"` on this interface.
     Kernel { interface: String },
     /// `mode = "verbs"`: of which section, at which address, with so many bytes to be locked.
     Verbs { section: &'static str, address: IpAddr, bytes: u64 },
-    /// Whoever knows the secret of the exchange, or, without one, whoever reaches it.
+    /// Every peer with the secret of the exchange; without a secret, every peer that reaches it.
     Exchange { section: &'static str, at: SocketAddr, secret_file: Option<PathBuf> },
 }
 
-/// What a translator's RDMA device locks for what is under way: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
+/// Memory that a translator's RDMA device locks for requests in flight: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
 /// while it connects again; and queues.
 const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 
@@ -100,7 +100,7 @@ pub(super) struct Found {
     pub(super) library: Result<(), &'static str>,
 }
 
-/// Examines one. `program`: what the kernel says of the responder, if it was asked.
+/// Examines one. `program`: the kernel's result of loading the responder, if it was tried.
 pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program: Option<Check>) -> Examined {
     let mut checks = Vec::new();
     match writer {
@@ -152,8 +152,8 @@ fn kernel(machine: &Machine) -> Check {
 pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
 
 fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
-    let why = "Without a secret whoever reaches the exchange may write the collector's memory, or pose as a collector: set secret_file in \
-               [collector.memory] and in [translator], or keep it on a loopback address. What is told and written is not encrypted in \
+    let why = "Without a secret, every host that reaches the exchange can write the collector's memory, or pose as a collector: set secret_file in \
+               [collector.memory] and in [translator], or keep it on a loopback address. The exchange and the writes are not encrypted in \
                any case.";
     let Some(file) = file else {
         let found = if at.ip().to_canonical().is_loopback() {
@@ -283,9 +283,9 @@ mod tests {
                 "interface: blocking: there is no eth1: ip -br link"
             ]
         );
-        let told = checks(&writer, &machine("5.17.3", &[Cap::SYS_ADMIN]), &NOTHING);
-        assert_eq!(told[0], "kernel: blocking: 5.17.3: -");
-        assert_eq!(told[1], format!("capabilities: blocking: CAP_NET_ADMIN missing: {SETCAP}"));
+        let found = checks(&writer, &machine("5.17.3", &[Cap::SYS_ADMIN]), &NOTHING);
+        assert_eq!(found[0], "kernel: blocking: 5.17.3: -");
+        assert_eq!(found[1], format!("capabilities: blocking: CAP_NET_ADMIN missing: {SETCAP}"));
         assert_eq!(checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0], "kernel: suboptimal: 5.18.0: -");
     }
 
@@ -304,8 +304,8 @@ mod tests {
         assert_eq!(one("[::1]:1", None), "exchange_secret ok: none, on a loopback address");
         let open = "exchange_secret suboptimal: none, and other machines may reach it";
         assert_eq!([one("0.0.0.0:1", None), one("10.0.0.9:1", None)], [open, open]);
-        let told = one("10.0.0.9:1", Some(&file));
-        assert!(told.starts_with("exchange_secret blocking: ") && !told.contains("short"), "{told}");
+        let found = one("10.0.0.9:1", Some(&file));
+        assert!(found.starts_with("exchange_secret blocking: ") && !found.contains("short"), "{found}");
         std::fs::remove_file(&file).unwrap();
     }
 

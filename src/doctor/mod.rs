@@ -155,7 +155,7 @@ pub(crate) struct Requirements {
     best: RxPath,
     /// A receive path below this is not good enough.
     lowest: RxPath,
-    /// Who writes memory otherwise than by a socket.
+    /// Roles that write memory other than by a socket.
     writers: Vec<Writer>,
 }
 
@@ -301,7 +301,8 @@ fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
     let mut checks = Vec::new();
     for address in addresses {
         if !address.ip().is_unspecified() && UdpSocket::bind((address.ip(), 0)).is_err() {
-            let why = "Sockets can be opened only on addresses of this machine; 0.0.0.0 and [::] stand for all of them.";
+            let why =
+                "Sockets can be opened only on addresses of this machine; 0.0.0.0 and [::] mean all of them.";
             let check = Check::good("address", format!("{} is not of this machine", address.ip()), why);
             checks.push(check.with(Verdict::Blocking).fixed_by("ip -br address"));
         } else if try_ports {
@@ -321,7 +322,7 @@ fn port(address: SocketAddr) -> Check {
     }
 }
 
-/// Interfaces that somebody might want to listen on: hardware that is up.
+/// Interfaces suitable for listening: hardware that is up.
 pub(crate) fn candidates() -> Vec<Input> {
     let names = device::interfaces().unwrap_or_default();
     let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());

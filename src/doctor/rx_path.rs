@@ -80,7 +80,7 @@ fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     if rx_path == RxPath::ZeroCopy && !features.zero_copy() {
         return Possible::No(format!("the driver ({driver}) cannot write into a program's memory"));
     }
-    // Most drivers refuse then, some switch it off themselves, and none says which it is.
+    // Most drivers then refuse, some disable it themselves, and none announces which.
     let on = |feature: Option<device::Feature>| feature.is_some_and(|feature| feature.on);
     if on(facts.offloads.lro) || on(facts.offloads.gro_hw) || long {
         Possible::Unknown
@@ -119,7 +119,7 @@ fn taken(facts: &Facts) -> Option<String> {
 /// of the kernel's own and 14 of the Ethernet header, as `veth_xdp_set` of drivers/net/veth.c counts.
 pub(super) const PAGE_MTU: u32 = 3506;
 
-/// Packets of this length may need several buffers, and the driver says that it gives none such to programs.
+/// Packets of this length may need several buffers, and the driver announces that it does not pass such packets to programs.
 pub(super) fn too_long(facts: &Facts, mtu: u32) -> bool {
     mtu > PAGE_MTU && facts.xdp_features.is_some_and(|features| !features.frags())
 }

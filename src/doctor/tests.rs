@@ -125,21 +125,21 @@ fn a_good_machine_and_card_leave_nothing_to_say() {
     assert_eq!(report(&healthy_nic(), &machine()).verdict(), Verdict::Ok);
 }
 
-/// Each is all that is said of these facts on a good machine.
-fn said<const N: usize>(cases: [(Facts, &str); N]) {
+/// Each is the complete output for these facts on a good machine.
+fn assert_checks<const N: usize>(cases: [(Facts, &str); N]) {
     for (facts, expected) in cases {
         assert_eq!(complaints(&facts, &machine()), [expected]);
     }
 }
 
 #[test]
-fn offloads_blocking_are_told_with_their_command() {
+fn offloads_blocking_are_reported_with_their_command() {
     let with = |change: fn(&mut Offloads)| {
         let mut facts = healthy_nic();
         change(&mut facts.offloads);
         facts
     };
-    said([
+    assert_checks([
         (with(|offloads| offloads.lro = ON), "lro: blocking: on: ethtool -K eth1 lro off"),
         (with(|offloads| offloads.gro_hw = ON), "gro_hw: blocking: on: ethtool -K eth1 rx-gro-hw off"),
         (with(|offloads| offloads.gro_hw = FIXED), "gro_hw: suboptimal: on, cannot be changed: -"),
@@ -161,7 +161,7 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
         let name = name.map(str::to_owned);
         Some(vec![Attached { id: 7, name, mode, ours }])
     };
-    said([
+    assert_checks([
         (Facts { up: false, ..healthy_nic() }, "link: blocking: down: ip link set dev eth1 up"),
         (Facts { carrier: Some(false), ..healthy_nic() }, "link: blocking: up, no carrier: -"),
         (
@@ -295,9 +295,9 @@ fn the_rung_follows_from_the_facts() {
     assert_eq!(rx_path(&other, &good), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
     let raw = Machine { capabilities: capabilities(&[Cap::NET_RAW]), ..machine() };
     assert_eq!(rx_path(&healthy_nic(), &raw), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
-    let nobody = Machine { capabilities: capabilities(&[]), ..machine() };
+    let unprivileged = Machine { capabilities: capabilities(&[]), ..machine() };
     assert_eq!(
-        rx_path(&healthy_nic(), &nobody),
+        rx_path(&healthy_nic(), &unprivileged),
         "udp perhaps  not xdp-zerocopy xdp-native xdp-generic packet"
     );
     // CAP_SYS_ADMIN loads programs, too.
@@ -395,15 +395,20 @@ fn receive_buffers_have_a_limit_without_cap_net_admin() {
 
 #[test]
 fn what_nobody_asked_for_is_not_blocking() {
-    let nobody = Machine { capabilities: capabilities(&[]), ..machine() };
+    let unprivileged = Machine { capabilities: capabilities(&[]), ..machine() };
     let facts = Facts { up: false, ..healthy_nic() };
     let inputs = |asked| {
         let input = Input::interface("eth1", asked);
-        let examined =
-            examine_input(&requirements(Vec::new()), &input, Some(facts.clone()), &nobody, Depth::default());
+        let examined = examine_input(
+            &requirements(Vec::new()),
+            &input,
+            Some(facts.clone()),
+            &unprivileged,
+            Depth::default(),
+        );
         let inputs = vec![examined];
-        let checks = machine::checks(&requirements(Vec::new()), &nobody, &inputs);
-        Report { machine: nobody.clone(), checks, inputs }
+        let checks = machine::checks(&requirements(Vec::new()), &unprivileged, &inputs);
+        Report { machine: unprivileged.clone(), checks, inputs }
     };
     assert_eq!(inputs(true).verdict(), Verdict::Blocking);
     assert_eq!(inputs(false).verdict(), Verdict::Suboptimal);

@@ -54,7 +54,7 @@ struct Traits {
 /// An interface as an input.
 ///
 /// # Errors
-/// Nothing that is good enough works; the message says why and what to do.
+/// No acceptable receive path works; the message gives the reason and a fix.
 pub(super) fn input(
     interface: &str,
     ports: &[u16],
@@ -115,7 +115,7 @@ impl Open for Device {
     fn could_be_better(&mut self) -> bool {
         let Some(known) = self.known.as_ref().filter(|_| !self.best) else { return false };
         let now = self.traits();
-        // What went away is the health's to tell; here it is about what came, or made room.
+        // Health reports removed interfaces; this is about new ones, and freed resources.
         let freed = known.programs.iter().any(|id| !now.programs.contains(id));
         now.index.is_some() && (now.index != known.index || now.up && !known.up || freed)
     }
@@ -152,7 +152,7 @@ impl Device {
         Setup { listen: self.listen.clone(), kind, interface: Some(interface), ..Setup::default() }
     }
 
-    /// Sockets on every interface there is, until this one comes.
+    /// Sockets on all interfaces, until this one appears.
     fn open_without_interface(&mut self) -> Result<Opened, String> {
         let xdp = &self.settings.collector.xdp;
         let missing =
@@ -174,7 +174,7 @@ impl Device {
         Ok(Opened { sources, setup, health: Box::new(super::AlwaysWell) })
     }
 
-    /// The kernel's program, which tells what the collector must see.
+    /// The kernel program, which passes significant changes to user space.
     fn open_kernel(&mut self) -> Result<Opened, String> {
         let collector = &self.settings.collector;
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();

@@ -9,7 +9,7 @@ use nic::{receive::Counters, source::Stats};
 
 use crate::lock::lock;
 
-/// How an input is set up, for people.
+/// The setup of an input, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
     /// As it is shown: `udp://10.0.0.1:32766`, `xdp://eth1`.
@@ -52,7 +52,7 @@ pub(crate) struct Interface {
     pub(crate) tried: Vec<(&'static str, String)>,
 }
 
-/// The figures of an input, shared by those who read it and those who show it.
+/// The statistics of an input, shared by its readers and the display.
 #[derive(Debug)]
 pub(crate) struct InputGauge {
     watched: bool,
@@ -93,7 +93,7 @@ impl Meter {
 }
 
 impl InputGauge {
-    /// Of an input that is set up so; `watched`: its threads end when it fails, and somebody opens it again.
+    /// For an input with this setup; `watched`: its threads end when it fails, and its supervisor opens it again.
     pub(super) fn new(setup: &Setup, watched: bool) -> Self {
         let state = State {
             setup: setup.clone(),
@@ -106,19 +106,19 @@ impl InputGauge {
         Self { watched, state: Mutex::new(state) }
     }
 
-    /// Is there somebody who opens it again?
+    /// Does a supervisor open it again?
     pub(super) fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// A place for another thread's figures.
+    /// A slot for another thread's statistics.
     pub(super) fn meter(&self) -> Arc<Meter> {
         let meter = Arc::new(Meter::default());
         lock(&self.state).meters.push(Arc::clone(&meter));
         meter
     }
 
-    /// Why a thread gave up, if one did.
+    /// The error that ended a thread, if there is one.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.state).meters.iter().find_map(|meter| lock(&meter.failed).clone())
     }
@@ -138,7 +138,7 @@ impl InputGauge {
         lock(&self.state).down = Some(why);
     }
 
-    /// It is open again, set up so.
+    /// It is open again, with this setup.
     pub(super) fn opened(&self, setup: Setup) {
         let state = &mut *lock(&self.state);
         state.setup = setup;
@@ -167,7 +167,7 @@ impl InputGauge {
         lock(&self.state).counters = counters;
     }
 
-    /// How it is set up, or was when it last worked.
+    /// Its setup, or the one when it last worked.
     pub(crate) fn setup(&self) -> Setup {
         lock(&self.state).setup.clone()
     }

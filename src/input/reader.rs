@@ -27,7 +27,7 @@ pub(super) struct Reader {
     pub(super) handler: Handler,
     pub(super) listener: u16,
     pub(super) meter: Arc<Meter>,
-    /// Ends after an error, because somebody opens it again; else it tries again itself.
+    /// Ends after an error, because a supervisor opens it again; else it retries itself.
     pub(super) gives_up: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Inputs that can go away and come back: an interface is deleted, its queues change in number, somebody replaces the program
+//! Inputs that can disappear and return: an interface is deleted, its number of queues changes, another process replaces the program
 //! on it. One thread looks after all of them: it asks each second whether each still works, closes one that does not, and
 //! opens it again, less and less often until that succeeds.
 
@@ -18,9 +18,9 @@ use terminal::CliError;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Between two turns of a collector whose input is closed.
-const TURN: Duration = Duration::from_millis(20);
-/// Before the first try to open an input again; twice as long before each further one, up to [`LONGEST`].
+/// Between two polls of a collector whose input is closed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Delay before the first attempt to reopen an input; doubled for each further one, up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Between two tries, at most.
 const LONGEST: Duration = Duration::from_secs(8);
@@ -33,7 +33,7 @@ pub(crate) struct Watched {
 }
 
 enum State {
-    /// Nobody reads it yet.
+    /// It has no reader yet.
     Opened(Opened),
     Open(Open),
     /// Tried again at this moment, or after so long if that fails.
@@ -81,7 +81,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.inputs.take());
         if let Some(thread) = self.thread.take() {
-            // A panic has been told by then.
+            // A panic has been logged by then.
             let _ = thread.join();
         }
     }
@@ -94,7 +94,7 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
         let now = Instant::now();
         let due = inputs.iter().map(|input| input.due(now)).min().unwrap_or(LOOK);
         let closed = inputs.iter().any(Watched::is_closed);
-        match added.recv_timeout(if closed { due.min(TURN) } else { due }) {
+        match added.recv_timeout(if closed { due.min(POLL_INTERVAL) } else { due }) {
             Ok(input) => inputs.push(input),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -163,7 +163,7 @@ impl Watched {
         match self.work.start(opened.sources, &stop, control) {
             Ok(threads) => self.state = State::Open(Open { threads, stop, health: opened.health }),
             Err(error) => {
-                // Those that were started end, because they are told to.
+                // The threads already started end: their stop flag is set.
                 stop.store(true, Ordering::Relaxed);
                 tracing::error!(input = self.name(), %error, "cannot start the input; retrying");
                 self.work.gauge.closed(error.to_string());
@@ -171,7 +171,7 @@ impl Watched {
         }
     }
 
-    /// Ends its threads; the next try comes soon.
+    /// Ends its threads; the next attempt follows soon.
     fn close(&mut self, why: String, now: Instant) {
         self.end();
         self.work.gauge.closed(why);
@@ -183,12 +183,12 @@ impl Watched {
         let ended = State::Closed(Instant::now(), LONGEST);
         if let State::Open(Open { threads, stop, mut health }) = std::mem::replace(&mut self.state, ended) {
             self.work.gauge.note(health.counters());
-            // With it goes the program on the interface: nothing more comes into the rings.
+            // This detaches the program from the interface: the rings get no more records.
             drop(health);
             // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
             stop.store(true, Ordering::Relaxed);
             for thread in threads {
-                // A thread that panicked has said so already.
+                // The panic of a thread has been logged already.
                 let _ = thread.join();
             }
         }
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Opens as its script says: how many datagrams come, and whether the source fails after them; or not at all.
+    /// Opens by its script: the number of datagrams, and whether the source fails after them; or not at all.
     struct Script(VecDeque<Result<(u64, bool), String>>);
 
     impl super::super::Open for Script {

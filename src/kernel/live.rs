@@ -1,4 +1,4 @@
-//! The program in this machine's kernel.
+//! [`Kernel`] implemented by the program in this machine's kernel.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,16 +14,16 @@ use xdp::{Reason, Record, Sizes, Tables, Units};
 use super::{Counters, FlowCopy, Kernel, KernelRecord};
 use crate::lock::lock;
 
-/// What the program is called in its object.
+/// The program's name in its object.
 pub(crate) const PROGRAM: &str = "hopwise_detect";
 
-/// The ring in it.
+/// The ring's name in the object.
 const RING: &str = "to_user";
 
-/// Longest sleep, ms: what is told while we fall asleep may not wake us.
+/// Longest sleep, ms: a record written while this thread falls asleep may not wake it.
 const SLEEP_MS: u32 = 10;
 
-/// What holds the program on its interface; `None` when it has been taken off.
+/// The attachment of the program; `None` after it has been detached.
 pub(crate) type Hold = Arc<Mutex<Option<Attachment>>>;
 
 /// A loaded program with its tables.
@@ -34,22 +34,22 @@ pub(crate) struct Live {
     hold: Hold,
 }
 
-/// What it is to be told beside thresholds and rules.
+/// The settings of the program.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     /// Ports of telemetry, each with its listener.
     pub(crate) ports: &'a [(u16, u16)],
-    /// How sources are read that no prefix names.
+    /// The profile of sources without a prefix.
     pub(crate) default: &'a Profile,
-    /// And the others.
+    /// The profiles by prefix.
     pub(crate) profiles: &'a [(Prefix, Profile)],
-    /// Thresholds and rules from the first frame on. With others than the collector's it would take for told what the
-    /// collector did not tell, and hold back what it would have told next.
+    /// Thresholds and rules from the first frame on. If they differed from the collector's, the program would take values for
+    /// reported that the collector did not report, and suppress its next event.
     pub(crate) detection: &'a Detection,
 }
 
 impl Live {
-    /// Loads the program with tables of these sizes. It is on no interface yet.
+    /// Loads the program with tables of these sizes, without attaching it.
     ///
     /// # Errors
     /// The kernel lacks something, or permission is missing.
@@ -69,12 +69,12 @@ impl Live {
         Ok(Self { object, tables, ring, hold: Hold::default() })
     }
 
-    /// The object, to be put on an interface.
+    /// The object, for attaching it.
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }
 
-    /// Frames to our ports that the program dealt with, however.
+    /// Frames to telemetry ports that the program has processed.
     #[cfg(test)]
     pub(super) fn seen(&self) -> Result<u64, Error> {
         let counted = self.tables.counters()?;
@@ -82,13 +82,13 @@ impl Live {
         Ok(counted.datagrams + counted.to_user + counted.ring_full + counted.contended + refused)
     }
 
-    /// What is to hold the program on its interface.
+    /// The place for the attachment of the program.
     pub(crate) fn hold(&self) -> Hold {
         Arc::clone(&self.hold)
     }
 }
 
-/// What a profile's numbers mean, for the kernel.
+/// The units of a profile, for the kernel.
 fn units(profile: &Profile) -> Units {
     Units {
         stamp_ns: profile.timestamp_unit_ns.max(1),
@@ -103,7 +103,7 @@ impl Kernel for Live {
         let Self { ring, tables, .. } = self;
         ring.consume(most, |record| {
             let Some(record) = Record::read(record) else { return };
-            let place = record.stream.and_then(|place| Some((place, stream_at(tables, place)?.0)));
+            let slot = record.stream.and_then(|slot| Some((slot, stream_at(tables, slot)?.0)));
             let before = Run {
                 last: record.stream_latest,
                 count: record.stream_count.into(),
@@ -111,7 +111,7 @@ impl Kernel for Live {
             };
             take(&KernelRecord {
                 at: record.ktime,
-                stream: place,
+                stream: slot,
                 before: record.why.has(Reason::STREAM).then_some(before),
                 listener: record.listener,
                 generation: record.generation,
@@ -139,24 +139,24 @@ impl Kernel for Live {
         self.tables.stream_slots() as u32
     }
 
-    fn stream(&self, place: u32) -> Option<(StreamId, Run)> {
-        stream_at(&self.tables, place)
+    fn stream(&self, slot: u32) -> Option<(StreamId, Run)> {
+        stream_at(&self.tables, slot)
     }
 
-    fn forget_stream(&mut self, place: u32) {
-        self.tables.forget_stream(place as usize);
+    fn forget_stream(&mut self, slot: u32) {
+        self.tables.forget_stream(slot as usize);
     }
 
     fn flows(&self) -> u32 {
         self.tables.flow_slots() as u32
     }
 
-    fn flow_reports(&self, place: u32) -> Option<u32> {
-        self.tables.reports_at(place as usize)
+    fn flow_reports(&self, slot: u32) -> Option<u32> {
+        self.tables.reports_at(slot as usize)
     }
 
-    fn flow(&self, place: u32, copy: &mut FlowCopy) -> bool {
-        let Some(flow) = self.tables.flow(place as usize) else { return false };
+    fn flow(&self, slot: u32, copy: &mut FlowCopy) -> bool {
+        let Some(flow) = self.tables.flow(slot as usize) else { return false };
         copy.key = flow.key;
         copy.reports = flow.reports;
         copy.latency = (flow.latency != u64::MAX).then_some(flow.latency);
@@ -188,8 +188,8 @@ impl Kernel for Live {
         self.tables.level_slots(metric) as u32
     }
 
-    fn key(&self, metric: Metric, place: u32) -> Option<(SuppressedKey, u32)> {
-        let level = self.tables.level(metric, place as usize)?;
+    fn key(&self, metric: Metric, slot: u32) -> Option<(SuppressedKey, u32)> {
+        let level = self.tables.level(metric, slot as usize)?;
         Some((
             SuppressedKey { metric, node: level.node, part: level.part, value: level.latest },
             level.reports,
@@ -219,15 +219,15 @@ impl Kernel for Live {
         };
         Ok(Counters {
             suppressed,
-            // To whoever misses a datagram the two are one: it was not told in time.
+            // Both mean the same to the operator: the datagram was lost on the way to user space.
             ring_full: counted.ring_full + counted.contended,
             refused_frames: counted.refused_frames,
         })
     }
 }
 
-fn stream_at(tables: &Tables, place: u32) -> Option<(StreamId, Run)> {
-    let entry = tables.stream(place as usize)?;
+fn stream_at(tables: &Tables, slot: u32) -> Option<(StreamId, Run)> {
+    let entry = tables.stream(slot as usize)?;
     let id = StreamId {
         version: entry.version,
         hw_id: entry.hw_id,

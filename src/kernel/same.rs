@@ -1,4 +1,4 @@
-//! The same answers, whichever way reports come in: a capture replayed, a UDP socket, AF_XDP, and the kernel's program, run on
+//! The same results for every receive path: a capture replayed, a UDP socket, AF_XDP, and the kernel's program, run on
 //! test input and on an interface.
 //!
 //! Compared are all events but those of the clock, with their record ids and paths, the counters, the totals of every stream
@@ -30,10 +30,10 @@ use crate::datagram::octets;
 
 const PORT: u16 = 32_766;
 const SECOND: u64 = 1_000_000_000;
-/// Frames sent before what came is taken: fewer than fit into any ring.
+/// Frames sent before the input is drained: fewer than fit into any ring.
 const BURST: usize = 256;
 
-/// What came of some traffic.
+/// The result of some traffic.
 #[derive(Debug, Default)]
 struct Answer {
     events: Vec<(Event, Vec<u32>)>,
@@ -41,8 +41,8 @@ struct Answer {
     stats: Option<Stats>,
     streams: Vec<StreamView>,
     flows: Vec<(FlowRow, u64, Vec<u32>)>,
-    /// Datagrams that came up, of those that were dealt with in the kernel.
-    told: Option<(u64, u64)>,
+    /// Datagrams passed to user space, of those that the kernel program processed.
+    passed: Option<(u64, u64)>,
 }
 
 impl Sink for Answer {
@@ -120,7 +120,7 @@ impl Traffic {
         Self { config, frames, changes: Vec::new() }
     }
 
-    /// The frames in pieces, each with the detection that comes into force before it.
+    /// The frames in pieces, each with the detection that becomes active before it.
     fn pieces(&self) -> impl Iterator<Item = (Option<&Arc<Detection>>, &[Vec<u8>])> {
         let starts: Vec<usize> = std::iter::once(0)
             .chain(self.changes.iter().map(|(at, _)| *at))
@@ -210,7 +210,7 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Liv
     sync.poll(bench.now(), &mut bench).unwrap();
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
-            // What was told under the old ones waits in the ring.
+            // Records under the old ones are still in the ring.
             bench.coming = Some(Arc::clone(detection));
             sync.poll(bench.now(), &mut bench).unwrap();
         }
@@ -222,11 +222,11 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Liv
     }
     sync.end(bench.now(), &mut bench).unwrap();
     let stats = sync.stats();
-    let told = bench.collector.stats().datagrams;
-    assert_eq!(stats.datagrams, told + bench.elsewhere.datagrams, "each is counted once");
+    let passed = bench.collector.stats().datagrams;
+    assert_eq!(stats.datagrams, passed + bench.elsewhere.datagrams, "each is counted once");
     assert_eq!(stats.ring_full, 0);
     assert_eq!(stats.datagrams + stats.refused.iter().sum::<u64>(), traffic.frames.len() as u64);
-    Answer { told: Some((told, stats.datagrams)), ..bench.answer() }
+    Answer { passed: Some((passed, stats.datagrams)), ..bench.answer() }
 }
 
 fn by_test_run(traffic: &Traffic, live: Live) -> Answer {
@@ -247,7 +247,7 @@ fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
     by_kernel(traffic, live, |sync, frames| {
         pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
         sent += frames.len() as u64;
-        // The far end takes them from a queue of its own.
+        // The far end receives them from a queue of its own.
         for _ in 0..20_000 {
             let counted = sync.kernel().seen().unwrap();
             if counted >= sent {
@@ -297,23 +297,23 @@ fn pair(what: &str) -> Option<Pair> {
 }
 
 /// Compares all ways; those that this process may not go are skipped aloud. Answers how many datagrams the kernel's program
-/// told, of how many.
+/// passed to user space, of how many.
 fn compare(what: &str, traffic: &Traffic) -> Option<(u64, u64)> {
     let expected = by_capture(traffic);
     let live = unless_forbidden(what, load(traffic))?;
     let kernel = by_test_run(traffic, live);
     assert_same(&format!("{what}: kernel"), &kernel, &expected);
-    let told = kernel.told;
-    let Some(pair) = pair(what) else { return told };
+    let passed = kernel.passed;
+    let Some(pair) = pair(what) else { return passed };
     for rx_path in [RxPath::Udp, RxPath::Native] {
         assert_same(&format!("{what}: {rx_path}"), &by_rx_path(traffic, &pair, rx_path), &expected);
     }
     let live = load(traffic).unwrap();
     assert_same(&format!("{what}: interface"), &by_interface(traffic, live, &pair), &expected);
-    told
+    passed
 }
 
-/// A frame that a stack takes: to the far end of a pair, from the near one, which has so many addresses.
+/// A frame that a network stack accepts: to the far end of a pair, from one of the near end's addresses.
 fn frame(payload: &[u8], host: u8) -> Vec<u8> {
     use wire::{ethernet, ipv4, udp};
     let mut frame = vec![0; 42];
@@ -352,8 +352,8 @@ fn traffic_with_everything_in_it() {
             (4000, network::detection(300, &[], 4)),
             (5000, network::detection(300, &[&too_long[0], &too_long[1]], 5)),
         ];
-        if let Some((told, all)) = compare(&format!("traffic {seed}"), &traffic) {
-            assert!(told < all * 9 / 10, "{told} of {all} were told");
+        if let Some((passed, all)) = compare(&format!("traffic {seed}"), &traffic) {
+            assert!(passed < all * 9 / 10, "{passed} of {all} were passed");
         }
     }
 }
@@ -456,9 +456,9 @@ fn the_common_report() {
         let repeated = std::iter::repeat_n(&payloads, 6).flatten().copied();
         let mut traffic = Traffic::new(profile, frames(repeated));
         traffic.changes = vec![(700, network::detection(100_000, &["flow_latency > 24us"], 2))];
-        let Some((told, all)) = compare(name, &traffic) else { return };
+        let Some((passed, all)) = compare(name, &traffic) else { return };
         let most = if name == "fastpath-6x8-change" { all } else { all / 2 };
-        assert!(told <= most, "{name}: {told} of {all} were told");
+        assert!(passed <= most, "{name}: {passed} of {all} were passed");
     }
 }
 

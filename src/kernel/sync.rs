@@ -1,4 +1,4 @@
-//! Keeps a collector and a program of the kernel in step.
+//! Keeps a collector and a kernel program in step.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,41 +10,40 @@ use wire::Refusal;
 use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRecord, KernelRxSource, ROUND};
 use crate::{datagram::octets, lock::lock, worker::Worker};
 
-/// Records taken from the ring between two looks at the clock.
+/// Records drained from the ring between two reads of the clock.
 const BURST: usize = 1024;
 
-/// Places of flows looked at in one step, at most: a few milliseconds, and two million in a second of waiting.
+/// Slots of flows visited in one step, at most: a few milliseconds; two million per second without records.
 const FLOWS_PER_STEP: u32 = 32_768;
 
-/// Rounds without a number after which the place of a stream is given back: ten minutes.
+/// Rounds without a number after which the slot of a stream is freed: ten minutes.
 const PATIENCE: u32 = 600;
 
 /// How often the counters are read, ns.
 const COUNTING: Nanos = 20_000_000;
 
-/// Values that the kernel keeps by key.
+/// Metrics whose values the kernel stores by key.
 const KEYED: [Metric; 3] = [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
 
-/// Keeps a program of the kernel in step with a collector: an input that is read by one thread.
+/// Keeps a kernel program in step with a collector: an input that one thread reads.
 pub(crate) struct KernelSync<K> {
     kernel: K,
     round: Nanos,
-    /// What of each place is known to the collector.
+    /// The part of each slot that the collector has.
     streams: Vec<Applied>,
     flows: Vec<Seen>,
     keys: [Vec<u32>; KEYED.len()],
     began: Nanos,
     next_flow: u32,
     next_key: [u32; KEYED.len()],
-    /// This round compares all flows, whether they had reports or not; and the next one is to: too many were forgotten to
-    /// be named.
+    /// This round compares all flows, with and without new reports. The next one does, too, after removals have overflowed.
     compare: bool,
     compare_next: bool,
     removals: Option<usize>,
     detection: Option<Arc<Detection>>,
-    /// The generation of thresholds and rules that the kernel has already, and the collector not yet.
-    coming: Option<u32>,
-    /// What must be added to the kernel's time to give the time since the epoch.
+    /// The generation of thresholds and rules that the kernel has, but the collector does not yet.
+    pending_generation: Option<u32>,
+    /// Difference from the kernel's monotonic clock to the time since the epoch.
     offset: Nanos,
     counted: Nanos,
     counters: Counters,
@@ -55,7 +54,7 @@ pub(crate) struct KernelSync<K> {
     copy: FlowCopy,
 }
 
-/// A stream's place.
+/// The state of a stream's slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Applied {
     count: u32,
@@ -63,10 +62,10 @@ struct Applied {
     idle: u32,
 }
 
-/// A flow's place.
+/// The state of a flow's slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Of the flow's key; another flow in the place begins anew.
+    /// Of the flow's key; another flow in the slot starts from zero.
     hash: u32,
     reports: u32,
 }
@@ -87,7 +86,7 @@ impl<K: Kernel> KernelSync<K> {
             compare_next: false,
             removals: None,
             detection: None,
-            coming: None,
+            pending_generation: None,
             offset: 0,
             counted: 0,
             counters: Counters::default(),
@@ -116,11 +115,11 @@ impl<K: Kernel> KernelSync<K> {
         Ok(count)
     }
 
-    /// Gives what was told to the collector, a bounded part of it; returns how much.
+    /// Passes records to the collector, at most [`BURST`]; returns their number.
     pub(crate) fn drain(&mut self, worker: &mut impl CollectorHost) -> usize {
-        let Self { kernel, streams, offset, unreadable, bytes, coming, .. } = self;
-        let mut reader = Reader { streams, offset: *offset, unreadable, bytes, coming };
-        let count = kernel.drain(BURST, &mut |told| reader.take(told, worker));
+        let Self { kernel, streams, offset, unreadable, bytes, pending_generation, .. } = self;
+        let mut reader = RecordReader { streams, offset: *offset, unreadable, bytes, pending_generation };
+        let count = kernel.drain(BURST, &mut |record| reader.process(record, worker));
         self.taken += count as u64;
         self.bursts += u64::from(count > 0);
         count
@@ -129,7 +128,7 @@ impl<K: Kernel> KernelSync<K> {
     /// Does what is due at `now`.
     ///
     /// # Errors
-    /// The kernel cannot be asked, or told.
+    /// The system refused.
     pub(crate) fn poll(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         self.follow(worker)?;
         self.forget(worker);
@@ -147,17 +146,17 @@ impl<K: Kernel> KernelSync<K> {
         Ok(())
     }
 
-    /// The end: nothing more is told or suppressed, and the collector learns all that was.
+    /// The end: detaches the program, and passes all records and suppressed values to the collector.
     ///
     /// # Errors
-    /// The kernel cannot be asked.
+    /// The system refused.
     pub(crate) fn end(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         self.kernel.detach();
         while self.drain(worker) > 0 {}
-        // Nothing is told under other thresholds any more.
+        // No records under other thresholds follow.
         worker.apply_detection();
         self.forget(worker);
-        // A whole round, whatever this one has met so far.
+        // A whole round, regardless of the progress of the current one.
         self.begin_round(now, worker);
         self.apply_suppressed(u64::MAX, now, worker);
         if let Some(input) = self.removals.take() {
@@ -166,7 +165,7 @@ impl<K: Kernel> KernelSync<K> {
         self.count(worker)
     }
 
-    /// What happened so far: what was suppressed counts as handed out.
+    /// The statistics so far: suppressed datagrams count as processed.
     pub(crate) fn stats(&self) -> source::Stats {
         let mut refused = self.counters.refused_frames;
         refused.iter_mut().zip(self.unreadable).for_each(|(sum, more)| *sum += more);
@@ -185,11 +184,11 @@ impl<K: Kernel> KernelSync<K> {
     /// Thresholds and rules as the collector has them.
     fn follow(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         if let Some(detection) = worker.pending_detection() {
-            self.coming = Some(self.kernel.set_detection(&detection)?);
+            self.pending_generation = Some(self.kernel.set_detection(&detection)?);
             self.detection = Some(detection);
-            // The first record told under them changes the collector; or the end of those that were told before.
-            while self.coming.is_some() && self.drain(worker) == BURST {}
-            if self.coming.take().is_some() {
+            // The collector changes with the first record under them, or after the last record under the old ones.
+            while self.pending_generation.is_some() && self.drain(worker) == BURST {}
+            if self.pending_generation.take().is_some() {
                 worker.apply_detection();
             }
         }
@@ -201,7 +200,7 @@ impl<K: Kernel> KernelSync<K> {
         Ok(())
     }
 
-    /// Forgets what the collector forgot.
+    /// Removes from the kernel what the collector removed.
     fn forget(&mut self, worker: &mut impl CollectorHost) {
         let Self { kernel, compare_next, .. } = self;
         let input = *self.removals.get_or_insert_with(|| worker.track_removals());
@@ -212,7 +211,7 @@ impl<K: Kernel> KernelSync<K> {
         });
     }
 
-    /// The part of the round that should be done, in parts of 2^32.
+    /// The share of the round that is due, in units of 2^-32.
     fn due(&self, now: Nanos) -> u64 {
         (u128::from(now - self.began) << 32).div_ceil(u128::from(self.round)).min(1 << 32) as u64
     }
@@ -222,9 +221,9 @@ impl<K: Kernel> KernelSync<K> {
             && self.next_key.iter().zip(&self.keys).all(|(next, keys)| *next as usize >= keys.len())
     }
 
-    /// Goes on with the round, as far as `share` says; `u64::MAX`: to its end.
+    /// Continues the round up to `share`; `u64::MAX`: to its end.
     fn apply_suppressed(&mut self, share: u64, now: Nanos, worker: &mut impl CollectorHost) {
-        let target = |places: usize| (places as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32;
+        let target = |slots: usize| (slots as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32;
         let most = if share == u64::MAX { u32::MAX } else { FLOWS_PER_STEP };
         let end = target(self.flows.len()).min(self.next_flow.saturating_add(most));
         let (first, end) = (self.next_flow, end.max(self.next_flow));
@@ -238,12 +237,12 @@ impl<K: Kernel> KernelSync<K> {
             return;
         }
         worker.with(|collector, sink| {
-            for place in first..end {
-                self.apply_suppressed_flow(place, now, collector, sink);
+            for slot in first..end {
+                self.apply_suppressed_flow(slot, now, collector, sink);
             }
             for (metric, (first, end)) in keys.into_iter().enumerate() {
-                for place in first..end {
-                    self.apply_suppressed_key(metric, place, collector);
+                for slot in first..end {
+                    self.apply_suppressed_key(metric, slot, collector);
                 }
             }
         });
@@ -251,23 +250,23 @@ impl<K: Kernel> KernelSync<K> {
 
     fn apply_suppressed_flow(
         &mut self,
-        place: u32,
+        slot: u32,
         now: Nanos,
         collector: &mut Collector,
         sink: &mut dyn Sink,
     ) {
         let Self { kernel, flows, copy, compare, .. } = self;
-        let (Some(seen), Some(reports)) = (flows.get_mut(place as usize), kernel.flow_reports(place)) else {
+        let (Some(seen), Some(reports)) = (flows.get_mut(slot as usize), kernel.flow_reports(slot)) else {
             return;
         };
-        if reports == seen.reports && !*compare || !kernel.flow(place, copy) {
+        if reports == seen.reports && !*compare || !kernel.flow(slot, copy) {
             return;
         }
         let hash = copy.key.hash(0) as u32;
         let before = if hash == seen.hash { seen.reports } else { 0 };
         *seen = Seen { hash, reports: copy.reports };
         let more = copy.reports.wrapping_sub(before);
-        // More than half: it was forgotten, came back to its place, and is counted anew.
+        // More than half: the flow was removed and inserted into its slot again, with a new count.
         let reports = u64::from(if more > u32::MAX / 2 { copy.reports } else { more });
         let FlowCopy { key, latency, basis, ref hops, .. } = *copy;
         if !collector
@@ -277,53 +276,53 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    fn apply_suppressed_key(&mut self, metric: usize, place: u32, collector: &mut Collector) {
-        let Some((key, values)) = self.kernel.key(KEYED[metric], place) else { return };
-        let seen = std::mem::replace(&mut self.keys[metric][place as usize], values);
+    fn apply_suppressed_key(&mut self, metric: usize, slot: u32, collector: &mut Collector) {
+        let Some((key, values)) = self.kernel.key(KEYED[metric], slot) else { return };
+        let seen = std::mem::replace(&mut self.keys[metric][slot as usize], values);
         if (seen != values || self.compare) && !collector.apply_suppressed_key(&key) {
             self.kernel.forget_key(key.metric, key.node, key.part);
         }
     }
 
-    /// Tells what numbers were suppressed, and begins the next round.
+    /// Passes the suppressed sequence numbers to the collector, and begins the next round.
     fn begin_round(&mut self, now: Nanos, worker: &mut impl CollectorHost) {
         self.compare = std::mem::take(&mut self.compare_next);
         self.began = now;
         self.next_flow = 0;
         self.next_key = [0; KEYED.len()];
-        // The runs are read first: what is told after that must not be told before it.
+        // The runs are read first: records written after that must not be processed before it.
         let runs: Vec<_> = (0..self.streams.len() as u32)
-            .filter_map(|place| self.kernel.stream(place).map(|(id, run)| (place, id, run)))
+            .filter_map(|slot| self.kernel.stream(slot).map(|(id, run)| (slot, id, run)))
             .collect();
-        // No more than can have been there: under overload the ring is never empty.
+        // At most the capacity of the ring: under overload it is never empty.
         for _ in 0..=self.kernel.records() / BURST {
             if self.drain(worker) < BURST {
                 break;
             }
         }
         worker.with(|collector, sink| {
-            for (place, id, run) in runs {
-                self.apply(place, run, |run| collector.receive_run(&id, run, now, sink));
+            for (slot, id, run) in runs {
+                self.apply(slot, run, |run| collector.receive_run(&id, run, now, sink));
             }
         });
     }
 
-    /// Gives the numbers of a stream's run that were not told yet to `receive`.
-    fn apply(&mut self, place: u32, run: Run, receive: impl FnOnce(Run)) {
-        let Some(applied) = self.streams.get_mut(place as usize) else { return };
+    /// Passes the new numbers of a stream's run to `receive`.
+    fn apply(&mut self, slot: u32, run: Run, receive: impl FnOnce(Run)) {
+        let Some(applied) = self.streams.get_mut(slot as usize) else { return };
         match applied.advance(run) {
             Some(more) => receive(more),
             None => {
                 applied.idle += 1;
                 if applied.idle > PATIENCE {
                     *applied = Applied::default();
-                    self.kernel.forget_stream(place);
+                    self.kernel.forget_stream(slot);
                 }
             }
         }
     }
 
-    /// Adds what was counted since the last time to the collector's own figures.
+    /// Adds the counts since the last call to the collector's statistics.
     fn count(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         let counters = self.kernel.counters()?;
         worker.count(&counters.suppressed.since(&self.counters.suppressed));
@@ -335,7 +334,7 @@ impl<K: Kernel> KernelSync<K> {
 impl<K: Kernel> KernelRxSource for KernelSync<K> {
     fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error> {
         let (monotonic, now) = (nic::time::monotonic(), nic::time::now());
-        // Two clocks are not read at one moment; a step of the system's clock is larger than that.
+        // The two clocks are not read at the same moment; a step of the system's clock is larger than the delay between.
         if self.offset.wrapping_add(monotonic).abs_diff(now) > STEP {
             self.set_clock(now, monotonic);
         }
@@ -356,15 +355,15 @@ impl<K: Kernel> KernelRxSource for KernelSync<K> {
     }
 }
 
-/// Differences of the clocks that are no step, ns.
+/// Largest difference of the clocks that is not a step, ns.
 const STEP: Nanos = 1_000_000;
 
 impl Applied {
-    /// What of a stream's run is new.
+    /// The new part of a stream's run.
     fn advance(&mut self, run: Run) -> Option<Run> {
         let count = run.count as u32 & COUNTS;
         let more = count.wrapping_sub(self.count) & COUNTS;
-        // More than half: a count from before the present one, read early.
+        // More than half: an older count.
         if more == 0 || more > COUNTS / 2 {
             return None;
         }
@@ -373,28 +372,32 @@ impl Applied {
     }
 }
 
-/// Counts of streams are numbers of 31 bits.
+/// Counts of streams have 31 bits.
 const COUNTS: u32 = u32::MAX >> 1;
 
-/// Takes records one by one: their bytes are lent for that long.
-struct Reader<'k> {
+/// Processes records one by one, while their bytes are borrowed from the ring.
+struct RecordReader<'k> {
     streams: &'k mut [Applied],
     offset: Nanos,
     unreadable: &'k mut [u64; Refusal::COUNT],
     bytes: &'k mut u64,
-    coming: &'k mut Option<u32>,
+    pending_generation: &'k mut Option<u32>,
 }
 
-impl Reader<'_> {
-    fn take(&mut self, told: &KernelRecord<'_>, worker: &mut impl CollectorHost) {
-        let received = told.at.wrapping_add(self.offset);
-        if self.coming.take_if(|coming| *coming == told.generation).is_some() {
+impl RecordReader<'_> {
+    fn process(&mut self, record: &KernelRecord<'_>, worker: &mut impl CollectorHost) {
+        let received = record.at.wrapping_add(self.offset);
+        if self
+            .pending_generation
+            .take_if(|pending_generation| *pending_generation == record.generation)
+            .is_some()
+        {
             worker.apply_detection();
         }
-        if let Some((place, id)) = &told.stream
-            && let Some(applied) = self.streams.get_mut(*place as usize)
+        if let Some((slot, id)) = &record.stream
+            && let Some(applied) = self.streams.get_mut(*slot as usize)
         {
-            match told.before {
+            match record.before {
                 Some(run) => {
                     if let Some(run) = applied.advance(run) {
                         worker.with(|collector, sink| collector.receive_run(id, run, received, sink));
@@ -404,18 +407,18 @@ impl Reader<'_> {
                 None => *applied = Applied::default(),
             }
         }
-        match wire::datagram(told.frame) {
+        match wire::datagram(record.frame) {
             Ok(datagram) => {
                 *self.bytes += datagram.payload.len() as u64;
                 worker.process(&[Datagram {
                     payload: datagram.payload,
                     source: octets(datagram.src),
                     src_port: datagram.src_port,
-                    listener: told.listener,
+                    listener: record.listener,
                     received,
                 }]);
             }
-            // The kernel's program reads frames by the same rules; nothing is lost unseen if it does not.
+            // The kernel program reads frames by the same rules; a difference would be counted here.
             Err(refusal) => self.unreadable[refusal.index()] += 1,
         }
     }

@@ -16,14 +16,14 @@ const START: Nanos = 1_700_000_000 * SECOND;
 /// The kernel's clock at the start.
 const BOOT: Nanos = 5 * SECOND;
 
-/// When, the place of its stream, the run before it, the frame.
+/// Time, slot of the stream, the run before it, the frame.
 type Record = (Nanos, Option<u32>, Option<Run>, Vec<u8>);
 
 /// A kernel that is written down.
 #[derive(Default)]
 struct Tables {
     ring: Vec<Record>,
-    /// More comes than anybody takes.
+    /// More records arrive than are drained.
     floods: bool,
     streams: Vec<Option<(StreamId, Run)>>,
     flows: Vec<Option<FlowCopy>>,
@@ -53,8 +53,8 @@ impl Kernel for Fake {
             let count = tables.ring.len().min(most);
             tables.ring.drain(..count).collect()
         };
-        for (at, place, before, frame) in &records {
-            let stream = place.and_then(|place| Some((place, self.stream(place)?.0)));
+        for (at, slot, before, frame) in &records {
+            let stream = slot.and_then(|slot| Some((slot, self.stream(slot)?.0)));
             take(&KernelRecord { at: *at, stream, before: *before, listener: 0, generation: 0, frame });
         }
         records.len()
@@ -72,25 +72,25 @@ impl Kernel for Fake {
         8
     }
 
-    fn stream(&self, place: u32) -> Option<(StreamId, Run)> {
-        self.tables().streams.get(place as usize).copied().flatten()
+    fn stream(&self, slot: u32) -> Option<(StreamId, Run)> {
+        self.tables().streams.get(slot as usize).copied().flatten()
     }
 
-    fn forget_stream(&mut self, place: u32) {
-        self.tables().streams[place as usize] = None;
+    fn forget_stream(&mut self, slot: u32) {
+        self.tables().streams[slot as usize] = None;
     }
 
     fn flows(&self) -> u32 {
         64
     }
 
-    fn flow_reports(&self, place: u32) -> Option<u32> {
-        Some(self.tables().flows.get(place as usize)?.as_ref()?.reports)
+    fn flow_reports(&self, slot: u32) -> Option<u32> {
+        Some(self.tables().flows.get(slot as usize)?.as_ref()?.reports)
     }
 
-    fn flow(&self, place: u32, copy: &mut FlowCopy) -> bool {
+    fn flow(&self, slot: u32, copy: &mut FlowCopy) -> bool {
         let tables = self.tables();
-        let flow = tables.flows.get(place as usize).and_then(Option::as_ref);
+        let flow = tables.flows.get(slot as usize).and_then(Option::as_ref);
         flow.is_some_and(|flow| {
             copy.clone_from(flow);
             true
@@ -107,8 +107,8 @@ impl Kernel for Fake {
         if metric == Metric::QueueOccupancy { 4 } else { 0 }
     }
 
-    fn key(&self, _: Metric, place: u32) -> Option<(SuppressedKey, u32)> {
-        self.tables().queues.get(place as usize).copied().flatten()
+    fn key(&self, _: Metric, slot: u32) -> Option<(SuppressedKey, u32)> {
+        self.tables().queues.get(slot as usize).copied().flatten()
     }
 
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32) {
@@ -132,7 +132,7 @@ impl Kernel for Fake {
     }
 }
 
-/// A collector and what it tells.
+/// A collector and its events.
 pub(super) struct Bench<S> {
     pub(super) collector: Collector,
     pub(super) collected: S,
@@ -234,8 +234,8 @@ impl Setup {
         Self { sync, kernel, bench, frames }
     }
 
-    /// Tells frame `at`, after `before`.
-    fn tell(&mut self, at: usize, before: Option<Run>) {
+    /// Passes frame `at` to user space, after the run `before`.
+    fn pass(&mut self, at: usize, before: Option<Run>) {
         self.kernel.tables().ring.push((BOOT + at as u64, Some(0), before, self.frames[at].clone()));
     }
 
@@ -269,18 +269,18 @@ fn run(last: u32, count: u64) -> Run {
 }
 
 #[test]
-fn what_was_swallowed_comes_before_what_was_told_after_it() {
+fn suppressed_numbers_come_before_the_record_after_them() {
     let mut setup = Setup::new();
     setup.kernel.tables().streams = vec![Some((stream(), run(0, 0)))];
-    setup.tell(0, None);
-    // Numbers 1 to 3 were suppressed, 4 was told; 5 and 6 were suppressed; 7 came out of turn.
-    setup.tell(4, Some(run(3, 3)));
-    setup.tell(7, Some(run(6, 5)));
+    setup.pass(0, None);
+    // Numbers 1 to 3 were suppressed, 4 was passed; 5 and 6 were suppressed; 7 was out of order.
+    setup.pass(4, Some(run(3, 3)));
+    setup.pass(7, Some(run(6, 5)));
     setup.poll(START);
     assert_eq!(setup.stream(), (8, 0, 0));
     assert_eq!(setup.bench.collector.stats().datagrams, 3);
     assert_eq!(setup.bench.collected.0[0].ts, START, "the kernel's time is put on our scale");
-    // The rest of a run comes with the round, once; a count read before something was told is not told again.
+    // The rest of a run comes with the round, once; a count read before a record is not applied again.
     setup.kernel.tables().streams = vec![Some((stream(), run(57, 55)))];
     setup.poll(START + 2 * SECOND);
     setup.poll(START + 4 * SECOND);
@@ -291,11 +291,11 @@ fn what_was_swallowed_comes_before_what_was_told_after_it() {
 }
 
 #[test]
-fn counts_of_a_stream_wrap_and_an_idle_one_gives_its_place_back() {
+fn counts_of_a_stream_wrap_and_an_idle_one_frees_its_slot() {
     let mut setup = Setup::new();
     let near = (1 << 31) - 2;
     setup.kernel.tables().streams = vec![Some((stream(), run(0, near)))];
-    setup.tell(0, None);
+    setup.pass(0, None);
     setup.poll(START);
     // So many cannot have been suppressed within a round: it is a count from before.
     assert_eq!(setup.stream(), (1, 0, 0));
@@ -317,7 +317,7 @@ fn counts_of_a_stream_wrap_and_an_idle_one_gives_its_place_back() {
 #[test]
 fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     let mut setup = Setup::new();
-    (0..4).for_each(|at| setup.tell(at, None));
+    (0..4).for_each(|at| setup.pass(at, None));
     setup.poll(START);
     let keys: Vec<FlowKey> = (0..6).map(|at| setup.flow(at)).collect();
     let hops: Vec<SuppressedHop> = Vec::new();
@@ -346,7 +346,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     assert!(setup.bench.collector.flow(&keys[2]).is_none() && setup.bench.collector.flow(&keys[5]).is_none());
     let expired = setup.bench.collected.0.iter().filter(|e| e.kind == Kind::Expired && e.flow.is_some());
     assert_eq!(expired.count(), 2);
-    // Another flow in a place begins anew, whatever its count.
+    // Another flow in a slot starts from zero, whatever its count.
     setup.kernel.tables().flows[0] = Some(FlowCopy { reports: 2, ..copy(keys[1]) });
     let before = setup.bench.collector.flow(&keys[1]).unwrap().row.reports;
     setup.kernel.tables().flows[1] = None;
@@ -359,7 +359,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
 #[test]
 fn keys_are_absorbed_and_forgotten() {
     let mut setup = Setup::new();
-    setup.tell(0, None);
+    setup.pass(0, None);
     setup.poll(START);
     let queue = setup.bench.collector.queues().next().unwrap();
     let key = |node| SuppressedKey {
@@ -373,7 +373,7 @@ fn keys_are_absorbed_and_forgotten() {
     setup.poll(START + 2 * SECOND);
     setup.poll(START + 4 * SECOND);
     let known: Vec<bool> = setup.kernel.tables().queues.iter().map(Option::is_some).collect();
-    assert_eq!(known, [true, false, true], "the third had no values to tell of");
+    assert_eq!(known, [true, false, true], "the third had no values to report");
     let latest = setup.bench.collector.queues().find(|view| view.node == queue.node).unwrap().latest;
     assert_eq!(latest, queue.latest + 1);
     // It expires, and is forgotten in both.
@@ -396,7 +396,7 @@ fn thresholds_and_rules_follow_the_collectors() {
 #[test]
 fn a_flow_that_was_forgotten_and_comes_back_to_its_place_is_counted_from_the_start() {
     let mut setup = Setup::new();
-    setup.tell(0, None);
+    setup.pass(0, None);
     setup.poll(START);
     let key = setup.flow(0);
     let mut second = 0;
@@ -415,19 +415,19 @@ fn a_flow_that_was_forgotten_and_comes_back_to_its_place_is_counted_from_the_sta
 fn a_round_ends_though_the_ring_is_never_empty() {
     let mut setup = Setup::new();
     setup.poll(START);
-    setup.tell(0, None);
+    setup.pass(0, None);
     setup.kernel.tables().floods = true;
     setup.poll(START + 2 * SECOND);
     setup.poll(START + 4 * SECOND);
-    // Twice a whole ring, and what is taken at each turn.
+    // Twice a whole ring, and what each poll drains.
     assert_eq!(setup.sync.stats().datagrams, 2 * (9 + 1) * 1024);
 }
 
 #[test]
-fn thresholds_change_behind_what_was_told_under_the_old_ones() {
+fn thresholds_change_after_the_last_record_under_the_old_ones() {
     let mut setup = Setup::new();
     setup.poll(START);
-    (0..3).for_each(|at| setup.tell(at, None));
+    (0..3).for_each(|at| setup.pass(at, None));
     let coming = Arc::new(Detection { generation: 9, ..Detection::default() });
     setup.bench.coming = Some(Arc::clone(&coming));
     setup.sync.poll(START + 1, &mut setup.bench).unwrap();
@@ -447,7 +447,7 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     counters.suppressed.refused_datagrams[wire::Refusal::Truncated.index()] = 3;
     (counters.suppressed.reports, counters.suppressed.flow_reports) = (98, 98);
     setup.kernel.tables().counters = counters;
-    (0..8).for_each(|at| setup.tell(at, None));
+    (0..8).for_each(|at| setup.pass(at, None));
     setup.kernel.tables().ring.push((BOOT, None, None, vec![1, 2, 3]));
     setup.kernel.tables().streams = vec![Some((stream(), run(40, 33)))];
     let key = setup.flow(0);
@@ -473,13 +473,13 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
 #[test]
 fn too_much_forgotten_at_once_compares_everything() {
     let mut setup = Setup::new();
-    (0..8).for_each(|at| setup.tell(at, None));
+    (0..8).for_each(|at| setup.pass(at, None));
     setup.poll(START);
     let keys: Vec<FlowKey> = (0..8).map(|at| setup.flow(at)).collect();
     setup.kernel.tables().flows =
         keys.iter().map(|&key| Some(FlowCopy { key, ..FlowCopy::default() })).collect();
     setup.poll(START + SECOND);
-    // Gone without a word.
+    // Removed without a notification.
     let config = Config { max_flows: 64, ..Config::default() };
     setup.bench.collector = Collector::new(config);
     setup.poll(START + 3 * SECOND);
@@ -525,11 +525,11 @@ so every report of a path is passed to user space: mode = \"user\" gives the sam
 fn an_input_that_ends_leaves_its_place_to_the_next() {
     let mut setup = Setup::new();
     let mut other = Removals::default();
-    let places = [other.add(&mut setup.bench.collector), other.add(&mut setup.bench.collector)];
-    other.end(places[0]);
-    assert_eq!((places, other.add(&mut setup.bench.collector)), ([0, 1], 0));
-    // Both hear of what is forgotten, each once.
-    setup.tell(0, None);
+    let slots = [other.add(&mut setup.bench.collector), other.add(&mut setup.bench.collector)];
+    other.end(slots[0]);
+    assert_eq!((slots, other.add(&mut setup.bench.collector)), ([0, 1], 0));
+    // Both are notified of each removal, once.
+    setup.pass(0, None);
     setup.sync.drain(&mut setup.bench);
     setup.bench.collector.tick(START, &mut setup.bench.collected);
     for second in 0..40 {

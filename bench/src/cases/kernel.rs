@@ -47,11 +47,11 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
         // Where in memory the tables lie matters, and is the kernel's choice: each run has tables of its own.
-        let mut place = Place::new(&case, &frame)?;
-        let before = place.tables.counters().map_err(failed)?;
-        let all = run(&place.object, "hopwise_cost", (&frame, reports), Some(&mut place.ring))?;
-        let after = place.tables.counters().map_err(failed)?;
-        let alone = run(&place.object, "hopwise_cost_only", (&frame, reports), None)?;
+        let mut setup = Setup::new(&case, &frame)?;
+        let before = setup.tables.counters().map_err(failed)?;
+        let all = run(&setup.object, "hopwise_cost", (&frame, reports), Some(&mut setup.ring))?;
+        let after = setup.tables.counters().map_err(failed)?;
+        let alone = run(&setup.object, "hopwise_cost_only", (&frame, reports), None)?;
         changes.push(alone);
         times.push(all - alone);
         events += after.to_user - before.to_user;
@@ -71,13 +71,13 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
 }
 
 /// A loaded program that knows all flows.
-struct Place {
+struct Setup {
     object: Object,
     tables: Tables,
     ring: Ring,
 }
 
-impl Place {
+impl Setup {
     fn new(case: &Case, frame: &[u8]) -> Result<Self, Failure> {
         let sizes = Sizes {
             flows: case.flows * 5 / 4,
@@ -108,7 +108,7 @@ impl Place {
     }
 }
 
-/// Flows are met in turn, each so many further than the one before: an order that no prefetcher foresees, and that meets all.
+/// The stride between consecutive flows, which defeats prefetching and visits all flows.
 fn stride(flows: u32) -> u32 {
     let shares = |candidate: u32| {
         let (mut a, mut b) = (candidate, flows);
