@@ -29,7 +29,7 @@ const BURST: usize = 64;
 const SLEEP: u32 = 50;
 /// Time between two publications, ns.
 const PUBLISH: u64 = 50_000_000;
-/// Nodes told one by one.
+/// Nodes reported one by one.
 const MOST_NODES: usize = 1024;
 
 /// An aggregator that was set up: its sockets are open.
@@ -76,7 +76,7 @@ impl Ready {
             }
         };
         if let Some(warning) = receiver.warning() {
-            tracing::warn!("{warning}");
+            tracing::warn!(warning, "the socket works with a limit");
         }
         let outlets = wanted.forward.iter().map(|to| Outlet::open(*to)).collect::<Result<_, _>>();
         let outlets = Outlets(outlets.map_err(failed)?);
@@ -116,9 +116,9 @@ impl Role {
 }
 
 impl Drop for Role {
-    /// Sends what is held.
+    /// Sends the pending postcards.
     fn drop(&mut self) {
-        // Relaxed: the flag carries nothing but itself; joining the thread orders everything else.
+        // Relaxed: the flag orders no other memory; joining the thread orders everything else.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // One that panicked has said so already.
@@ -153,7 +153,7 @@ impl Worker {
             }
             let now = nic::time::monotonic();
             self.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
-            self.aggregator.take(now, burst.iter().map(|packet| packet.data), &mut self.outlets);
+            self.aggregator.ingest(now, burst.iter().map(|packet| packet.data), &mut self.outlets);
             self.outlets.flush();
             if now.saturating_sub(self.published) >= PUBLISH {
                 self.published = now;
@@ -301,7 +301,7 @@ impl Outlet {
     }
 }
 
-/// The payload at this place of those that lie one behind the other.
+/// The payload with this index in a run of payloads.
 fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
     let Some(end) = ends.get(at) else { return &[] };
     let start = at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);

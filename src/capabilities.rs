@@ -6,8 +6,8 @@ use nic::capabilities::{Cap, CapSet, current, drop_thread_to, drop_to};
 
 use crate::config::sections::Capabilities;
 
-/// What opening an interface takes. CAP_PERFMON is only for `mode = "kernel"`: without it the verifier refuses a program that
-/// computes an address from what is in a frame.
+/// Capabilities to open an interface. CAP_PERFMON is only for `mode = "kernel"`: without it the verifier refuses a program that
+/// computes an address from the bytes of a frame.
 const OPENING: [Cap; 5] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK, Cap::PERFMON];
 
 /// Capabilities, dropped in two steps.
@@ -15,7 +15,7 @@ const OPENING: [Cap; 5] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK
 pub(crate) struct CapabilityDrop {
     wanted: Capabilities,
     /// What every thread keeps.
-    kept: CapSet,
+    retained: CapSet,
 }
 
 impl CapabilityDrop {
@@ -25,34 +25,34 @@ impl CapabilityDrop {
         // The API may listen on a port below 1024. Root may have a store in the directory of somebody else, and its files
         // are made when they are needed.
         let root = current().is_ok_and(|capabilities| capabilities.root);
-        let mut kept = vec![Cap::NET_BIND_SERVICE];
-        kept.extend(root.then_some(Cap::DAC_OVERRIDE));
-        kept.extend(devices.then_some(Cap::IPC_LOCK));
-        let giving = Self { wanted, kept: CapSet::of(&kept) };
+        let mut retained = vec![Cap::NET_BIND_SERVICE];
+        retained.extend(root.then_some(Cap::DAC_OVERRIDE));
+        retained.extend(devices.then_some(Cap::IPC_LOCK));
+        let this = Self { wanted, retained: CapSet::of(&retained) };
         if wanted != Capabilities::All {
             if wanted == Capabilities::Reopen && opens_again {
-                kept.extend(OPENING);
+                retained.extend(OPENING);
             }
-            if let Err(error) = drop_to(CapSet::of(&kept)) {
-                tracing::warn!(%error, "cannot drop capabilities; they are kept");
+            if let Err(error) = drop_to(CapSet::of(&retained)) {
+                tracing::warn!(%error, "cannot drop capabilities; the process retains them");
             }
         }
-        giving
+        this
     }
 
-    /// The second step, when the thread that opens inputs again is there.
+    /// The second step, when the thread that reopens inputs runs.
     pub(crate) fn end(self) {
         if self.wanted == Capabilities::All {
             return;
         }
-        match drop_thread_to(self.kept) {
+        match drop_thread_to(self.retained) {
             Ok(left) => tracing::debug!(effective = %left.effective, "capabilities dropped"),
-            Err(error) => tracing::warn!(%error, "cannot drop capabilities; they are kept"),
+            Err(error) => tracing::warn!(%error, "cannot drop capabilities; the process retains them"),
         }
     }
 }
 
-/// For a thread that reads an open interface: from the thread that opens it, it inherits more than that takes.
+/// For a thread that reads an open interface: from the thread that opens it, it inherits more capabilities than it needs.
 pub(crate) fn drop_to_reading(wanted: Capabilities) {
     if wanted != Capabilities::All {
         // Before Linux 5.19 even reading a map needs CAP_BPF. A thread that keeps more than it needs works as well.

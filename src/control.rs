@@ -18,7 +18,7 @@ use terminal::CliError;
 pub(crate) enum Message {
     /// End in good order.
     Stop,
-    /// Read the configuration again; tell the result to whoever asked.
+    /// Read the configuration again; send the result to the requester.
     Reload(Option<oneshot::Sender<Reloaded>>),
     /// A thread cannot go on, for this reason: end and say so.
     Failed(String),
@@ -53,8 +53,8 @@ impl Control {
 
     /// Reads the configuration again. Without an answer the program is about to end.
     pub(crate) fn reload(&self) -> oneshot::Receiver<Reloaded> {
-        let (told, result) = oneshot::channel();
-        self.send(Message::Reload(Some(told)));
+        let (reply, result) = oneshot::channel();
+        self.send(Message::Reload(Some(reply)));
         result
     }
 

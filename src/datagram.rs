@@ -7,7 +7,7 @@ use collector::Datagram;
 use detect::Prefix;
 use nic::source::Packet;
 
-/// What a datagram holds, which its port tells.
+/// The contents of a datagram, by its port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Contents {
     Reports,

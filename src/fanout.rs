@@ -2,8 +2,8 @@
 //! can use every worker and a flow's reports stay in order.
 //!
 //! A source lends its datagrams for one call, because a ring wants its frames back soon. So they are copied here, each
-//! worker's share into one piece of memory, which comes back when the worker is done with it. Sequence numbers are noted on
-//! the way, where all are still in order; the receivers of one input share that account, because a reporter may reach
+//! worker's share into one piece of memory, which comes back when the worker is done with it. Sequence numbers are noted
+//! here, where all are still in order; the receivers of one input share that account, because a reporter may reach
 //! several queues of an interface.
 
 use std::sync::{
@@ -27,7 +27,7 @@ use crate::{
     worker::{TICK, Worker},
 };
 
-/// Some datagrams on their way to one worker. Its memory goes back when it is dropped.
+/// Datagrams queued for one worker. Its memory is returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     load: Load,
@@ -95,11 +95,11 @@ struct Accounts {
     accounted: Nanos,
 }
 
-/// A sequence number that was read on the way.
+/// A sequence number read during the fan-out.
 type Noted = (StreamId, u32, Nanos);
 
 impl Ledger {
-    /// For one input. `max_sources`: reporters to account for; `seed` keeps senders from aiming at one place of the table.
+    /// For one input. `max_sources`: reporters to account for; `seed` keeps senders from targeting one slot of the table.
     pub(crate) fn new(outlet: Outlet, max_sources: usize, seed: u64) -> Self {
         let batch = outlet.batch();
         let sequencer = Sequencer::new(max_sources, seed);
@@ -139,7 +139,7 @@ impl Ledger {
 
 impl Accounts {
     fn publish(&mut self, gauge: &FanoutGauge) {
-        // Losses carry no rule, so the names do not matter.
+        // Losses have no rule, so the names do not matter.
         self.outlet.send(&mut self.batch, &RuleNames::from([]));
         let sequencer = &self.sequencer;
         *lock(&gauge.streams) = (sequencer.streams().collect(), sequencer.table(), sequencer.lost_before());
@@ -153,7 +153,7 @@ pub(crate) struct Plan {
     pub(crate) workers: Vec<SyncSender<Share>>,
     /// How to read a datagram's flow.
     pub(crate) profiles: Arc<Profiles>,
-    /// Keeps a sender from aiming at one worker.
+    /// Keeps a sender from targeting one worker.
     pub(crate) seed: u64,
     /// The number of the input.
     pub(crate) listener: u16,
@@ -171,14 +171,14 @@ pub(crate) struct Spreader {
     filling: Vec<Load>,
     free: Arc<Mutex<Vec<Load>>>,
     noted: Vec<Noted>,
-    turn: u64,
+    next: u64,
 }
 
 impl Spreader {
     /// A spreader of that plan.
     pub(crate) fn new(plan: Plan) -> Self {
         let filling = plan.workers.iter().map(|_| Load::default()).collect();
-        Self { plan, filling, free: Arc::default(), noted: Vec::new(), turn: 0 }
+        Self { plan, filling, free: Arc::default(), noted: Vec::new(), next: 0 }
     }
 
     /// Copies datagrams for their workers. They are handed over when there are many, and by [`Spreader::poll`].
@@ -191,9 +191,9 @@ impl Spreader {
                 Contents::Reports => self.note_report(packet, source),
                 Contents::Aggregates => self.note_aggregate(packet, source),
             };
-            // A report without a flow, and what is no report, may go anywhere: to each in turn.
-            self.turn = self.turn.wrapping_add(1);
-            let hash = flow.map_or(self.turn, |flow| flow.hash(self.plan.seed));
+            // Reports without a flow and other datagrams go to the workers round robin.
+            self.next = self.next.wrapping_add(1);
+            let hash = flow.map_or(self.next, |flow| flow.hash(self.plan.seed));
             let worker = (hash % self.plan.workers.len() as u64) as usize;
             self.filling[worker].push(packet, source, contents);
             if self.filling[worker].is_full() {
@@ -211,7 +211,7 @@ impl Spreader {
     }
 
     /// Notes the number of an aggregate. All those of one aggregator go to one worker, so that the postcards of a packet meet;
-    /// what stands here for a flow is the aggregator.
+    /// the aggregator takes the place of the flow.
     fn note_aggregate(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
         let header = Header::parse(packet.data).ok()?;
         let node = Some(header.aggregator);
@@ -303,7 +303,7 @@ pub(crate) fn work(queue: &Receiver<Share>, mut worker: Worker) {
 }
 
 impl Share {
-    fn each_chunk(&self, mut take: impl FnMut(Contents, &[Datagram<'_>])) {
+    fn each_chunk(&self, mut process: impl FnMut(Contents, &[Datagram<'_>])) {
         let none =
             Datagram { payload: &[], source: [0; 16], src_port: 0, listener: self.listener, received: 0 };
         let mut start = 0;
@@ -317,7 +317,7 @@ impl Share {
                 *datagram = Datagram { payload, source, src_port, received, ..none };
                 start = end;
             }
-            take(contents, &chunk[..entries.len()]);
+            process(contents, &chunk[..entries.len()]);
         }
     }
 }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_goes_to_each_worker_in_turn() {
+    fn datagrams_that_are_no_reports_go_to_the_workers_round_robin() {
         let (plan, queues, _pipeline) = plan(3);
         let mut spreader = Spreader::new(plan);
         spreader.distribute(&[packet(&[0xff; 8], 1); 9]);

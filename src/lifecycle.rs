@@ -62,7 +62,7 @@ pub(crate) struct Server {
     generation: u32,
     /// Gives up privileges when they are no longer needed.
     gives_up: bool,
-    /// Something could not be kept for the next start.
+    /// Something could not be stored for the next start.
     lost: bool,
 }
 
@@ -135,7 +135,7 @@ impl Dta {
     }
 
     /// RDMA devices. The system lets one be used only by threads with the very credentials of the one that opened it: they come after
-    /// privileges were given up, sockets and what else takes them before.
+    /// privileges were dropped, sockets and other privileged resources before.
     fn open_devices(&mut self, settings: &Settings) -> Result<(), CliError> {
         if let Some(translator) = &mut self.translator {
             translator.open_device()?;
@@ -382,7 +382,7 @@ impl Server {
         self.control.clone()
     }
 
-    /// Waits for the end, and reloads on the way.
+    /// Waits for the end, and reloads on request.
     ///
     /// # Errors
     /// A thread that cannot go on.
@@ -395,9 +395,9 @@ impl Server {
                     notify::reloading();
                     let result = self.reload();
                     match &result {
-                        Ok(kept) if kept.is_empty() => tracing::info!("configuration reloaded"),
-                        Ok(kept) => tracing::warn!(
-                            kept = kept.join(", "),
+                        Ok(unchanged) if unchanged.is_empty() => tracing::info!("configuration reloaded"),
+                        Ok(unchanged) => tracing::warn!(
+                            unchanged = unchanged.join(", "),
                             "configuration reloaded; restart to change the rest"
                         ),
                         Err(error) => tracing::error!(error, "configuration not reloaded; nothing changed"),
@@ -422,11 +422,11 @@ impl Server {
         let new = self.overrides.apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
         let secrets = self.read_secrets()?;
         let before = self.active_config.settings();
-        let (mut merged, mut kept) = before.reload(new);
+        let (mut merged, mut unchanged) = before.reload(new);
         if let (Some(role), Some(old), Some(new)) = (&self.switch, &before.switch, &mut merged.switch) {
             if switch::same_ports(&old.ports, &new.ports).is_err() {
                 new.ports.clone_from(&old.ports);
-                kept.push("switch.ports".to_owned());
+                unchanged.push("switch.ports".to_owned());
             }
             role.reload(new.clone())?;
         }
@@ -436,16 +436,16 @@ impl Server {
         secrets.into_iter().for_each(Fresh::put);
         let rules = rule_names(&merged);
         let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
-        let told: Vec<_> =
+        let pending: Vec<_> =
             workers.map(|worker| worker.set_detection(Arc::clone(&detection), Arc::clone(&rules))).collect();
-        for told in told {
+        for applied in pending {
             // A worker that does not answer has ended, and hopwise with it.
-            let _ = told.recv_timeout(PATIENCE);
+            let _ = applied.recv_timeout(PATIENCE);
         }
         self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
         self.active_config.replace(merged);
-        Ok(kept)
+        Ok(unchanged)
     }
 
     /// The secrets of the exchange, as their files have them now.
@@ -455,7 +455,7 @@ impl Server {
         memory.chain(translator).map(|file| file.again().map_err(|error| error.to_string())).collect()
     }
 
-    /// Stops everything, in reverse: no more answers, no more datagrams, what is on its way goes to disk.
+    /// Stops everything, in reverse: no more answers, no more datagrams, queued records go to disk.
     pub(crate) fn stop(&mut self) {
         notify::stopping();
         if let Some(mut api) = self.api.take() {
@@ -494,7 +494,7 @@ impl Drop for Server {
 
 impl Collecting {
     fn stop(self) {
-        // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
+        // Relaxed: the flag orders no other memory; joining the threads orders everything else.
         self.stop.store(true, Ordering::Relaxed);
         // A thread that panicked has said so already; the others still bring in what they have.
         for receiver in self.receivers {
@@ -514,7 +514,7 @@ impl Collecting {
     }
 }
 
-/// How long a worker may take to put a reload in force.
+/// Time limit for a worker to apply a reload.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {

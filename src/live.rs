@@ -1,6 +1,6 @@
 //! The live stream: events to whoever watches, each client behind a bounded queue of its own.
 //!
-//! A client that reads too slowly loses events, is told how many, and costs the others nothing: an event becomes text only
+//! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event becomes text only
 //! when some client that wants it has room.
 
 use std::sync::{
@@ -99,9 +99,9 @@ impl Hub {
             let mut text: Option<Arc<str>> = None;
             for client in list.iter().filter(|client| client.filter.wants(event)) {
                 match client.queue.try_reserve() {
-                    Ok(place) => {
+                    Ok(permit) => {
                         let text = text.get_or_insert_with(|| as_json(event, path, rules, &self.reasons));
-                        place.send(Arc::clone(text));
+                        permit.send(Arc::clone(text));
                         *sent += 1;
                     }
                     Err(TrySendError::Full(())) => {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_client_is_shed_and_told_while_the_others_get_everything() {
+    fn a_slow_client_is_shed_and_notified_while_the_others_get_everything() {
         let hub = Hub::new(2, 2, ReasonNames::new());
         let slow = hub.subscribe(Filter::default()).unwrap();
         hub.publish(&batch(&[event(Kind::New, 1); 5]), &[]);

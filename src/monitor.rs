@@ -51,7 +51,7 @@ struct Sample {
     datagrams: u64,
 }
 
-/// What only the workers themselves can tell.
+/// Figures that only the workers have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detail {
     /// Numbered streams of reports.
@@ -134,7 +134,7 @@ impl Monitor {
         Ok(answers)
     }
 
-    /// Asks every worker piece by piece: `step` answers for the flows from a slot on, and names the next slot. `take`
+    /// Asks every worker piece by piece: `step` answers for the flows from a slot on, and names the next slot. `process`
     /// gets each answer.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Monitor {
     pub(crate) async fn walk<T: Send + 'static>(
         &self,
         step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
-        mut take: impl FnMut(T),
+        mut process: impl FnMut(T),
     ) -> Result<(), Busy> {
         for worker in &self.workers {
             let mut next = Some(0);
@@ -150,7 +150,7 @@ impl Monitor {
                 let step = step.clone();
                 let asked = worker.ask(move |collector| step(collector, first));
                 let (answer, further) = in_time(asked).await?;
-                take(answer);
+                process(answer);
                 next = further;
             }
         }
@@ -159,8 +159,8 @@ impl Monitor {
 
     /// Nodes, links and paths, at most a second old.
     pub(crate) async fn topology(&self) -> Result<Arc<Topology>, Busy> {
-        let mut kept = self.topology.lock().await;
-        if let Some((at, topology)) = &*kept
+        let mut cached = self.topology.lock().await;
+        if let Some((at, topology)) = &*cached
             && at.elapsed() < Duration::from_secs(1)
         {
             return Ok(Arc::clone(topology));
@@ -168,7 +168,7 @@ impl Monitor {
         let mut whole = Topology::default();
         self.walk(Topology::scan, |piece| whole.merge(piece)).await?;
         let whole = Arc::new(whole);
-        *kept = Some((Instant::now(), Arc::clone(&whole)));
+        *cached = Some((Instant::now(), Arc::clone(&whole)));
         Ok(whole)
     }
 
@@ -243,7 +243,7 @@ impl Monitor {
             received += stats.datagrams;
             by_device += input.counters().device_dropped;
             interfaces |= input.setup().interface.is_some();
-            // The kernel's program counts the numbers of what it could not tell.
+            // The kernel's program counts the sequence numbers of events that it could not pass to user space.
             let numbered = input.setup().kind.starts_with("kernel");
             for (reason, count) in drops_of(&stats) {
                 drops.add(reason, count);
@@ -340,7 +340,7 @@ impl Monitor {
 }
 
 impl Detail {
-    /// One entry per address: several workers may have heard it.
+    /// One entry per address: several workers may have received from it.
     fn add_sources(&mut self, sources: Vec<SourceView>) {
         for source in sources {
             match self.sources.iter_mut().find(|known| known.source == source.source) {
@@ -486,7 +486,7 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
             settings.sources.iter().filter(|known| known.prefix.is_some_and(|p| p.contains_octets(source)));
         named.max_by_key(|known| known.prefix.map(|prefix| prefix.len())).and_then(|known| known.name.clone())
     };
-    let mut told = HashSet::new();
+    let mut counted = HashSet::new();
     let stream_view = |stream: &StreamView| view::SourceView {
         source: address(&stream.id.source),
         name: name_of(&stream.id.source),
@@ -500,7 +500,7 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
         restarts: stream.restarts,
         countable: stream.countable,
         last_seen: stream.last_seen,
-        refused: if told.insert(stream.id.source) {
+        refused: if counted.insert(stream.id.source) {
             refused_by(&stream.id.source)
         } else {
             NamedCounts::default()
@@ -565,7 +565,7 @@ async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
     time::timeout(PATIENCE, answer).await.map_err(|_| Busy)?.map_err(|_| Busy)
 }
 
-/// Series of several workers by node and part: what was heard last, over the last second of all that heard of it then, and the sum of
+/// Series of several workers by node and part: the last value, over the last second of all workers with a value then, and the sum of
 /// their values. Quantiles are those of the worker with most values.
 pub(crate) fn merged<'s>(
     lists: impl Iterator<Item = &'s Vec<SeriesView>>,
@@ -597,15 +597,15 @@ fn merge(known: &mut SeriesView, other: &SeriesView) {
     known.values = values;
 }
 
-/// How long a worker may take to answer.
+/// Time limit for a worker to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Rates are over so many seconds.
 const RATE_SECONDS: usize = 5;
-/// Rates are kept for so many seconds.
+/// Rates are stored for this many seconds.
 const HISTORY_SECONDS: usize = 900;
 /// Sources on the first screen.
 const SHOWN_SOURCES: usize = 512;
-/// Streams and sources told per worker.
+/// Streams and sources reported per worker.
 const MOST_SOURCES: usize = 4_096;
 
 #[cfg(test)]
@@ -615,7 +615,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_of_several_workers_are_what_was_heard_last() {
+    fn series_of_several_workers_show_the_last_value() {
         let last = |count, min, max, p50| Summary {
             count,
             min,
@@ -633,7 +633,7 @@ mod tests {
             idle,
             profile: 0,
         };
-        // The second worker's flows through node 7 ended long ago; both hear of node 8.
+        // The second worker's flows through node 7 ended long ago; both receive values of node 8.
         let workers = [
             vec![series(7, 0, 9, 100, last(10, 5, 9, 7)), series(8, 1, 3, 50, last(4, 2, 3, 2))],
             vec![series(7, 50, 1, 20, last(2, 1, 1, 1)), series(8, 1, 4, 60, last(6, 1, 8, 4))],
@@ -649,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_told_for_every_second_over_those_before_it() {
+    fn rates_are_reported_for_every_second_over_those_before_it() {
         let begun = Instant::now();
         let sample = |second: u64| Sample {
             at: begun + Duration::from_secs(second),
@@ -659,9 +659,9 @@ mod tests {
             events: 0,
             datagrams: second,
         };
-        let told = history(&(0..=7).map(sample).collect());
-        let told: Vec<_> = told.iter().map(|then| (then.ts / 1_000_000_000, then.rates.reports)).collect();
-        assert_eq!(told, [(1, 10.), (2, 15.), (3, 20.), (4, 25.), (5, 30.), (6, 40.), (7, 50.)]);
+        let rates = history(&(0..=7).map(sample).collect());
+        let rates: Vec<_> = rates.iter().map(|then| (then.ts / 1_000_000_000, then.rates.reports)).collect();
+        assert_eq!(rates, [(1, 10.), (2, 15.), (3, 20.), (4, 25.), (5, 30.), (6, 40.), (7, 50.)]);
         assert_eq!(history(&[sample(3)].into()), []);
         assert_eq!(history(&(0..2).map(sample).collect())[0].rates.datagrams, 1.0);
     }

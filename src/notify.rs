@@ -10,26 +10,26 @@ use std::os::{
 
 /// Everything runs.
 pub(crate) fn ready() {
-    tell("READY=1");
+    send("READY=1");
 }
 
 /// The configuration is read again; [`ready`] ends it.
 pub(crate) fn reloading() {
     // systemd wants to know since when, on the monotonic clock, in microseconds.
-    tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", nic::time::monotonic() / 1_000));
+    send(&format!("RELOADING=1\nMONOTONIC_USEC={}", nic::time::monotonic() / 1_000));
 }
 
 /// The end begins.
 pub(crate) fn stopping() {
-    tell("STOPPING=1");
+    send("STOPPING=1");
 }
 
-fn tell(state: &str) {
+fn send(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&path),
     };
-    // Nobody can be told that this failed, and the program runs without it.
+    // There is no one to report an error to, and the program runs without it.
     let _ = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
 }

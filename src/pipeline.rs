@@ -88,7 +88,7 @@ pub(crate) struct Outlet {
 #[derive(Clone, Debug)]
 pub(crate) struct Gauge {
     shared: Arc<Shared>,
-    kept: bool,
+    stored: bool,
 }
 
 impl Pipeline {
@@ -122,7 +122,7 @@ impl Pipeline {
 
     /// The numbers, for whoever shows them.
     pub(crate) fn gauge(&self) -> Gauge {
-        Gauge { shared: Arc::clone(&self.shared), kept: self.config.store.is_some() }
+        Gauge { shared: Arc::clone(&self.shared), stored: self.config.store.is_some() }
     }
 
     /// From now on files are deleted by this age and size.
@@ -151,7 +151,7 @@ impl Pipeline {
     pub(crate) fn stop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread has been printed by then; the store is closed below either way.
+            // A panic of that thread has been printed by then; the store is closed below in any case.
             let _ = thread.join();
         }
         if let Some(store) = write(&self.shared.store).take() {
@@ -242,7 +242,7 @@ impl Shared {
 }
 
 impl Gauge {
-    /// Events told since the start.
+    /// Events emitted since the start.
     pub(crate) fn events(&self) -> u64 {
         lock(&self.shared.account).events
     }
@@ -270,7 +270,7 @@ impl Gauge {
             queued,
             drops: [("batch_full", account.full), ("queue_full", account.shed)].into(),
         }];
-        if let Some(stats) = self.store().filter(|_| self.kept) {
+        if let Some(stats) = self.store().filter(|_| self.stored) {
             stages.push(Stage {
                 stage: "store".into(),
                 unit: "records".into(),
@@ -322,7 +322,7 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Empty batches kept for reuse; more than are in use at a time is waste.
+/// Empty batches retained for reuse; more than are in use at a time is waste.
 const SPARE_BATCHES: usize = 8;
 /// Nodes whose drops are counted one by one.
 const MOST_NODES: usize = 65_536;

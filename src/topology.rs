@@ -9,9 +9,9 @@ use crate::view::{self, LinkView, PathView};
 
 /// Flows looked at in one go: well below a tick.
 pub(crate) const PIECE: u32 = 8_192;
-/// Different links kept by a scan; more are left out.
+/// Different links stored by a scan; more are left out.
 const MOST_LINKS: usize = 65_536;
-/// Different paths kept by a scan; more are left out.
+/// Different paths stored by a scan; more are left out.
 const MOST_PATHS: usize = 16_384;
 
 /// What the flows say about the network.

@@ -33,7 +33,7 @@ const QUESTIONS: usize = 16;
 /// Work for a worker between two bursts. It must be short: datagrams wait in the meantime.
 type Task = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// A collector with its way out. Belongs to one thread at a time.
+/// A collector with its outlet. Belongs to one thread at a time.
 pub(crate) struct Worker {
     collector: Collector,
     outlet: Outlet,
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     /// Counters of kernel programs.
     elsewhere: Stats,
     removals: Removals,
-    coming: Option<PendingDetection>,
+    pending: Option<PendingDetection>,
     aggregate_ports: AggregatePorts,
 }
 
@@ -88,7 +88,7 @@ impl Worker {
             ticked: None,
             elsewhere,
             removals,
-            coming: None,
+            pending: None,
             aggregate_ports: AggregatePorts::default(),
         };
         (worker, handle)
@@ -121,7 +121,7 @@ impl Worker {
 
     /// Reports that arrived.
     pub(crate) fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
-        // A second that ends with the first of them tells all that it found.
+        // A second that ends with the first of them emits all that it found.
         let Self { collector, outlet, batch, rules, .. } = self;
         collector.handle(datagrams, &mut FlushSink { batch, outlet, rules, blocking: false });
         if let Some(recorder) = &mut self.recorder {
@@ -175,8 +175,8 @@ impl Worker {
     }
 
     /// At once, unless a program of the kernel must have them first.
-    fn set_detection(&mut self, coming: PendingDetection) {
-        self.coming = Some(coming);
+    fn set_detection(&mut self, pending: PendingDetection) {
+        self.pending = Some(pending);
         if !self.removals.is_asked() {
             self.apply_detection();
         }
@@ -184,7 +184,7 @@ impl Worker {
 
     /// Puts them in force.
     pub(crate) fn apply_detection(&mut self) {
-        let Some(PendingDetection { detection, rules, done }) = self.coming.take() else { return };
+        let Some(PendingDetection { detection, rules, done }) = self.pending.take() else { return };
         // What was found so far refers to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
         self.collector.set_detection(detection);
@@ -210,7 +210,7 @@ impl Worker {
 
     /// Thresholds and rules that a kernel program must apply first.
     pub(crate) fn pending_detection(&self) -> Option<Arc<Detection>> {
-        self.coming.as_ref().map(|coming| Arc::clone(&coming.detection))
+        self.pending.as_ref().map(|pending| Arc::clone(&pending.detection))
     }
 
     /// Adds to what was counted outside the collector.
@@ -220,7 +220,7 @@ impl Worker {
 
     /// Passes what the collector removed since the last call of this input to `visit`.
     pub(crate) fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
-        self.removals.take(&mut self.collector, input, visit);
+        self.removals.update(&mut self.collector, input, visit);
     }
 
     /// Registers an input for removals; returns its number.

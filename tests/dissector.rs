@@ -22,7 +22,7 @@ const NOT_COMPARED: [(&str, &str); 5] = [
     ("empty_datagram", "Wireshark gives no dissector a datagram without a byte"),
     ("agg_bad_empty", "likewise"),
     ("n_udp_longer_than_ip", "Wireshark's own UDP says it, and has the datagram read all the same"),
-    ("n_udp_length_0_ipv6", "Wireshark takes it for a jumbogram"),
+    ("n_udp_length_0_ipv6", "Wireshark treats it as a jumbogram"),
 ];
 
 /// Refusals of frames that never become a datagram: Wireshark's own layers say them, and ours must stay silent.
@@ -233,7 +233,7 @@ fn hop(tree: &Value, prefix: &str) -> Map<String, Value> {
     out
 }
 
-/// Hops in forwarding order: what the packet tells of, then the reporter's own, which is one with the newest if the
+/// Hops in forwarding order: those in the packet, then the reporter's own, which is one with the newest if the
 /// dissector says so.
 fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
     let int = get(tree, "int");

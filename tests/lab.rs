@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::{Run, TempDir, command, hopwise, skipped};
 
-/// How long the network may take for anything.
+/// Time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One lab at a time: what it shows depends on how quick its switches are, and other labs' hosts want the same processors.
@@ -195,7 +195,7 @@ fn figures(run: &Run) -> Value {
 }
 
 #[test]
-fn three_switches_measure_in_every_way_and_a_burst_and_a_fault_are_found() {
+fn three_switches_measure_in_every_mode_and_a_burst_and_a_fault_are_found() {
     let Some(lab) = Lab::new("e", "three-switches.toml") else { return };
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
@@ -257,7 +257,7 @@ fn iperf(lab: &Lab, words: &str, server: &mut Child) -> f64 {
     }
 }
 
-/// INT-MD 2.1 and 1.0 and SF-INT: the collector finds the path. INT-MX and postcards: every node of the path tells of every packet.
+/// INT-MD 2.1 and 1.0 and SF-INT: the collector finds the path. INT-MX and postcards: every node of the path reports every packet.
 fn every_mode_finds_the_path(lab: &Lab, collector: &Collector) {
     for (port, mode) in (9101..).zip(["md", "md10", "sf", "mx", "postcard"]) {
         let set = lab.try_run(&format!("mode {mode}"));
@@ -306,7 +306,7 @@ fn a_burst_is_found(lab: &Lab, collector: &Collector) {
     });
 }
 
-/// A link that is cut drops packets, and the switch before it tells; when it is restored, they arrive again.
+/// A link that is cut drops packets, and the switch before it reports them; when it is restored, they arrive again.
 fn a_fault_is_found(lab: &Lab, collector: &Collector) {
     lab.run("fault cut s2-s3");
     assert_eq!(lab.status()["faults"].as_array().map(Vec::len), Some(1));
@@ -353,7 +353,7 @@ fn lab_traffic(lab: &Lab) -> Child {
 #[test]
 fn what_a_crash_leaves_is_found_and_removed() {
     let Some(lab) = Lab::new("c", "leaf-spine.toml") else { return };
-    // The program that makes it is killed half way, at different moments.
+    // The program that makes it is killed halfway, at different moments.
     for namespaces in [1, 6, 12] {
         let mut making = command([
             "lab".as_ref(),
@@ -404,7 +404,7 @@ fn what_a_crash_leaves_is_found_and_removed() {
 }
 
 #[test]
-fn what_fails_half_way_leaves_nothing() {
+fn a_failure_halfway_leaves_nothing() {
     let Some(lab) = Lab::new("f", "three-switches.toml") else { return };
     let text = fs::read_to_string(&lab.file).unwrap();
     // Only the collector itself finds out that this cannot be, when everything else is there.

@@ -65,7 +65,12 @@ impl Aggregator {
     }
 
     /// Takes the payloads of datagrams that came at `now`, ns of any clock that does not go back.
-    pub fn take<'a>(&mut self, now: u64, datagrams: impl IntoIterator<Item = &'a [u8]>, out: &mut impl Out) {
+    pub fn ingest<'a>(
+        &mut self,
+        now: u64,
+        datagrams: impl IntoIterator<Item = &'a [u8]>,
+        out: &mut impl Out,
+    ) {
         let Self { decoder, nodes, core } = self;
         core.expire(now, out);
         let mut report = Report::EMPTY;
@@ -84,7 +89,7 @@ impl Aggregator {
         core.work(now, out);
     }
 
-    /// Sends what has waited long enough. [`Aggregator::take`] does it too.
+    /// Sends what has waited long enough. [`Aggregator::ingest`] does it too.
     pub fn tick(&mut self, now: u64, out: &mut impl Out) {
         self.core.expire(now, out);
     }

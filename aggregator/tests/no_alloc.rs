@@ -27,7 +27,7 @@ fn an_aggregator_at_work_allocates_nothing() {
         odd.copy_from_slice(&datagrams[..LEN]);
         odd[17] |= 1;
         for (now, burst) in datagrams.chunks(64 * LEN).enumerate() {
-            stage.take(now as u64, burst.chunks_exact(LEN).chain([odd.as_slice()]), &mut out);
+            stage.ingest(now as u64, burst.chunks_exact(LEN).chain([odd.as_slice()]), &mut out);
         }
         stage.tick(u64::MAX, &mut out);
         stage.finish(&mut out);

@@ -74,7 +74,7 @@ fn run(block: &str) -> Result<(), String> {
             "in" => {
                 let (at, payloads) = value.split_once(' ').expect("a time and bytes");
                 let payloads: Vec<_> = payloads.split(',').map(hex).collect();
-                stage.take(at.parse().expect("a time"), payloads.iter().map(Vec::as_slice), &mut sent);
+                stage.ingest(at.parse().expect("a time"), payloads.iter().map(Vec::as_slice), &mut sent);
             }
             "tick" => stage.tick(value.parse().expect("a time"), &mut sent),
             "finish" => stage.finish(&mut sent),
@@ -210,7 +210,7 @@ fn everything_adds_up_whatever_comes() {
         let (mut sent, mut now) = (Sent::default(), 0);
         for _ in 0..200 {
             let burst: Vec<_> = (0..dice.below(20)).map(|_| datagram(&mut dice, 60)).collect();
-            stage.take(now, burst.iter().map(Vec::as_slice), &mut sent);
+            stage.ingest(now, burst.iter().map(Vec::as_slice), &mut sent);
             let stats = stage.stats();
             assert!(stats.is_balanced() && stats.occupied <= stats.pending, "{config:?} {stats:?}");
             now += u64::from(dice.below(700));
@@ -243,7 +243,7 @@ fn a_flood_of_flows_evicts_and_loses_nothing() {
     let (mut sent, mut dice) = (Sent::default(), Dice(3));
     for _ in 0..5000 {
         let flood = datagram(&mut dice, 1 << 24);
-        stage.take(0, [flood.as_slice()], &mut sent);
+        stage.ingest(0, [flood.as_slice()], &mut sent);
     }
     let stats = stage.stats();
     assert!(stats.is_balanced() && stats.occupied <= 64, "{stats:?}");
@@ -289,7 +289,7 @@ fn losses_of_the_postcards_themselves_are_told() {
         later
     };
     let all = [later(0), later(1), later(5), later(4)];
-    stage.take(0, all.iter().map(Vec::as_slice), &mut Sent::default());
+    stage.ingest(0, all.iter().map(Vec::as_slice), &mut Sent::default());
     let nodes: Vec<_> = stage.nodes().map(|node| (node.numbered, node.lost, node.late)).collect();
     assert_eq!(nodes, [(4, 2, 1)]);
 }

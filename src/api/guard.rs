@@ -102,7 +102,7 @@ fn query_token(uri: &Uri) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Equality whose time does not tell where two texts differ.
+/// Equality in constant time: the time does not depend on where two texts differ.
 fn same(given: &str, token: &str) -> bool {
     let difference = token.bytes().enumerate().fold(given.len() ^ token.len(), |difference, (i, byte)| {
         difference | usize::from(byte ^ given.as_bytes().get(i).copied().unwrap_or(0))

@@ -39,7 +39,7 @@ pub(crate) struct Context {
     pub(crate) monitor: Arc<Monitor>,
     /// The live stream.
     pub(crate) hub: Arc<Hub>,
-    /// The way to the main thread.
+    /// Control of the main thread.
     pub(crate) control: Control,
     /// The switch, if there is one.
     pub(crate) switch: Option<crate::switch::Handle>,

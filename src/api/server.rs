@@ -128,7 +128,7 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     let _ = time::timeout(LAST_ANSWERS, served).await;
 }
 
-/// Notes the counters once a second, so that rates can be told.
+/// Notes the counters once a second, so that rates can be computed.
 async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
     // What was missed is not made up for: rates want seconds between samples.
@@ -138,7 +138,7 @@ async fn sample(context: Arc<Context>) {
         every.tick().await;
         context.monitor.sample();
         if second.is_multiple_of(DROPS_EVERY) {
-            drops.tell(&context.monitor);
+            drops.report(&context.monitor);
         }
         // A deleted file takes space until the last connection to it is closed.
         if let Some(reader) = context.store.as_ref().filter(|_| second.is_multiple_of(60)) {
@@ -147,37 +147,37 @@ async fn sample(context: Arc<Context>) {
     }
 }
 
-/// What was dropped when it was last told.
+/// The drop counts of the last log lines.
 #[derive(Default)]
 struct Drops {
-    told: BTreeMap<(Name, Name), u64>,
+    reported: BTreeMap<(Name, Name), u64>,
 }
 
 impl Drops {
-    /// One line per stage and reason that grew since the last time: losing must not be silent, nor loud.
-    fn tell(&mut self, monitor: &Monitor) {
+    /// One line per stage and reason that grew since the last time: losses must be visible, and must not flood the log.
+    fn report(&mut self, monitor: &Monitor) {
         for stage in monitor.stages(0) {
             for (reason, count) in stage.drops {
-                let told = self.told.entry((stage.stage.clone(), reason.clone())).or_default();
-                if count > *told {
-                    let new = count - *told;
+                let reported = self.reported.entry((stage.stage.clone(), reason.clone())).or_default();
+                if count > *reported {
+                    let new = count - *reported;
                     tracing::warn!(stage = &*stage.stage, reason = &*reason, new, total = count, "dropped");
-                    *told = count;
+                    *reported = count;
                 }
             }
         }
     }
 }
 
-/// Seconds between two looks at what was dropped.
+/// Seconds between two checks of the drop counters.
 const DROPS_EVERY: u64 = 10;
 /// Questions to the store, which wait for the disk, run on these: as many as `[api] max_queries` may be, and the pages' own.
 const BLOCKING_THREADS: usize = 72;
 /// Connections at once; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 512;
-/// A connection on which nothing moves for so long is closed; live streams send a comment four times as often.
+/// An idle connection is closed after this time; live streams send a comment four times as often.
 const IDLE: Duration = Duration::from_secs(60);
-/// How long answers may take when the program ends.
+/// Time limit of responses when the program ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// A listener that accepts a connection only when there is room for it.
@@ -186,17 +186,17 @@ struct Limited {
     permits: Arc<Semaphore>,
 }
 
-/// A connection, with its place. One on which nothing moves for long is closed, so that the silent cannot keep others out.
+/// A connection, with its permit. An idle connection is closed, so that idle clients cannot exclude others.
 struct Connection {
     stream: TcpStream,
     idle: Duration,
     deadline: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    fn new(stream: TcpStream, idle: Duration, place: OwnedSemaphorePermit) -> Self {
-        Self { stream, idle, deadline: Box::pin(time::sleep(idle)), _place: place }
+    fn new(stream: TcpStream, idle: Duration, permit: OwnedSemaphorePermit) -> Self {
+        Self { stream, idle, deadline: Box::pin(time::sleep(idle)), _permit: permit }
     }
 
     /// Passes on what came of reading or writing; when nothing did, for too long, that is an error.
@@ -215,13 +215,13 @@ impl Listener for Limited {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            let Ok(place) = Arc::clone(&self.permits).acquire_owned().await else {
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
                 // The semaphore is never closed; were it, nobody could be accepted any more.
                 std::future::pending::<()>().await;
                 continue;
             };
             match self.listener.accept().await {
-                Ok((stream, address)) => return (Connection::new(stream, IDLE, place), address),
+                Ok((stream, address)) => return (Connection::new(stream, IDLE, permit), address),
                 // Out of descriptors, or the client went away: neither ends the service.
                 Err(_) => time::sleep(Duration::from_millis(50)).await,
             }
@@ -288,8 +288,8 @@ mod tests {
             let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (stream, _) = listener.accept().await.unwrap();
             let permits = Arc::new(Semaphore::new(1));
-            let place = Arc::clone(&permits).acquire_owned().await.unwrap();
-            let mut connection = Connection::new(stream, Duration::from_millis(1), place);
+            let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
+            let mut connection = Connection::new(stream, Duration::from_millis(1), permit);
             let mut bytes = [0; 8];
             let read = std::future::poll_fn(|cx| {
                 Pin::new(&mut connection).poll_read(cx, &mut ReadBuf::new(&mut bytes))

@@ -36,7 +36,7 @@ pub(super) const EVENTS: &[Param] = &[
     FLOW,
 ];
 
-/// What was told, newest first. `before` is the `ts` of the last one on the page before.
+/// Stored events, newest first. `before` is the `ts` of the last one on the page before.
 pub(crate) async fn events(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -217,5 +217,5 @@ async fn with_reader<T: Send + 'static>(
 
 /// Most rows in one answer.
 const MOST_ROWS: u64 = 10_000;
-/// How long a question waits for its turn.
+/// How long a query waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(2);

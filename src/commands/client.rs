@@ -1,5 +1,5 @@
 //! A client for the program's own API: HTTP/1.1 over one TCP connection per request, bodies by length, chunked or until
-//! the connection closes, and server-sent events. Plain HTTP only: the API listens on loopback unless told otherwise.
+//! the connection closes, and server-sent events. Plain HTTP only: the API listens on loopback by default.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_apart() {
+    fn events_are_distinguished() {
         let (client, _) = serve(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
              8\r\ndata: a\n\r\n1\r\n\n\r\n22\r\n: ping\n\nevent: shed\ndata: 1\ndata:2\r\n3\r\n\n\n\n\r\n0\r\n\r\n",

@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         };
         match read {
             Err(error) if error.is_closed_output() => return Err(error),
-            // One broken file must not hide the others; the first error is the one that is told last.
+            // One broken file must not hide the others; the first error is reported at the end.
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
                     eprintln!("hopwise: {earlier}");
@@ -213,7 +213,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// An aggregate is told by its port: it begins as a Report 1.0 does.
+    /// An aggregate is recognised by its port: it begins as a Report 1.0 does.
     fn aggregate(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
         match Aggregate::parse(datagram.payload) {
             Ok(aggregate) => {
@@ -261,7 +261,7 @@ impl Printer<'_> {
     }
 }
 
-/// The hops that a data packet tells of, in forwarding order.
+/// The hops in the INT stack of a data packet, in forwarding order.
 fn hops_of(contents: &Contents<'_>) -> Vec<Hop> {
     match (&contents.int, &contents.ioam) {
         (Some(int), _) => (0..int.stack.len()).rev().map(|index| int.stack.hop(index)).collect(),

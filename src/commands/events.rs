@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The latest events that pass, newest first. The server does not leave out what is no news, so it may be asked again.
+/// The latest events that pass, newest first. The server does not leave out known events, so a query may be repeated.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<Event>, CliError> {
     let mut passed = Vec::new();
     let mut before = String::new();
@@ -216,8 +216,8 @@ pub(super) fn sentence(event: &Event, terminal: Terminal) -> String {
         out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
     };
     say(format!("{:<16}", event.metric.as_deref().or(event.rule.as_deref()).unwrap_or("")));
-    if let Some(place) = place(event) {
-        say(place);
+    if let Some(location) = location(event) {
+        say(location);
     }
     if let Some(text) = &event.text {
         say(text.clone());
@@ -238,7 +238,7 @@ pub(super) fn sentence(event: &Event, terminal: Terminal) -> String {
     out.trim_end().to_string()
 }
 
-fn place(event: &Event) -> Option<String> {
+fn location(event: &Event) -> Option<String> {
     let mut out = format!("node {}", event.node?);
     if let Some(queue) = event.queue {
         out.push_str(&format!(" queue {queue}"));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_is_told_the_known_ones() {
+    fn an_unknown_kind_is_refused_with_the_known_ones() {
         let wrong = Filter { kind: Some("drops".into()), ..Filter::default() };
         assert_eq!(
             wrong.check().unwrap_err().to_string(),

@@ -54,7 +54,7 @@ mod tests {
     /// A good file; each case below says what to change in it.
     const GOOD: &str = include_str!("../../lab/src/good.toml");
 
-    /// `=== change` old `=== to` new `=== told` message, and again.
+    /// `=== change` old `=== to` new `=== message` message, and again.
     const CASES: &str = include_str!("../../lab/src/bad_files.txt");
 
     fn parse(text: &str) -> Result<(), ConfigError> {
@@ -68,13 +68,13 @@ mod tests {
         assert!(cases.len() >= 25);
         let mut all = String::new();
         for case in &cases {
-            let (change, _) = case.split_once("=== told\n").unwrap();
+            let (change, _) = case.split_once("=== message\n").unwrap();
             let (old, new) = change.split_once("=== to\n").unwrap();
             assert!(old.is_empty() || GOOD.contains(old), "{old:?} is not in the good file");
             let text = if old.is_empty() { format!("{GOOD}{new}") } else { GOOD.replacen(old, new, 1) };
-            let told = parse(&text).map_err(|error| error.to_string()).err();
-            let told = told.unwrap_or_else(|| panic!("accepted: {new:?}"));
-            all += &format!("=== change\n{change}=== told\n{told}\n");
+            let message = parse(&text).map_err(|error| error.to_string()).err();
+            let message = message.unwrap_or_else(|| panic!("accepted: {new:?}"));
+            all += &format!("=== change\n{change}=== message\n{message}\n");
         }
         testkit::compare_page("lab/src/bad_files.txt", &all);
     }

@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn a_flow_of_postcards_has_hops_and_no_path() {
-        let told = FlowState { path: Vec::new(), ..flow() };
-        assert_eq!(drawing(&told), "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)");
-        assert!(picture(&told, Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
+        let state = FlowState { path: Vec::new(), ..flow() };
+        assert_eq!(drawing(&state), "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)");
+        assert!(picture(&state, Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sentence of the error, with a caret below the place where it is known.
+/// The sentence of the error, with a caret below its position, if known.
 fn explain(sql: &str, error: &store::QueryError) -> CliError {
     let Some(before) = error.offset.and_then(|offset| sql.get(..offset)) else {
         return CliError::new(error.to_string());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_sql_points_at_its_place() {
+    fn an_error_in_sql_points_at_its_position() {
         let error = store::QueryError {
             kind: store::QueryErrorKind::Syntax,
             message: "no such column: kin".into(),

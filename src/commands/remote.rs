@@ -295,7 +295,7 @@ pub(crate) struct Events {
     pub(crate) events: Vec<Event>,
 }
 
-/// Something worth telling.
+/// A detected event.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub(crate) struct Event {
     /// Receive time, ns.
@@ -303,7 +303,7 @@ pub(crate) struct Event {
     /// Record id, 16 hexadecimal digits.
     #[serde(default)]
     pub(crate) id: Option<String>,
-    /// What kind of news.
+    /// Kind of event.
     pub(crate) kind: String,
     /// Which metric.
     #[serde(default)]
@@ -326,7 +326,7 @@ pub(crate) struct Event {
     /// New value, in the metric's unit.
     #[serde(default)]
     pub(crate) value: Option<u64>,
-    /// Value told before.
+    /// Previously reported value.
     #[serde(default)]
     pub(crate) previous: Option<u64>,
     /// Threshold that was passed.
@@ -341,7 +341,7 @@ pub(crate) struct Event {
     /// How the value came about.
     #[serde(default)]
     pub(crate) basis: Option<String>,
-    /// The flow's path, where it is the news.
+    /// The flow's path, of path events.
     #[serde(default)]
     pub(crate) path: Vec<Option<u32>>,
 }

@@ -116,7 +116,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut failed = None;
     for file in &args.files {
         let read = capture::read(file, &ports, &mut account, &mut progress, |ts, found| {
-            replay.take(ts, &found);
+            replay.add(ts, &found);
             Ok(())
         });
         // One broken file must not hide the others.
@@ -171,13 +171,13 @@ fn open(dir: &Path, settings: &Settings) -> Result<Keeper, CliError> {
     Ok(Keeper { store, batch: Batch::with_capacity(BATCH) })
 }
 
-/// Replays one file at full speed and says how many reports it held: what the benchmark measures.
+/// Replays one file at full speed and says how many reports it contained: the work that the benchmark measures.
 pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliError> {
     let findings = Findings::new(&config, false);
     let mut replay = Replay::new(config, Outlet { findings, keeper: None }, Speed::Max);
     let mut progress = Progress::new("", "frames", None).silenced(true);
     capture::read(file, &[32_766], &mut Account::default(), &mut progress, |ts, found| {
-        replay.take(ts, &found);
+        replay.add(ts, &found);
         Ok(())
     })?;
     Ok(replay.finish().collector.stats().reports)
@@ -194,7 +194,7 @@ struct Summary<'a> {
     limit: usize,
 }
 
-/// A capture on its way through a collector.
+/// The replay of a capture through a collector.
 struct Replay {
     collector: Collector,
     outlet: Outlet,
@@ -243,7 +243,7 @@ impl Replay {
         }
     }
 
-    fn take(&mut self, ts: u64, found: &Found<'_>) {
+    fn add(&mut self, ts: u64, found: &Found<'_>) {
         // A frame with broken headers is in the account already.
         let Found::Datagram(datagram, _) = found else { return };
         if self.pace.is_early(ts) {

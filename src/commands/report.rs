@@ -21,7 +21,7 @@ use terminal::units;
 
 /// Send DTA reports to a translator, one by hand or many
 ///
-/// Direct Telemetry Access: a report says what is to be done to a collector's memory, and the translator on the way to it turns it
+/// Direct Telemetry Access: a report names an operation on a collector's memory, and the translator on the path converts it
 /// into RDMA. With --essential the report is numbered, and sent again when the translator misses it; the command then waits for what
 /// translators say. Exit code 1 when something was refused or could not be sent.
 #[derive(clap::Args, Debug)]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, global = true)]
     essential: bool,
 
-    /// The collector's CPU is told at once
+    /// Notify the collector's CPU immediately
     #[arg(long, global = true)]
     immediate: bool,
 
@@ -190,7 +190,7 @@ pub(super) struct Sending {
     pub(super) sockets: Sockets,
     pub(super) how: How,
     json: bool,
-    /// Reports that congestion kept back, or for which there was no room.
+    /// Reports suppressed because of congestion or a full buffer.
     pub(super) suppressed: u64,
     pub(super) no_room: u64,
 }
@@ -205,13 +205,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             let operation = what.operation(&mut scratch)?;
             operation.check().map_err(|refusal| CliError::new(format!("no such report: {refusal}")))?;
             sending.send(&operation);
-            sending.turn(0);
+            sending.poll(0);
         }
     }
     if args.essential {
         sending.settle(Duration::from_millis(args.wait));
     }
-    sending.tell()
+    sending.summarize()
 }
 
 impl What {
@@ -280,8 +280,8 @@ impl Args {
     fn collectors(&self) -> Result<(Vec<SocketAddr>, Spread), CliError> {
         let Some(file) = &self.map else { return Ok((self.to.clone(), Spread::even(self.to.len()))) };
         let map = load_map(file)?;
-        let told = |error: String| CliError::new(format!("{}: {error}", file.display()));
-        Ok((map.reports().map_err(told)?, map.spread().map_err(told)?))
+        let invalid = |error: String| CliError::new(format!("{}: {error}", file.display()));
+        Ok((map.reports().map_err(invalid)?, map.spread().map_err(invalid)?))
     }
 }
 
@@ -327,7 +327,7 @@ impl Sending {
     }
 
     /// Sends what there is, and heeds answers; waits for the first of them for `patience` ms.
-    pub(super) fn turn(&mut self, patience: u32) {
+    pub(super) fn poll(&mut self, patience: u32) {
         let Self { reporter, outbox, sockets, .. } = self;
         sockets.send(outbox);
         sockets.receive(patience, |collector, payload| {
@@ -339,19 +339,19 @@ impl Sending {
 
     /// Waits for answers until none has come for `patience`.
     fn settle(&mut self, patience: Duration) {
-        let heard = |sending: &Self| sending.reporter.stats().controls;
+        let received = |sending: &Self| sending.reporter.stats().controls;
         let nanoseconds = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-        let (mut last, mut until) = (heard(self), time::monotonic().saturating_add(nanoseconds));
+        let (mut last, mut until) = (received(self), time::monotonic().saturating_add(nanoseconds));
         while time::monotonic() < until {
-            self.turn(5);
-            if heard(self) != last {
-                (last, until) = (heard(self), time::monotonic().saturating_add(nanoseconds));
+            self.poll(5);
+            if received(self) != last {
+                (last, until) = (received(self), time::monotonic().saturating_add(nanoseconds));
             }
         }
     }
 
     /// Says what was sent and answered.
-    fn tell(&self) -> Result<ExitCode, CliError> {
+    fn summarize(&self) -> Result<ExitCode, CliError> {
         let (stats, sockets) = (self.reporter.stats(), self.sockets.stats);
         let mut total = dta::DestinationStats::default();
         for to in self.reporter.destinations(time::monotonic()) {
@@ -362,7 +362,7 @@ impl Sending {
             total.congestions += to.stats.congestions;
             total.forgotten += to.stats.forgotten + to.stats.overwritten;
         }
-        let told = serde_json::json!({
+        let summary = serde_json::json!({
             "reports": stats.reports,
             "sent": sockets.sent,
             "retransmitted": total.retransmitted,
@@ -375,7 +375,7 @@ impl Sending {
             "no_room": self.no_room,
             "lost": sockets.lost,
         });
-        let text = if self.json { format!("{told}\n") } else { self.sentence(&total) };
+        let text = if self.json { format!("{summary}\n") } else { self.sentence(&total) };
         io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
         let bad = total.refused + total.forgotten + sockets.lost + self.no_room;
         Ok(if bad == 0 && stats.reports > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -389,10 +389,10 @@ impl Sending {
             (total.nacks, "NACK(s)"),
             (total.refused, "refused: is there such a store or list? (`hopwise stores`)"),
             (total.congestions, "notice(s) of congestion"),
-            (self.suppressed, "kept back because of congestion"),
+            (self.suppressed, "suppressed because of congestion"),
             (total.forgotten, "asked for again too late"),
             (self.no_room, "without room"),
-            (lost, "could not be sent: is there a way to the collector? (`ip route get ADDRESS`)"),
+            (lost, "could not be sent: is there a route to the collector? (`ip route get ADDRESS`)"),
         ] {
             if count > 0 {
                 parts.push(format!("{} {what}", units::count(count)));

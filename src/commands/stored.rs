@@ -109,10 +109,10 @@ fn flow(row: Vec<Value>) -> Option<FlowState> {
     })
 }
 
-/// The latest that was told of each node of the flow's path: its latency for this flow, and its fullest queue of late.
+/// The latest reported values of each node of the flow's path: its latency for this flow, and its fullest queue of late.
 fn hops(dir: &Path, flow: &FlowState) -> Result<Vec<HopState>, CliError> {
-    let told = "SELECT node, value FROM events WHERE flow = ?1 AND metric = 'hop_latency' ORDER BY ts DESC LIMIT 1000";
-    let latencies = rows(dir, told, vec![Value::Text(flow.text.clone())], 1000)?;
+    let query = "SELECT node, value FROM events WHERE flow = ?1 AND metric = 'hop_latency' ORDER BY ts DESC LIMIT 1000";
+    let latencies = rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)?;
     let latest = |node: u32| {
         let mut values = latencies.iter().cloned().map(|row| Row(row.into_iter()));
         values.find_map(|mut row| (row.number::<u32>() == Some(node)).then(|| row.number::<u64>()).flatten())
@@ -122,9 +122,9 @@ fn hops(dir: &Path, flow: &FlowState) -> Result<Vec<HopState>, CliError> {
         let mut hop = HopState { node: *node, ..HopState::default() };
         if let Some(node) = *node {
             hop.hop_latency = latest(node);
-            let told = "SELECT queue, value FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
+            let query = "SELECT queue, value FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
                         ORDER BY ts DESC LIMIT 1";
-            if let Some(row) = rows(dir, told, vec![Value::Int(node.into())], 1)?.pop() {
+            if let Some(row) = rows(dir, query, vec![Value::Int(node.into())], 1)?.pop() {
                 let mut row = Row(row.into_iter());
                 (hop.queue, hop.queue_occupancy) = (row.number(), row.number());
             }

@@ -343,7 +343,7 @@ impl Screen {
     fn enter() -> Self {
         let mode = stty(&["-g"]).map(|mode| mode.trim().to_string());
         if mode.is_some() {
-            // Without isig Ctrl-C comes as a key, so that the way out is the same as for `q`.
+            // Without isig Ctrl-C comes as a key, so that it is handled like `q`.
             stty(&["-icanon", "-echo", "-isig", "min", "1"]);
         }
         print!("\x1b[?1049h\x1b[?25l\x1b[2J");
@@ -370,7 +370,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         print!("\x1b[?25h\x1b[?1049l");
-        // Nobody to tell if the terminal is gone.
+        // No error handling: the terminal may be gone.
         let _ = io::stdout().flush();
         if let Some(mode) = &self.mode {
             stty(&[mode]);
@@ -432,7 +432,7 @@ LATENCY                REPORTS  FLOW                     PATH
     }
 
     #[test]
-    fn interfaces_are_shown_with_the_way_they_receive() {
+    fn interfaces_are_shown_with_their_receive_path() {
         let input =
             |listen: &str, interface: Option<&str>, message: Option<&str>| super::super::remote::Input {
                 listen: listen.to_owned(),

@@ -61,7 +61,7 @@ pub(crate) fn rules(settings: &Settings) -> Result<RuleSet, RuleError> {
     RuleSet::compile(&rules)
 }
 
-/// All that decides what is told.
+/// The settings that decide which events are emitted.
 ///
 /// # Errors
 /// A sentence; it cannot happen with settings that were checked.
@@ -162,7 +162,7 @@ pub(crate) fn profiles(settings: &Settings) -> (Profile, Vec<(Prefix, Profile)>)
     (listening("default"), by_source.collect())
 }
 
-/// Adds ports on which reports are received to those by which reports about reports are told, as far as there is room.
+/// Adds ports on which reports are received to those by which reports about reports are recognised, as far as there is room.
 pub(crate) fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
     for port in ports {
         let known = profile.telemetry_ports;
@@ -245,7 +245,7 @@ pub(crate) fn queue_units(settings: &Settings) -> Vec<String> {
     std::iter::once(default.queue_unit).chain(listed).collect()
 }
 
-/// Names of drop reasons, for people. A code that two profiles name differently has none: events do not tell whose it is.
+/// Names of drop reasons, for people. A code that two profiles name differently has none: events do not name the profile.
 pub(crate) fn drop_reasons(settings: &Settings) -> BTreeMap<u8, String> {
     let (default, by_source) = profiles(settings);
     let mut names: BTreeMap<u8, String> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `[[switch.filter]]` and `[[switch.role]]`: what the sink tells of, and which part a switch has in which flows.
+//! `[[switch.filter]]` and `[[switch.role]]`: which packets the sink reports, and which part a switch has in which flows.
 
 use std::time::Duration;
 
@@ -190,7 +190,7 @@ impl FilterSettings {
         idle.map(|(key, _)| key).collect()
     }
 
-    /// What it looks for; `None` when only its rule's text is wrong, which [`rule_errors`] tells.
+    /// What it looks for; `None` when only its rule's text is wrong, which [`rule_errors`] reports.
     fn detector(&self) -> Result<Option<Detector>, Problem> {
         let algorithm = self.algorithm.ok_or_else(|| {
             ("algorithm", "a filter needs an algorithm; add algorithm = \"per_flow\" or the like".to_owned())
@@ -244,7 +244,7 @@ impl FilterSettings {
     fn weight(&self) -> Result<u8, Problem> {
         let millionths = u64::from(self.alpha.unwrap_or(Fraction(250_000)).0);
         let weight = u8::try_from((millionths * 256 + 500_000) / 1_000_000).unwrap_or(0);
-        let message = "the weight of a new value is kept in 256ths; write a number from 0.004 to 0.996";
+        let message = "the weight of a new value is stored in 256ths; write a number from 0.004 to 0.996";
         Some(weight).filter(|&weight| weight > 0).ok_or_else(|| ("alpha", message.to_owned()))
     }
 }

@@ -66,7 +66,7 @@ impl Settings {
         reader.finish(file).map(|()| settings)
     }
 
-    /// Are reports received and kept?
+    /// Does the program run a collector?
     pub(crate) fn collects(&self) -> bool {
         self.collector.enabled.unwrap_or(true)
     }

@@ -46,7 +46,7 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("xdp-detect-1k-told", "xdp-detect-1k-event"),
 ];
 
-/// Refuses every old key and value of the file, each at its place.
+/// Refuses every old key and value of the file, each with its position.
 pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {
     for (path, new) in KEYS {
         let (parent, old) = path.rsplit_once('.').map_or(("", *path), |(parent, old)| (parent, old));
@@ -174,9 +174,9 @@ mod tests {
                 format!("{parent}.{new}")
             };
             assert!(keys.contains(&target), "{target} does not exist");
-            let told = message(path, "1");
-            assert!(told.contains(&moved(parent, old, new)), "{path}: {told}");
-            assert!(!told.contains("there is no key"), "{path}: {told}");
+            let error = message(path, "1");
+            assert!(error.contains(&moved(parent, old, new)), "{path}: {error}");
+            assert!(!error.contains("there is no key"), "{path}: {error}");
         }
     }
 
@@ -186,9 +186,9 @@ mod tests {
         for (path, new) in TABLES {
             assert!(!keys.iter().any(|key| key.starts_with(&format!("{path}."))), "{path} still exists");
             assert!(keys.iter().any(|key| key.starts_with(&format!("{new}."))), "{new} does not exist");
-            let told = message(path, "{}");
-            assert!(told.contains(&format!("`[{path}]` is now `[{new}]`")), "{path}: {told}");
-            assert!(!told.contains("there is no key"), "{path}: {told}");
+            let error = message(path, "{}");
+            assert!(error.contains(&format!("`[{path}]` is now `[{new}]`")), "{path}: {error}");
+            assert!(!error.contains("there is no key"), "{path}: {error}");
         }
     }
 
@@ -197,10 +197,10 @@ mod tests {
         let keys = keys();
         for (path, old, new) in VALUES {
             assert!(keys.contains(&path.trim_end_matches(".*").to_owned()), "{path} does not exist");
-            let told = message(path, &format!("\"{old}\""));
+            let error = message(path, &format!("\"{old}\""));
             let expected = format!("= \"{old}\"` is now `");
-            assert!(told.contains(&expected) && told.contains(&format!("= \"{new}\"`")), "{path}: {told}");
-            assert!(!told.contains("found the text"), "one message for one fault: {told}");
+            assert!(error.contains(&expected) && error.contains(&format!("= \"{new}\"`")), "{path}: {error}");
+            assert!(!error.contains("found the text"), "one message for one fault: {error}");
             let accepted = message(path, &format!("\"{new}\""));
             assert!(!accepted.contains("found the text"), "{path} = {new} is refused: {accepted}");
         }

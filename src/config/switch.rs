@@ -517,7 +517,7 @@ pub(crate) fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
     }
 }
 
-/// The whole router. `mtu_of` tells the MTU of an interface.
+/// The whole router. `mtu_of` returns the MTU of an interface.
 pub(crate) fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) -> router::Config {
     let node = settings.node;
     let own = Ipv6Addr::new(0xfd68, 0x6f70, 0x7769, 0x7365, 0, 0, (node >> 16) as u16, node as u16);

@@ -12,9 +12,9 @@ fn a_bad_file_gets_the_line_a_caret_and_what_to_do() {
     let mut made = String::new();
     for case in BAD.split("=== file\n").skip(1) {
         let (file, _) = case.split_once("=== message\n").unwrap();
-        let told =
+        let message =
             Settings::parse(file, "h.toml").map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
-        made.push_str(&format!("=== file\n{file}=== message\n{told}\n"));
+        made.push_str(&format!("=== file\n{file}=== message\n{message}\n"));
     }
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"), &made).unwrap();

@@ -17,28 +17,28 @@ use settings::{
 };
 
 section! {
-    /// A translator of Direct Telemetry Access: takes DTA reports by UDP and writes what they say into collectors' memory by RDMA
+    /// A translator of Direct Telemetry Access: it receives DTA reports by UDP and writes to collectors' memory by RDMA
     /// (RoCEv2). See [the how-to](../how-to/dta.md).
     pub(crate) struct TranslatorSettings("[translator]") {
-        /// Where reports come to, for the first collector; others say their own `listen`.
+        /// Where it receives reports for the first collector; others have their own `listen`.
         pub(crate) listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 40040)),
-        /// Port of the reporters to which NACKs and notices of congestion go.
+        /// Port of the reporters for NACKs and congestion notifications.
         pub(crate) control_port: u16 = 40044,
-        /// How reports are laid out. `v1`: as [the wire formats](../reference/wire-formats.md) say. `artifact`: as the code published
-        /// with the paper has it, with the base header of three bytes (sequence numbers). `both`: told apart by the first byte.
+        /// Layout of reports. `v1`: as in [the wire formats](../reference/wire-formats.md). `artifact`: as in the code published
+        /// with the paper, with the base header of three bytes (sequence numbers). `both`: distinguished by the first byte.
         pub(crate) layout: ReportLayout = ReportLayout::V1,
-        /// Who writes. `socket`: this program makes RoCEv2 packets and sends them by a UDP socket. `verbs`: the RDMA device that has the
+        /// How it writes. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that has the
         /// address `source`, by libibverbs.
         pub(crate) mode: TransportMode = TransportMode::Socket,
-        /// The address from which RoCEv2 leaves. Not set: the one from which the exchange is reached.
+        /// Source address of RoCEv2 packets. Not set: the local address of the connection to the exchange.
         pub(crate) source: Option<IpAddr> = None,
-        /// UDP port of this side: RoCEv2 leaves from it, and acknowledgements come to it. 0: the kernel's choice.
+        /// Local UDP port: source of RoCEv2 packets, destination of acknowledgements. 0: the kernel's choice.
         pub(crate) source_port: u16 = 0,
         /// Bytes of data in the longest RoCEv2 packet: 256, 512, 1024, 2048 or 4096, so that it fits into the MTU.
         pub(crate) pmtu: u16 = 1024,
         /// Longest time that an entry waits for others of its list.
         pub(crate) flush: Duration = Duration::from_millis(1),
-        /// Postcards whose other hops are waited for, per collector.
+        /// Pending postcards, which wait for other hops, per collector.
         pub(crate) postcards: usize = 65_536,
         /// Longest time that a postcard waits for other hops.
         pub(crate) postcard_timeout: Duration = Duration::from_millis(100),
@@ -46,9 +46,9 @@ section! {
         pub(crate) sketch_columns: u32 = 64,
         /// Longest time that an epoch of a sketch waits for columns; then it is written as it is.
         pub(crate) sketch_timeout: Duration = Duration::from_secs(1),
-        /// Reporters whose sequence numbers are followed.
+        /// Reporters whose sequence numbers are tracked.
         pub(crate) reporters: usize = 65_536,
-        /// Reports per second that one reporter may send; what is above is dropped and counted. Not set: no bound.
+        /// Reports per second that one reporter may send; more are dropped and counted. Not set: no limit.
         pub(crate) reporter_rate: Option<PerSecond> = None,
         /// Acknowledge essential reports, one message per 64 of them.
         pub(crate) acknowledge: bool = false,
@@ -56,12 +56,12 @@ section! {
         pub(crate) waiting: Size = Size(16 << 20),
         /// Socket receive buffer to ask the kernel for.
         pub(crate) receive_buffer: Size = Size(16 << 20),
-        /// A file with the secret that the collectors' `[collector.memory] secret_file` has, for those that say no other. A collector that
-        /// does not prove that it knows it is not talked to. Its content is read again by a reload.
+        /// A file with the secret of the collectors' `[collector.memory] secret_file`, for those without their own. A collector that
+        /// cannot prove that it knows the secret is rejected. A reload reads the file again.
         pub(crate) secret_file: Option<PathBuf> = None,
-        /// Where it is written.
+        /// The collectors to write to.
         pub(crate) collectors: Vec<TargetSettings> = Vec::new(),
-        /// Reports that are also appended to a list when a condition holds.
+        /// Reports that are also appended to a list if a condition is true.
         pub(crate) triggers: Vec<TriggerSettings> = Vec::new(),
     }
 }
@@ -93,11 +93,11 @@ section! {
     pub(crate) struct TargetSettings("[[translator.collectors]]") {
         /// Its `[collector.memory] exchange`. With port 0: that of the memory in this very process.
         pub(crate) exchange: Option<SocketAddr> = None,
-        /// Where reports for this collector come to. Not set for the first: `[translator] listen`.
+        /// Where it receives reports for this collector. Not set for the first: `[translator] listen`.
         pub(crate) listen: Option<SocketAddr> = None,
         /// A file with the secret of this collector. Not set: `[translator] secret_file`.
         pub(crate) secret_file: Option<PathBuf> = None,
-        /// RDMA messages per second that it bears: above it reports of low priority are dropped first. Not set: no bound.
+        /// RDMA messages per second that it supports: above it, reports of low priority are dropped first. Not set: no limit.
         pub(crate) rate: Option<PerSecond> = None,
         /// The same in bits, such as `"10Gbit/s"`.
         pub(crate) bandwidth: Option<Rate> = None,
@@ -105,25 +105,25 @@ section! {
 }
 
 section! {
-    /// A report of `operation` for which `when` holds makes an entry of a list, beside what it does itself: filtering while
+    /// A report of `operation` for which `when` is true also appends an entry to a list: filtering while
     /// collecting, in the translator instead of in the collector.
     pub(crate) struct TriggerSettings("[[translator.triggers]]") {
-        /// Which reports. Of `append` each entry is looked at.
+        /// Which reports. Of `append` each entry is examined.
         pub(crate) operation: TriggerOperation = TriggerOperation::KeyWrite,
-        /// Only reports for this collector, by its place in `collectors` from 0; not set: for all.
+        /// Only reports for this collector, by its index in `collectors` from 0; not set: for all.
         pub(crate) collector: Option<u8> = None,
         /// Only reports of this store, list or sketch; not set: of all.
         pub(crate) of: Option<u32> = None,
         /// Comparisons joined by `and`, such as `"value >= 1000 and data[0:4] != 0"`. Fields: `reporter`, `priority` (0 to 2),
         /// `essential`, `immediate` (0 or 1), `value` (of key-increments and postcards), `hop`, `path_length`, and bytes of key or data as a
-        /// number: `key[FROM:BYTES]`, `data[FROM:BYTES]`. `FIELD & MASK` takes some bits. Empty: every report.
+        /// number: `key[FROM:BYTES]`, `data[FROM:BYTES]`. `FIELD & MASK` selects bits. Empty: every report.
         pub(crate) when: String = String::new(),
         /// The list that gets an entry, in the memory of the report's collector.
         pub(crate) list: u32 = 0,
-        /// What the entry is made of, in order and as long as the list's entries: `key[FROM:BYTES]`, `data[FROM:BYTES]`, `time` (8
+        /// Contents of the entry, in order and as long as the list's entries: `key[FROM:BYTES]`, `data[FROM:BYTES]`, `time` (8
         /// bytes, ns), a field with its bytes (`value:4`), a number with its bytes (`7:1`).
         pub(crate) entry: String = String::new(),
-        /// Tell the collector's program at once (an RDMA immediate).
+        /// Notify the collector's program immediately (an RDMA immediate).
         pub(crate) immediate: bool = false,
         /// Shortest time between two entries of this trigger; `0s`: no limit.
         pub(crate) interval: Duration = Duration::ZERO,

@@ -194,7 +194,7 @@ impl<S: Sink + Default> CollectorHost for Bench<S> {
     }
 
     fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
-        self.removals.take(&mut self.collector, input, visit);
+        self.removals.update(&mut self.collector, input, visit);
     }
 
     fn track_removals(&mut self) -> usize {
@@ -537,7 +537,7 @@ fn an_input_that_ends_leaves_its_place_to_the_next() {
     }
     let mut collected = [0, 0, 0];
     for (at, input) in [0, 1, 1].into_iter().enumerate() {
-        other.take(&mut setup.bench.collector, input, &mut |_| collected[at] += 1);
+        other.update(&mut setup.bench.collector, input, &mut |_| collected[at] += 1);
     }
     assert!(collected[0] > 5 && collected[1] == collected[0] && collected[2] == 0, "{collected:?}");
 }

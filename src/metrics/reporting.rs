@@ -83,9 +83,9 @@ fn mapped(text: &mut Text, mappings: &[MappingView]) {
     let help = "Operations of a mapping of [switch.dta]: = pending + outcomes.";
     text.metric(made, "counter", help);
     mappings.iter().for_each(|mapping| text.sample(made, &[("mapping", &mapping.name)], mapping.made));
-    let held = "switch_dta_pending";
-    text.metric(held, "gauge", "Entries of a mapping that wait for a full batch.");
-    mappings.iter().for_each(|mapping| text.sample(held, &[("mapping", &mapping.name)], mapping.pending));
+    let pending = "switch_dta_pending";
+    text.metric(pending, "gauge", "Entries of a mapping that wait for a full batch.");
+    mappings.iter().for_each(|mapping| text.sample(pending, &[("mapping", &mapping.name)], mapping.pending));
     let name = "switch_dta_outcome_total";
     let help = "Operations of a mapping, by outcome.";
     text.metric(name, "counter", help);

@@ -32,7 +32,7 @@ pub(crate) fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchS
     checked(&changed).map(|()| watch)
 }
 
-/// What is worth telling, from a list of tables as `[[switch.filter]]`.
+/// The filters, from a list of tables as `[[switch.filter]]`.
 ///
 /// # Errors
 /// A sentence.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_takes_what_is_written_and_keeps_the_rest() {
+    fn a_port_changes_the_given_keys_and_keeps_the_rest() {
         let after = port(&settings(), 2, json!({"up": false, "delay": "2ms", "loss": 0.25})).unwrap();
         assert_eq!((after.up, after.delay.as_millis(), after.loss.0), (false, 2, 250_000));
         assert_eq!(after.rate.map(|rate| rate.0), Some(1_000_000));
@@ -138,11 +138,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_in_words() {
-        let told = |body| port(&settings(), 2, body).map(|_| ()).unwrap_err();
-        assert_eq!(told(json!({"spd": 1})), "there is no key `spd` in [[switch.ports]]; did you mean `up`?");
-        assert!(told(json!({"loss": 2})).contains("write a number from 0 to 1"));
-        assert!(told(json!({"interface": "b"})).contains("restart"));
-        assert!(told(json!([])).contains("write a table"));
+        let error = |body| port(&settings(), 2, body).map(|_| ()).unwrap_err();
+        assert_eq!(error(json!({"spd": 1})), "there is no key `spd` in [[switch.ports]]; did you mean `up`?");
+        assert!(error(json!({"loss": 2})).contains("write a number from 0 to 1"));
+        assert!(error(json!({"interface": "b"})).contains("restart"));
+        assert!(error(json!([])).contains("write a table"));
         assert_eq!(port(&settings(), 3, json!({})).map(|_| ()).unwrap_err(), "there is no port 3");
         let watched = |body| watch(&settings(), body).map(|list| list.len());
         assert_eq!(watched(json!([{"dport": 80, "mode": "mx"}, {}])), Ok(2));
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!((read(good), read(json!([]))), (Ok(3), Ok(0)));
         assert!(read(json!({})).unwrap_err().contains("write a list"));
         assert!(read(json!([{"algorithm": "per_day"}])).unwrap_err().contains("\"per_hop\""));
-        let told = read(json!([{"algorithm": "rule", "rule": "flow_latency > 5 parsecs"}])).unwrap_err();
-        assert!(told.starts_with("switch.filter.0.rule, character "), "{told}");
+        let error = read(json!([{"algorithm": "rule", "rule": "flow_latency > 5 parsecs"}])).unwrap_err();
+        assert!(error.starts_with("switch.filter.0.rule, character "), "{error}");
     }
 }

@@ -44,11 +44,11 @@ pub(crate) struct Role {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The way to a switch.
+/// A handle to a switch.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     mail: SyncSender<Work>,
-    /// Something is in the mail. Relaxed: the channel orders what it carries.
+    /// Work is in the channel. Relaxed: the channel orders its contents.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
 }
@@ -96,29 +96,29 @@ impl Ready {
 }
 
 impl Role {
-    /// The way to it.
+    /// A handle to it.
     pub(crate) fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Puts another file's ports, routes and flows in force.
+    /// Applies another file's ports, routes and flows.
     ///
     /// # Errors
-    /// A sentence; nothing or not everything was changed.
+    /// What is wrong; nothing or not everything was changed.
     pub(crate) fn reload(&self, settings: SwitchSettings) -> Result<(), String> {
-        // A map may be another by now, whatever else of DTA stays until a restart.
+        // The map may have changed; all other DTA settings stay until a restart.
         let mapped = settings.dta.as_ref().filter(|dta| dta.map.is_some());
         let ways =
             mapped.map(|dta| dta.ways()).transpose().map_err(|error| format!("[switch.dta] {error}"))?;
-        let (told, result) = std::sync::mpsc::sync_channel(1);
+        let (reply, result) = std::sync::mpsc::sync_channel(1);
         self.handle.post(Box::new(move |forwarder| {
-            let _ = told.send(forwarder.apply(settings, ways));
+            let _ = reply.send(forwarder.apply(settings, ways));
         }));
         result.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }
 
     fn stop(&mut self) {
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed: the flag orders no other memory.
         self.stop.store(true, Ordering::Relaxed);
         self.handle.wake();
         if let Some(thread) = self.thread.take() {
@@ -139,10 +139,10 @@ impl Handle {
         &self,
         question: impl FnOnce(&mut Forwarder) -> T + Send + 'static,
     ) -> Option<T> {
-        let (told, answer) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let asked = self.post(Box::new(move |forwarder| {
-            // Whoever asked may have gone.
-            let _ = told.send(question(forwarder));
+            // The requester may be gone.
+            let _ = reply.send(question(forwarder));
         }));
         if asked { time::timeout(PATIENCE, answer).await.ok()?.ok() } else { None }
     }
@@ -164,7 +164,7 @@ impl Handle {
     }
 }
 
-/// Questions that may wait.
+/// Requests that may wait.
 const MOST_MAIL: usize = 64;
-/// How long an answer may take.
+/// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(2);

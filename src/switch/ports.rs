@@ -100,7 +100,7 @@ const LONGEST_WAIT: u64 = 1_000_000_000;
 pub(super) fn run(mut forwarder: Forwarder, mut mail: Mail, stop: &AtomicBool) {
     time::wake_precisely();
     let mut poll_fds = PollFds::default();
-    // Relaxed: the flag carries nothing but itself.
+    // Relaxed: the flag orders no other memory.
     while !stop.load(Ordering::Relaxed) {
         if mail.flag.swap(false, Ordering::Acquire) {
             while let Ok(work) = mail.work.try_recv() {

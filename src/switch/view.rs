@@ -1,4 +1,4 @@
-//! What a switch tells of itself, for the API.
+//! The state of a switch, for the API.
 
 use dataplane::{router::Drop, switch::Stats};
 use detect::detector::{Counts, Decision};

@@ -173,7 +173,7 @@ pub(crate) struct InputView {
     pub(crate) device_drops: u64,
 }
 
-/// A way to receive that was not used.
+/// A receive path that was not used.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Tried"))]

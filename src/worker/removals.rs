@@ -10,7 +10,7 @@ const MOST: usize = 16_384;
 /// A queue per input.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
-    /// `None`: of an input that has ended; the next one takes its place.
+    /// `None`: of an input that has ended; the next one replaces it.
     queues: Vec<Option<VecDeque<Removed>>>,
 }
 
@@ -42,7 +42,7 @@ impl Removals {
     }
 
     /// Passes what was removed since the last call of this input to `visit`.
-    pub(crate) fn take(&mut self, collector: &mut Collector, input: usize, visit: &mut dyn FnMut(Removed)) {
+    pub(crate) fn update(&mut self, collector: &mut Collector, input: usize, visit: &mut dyn FnMut(Removed)) {
         collector.drain_removed(|removed| {
             for queue in self.queues.iter_mut().flatten() {
                 // An input that no longer asks keeps its last word: all of it must be compared.

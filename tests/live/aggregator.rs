@@ -16,7 +16,7 @@ use wire::aggregate::Kind;
 
 use crate::support::{TempDir, command, hex, hopwise, text};
 
-/// How long anything may take.
+/// Time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running aggregator and the socket that its aggregates come to.
@@ -42,10 +42,10 @@ impl Stage {
         fs::write(&config, file).unwrap();
         let mut run = command(["run", "-c", text(&config)]);
         let mut child = run.current_dir(directory.join("")).stderr(Stdio::piped()).spawn().unwrap();
-        let (told, lines) = channel();
+        let (sender, lines) = channel();
         let stderr = child.stderr.take().unwrap();
         thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|l| told.send(l))
+            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|l| sender.send(l))
         });
         let after = |mark: &str| loop {
             let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {mark:?}"));
@@ -113,7 +113,7 @@ fn postcard(seq: u8, flow: u16) -> Vec<u8> {
 fn postcards_in_aggregates_out_and_everything_adds_up() {
     let mut stage = Stage::start("kind = \"agg_n\"\nr = 3\ntimer = \"10m\"\naggregator = 99");
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Number 4 is lost on the way; the last datagram is no report at all.
+    // Number 4 is lost; the last datagram is not a report.
     for (seq, flow) in [(1, 7), (2, 8), (3, 9), (5, 10)] {
         sender.send_to(&postcard(seq, flow), stage.input).unwrap();
     }
@@ -151,7 +151,11 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     stage.stop();
     let last = stage.next();
     let aggregate = Aggregate::parse(&last).unwrap();
-    assert_eq!((aggregate.header().sequence, aggregate.postcards().count()), (1, 1), "what was held is sent");
+    assert_eq!(
+        (aggregate.header().sequence, aggregate.postcards().count()),
+        (1, 1),
+        "pending postcards are sent"
+    );
     let said: Vec<String> = stage.lines.iter().collect();
     assert!(said.iter().any(|line| line.contains("the aggregator stopped")), "{said:?}");
 }
@@ -169,10 +173,10 @@ fn a_timer_sends_what_waits() {
 }
 
 #[test]
-fn a_wrong_section_is_told_with_its_line() {
+fn a_wrong_section_is_reported_with_its_line() {
     let dir = TempDir::new();
     let config = dir.join("wrong.toml");
-    for (settings, told) in [
+    for (settings, message) in [
         ("", "nowhere to send to"),
         ("forward = [\"192.0.2.1:32767\"]\nr = 73", "r must be 1 to 72"),
         ("forward = [\"192.0.2.1:32767\"]\ninterop = true", "interop needs kind agg_n or agg_nf"),
@@ -184,7 +188,7 @@ fn a_wrong_section_is_told_with_its_line() {
         fs::write(&config, format!("[aggregator]\n{settings}\n")).unwrap();
         let run = hopwise(["check", "-c", text(&config)]);
         assert_eq!(run.code, Some(2), "{settings}");
-        assert!(run.stderr.contains(told) && run.stderr.contains("wrong.toml:"), "{}", run.stderr);
+        assert!(run.stderr.contains(message) && run.stderr.contains("wrong.toml:"), "{}", run.stderr);
     }
     fs::write(&config, "[aggregator]\nforward = [\"192.0.2.1:32767\"]\n").unwrap();
     let run = hopwise(["check", "-c", text(&config)]);

@@ -17,7 +17,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     let at = directory.join("");
     let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", "snapshots = { keep = 2 }"));
     let (_, exchange) = keeper.memory.unwrap();
-    // The postcards of a path may come slowly.
+    // The postcards of a path may arrive slowly.
     let patient = translator(&[exchange], "postcard_timeout = \"60s\"");
     let mut stage = Program::start(&at, "t.toml", &patient);
     stage.translator("connected", |dta| connected(dta, 0));
@@ -37,7 +37,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     commands(&["--api", &keeper.url()]);
     commands(&["--directory", text(&region)]);
     // The event, in the store and with everything that its fields say.
-    let events = keeper.wait("/api/v1/events?kind=drop", "told", |view| view["events"][0].is_object());
+    let events = keeper.wait("/api/v1/events?kind=drop", "reported", |view| view["events"][0].is_object());
     let event = &events["events"][0];
     assert_eq!((&event["node"], &event["reason"]), (&101.into(), &7.into()), "{events:#}");
     assert_eq!(event["text"], "10.0.0.1:1234>10.0.0.2:80/6");
@@ -134,7 +134,7 @@ fn answers(keeper: &Program) {
     let stores = keeper.get("/api/v1/dta/stores");
     assert_eq!(stores["stores"].as_array().unwrap().len(), 6);
     assert_eq!(stores["stores"][0]["expected"].as_array().unwrap().len(), 4);
-    for (path, told) in [
+    for (path, message) in [
         ("/api/v1/dta/stores/nope/get?key=1", "there is no store `nope`; there are paths, losses"),
         ("/api/v1/dta/stores/paths/get", "which key?"),
         ("/api/v1/dta/stores/paths/get?key=x", "is no key"),
@@ -144,7 +144,7 @@ fn answers(keeper: &Program) {
     ] {
         let (status, body) = keeper.ask("GET", path, "");
         assert!(
-            (400..=404).contains(&status) && body["error"].as_str().unwrap().contains(told),
+            (400..=404).contains(&status) && body["error"].as_str().unwrap().contains(message),
             "{path}: {body}"
         );
     }
@@ -193,12 +193,12 @@ fn commands(from: &[&str]) {
     let tail = ask(&["tail", "2"]);
     assert!(tail.contains("src=10.0.0.1") && tail.contains("node=101"), "{tail}");
     assert_eq!(ask(&["tail", "10", "--limit", "3", "--json"]).lines().count(), 3);
-    for (list, batch, told) in [
+    for (list, batch, message) in [
         ("10", "99999", "list 10 has no batch 99999: its newest is "),
         ("3", "1", "list 3 is empty; --follow waits for entries"),
     ] {
         let run = hopwise(["tail", list, "--from", batch].iter().chain(from));
-        assert!(run.code == Some(1) && run.stderr.contains(told), "{:?} {}", run.code, run.stderr);
+        assert!(run.code == Some(1) && run.stderr.contains(message), "{:?} {}", run.code, run.stderr);
     }
     let stores = ask(&["stores"]);
     assert!(stores.contains("key-write") && stores.contains("lists 0 to 3"), "{stores}");
@@ -327,7 +327,7 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
             reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
         }
         stage.translator("taken", |dta| dta["done"]["append"] == 20 && dta["collectors"][0]["held"] == 0);
-        // What is held is written at the end.
+        // Pending entries are written at the end.
         stage.stop();
     }
     let tail = keeper.wait("/api/v1/dta/lists/10?limit=1000", "there", |view| {
@@ -346,7 +346,7 @@ fn put_secret(file: &Path, secret: &str) {
 }
 
 #[test]
-fn who_has_another_secret_is_refused_until_it_is_told_the_right_one() {
+fn a_peer_with_another_secret_is_refused_until_it_has_the_right_one() {
     let directory = TempDir::new();
     let at = directory.join("");
     let [ours, theirs] = ["ours", "theirs"].map(|name| at.join(name));
@@ -401,11 +401,11 @@ fn who_has_another_secret_is_refused_until_it_is_told_the_right_one() {
 }
 
 #[test]
-fn what_cannot_be_is_told_before_anything_starts() {
+fn invalid_settings_are_reported_before_anything_starts() {
     let directory = TempDir::new();
     let at = directory.join("");
     let keeper = collector(&at, "memory", "");
-    for (wrong, told) in [
+    for (wrong, message) in [
         (
             keeper.replace("listen = \"127.0.0.1:0\"\nexchange", "listen = \"0.0.0.0:4791\"\nexchange"),
             "RoCEv2's checksum covers the address",
@@ -430,7 +430,11 @@ fn what_cannot_be_is_told_before_anything_starts() {
         fs::write(&config, &wrong).unwrap();
         let run = hopwise(["check", "-c", text(&config)]);
         assert_eq!(run.code, Some(2), "{wrong}");
-        assert!(run.stderr.contains(told) && run.stderr.contains("wrong.toml:"), "{told}: {}", run.stderr);
+        assert!(
+            run.stderr.contains(message) && run.stderr.contains("wrong.toml:"),
+            "{message}: {}",
+            run.stderr
+        );
     }
     // Port 0 is the memory of this process, which has none.
     let config = at.join("own.toml");

@@ -1,4 +1,4 @@
-//! DTA's roles end to end, each part that has its own way of going wrong: the artifact's packets, IPv6, snapshots by schedule, triggers,
+//! DTA's roles end to end, each part with failures of its own: the artifact's packets, IPv6, snapshots by schedule, triggers,
 //! immediates; and in network namespaces two collectors and a translator under the load of `hopwise report`, of which one dies and comes back.
 
 use std::{
@@ -103,7 +103,8 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     }
     // DTA v1 is not taken here.
     send("14000000 00000007 02030d00 00010000 0000000c 0a000001 0a000002 04d20050 06");
-    let dta = stage.translator("all taken", |dta| dta["reports"] == 13 && dta["collectors"][0]["held"] == 0);
+    let dta =
+        stage.translator("all accepted", |dta| dta["reports"] == 13 && dta["collectors"][0]["held"] == 0);
     assert_eq!((&dta["adds_up"], &dta["layout"]), (&true.into(), &json!("artifact")), "{dta:#}");
     assert_eq!(dta["unreadable"].as_object().unwrap().len(), 1, "{dta:#}");
     // Four writes of values, one of entries, one path, two additions.
@@ -132,16 +133,16 @@ fn answers_of_the_artifact(keeper: &Program, directory: &Path) {
             ask(&["get", "values", "10.0.0.1"]),
             (Some(0), "0x0000029a  (2 of 2 copies)\n".to_owned())
         );
-        let (code, told) = ask(&["get", "postcards", "10.0.0.1"]);
-        assert!(code == Some(0) && told.starts_with("11 200 13 14 15  (unproven: "), "{told}");
+        let (code, output) = ask(&["get", "postcards", "10.0.0.1"]);
+        assert!(code == Some(0) && output.starts_with("11 200 13 14 15  (unproven: "), "{output}");
         let known = ["get", "postcards", "10.0.0.1", "--largest", "200"];
         assert_eq!(ask(&known), (Some(0), "11 200 13 14 15\n".to_owned()));
-        let (code, told) = ask(&["get", "postcards", "10.0.0.1", "--largest", "199"]);
-        assert!(code == Some(1) && told.starts_with("empty"), "{told}");
+        let (code, output) = ask(&["get", "postcards", "10.0.0.1", "--largest", "199"]);
+        assert!(code == Some(1) && output.starts_with("empty"), "{output}");
         assert!(ask(&["count", "counts", "10.0.0.1"]).1.starts_with("5  ("));
-        let (code, told) = ask(&["get", "0", "10.0.0.1"]);
+        let (code, output) = ask(&["get", "0", "10.0.0.1"]);
         let which = "have the number 0; say which by its name";
-        assert!(code != Some(0) && told.contains(which) && told.contains("values"), "{told}");
+        assert!(code != Some(0) && output.contains(which) && output.contains("values"), "{output}");
     }
 }
 
@@ -234,7 +235,7 @@ fn snapshots_are_taken_by_schedule_and_old_ones_go() {
     });
     let (kept, snapshot) = kept.take(10).flatten().next().unwrap();
     assert_eq!(snapshot["fields"]["value"], json!([11, 12, 13, 14, 15]), "{snapshot}");
-    // Two are kept, of the one store; the first is gone.
+    // Two snapshots of the store remain; the first is deleted.
     let view = keeper.wait(list, "pruned", |view| {
         let all = snapshots(view);
         newest(view) > kept && all.len() <= 2 && all.iter().all(|one| one["ts"].as_u64() > Some(before))
@@ -270,17 +271,17 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
             events.iter().filter(|event| event["value"] == value).count()
         }
     };
-    let told = |what: &str, count: usize, events: &dyn Fn(&Program) -> usize| {
+    let reported = |what: &str, count: usize, events: &dyn Fn(&Program) -> usize| {
         keeper.wait("/api/v1/dta", what, |_| events(&keeper) == count);
     };
-    told("two immediates of list 10", 2, &valued("change", 0x2000_000a));
-    // Of a store, likewise; of a followed list its entries are the events, and nothing is told twice.
+    reported("two immediates of list 10", 2, &valued("change", 0x2000_000a));
+    // Of a store, likewise; of a followed list its entries are the events, and nothing is reported twice.
     reporter.send(false, true, Operation::KeyWrite { copies: 2, store: 1, key: &[7; 4], data: &path_of(7) });
-    told("an immediate of store 1", 1, &valued("change", 0x1000_0001));
+    reported("an immediate of store 1", 1, &valued("change", 0x1000_0001));
     let entry = hex("0a0000010a00000204d2005006 00000065 07");
     reporter.send(false, true, Operation::Append { list: 2, entry_len: 18, entries: &entry });
     let drops = |keeper: &Program| keeper.get("/api/v1/events?kind=drop")["events"].as_array().unwrap().len();
-    told("the entry", 1, &drops);
+    reported("the entry", 1, &drops);
     let view = keeper.wait("/api/v1/dta", "four immediates", |view| view["events"]["immediates"] == 4);
     let shed = [&view["events"]["immediates_shed"], &view["events"]["lapped"], &view["events"]["missing"]];
     assert_eq!((&view["events"]["entries"], shed), (&1.into(), [&json!(0); 3]), "{view:#}");
@@ -292,7 +293,7 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
 }
 
 #[test]
-fn a_growth_made_in_one_place_reaches_those_who_report_and_those_who_ask() {
+fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     let directory = TempDir::new();
     let at = directory.join("");
     let keepers = [0, 1].map(|number| {
@@ -369,18 +370,18 @@ fn the_stores_of_all(map: &Path) {
     let c1 = format!("c1={}", known["collectors"][1]["api"].as_str().unwrap());
     let away = map.with_file_name("away.json");
     fs::write(&away, hopwise(["map", "new", "away=http://127.0.0.1:1", &c1]).stdout).unwrap();
-    let told = hopwise(["stores", "--map", text(&away)]);
-    assert_eq!(told.code, Some(1));
+    let run = hopwise(["stores", "--map", text(&away)]);
+    assert_eq!(run.code, Some(1));
     assert!(
-        told.stderr.contains("hopwise: away: ") && told.stdout.contains("\nc1 "),
+        run.stderr.contains("hopwise: away: ") && run.stdout.contains("\nc1 "),
         "{} {}",
-        told.stderr,
-        told.stdout
+        run.stderr,
+        run.stdout
     );
 }
 
 #[test]
-fn what_no_collector_took_before_the_end_is_told() {
+fn what_no_collector_accepted_before_the_end_is_reported() {
     let directory = TempDir::new();
     let at = directory.join("");
     let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", ""));
@@ -394,7 +395,7 @@ fn what_no_collector_took_before_the_end_is_told() {
         reporter.send(true, false, Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data });
     }
     // Two copies of each.
-    stage.translator("held", |dta| dta["collectors"][0]["held"] == 6);
+    stage.translator("unacknowledged", |dta| dta["collectors"][0]["held"] == 6);
     let said = stage.stop();
     assert!(
         said.iter().any(|line| line.contains("and 6 operations that were not acknowledged")),
@@ -524,7 +525,7 @@ fn in_namespaces_a_collector_dies_under_load_and_what_was_lost_is_known() {
 }
 
 /// Values before, while the second collector is away, and after; the translator's books when all is settled, and the reports that the reporter
-/// kept back because the translator told it to.
+/// suppressed because the translator requested it.
 fn values(
     network: &Network,
     stage: &Program,
@@ -537,12 +538,16 @@ fn values(
         let count = PART.to_string();
         let args = ["key-write", "--store", "1", "--data", "4", "--rate", "3000", "--count", &count];
         let keys = ["--keys", "1000000", "--seed", seed];
-        let told = ended(network.load(stage, &[], &[&args[..], &keys].concat()));
-        let kept_back = told["suppressed"].as_u64().unwrap();
-        assert_eq!((&told["reports"], &told["lost"]), (&(PART - kept_back).into(), &0.into()), "{told}");
-        suppressed.set(suppressed.get() + kept_back);
-        sent += PART - kept_back;
-        stage.translator("all taken", |dta| {
+        let summary = ended(network.load(stage, &[], &[&args[..], &keys].concat()));
+        let suppressed_now = summary["suppressed"].as_u64().unwrap();
+        assert_eq!(
+            (&summary["reports"], &summary["lost"]),
+            (&(PART - suppressed_now).into(), &0.into()),
+            "{summary}"
+        );
+        suppressed.set(suppressed.get() + suppressed_now);
+        sent += PART - suppressed_now;
+        stage.translator("all accepted", |dta| {
             let drops: u64 = (0..2).map(|one| dta["collectors"][one]["kernel_drops"].as_u64().unwrap()).sum();
             dta["reports"].as_u64().unwrap() + drops == sent && dta["waiting"] == 0
         })
@@ -583,15 +588,15 @@ fn essential_entries(network: &Network, stage: &Program, second: &mut Program, a
     second.kill();
     stage.translator("noticed", |dta| !connected(dta, 1));
     *second = network.collector(1, at);
-    let told = ended(load);
+    let summary = ended(load);
     let dta = stage.translator("settled", |dta| {
         let held = |one: usize| dta["collectors"][one]["held"] == 0;
         let all = dta["done"]["append"] == 2 * PART;
         connected(dta, 1) && dta["waiting"] == 0 && dta["entries"]["held"] == 0 && held(0) && held(1) && all
     });
     assert_eq!(dta["adds_up"], true, "{dta:#}");
-    let lost = [&told["lost"], &told["suppressed"], &told["forgotten"], &dta["entries"]["lost"]];
-    assert_eq!((&told["reports"], lost), (&(2 * PART).into(), [&json!(0); 4]), "{told} {dta:#}");
+    let lost = [&summary["lost"], &summary["suppressed"], &summary["forgotten"], &dta["entries"]["lost"]];
+    assert_eq!((&summary["reports"], lost), (&(2 * PART).into(), [&json!(0); 4]), "{summary} {dta:#}");
     for (number, list) in [(0, 10), (1, 11)] {
         let lists = store(&at.join(format!("m{number}/entries.region"))).lists().unwrap();
         let (mut follower, mut found) = (lists.from_sequence(list, 1).unwrap(), Vec::new());

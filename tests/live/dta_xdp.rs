@@ -40,7 +40,7 @@ fn translator(family: usize) -> String {
 fn pair() -> Option<Pair> {
     let pair = Pair::create();
     let pair = pair.map_err(|error| skipped(&format!("memory in the kernel: needs root ({error})"))).ok()?;
-    // A veth takes what comes from the other end's program only if it polls, and that comes with GRO.
+    // A veth accepts frames from the other end's program only if it polls, and that comes with GRO.
     pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
     Some(pair)
 }
@@ -66,7 +66,7 @@ impl Reporter {
         self.socket.send_to(&bytes[..length], "127.0.0.1:40040").unwrap();
     }
 
-    /// A path, a loss (told at once), and three additions.
+    /// A path, a loss (with an immediate), and three fetch-adds.
     fn report(&mut self, first: u32) {
         let data = path_of(first);
         self.send(false, Operation::KeyWrite { copies: 2, store: 1, key: &flow(), data: &data });
@@ -125,7 +125,7 @@ fn all_in_the_kernel(keeper: &Server) -> Value {
 
 fn start(pair: &Pair, directory: &Path, family: usize) -> Server {
     let config = collector(directory, family, Pair::DEVICE);
-    Server::start_raw_within(pair.far.name(), &config).unwrap_or_else(|told| panic!("{told}"))
+    Server::start_raw_within(pair.far.name(), &config).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn memory(of: &TempDir) -> PathBuf {
@@ -149,10 +149,11 @@ fn reports_are_written_by_the_kernel_and_asked_as_ever() {
         assert_eq!((&view["adds"], &view["missing"]), (&6.into(), &0.into()), "{view:#}");
         assert!(view["packets"].as_u64().unwrap() >= 9 && view["acks"] != 0, "{view:#}");
         // The immediate found the same ears, and the entry became an event.
-        wait(&keeper, "/api/v1/dta", "told", |view| {
+        wait(&keeper, "/api/v1/dta", "reported", |view| {
             view["events"]["immediates"] == 1 && view["events"]["entries"] == 1
         });
-        let events = wait(&keeper, "/api/v1/events?kind=drop", "told", |view| view["events"][0].is_object());
+        let events =
+            wait(&keeper, "/api/v1/events?kind=drop", "reported", |view| view["events"][0].is_object());
         assert_eq!(events["events"][0]["node"], 101, "{events:#}");
         let url = format!("http://{}", keeper.api);
         let api = ["--api", url.as_str()];
@@ -161,7 +162,7 @@ fn reports_are_written_by_the_kernel_and_asked_as_ever() {
         assert!(count.stdout.starts_with("1,500  "), "{}{}", count.stdout, count.stderr);
         let tail = ask(&pair, &[&["tail", "2"], &api[..]].concat());
         assert!(tail.stdout.contains("src=10.0.0.1"), "{}{}", tail.stdout, tail.stderr);
-        // The files are old while the kernel has the memory, and nobody is told of old things.
+        // The files are old while the kernel has the memory, and old entries emit no events.
         let run = ask(&pair, &["get", "paths", FLOW, "--directory", text(&memory(&directory))]);
         assert_eq!(run.code, Some(2), "{}", run.stdout);
         assert!(run.stderr.contains("in the kernel") && run.stderr.contains("--api"), "{}", run.stderr);
@@ -194,7 +195,7 @@ fn stops_and_comes_back(
     (directory, family): (&TempDir, usize),
 ) {
     let memory = memory(directory);
-    let (status, _kept) = keeper.stop();
+    let (status, _files) = keeper.stop();
     assert!(status.success());
     assert_eq!(get(pair, &["--directory", text(&memory)]), "[11,12,13,14,15]  (2 of 2 copies)\n");
     assert!(!memory.join("in-kernel").exists());
@@ -202,12 +203,12 @@ fn stops_and_comes_back(
     let keeper = start(pair, &memory, family);
     let url = format!("http://{}", keeper.api);
     assert_eq!(get(pair, &["--api", &url]), "[11,12,13,14,15]  (2 of 2 copies)\n");
-    // Another one may not have the same memory, nor may one that takes it for files.
+    // Another one may not have the same memory, nor may one that uses it as files.
     let other = collector(&memory, 1 - family, Pair::DEVICE);
     let files = other.replace("\"xdp\"", "\"socket\"").replace("interface = \"veth0\"\n", "");
     for other in [other, files] {
-        let told = Server::start_raw_within(pair.far.name(), &other).map(|server| server.id()).unwrap_err();
-        assert!(told.contains("another hopwise keeps the memory"), "{told}");
+        let error = Server::start_raw_within(pair.far.name(), &other).map(|server| server.id()).unwrap_err();
+        assert!(error.contains("another hopwise keeps the memory"), "{error}");
     }
     wait(&keeper, "/api/v1/dta", "linked", |view| view["links"][0]["up"] == true);
     reporter.report(21);
@@ -260,24 +261,24 @@ fn what_cannot_be_saved_at_the_stop_is_said_and_the_exit_code_is_one() {
     // What is begun is written beside the file, and here that cannot be.
     fs::create_dir(memory.join("paths.begun")).unwrap();
     keeper.signal("-TERM");
-    let told = keeper.log_line("the store `paths` is lost");
-    assert!(told.contains("paths.region cannot be written") && told.contains("make room there"), "{told}");
-    let (status, _kept) = keeper.stop();
+    let line = keeper.log_line("the store `paths` is lost");
+    assert!(line.contains("paths.region cannot be written") && line.contains("make room there"), "{line}");
+    let (status, _files) = keeper.stop();
     assert_eq!(status.code(), Some(1));
     assert!(memory.join("losses.region").exists() && !memory.join("paths.region").exists());
 }
 
 #[test]
-fn what_stands_in_the_way_is_said_and_nothing_else_is_done_instead() {
+fn an_obstacle_is_reported_and_there_is_no_fallback() {
     let Some(pair) = pair() else { return };
     let directory = TempDir::new();
     let at = memory(&directory);
     let refused = |namespace: &str, config: &str, words: &[&str]| {
-        let told = Server::start_raw_within(namespace, config).map(|server| server.id()).unwrap_err();
+        let error = Server::start_raw_within(namespace, config).map(|server| server.id()).unwrap_err();
         for word in words {
-            assert!(told.contains(word), "{word} in {told}");
+            assert!(error.contains(word), "{word} in {error}");
         }
-        assert!(!at.join("in-kernel").exists(), "{told}");
+        assert!(!at.join("in-kernel").exists(), "{error}");
     };
     let far = pair.far.name();
     let advice = "or write mode = \"socket\"";
@@ -287,7 +288,7 @@ fn what_stands_in_the_way_is_said_and_nothing_else_is_done_instead() {
     pair.far.ip(&["link", "set", Pair::DEVICE, "down"]).unwrap();
     refused(far, &collector(&at, 0, Pair::DEVICE).replace("10.97.0.2", "127.0.0.2"), &["by an interface"]);
     pair.far.ip(&["link", "set", Pair::DEVICE, "up"]).unwrap();
-    // A translator on the same machine would never be heard.
+    // A translator on the same machine would never be received.
     let keeper = start(&pair, &at, 0);
     let stage = Server::start_raw_within(far, &translator(0)).unwrap();
     stage.log_line("sends to itself comes by no interface");

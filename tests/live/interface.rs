@@ -102,7 +102,7 @@ fn same_answers(mode: &str) {
             send(&pair, family, &datagrams);
             let status = server.settled(datagrams.len() as u64);
             assert_balanced(&status);
-            // What the kernel tells is on its way for a moment longer than its counters.
+            // Events of the kernel arrive a moment later than its counters.
             let (mut concluded, start) = (conclusions(&server, &status), std::time::Instant::now());
             while expected.as_ref().is_some_and(|expected: &Value| expected["events"] != concluded["events"])
                 && start.elapsed() < server::PATIENCE
@@ -272,7 +272,7 @@ fn an_interface_that_comes_later_is_taken_when_it_comes() {
 }
 
 #[test]
-fn where_a_program_is_already_a_lower_rung_says_why_and_the_way_up_is_taken_when_it_is_free() {
+fn where_a_program_is_attached_a_slower_path_says_why_and_the_faster_one_is_used_when_free() {
     let Some(pair) = pair() else { return };
     let put = || {
         let object = nic::bpf::Object::load(xdp::STEER, &nic::bpf::LoadOptions::default())?;
@@ -285,8 +285,8 @@ fn where_a_program_is_already_a_lower_rung_says_why_and_the_way_up_is_taken_when
         Err(error) => return skipped(&format!("a program that is already there: {error}")),
     };
     let refused = Server::start_within(pair.far.name(), "xdp://veth0", "collector.xdp.lowest = \"native\"");
-    let told = refused.map(|_| ()).unwrap_err();
-    assert!(told.contains("xdp-native") && told.contains("another"), "{told}");
+    let error = refused.map(|_| ()).unwrap_err();
+    assert!(error.contains("xdp-native") && error.contains("another"), "{error}");
 
     let server = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
     let status = server.json("/api/v1/status");
@@ -367,30 +367,31 @@ fn under_overload_the_kernels_program_accounts_for_every_frame() {
     let steady: Vec<_> = (0..3_000).map(|seq| report(seq, (seq % 10) as u16, [1, 2, 3])).collect();
     send(&pair, 0, &steady[..100]);
     server.settled(100);
-    // What is no news needs nobody.
+    // Reports without a change do not reach user space.
     server.signal("-STOP");
     send(&pair, 0, &steady[100..]);
     server.signal("-CONT");
     let status = server.settled(3_000);
     assert_balanced(&status);
     assert_eq!((dropped(&status, "kernel"), dropped(&status, "network")), (0, 0), "{status:#}");
-    // What is news fills the ring.
-    let news: Vec<_> = (3_000..7_000).map(|seq| report(seq, 1, [1, 2, seq * 100_000])).collect();
+    // Reports with a change fill the ring.
+    let changes: Vec<_> = (3_000..7_000).map(|seq| report(seq, 1, [1, 2, seq * 100_000])).collect();
     server.signal("-STOP");
-    send(&pair, 0, &news);
+    send(&pair, 0, &changes);
     server.signal("-CONT");
     let status = server.wait_for("accounted for", |status| stage(status, "kernel")["in"] == 7_000);
     let drops = &stage(&status, "kernel")["drops"];
     assert!(drops["ring_full"].as_u64() > Some(1_000), "{status:#}");
     // They are not missing: the numbers were received.
-    let status =
-        server.wait_for("told", |status| stage(status, "kernel")["out"] == stage(status, "decode")["in"]);
+    let status = server.wait_for("passed to user space", |status| {
+        stage(status, "kernel")["out"] == stage(status, "decode")["in"]
+    });
     assert_balanced(&status);
     assert_eq!(dropped(&status, "network"), 0, "{status:#}");
 }
 
 /// Programs and maps that a process holds.
-fn held(process: u32) -> Ids {
+fn capabilities(process: u32) -> Ids {
     let mut ids = Ids { programs: Vec::new(), maps: Vec::new() };
     for file in std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap_or_default();
@@ -406,7 +407,7 @@ fn no_program_and_no_map_is_left_behind() {
     let Some(pair) = pair() else { return };
     for (end, settings) in [("-KILL", ""), ("-TERM", ""), ("-KILL", KERNEL), ("-TERM", KERNEL)] {
         let server = Server::start_within(pair.far.name(), "xdp://veth0", settings).unwrap();
-        let ids = held(server.id());
+        let ids = capabilities(server.id());
         if ids.programs.is_empty() {
             return skipped("what is left behind: no program can be loaded here");
         }
@@ -432,13 +433,13 @@ fn no_program_and_no_map_is_left_behind() {
 fn what_is_not_good_enough_is_refused_with_what_to_do() {
     let Some(pair) = pair() else { return };
     let refused = Server::start_within(pair.far.name(), "xdp://none0", "collector.xdp.lowest = \"packet\"");
-    let told = refused.map(|_| ()).unwrap_err();
+    let error = refused.map(|_| ()).unwrap_err();
     let expected = "there is no interface `none0` here (`ip link` lists those there are); make it, name another one, or allow \
                     lowest = \"udp\"";
-    assert!(told.contains(expected), "{told}");
+    assert!(error.contains(expected), "{error}");
     let refused = Server::start_within(pair.far.name(), "xdp://lo", "collector.xdp.zero_copy = \"require\"");
-    let told = refused.map(|_| ()).unwrap_err();
-    assert!(told.contains("xdp-zerocopy") && told.contains("hopwise doctor lo"), "{told}");
+    let error = refused.map(|_| ()).unwrap_err();
+    assert!(error.contains("xdp-zerocopy") && error.contains("hopwise doctor lo"), "{error}");
 }
 
 #[test]
@@ -456,7 +457,7 @@ fn four_capabilities_are_enough_for_the_best_rung() {
     let server = Server::start_within(&namespace, "xdp://veth0", "store.enabled = false").unwrap();
     let status = server.json("/api/v1/status");
     assert_eq!(input(&status)["kind"], best, "{status:#}");
-    // And once more by the thread that opens again, with what it kept.
+    // And once more by the thread that opens again, with the capabilities it retained.
     pair.far.ip(&["link", "delete", "veth0"]).unwrap();
     server.wait_for("gone", |status| input(status)["kind"] != best || input(status)["up"] == false);
     pair.link().unwrap();
@@ -491,7 +492,7 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
     let start = std::time::Instant::now();
     let other = loop {
         let threads = capabilities(&server);
-        let other = threads.into_iter().find(|(name, held)| *held != expected(name));
+        let other = threads.into_iter().find(|(name, effective)| *effective != expected(name));
         if other.is_none() || start.elapsed() > server::PATIENCE {
             break other;
         }
@@ -506,10 +507,10 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
         )
         .unwrap();
         let ours = capabilities(&server).into_iter().filter(|(name, _)| !name.starts_with("input-"));
-        for (name, held) in ours {
+        for (name, effective) in ours {
             assert!(
-                held & !expected == 0 && (wanted != "all" || held & opening == opening),
-                "{name}: {held:x}"
+                effective & !expected == 0 && (wanted != "all" || effective & opening == opening),
+                "{name}: {effective:x}"
             );
         }
     }

@@ -95,20 +95,21 @@ impl Line {
         let serve = ["netns", "exec", self.hosts[1].name(), "iperf3", "-s", "-1"];
         let mut serving = Command::new("ip").args(serve).stdout(std::process::Stdio::null()).spawn().unwrap();
         let start = Instant::now();
-        let told = loop {
+        let result = loop {
             let run = self.on(0, &[&["iperf3", "-J", "-c", to], more].concat());
-            let told: Value = run.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            let result: Value =
+                run.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
             // Until it listens: some versions end well with nothing but an error in what they print.
-            if told["end"]["sum"].is_object()
-                || told["end"]["sum_sent"].is_object()
+            if result["end"]["sum"].is_object()
+                || result["end"]["sum_sent"].is_object()
                 || start.elapsed() > PATIENCE
             {
-                break told;
+                break result;
             }
         };
         let _ = serving.kill();
         let _ = serving.wait();
-        told
+        result
     }
 
     /// Reports that have come to a switch's namespace: the nodes whose records each holds, and the flow.
@@ -182,7 +183,7 @@ fn config(index: usize, watch: &str) -> String {
 }
 
 #[test]
-fn hosts_notice_nothing_and_the_collector_hears_of_everything() {
+fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
     let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
     for to in HOSTS[1] {
         let said = line.ping(to, &[]).unwrap();
@@ -211,8 +212,8 @@ fn hosts_notice_nothing_and_the_collector_hears_of_everything() {
     });
     assert!(lost.iter().any(|lost| *lost < 5.0), "{lost:?}");
     // The socket of this test holds only some of them.
-    let told = line.switches[2].json("/api/v1/switch")["int"]["reported"].as_u64().unwrap();
-    assert!(told > 1_000 && !line.paths(2).is_empty(), "{told}");
+    let reported = line.switches[2].json("/api/v1/switch")["int"]["reported"].as_u64().unwrap();
+    assert!(reported > 1_000 && !line.paths(2).is_empty(), "{reported}");
     let v6 = line.iperf(HOSTS[1][1], &["-n", "1M"]);
     assert!(v6["end"]["sum_received"]["bytes"].as_u64() > ENOUGH, "{v6:#}");
     let forth = line.paths(2);
@@ -221,7 +222,7 @@ fn hosts_notice_nothing_and_the_collector_hears_of_everything() {
         "{:?}",
         forth.first()
     );
-    // Without INT nothing is different, but nobody is told.
+    // Without INT nothing is different, but nothing is reported.
     for server in &line.switches {
         let answer = server.ask("PUT", "/api/v1/switch/watch", "", "[]");
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -235,7 +236,7 @@ fn hosts_notice_nothing_and_the_collector_hears_of_everything() {
 }
 
 #[test]
-fn packets_too_long_are_told_and_links_can_be_changed() {
+fn packets_too_long_are_refused_by_icmp_and_links_can_be_changed() {
     let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
     line.ping(HOSTS[1][0], &["-M", "do", "-s", "1472"]).unwrap();
     let patch = |switch: usize, port: u16, body: Value| {
@@ -248,14 +249,14 @@ fn packets_too_long_are_told_and_links_can_be_changed() {
     assert!(said.contains("mtu = 1400") || said.contains("mtu=1400"), "{said}");
     let said = line.ping(HOSTS[1][1], &["-M", "do", "-s", "1400"]).unwrap_err();
     assert!(said.contains("mtu = 1400") || said.contains("mtu=1400"), "{said}");
-    // TCP finds its way, with INT on it.
+    // TCP works, with INT in its packets.
     let tcp = line.iperf(HOSTS[1][0], &["-n", "1M"]);
     assert!(tcp["end"]["sum_received"]["bytes"].as_u64() > ENOUGH, "{tcp:#}");
     patch(1, 2, json!({"mtu": null}));
-    // Hop limits run out on the way.
+    // Hop limits expire on the path.
     let said = line.ping(HOSTS[1][0], &["-t", "2"]).unwrap_err();
     assert!(said.contains("Time to live exceeded"), "{said}");
-    // Delay on the way there and back.
+    // Delay in both directions.
     patch(1, 1, json!({"delay": "20ms"}));
     patch(1, 2, json!({"delay": "30ms"}));
     let said = line.ping(HOSTS[1][0], &[]).unwrap();
@@ -275,7 +276,7 @@ fn packets_too_long_are_told_and_links_can_be_changed() {
 }
 
 #[test]
-fn a_queue_with_a_rate_keeps_to_it_and_tells_of_itself() {
+fn a_queue_with_a_rate_keeps_to_it_and_reports_itself() {
     let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
     let path = "/api/v1/switch/ports/2";
     let body = json!({"rate": "20Mbit/s", "depth": "100kB"}).to_string();
@@ -298,7 +299,7 @@ fn a_queue_with_a_rate_keeps_to_it_and_tells_of_itself() {
 const STEADY: &str = "algorithm = \"per_flow\"\nmetric = \"flow_latency\"\nthreshold = \"5s\"\n";
 
 #[test]
-fn a_filter_of_the_sink_tells_less_and_its_books_add_up() {
+fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     let watch = "[[switch.watch]]\nmode = \"md\"\ndrops = false\n";
     let all = format!("{watch}[[switch.filter]]\nproto = \"udp\"\nalgorithm = \"noop\"\n");
     let Some(line) = Line::new(&all) else { return };
@@ -307,7 +308,7 @@ fn a_filter_of_the_sink_tells_less_and_its_books_add_up() {
     send();
     let view = sink.json("/api/v1/switch");
     let before = Books::of(&view);
-    assert!(before.told > 500 && before.suppressed == 0 && before.filtered == 0, "{view:#}");
+    assert!(before.matched > 500 && before.suppressed == 0 && before.filtered == 0, "{view:#}");
     // What does not fit is refused, and nothing changes.
     let path = "/api/v1/switch/filters";
     let bad = json!([{"algorithm": "per_hop", "metric": "flow_latency", "threshold": 1}]).to_string();
@@ -320,9 +321,9 @@ fn a_filter_of_the_sink_tells_less_and_its_books_add_up() {
     let view = sink.json("/api/v1/switch");
     let after = Books::of(&view);
     // Two flows at most, the packets of each but the first suppressed. Those of TCP, which no filter matches, are reported.
-    assert!((1..=4).contains(&after.told) && after.suppressed > 500, "{view:#}");
+    assert!((1..=4).contains(&after.matched) && after.suppressed > 500, "{view:#}");
     assert_eq!(after.suppressed, after.filtered, "{view:#}");
-    assert!(after.reported - before.reported < before.told / 2, "{view:#}");
+    assert!(after.reported - before.reported < before.matched / 2, "{view:#}");
     let metrics = sink.get("/metrics").body;
     let counted = format!("hopwise_switch_int_total{{what=\"filtered\"}} {}", after.filtered);
     assert!(metrics.contains(&counted), "{metrics}");
@@ -362,7 +363,7 @@ struct Books {
     reported: u64,
     filtered: u64,
     /// Of its filters.
-    told: u64,
+    matched: u64,
     suppressed: u64,
 }
 
@@ -396,7 +397,7 @@ impl Books {
             plain: int("plain"),
             reported: int("reported"),
             filtered: int("filtered"),
-            told: filters.iter().map(counts).sum(),
+            matched: filters.iter().map(counts).sum(),
             suppressed: filters.iter().map(|filter| filter["suppressed"].as_u64().unwrap()).sum(),
         }
     }
@@ -421,7 +422,7 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
     let (mut paths, done) = (Paths::default(), std::sync::atomic::AtomicBool::new(false));
     let now =
         || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    // Relaxed: it carries nothing but itself.
+    // Relaxed: it orders no other memory.
     let order = std::sync::atomic::Ordering::Relaxed;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -463,7 +464,7 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
 }
 
 #[test]
-fn a_file_that_cannot_be_is_refused_and_a_missing_interface_told() {
+fn an_invalid_file_is_refused_and_a_missing_interface_reported() {
     let file = config(0, "").replace("port = 2", "port = 7");
     let directory = support::TempDir::new();
     let path = directory.join("s.toml");

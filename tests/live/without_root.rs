@@ -22,7 +22,7 @@ const API: &str = "127.0.0.1:8080";
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
 
-/// What an interface takes.
+/// Capabilities for an interface.
 const FOUR: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
 
 /// hopwise reading `veth0` of a namespace, as nobody. Killed when dropped.
@@ -45,7 +45,7 @@ impl Unprivileged {
     /// With these ambient capabilities, as the service has them.
     fn start(capabilities: &[Cap]) -> Option<Self> {
         let pair = Pair::create();
-        let pair = pair.map_err(|error| skipped(&format!("without root: this takes root ({error})"))).ok()?;
+        let pair = pair.map_err(|error| skipped(&format!("without root: this needs root ({error})"))).ok()?;
         let directory = TempDir::new();
         let program = public_copy(&directory);
         fs::set_permissions(directory.join(""), fs::Permissions::from_mode(0o777)).unwrap();

@@ -38,7 +38,7 @@ fn one_object_per_report_with_the_documented_names() {
 }
 
 #[test]
-fn what_was_carried_and_is_not_available_is_null() {
+fn what_is_present_and_not_available_is_null() {
     let dir = TempDir::new();
     let bytes = hex("20000005 ffffffff 10030180 00010000 00000000 ffffffff");
     let file = dir.capture("ones.pcap", &[report_frame(&bytes)]);
@@ -85,9 +85,9 @@ fn a_broken_frame_is_refused_if_it_was_meant_for_us() {
 }
 
 #[test]
-fn a_report_about_a_report_is_told_by_the_port_given() {
+fn a_report_about_a_report_is_recognised_by_its_port() {
     let dir = TempDir::new();
-    // Report 1.0 about a UDP packet to port 5000 that carries report 1.0.
+    // Report 1.0 about a UDP packet to port 5000 that contains report 1.0.
     let nested = hex("14200041 00000003 0000004d 00000000 4500002c 00010000 40110000 0a000001 0a000002
         04d21388 00180000 14000041 00000004 00000001 00000000");
     let file = dir.capture("nested.pcap", &[udp_frame(5000, &nested)]);
@@ -126,7 +126,7 @@ fn for_people_a_report_is_a_block_with_a_table() {
 }
 
 #[test]
-fn what_is_refused_and_what_is_skipped_is_told_apart() {
+fn refused_and_skipped_packets_are_distinguished() {
     let dir = TempDir::new();
     let mut cut = report_10();
     cut.truncate(14);
@@ -195,20 +195,20 @@ fn a_file_that_is_none_is_one_clear_sentence_and_code_2() {
     std::fs::write(&text, "nothing of the kind").unwrap();
     let empty = dir.join("empty.pcap");
     std::fs::write(&empty, "").unwrap();
-    let told = |path: &std::path::Path| {
+    let message = |path: &std::path::Path| {
         let run = hopwise(["decode".as_ref(), path.as_os_str()]);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
         run.stderr.lines().last().unwrap().replace(&format!("{}", path.display()), "FILE")
     };
-    assert_eq!(told(&dir.join("none.pcap")), "hopwise: FILE: there is no such file: check the path");
+    assert_eq!(message(&dir.join("none.pcap")), "hopwise: FILE: there is no such file: check the path");
     assert_eq!(
-        told(&text),
+        message(&text),
         "hopwise: FILE: not a capture (it begins with 6e 6f 74 68): give a pcap or pcapng file, gzipped or not"
     );
-    assert_eq!(told(&empty), "hopwise: FILE: the file is too short for a capture");
+    assert_eq!(message(&empty), "hopwise: FILE: the file is too short for a capture");
     let folder = dir.join("captures");
     std::fs::create_dir(&folder).unwrap();
-    assert_eq!(told(&folder), "hopwise: FILE: is a directory: name the captures in it");
+    assert_eq!(message(&folder), "hopwise: FILE: is a directory: name the captures in it");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_configuration_says_which_source_has_which_profile() {
 }
 
 #[test]
-fn an_unknown_profile_is_told_the_known_ones() {
+fn an_unknown_profile_is_refused_with_the_known_ones() {
     let run = hopwise(["decode", "--profile", "onus", "x.pcap"]);
     assert_eq!(run.code, Some(2));
     assert_eq!(
@@ -337,7 +337,7 @@ fn aggregates() -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn aggregates_are_told_by_their_port() {
+fn aggregates_are_recognised_by_their_port() {
     let dir = TempDir::new();
     let [postcards, summaries] = aggregates();
     let broken = postcards[..60].to_vec();

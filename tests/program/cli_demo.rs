@@ -110,7 +110,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let (code, rest) = demo.interrupt();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.contains("0:05  microburst"), "{rest}");
-    assert_eq!(rest.matches("every one is accounted for.").count(), 2, "reports, and what DTA told: {rest}");
+    assert_eq!(rest.matches("every one is accounted for.").count(), 2, "reports, and DTA: {rest}");
     // A report that is not essential, of a flow that lasts for a moment, may be lost and counted where there is no core for seconds.
     let (_, known) = rest.split_once("The memory knows the last path of ").unwrap();
     let (known, verdict) = known.split_once(' ').unwrap();
@@ -121,8 +121,8 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
 
     drops.read_to_string(&mut drop).unwrap();
     let followed = follow.wait_with_output().unwrap();
-    let told = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
-    assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), told));
+    let message = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
+    assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), message));
 }
 
 /// Asks until there is an answer, for a minute.
@@ -160,7 +160,7 @@ fn what_the_demo_says_can_be_asked_is_answered(demo: &Demo) {
         answers[1]
     );
     nodes.resize(5, json!(0));
-    assert_eq!(answers[0]["fields"]["path"], json!(nodes), "the way of {flow}");
+    assert_eq!(answers[0]["fields"]["path"], json!(nodes), "the path of {flow}");
     let latency = answers[0]["fields"]["latency"].as_u64();
     assert!(latency.is_some_and(|latency| (1_000..1_000_000_000).contains(&latency)), "{}", answers[0]);
     assert!(answers[2]["estimate"].as_u64() > Some(100), "{}", answers[2]);
@@ -168,19 +168,19 @@ fn what_the_demo_says_can_be_asked_is_answered(demo: &Demo) {
     assert!(answers[4]["fields"]["nodes"].as_u64() > Some(0), "{}", answers[4]);
     assert_eq!(answers[5]["fields"]["node"], json!(201), "the queue to h8 is long at the spine");
     assert_eq!(answers[6]["fields"]["reason"], json!(71), "a full queue: {}", answers[6]);
-    let kept = demo.get("/api/v1/rates");
+    let answer = demo.get("/api/v1/rates");
     assert!(
-        kept["rates"].as_array().unwrap().iter().any(|then| then["reports"].as_f64() > Some(1_000.0)),
-        "{kept}"
+        answer["rates"].as_array().unwrap().iter().any(|then| then["reports"].as_f64() > Some(1_000.0)),
+        "{answer}"
     );
 }
 
 #[test]
 fn an_interrupted_demo_ends_with_its_account_and_keeps_its_store() {
     let dir = support::TempDir::new();
-    let store = dir.join("kept");
+    let store = dir.join("store");
     let demo = Demo::start(&["--store", support::text(&store), "--seed", "3"]);
-    // Some of them are between hosts of one leaf, whose one node must be heard for longer before it is a path.
+    // Some of them are between hosts of one leaf, whose one node must report for longer before it is a path.
     while demo.top()["flows"]["total"].as_u64() < Some(25) {}
     let (code, rest) = demo.interrupt();
     assert_eq!(code, Some(0), "{rest}");
@@ -225,15 +225,15 @@ fn who_follows_waits_for_a_hopwise_that_went_away() {
     let times: Vec<Value> = run.json().iter().map(|event| event["ts"].clone()).collect();
     assert_eq!((run.code, times), (Some(2), vec![json!(1), json!(2)]));
     let lost = format!("hopwise: the live stream ended; waiting 1 s for hopwise at {url}");
-    let told = format!(
+    let message = format!(
         "{lost}\nhopwise: back at {url}; what happened in between is in `hopwise events`\n{lost}\nhopwise: the live \
          stream ended, and hopwise at {url} was not back after 1 s; start it again\n"
     );
-    assert_eq!(run.stderr, told);
+    assert_eq!(run.stderr, message);
 }
 
 #[test]
-fn without_a_running_hopwise_the_way_to_one_is_told() {
+fn without_a_running_hopwise_the_message_says_how_to_start_one() {
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for args in [vec!["top", "--once"], vec!["path", "x"], vec!["events"], vec!["events", "--follow"]] {

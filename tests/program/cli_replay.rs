@@ -81,8 +81,8 @@ fn each_gap_is_explained() {
     let file = dir.capture("gaps.pcap", &frames);
     let run = replay(&["--explain-loss", "--json", text(&file)]);
     let found = &run.json()[0];
-    let note = |place: u64, what: &str, first: u32, count: u32| {
-        json!({"ts": FIRST_TS + place * 1000, "source": "192.0.2.1", "node": 3, "hw_id": 1, "what": what,
+    let note = |offset: u64, what: &str, first: u32, count: u32| {
+        json!({"ts": FIRST_TS + offset * 1000, "source": "192.0.2.1", "node": 3, "hw_id": 1, "what": what,
             "first": first, "count": count})
     };
     let expected = [
@@ -99,8 +99,11 @@ fn each_gap_is_explained() {
         [&source["lost"], &source["reordered"], &source["duplicated"]].map(|count| count.as_u64()),
         [Some(3), Some(1), Some(1)]
     );
-    let told = replay(&["--explain-loss", text(&file)]).stdout;
-    assert!(told.contains("2023-11-14 22:13:20.000  192.0.2.1     3   1  lost           8      2"), "{told}");
+    let text_output = replay(&["--explain-loss", text(&file)]).stdout;
+    assert!(
+        text_output.contains("2023-11-14 22:13:20.000  192.0.2.1     3   1  lost           8      2"),
+        "{text_output}"
+    );
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn what_is_replayed_into_a_store_is_found_there() {
     let written = run.json()[0]["store"]["written"].as_u64().unwrap();
     assert!(written > 0);
     let ask = |sql: &str, format: &str| hopwise(["query", "--dir", text(&store), "--format", format, sql]);
-    // What one node alone says three times is no path yet: others on the way may not have been heard.
+    // Three reports of one node are not a path yet: reports of other nodes may be missing.
     let sql = "SELECT flow, path, reports FROM flows";
     assert_eq!(ask(sql, "csv").stdout, "flow,path,reports\r\n10.0.0.1:1234>10.0.0.2:80/6,,3\r\n");
     assert_eq!(
@@ -177,13 +180,13 @@ fn questions_that_cannot_be_answered_say_why() {
     let (none, file) = (dir.join("none"), dir.join("file"));
     std::fs::write(&file, "").unwrap();
     for args in [vec!["query", "SELECT 1"], vec!["events"], vec!["path", "x"]] {
-        for place in [&none, &file] {
-            let nowhere = hopwise(args.iter().copied().chain(["--dir", text(place)]));
-            let told = format!(
+        for path in [&none, &file] {
+            let nowhere = hopwise(args.iter().copied().chain(["--dir", text(path)]));
+            let message = format!(
                 "hopwise: there is no store in {}; name the directory of one with --dir\n",
-                place.display()
+                path.display()
             );
-            assert_eq!((nowhere.code, nowhere.stderr), (Some(2), told));
+            assert_eq!((nowhere.code, nowhere.stderr), (Some(2), message));
         }
     }
 }

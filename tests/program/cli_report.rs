@@ -1,4 +1,4 @@
-//! `hopwise report` sends what it was told to, and heeds what a translator answers. The test plays the translator.
+//! `hopwise report` sends the given reports and processes a translator's control messages. The test plays the translator.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Translator {
         start.into_iter().chain(rest.iter().map(|text: &&'a str| (*text).to_owned())).collect()
     }
 
-    fn take(&self) -> (Vec<u8>, SocketAddr) {
+    fn receive(&self) -> (Vec<u8>, SocketAddr) {
         let mut bytes = [0; 2048];
         let (len, from) = self.socket.recv_from(&mut bytes).unwrap();
         (bytes[..len].to_vec(), from)
@@ -92,7 +92,7 @@ fn one_report_of_each_kind_goes_out_as_written() {
             translator.args(&[&["--reporter", "7", "--immediate", "--priority", "high"], args].concat()),
         );
         assert_eq!((run.code, run.stdout.as_str()), (Some(0), "1 report sent\n"), "{}", run.stderr);
-        let (bytes, _) = translator.take();
+        let (bytes, _) = translator.receive();
         let report = Report::parse(&bytes).unwrap();
         assert_eq!(report.operation, operation);
         let base = report.base;
@@ -120,20 +120,20 @@ fn an_essential_report_is_sent_again_when_it_is_missed_and_a_refusal_ends_with_1
         "a0",
     ];
     let child = command(translator.args(&args)).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let (first, from) = translator.take();
+    let (first, from) = translator.receive();
     let sequence = Report::parse(&first).unwrap().base.sequence;
     assert_eq!(from.ip(), translator.control.ip(), "answers find the reporter");
     translator.answer(Body::Nack { cause: Cause::Gap, last: sequence.wrapping_sub(1), trigger: sequence });
-    assert_eq!(translator.take().0, first);
+    assert_eq!(translator.receive().0, first);
     translator.answer(Body::Nack { cause: Cause::Unknown, last: sequence, trigger: sequence });
     let output = child.wait_with_output().unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (output.status.code(), &told["refused"], &told["nacks"]),
+        (output.status.code(), &summary["refused"], &summary["nacks"]),
         (Some(1), &1.into(), &1.into()),
-        "{told}"
+        "{summary}"
     );
-    assert_eq!((&told["reports"], told["retransmitted"].as_u64() >= Some(1)), (&1.into(), true));
+    assert_eq!((&summary["reports"], summary["retransmitted"].as_u64() >= Some(1)), (&1.into(), true));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_load_keeps_its_rate_and_is_all_there() {
     let child = command(translator.args(&args)).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut keys = std::collections::BTreeSet::new();
     for number in 0..150_u32 {
-        let (bytes, _) = translator.take();
+        let (bytes, _) = translator.receive();
         let Operation::KeyWrite { key, data, .. } = Report::parse(&bytes).unwrap().operation else {
             panic!()
         };
@@ -153,8 +153,8 @@ fn a_load_keeps_its_rate_and_is_all_there() {
         keys.insert(key.to_vec());
     }
     let output = child.wait_with_output().unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((output.status.code(), &told["sent"], keys.len()), (Some(0), &150.into(), 50));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &summary["sent"], keys.len()), (Some(0), &150.into(), 50));
     assert!(started.elapsed() >= Duration::from_millis(70), "150 at 2000 a second");
 }
 

@@ -81,7 +81,7 @@ fn a_link_is_read_by_the_rung_that_is_expected_of_it() {
     let (report, _) = examined(&namespace, &["one"]);
     assert_eq!(check(&report["inputs"][0], "peer"), fixed("blocking", "ethtool -L one rx 2"));
     set("two", 1, 1);
-    // A program that takes frames in several buffers takes long packets, too.
+    // A program that accepts frames in several buffers accepts long packets, too.
     namespace.ip(&["link", "set", "two", "mtu", "9000"]).unwrap();
     both("xdp-native", 0);
 }
@@ -168,7 +168,7 @@ fn inputs_of_a_configuration_are_examined() {
 }
 
 #[test]
-fn memory_that_the_kernel_or_a_card_writes_is_examined() {
+fn memory_that_the_kernel_or_an_rdma_device_writes_is_examined() {
     let Some(namespace) = cable("1") else { return };
     let directory = TempDir::new();
     let config = directory.join("hopwise.toml");
@@ -216,7 +216,7 @@ fn nobody(capabilities: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_ordinary_user_needs_four_capabilities_and_is_told_which() {
+fn an_ordinary_user_needs_four_capabilities_which_are_named() {
     let Ok(pair) = Pair::create().inspect_err(|error| skipped(&format!("doctor in namespaces: {error}")))
     else {
         return;

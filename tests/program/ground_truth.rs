@@ -1,4 +1,4 @@
-//! A fabric knows what really happened; a collector hears its reports. What the collector concludes must be exactly that:
+//! A fabric knows the truth; a collector receives its reports. The collector's results must match the truth exactly:
 //! paths, latencies per hop, drops, path changes, lost reports.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -18,15 +18,15 @@ type Drops = BTreeMap<(Option<u32>, Option<u8>, Option<String>), u64>;
 const MS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;
 
-/// What the collector told.
+/// The events of the collector.
 #[derive(Default)]
-struct Told {
+struct Events {
     path_changes: BTreeMap<String, Vec<Vec<u32>>>,
     drops: Drops,
     loss_events: u64,
 }
 
-impl Sink for Told {
+impl Sink for Events {
     fn event(&mut self, event: &Event, path: &[u32]) {
         match (event.kind, event.flow) {
             (Kind::PathChange, Some(flow)) => {
@@ -45,7 +45,7 @@ impl Sink for Told {
 /// Hears the reports as a collector does, and compares with the truth as it goes.
 struct Witness {
     collector: Collector,
-    told: Told,
+    events: Events,
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
     arrivals: BTreeMap<(u32, u8), Vec<Arrival>>,
     true_changes: BTreeMap<String, Vec<Vec<u32>>>,
@@ -63,7 +63,7 @@ impl Witness {
         let config = collector::Config { detection: detection.into(), ..collector::Config::default() };
         Self {
             collector: Collector::new(config),
-            told: Told::default(),
+            events: Events::default(),
             underway: HashMap::new(),
             arrivals: BTreeMap::new(),
             true_changes: BTreeMap::new(),
@@ -102,8 +102,8 @@ impl FabricSink for Witness {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let source = octets(from.address);
         let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
-        self.collector.handle(&[datagram], &mut self.told);
-        self.collector.tick(t, &mut self.told);
+        self.collector.handle(&[datagram], &mut self.events);
+        self.collector.tick(t, &mut self.events);
         let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();
         let sent = self.underway.get_mut(&(from.node, peek.hw_id, peek.seq)).and_then(VecDeque::pop_front);
         // Of several reports in a datagram only the last of each flow is what the collector now has.
@@ -183,7 +183,7 @@ fn busy(channel: Channel, format: Format, mode: Mode, seed: u64) -> Fabric {
 fn witness(channel: Channel, format: Format, mode: Mode) -> Witness {
     let mut witness = Witness::new();
     busy(channel, format, mode, 5).run_until(START + 450 * MS, &mut witness);
-    witness.collector.finish(START + 450 * MS, &mut witness.told);
+    witness.collector.finish(START + 450 * MS, &mut witness.events);
     let stats = witness.collector.stats();
     assert!(stats.decoding().holds() && stats.deciding().holds(), "what went in came out or was counted");
     witness
@@ -198,9 +198,9 @@ fn paths_latencies_drops_and_path_changes_are_what_really_happened() {
         let witness = witness(Channel::default(), format, mode);
         assert!(witness.compared > 2_000, "{} comparisons", witness.compared);
         assert!(!witness.true_changes.is_empty() && !witness.true_drops.is_empty());
-        assert_eq!(witness.told.path_changes, witness.true_changes);
-        assert_eq!(witness.told.drops, witness.true_drops);
-        assert_eq!(witness.told.loss_events, 0);
+        assert_eq!(witness.events.path_changes, witness.true_changes);
+        assert_eq!(witness.events.drops, witness.true_drops);
+        assert_eq!(witness.events.loss_events, 0);
     }
 }
 
@@ -219,7 +219,7 @@ fn lost_repeated_and_late_reports_are_counted_as_they_happened() {
         .collect();
     assert!(truth.values().map(|(lost, ..)| lost).sum::<u64>() > 20, "the channel does lose: {truth:?}");
     assert_eq!(counted, truth);
-    assert!(witness.told.loss_events > 0);
+    assert!(witness.events.loss_events > 0);
 }
 
 /// Lost, duplicated, reordered: from what arrived. What was sent before the first arrival or after the last is not countable

@@ -37,18 +37,18 @@ fn dependencies(folder: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("Cargo.toml");
     let Ok(manifest) = fs::read_to_string(path) else { return Vec::new() };
     let names = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
-    names.filter(|name| place(name).is_some()).map(str::to_owned).collect()
+    names.filter(|name| layer(name).is_some()).map(str::to_owned).collect()
 }
 
 /// Where in the order a crate stands.
-fn place(name: &str) -> Option<usize> {
+fn layer(name: &str) -> Option<usize> {
     ORDER.iter().position(|folder| crate_of(folder) == name)
 }
 
 fn violations<'a>(graph: impl Iterator<Item = (&'a str, Vec<String>)>) -> Vec<String> {
     graph
         .flat_map(|(folder, used)| {
-            let later = used.into_iter().filter(move |name| place(name) >= place(crate_of(folder)));
+            let later = used.into_iter().filter(move |name| layer(name) >= layer(crate_of(folder)));
             later.map(move |name| format!("{folder} uses {name}"))
         })
         .collect()

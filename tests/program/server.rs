@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::server::{self, Server, assert_balanced, dropped, report, run, stage};
 use crate::support::{TempDir, schema};
 
-/// Thresholds that tell every change of 50 µs.
+/// Thresholds that report every change of 50 µs.
 const RULES: &str =
     "[[rules]]\nname = \"slow\"\nwhen = \"flow_latency > 500us\"\n[nodes]\n101 = \"leaf 1\"\n";
 
@@ -130,7 +130,7 @@ fn every_datagram_is_accounted_for() {
 
 #[test]
 fn a_full_queue_sheds_and_counts() {
-    // Batches of one kind hold 1,024; every report below tells four events or more, and the store may take one batch.
+    // Batches of one kind hold 1,024; every report below emits four events or more, and the store may take one batch.
     let server = Server::start(
         "collector.batch = 1024\ncollector.result_queue = 1\nstore.queue = 1\nthresholds.flow_latency = 0\nthresholds.hop_latency = 0",
     );
@@ -171,7 +171,7 @@ fn several_workers_share_one_reporter_and_lose_nothing_unseen() {
 }
 
 #[test]
-fn every_report_is_kept_on_request() {
+fn every_report_is_stored_on_request() {
     let server = Server::start("store.reports = true");
     server.send([report(0, 1, [10, 20, 30]), vec![1; 20], report(1, 1, [11, 21, 31])]);
     let status = server.settled(3);
@@ -182,7 +182,7 @@ fn every_report_is_kept_on_request() {
 }
 
 #[test]
-fn the_live_stream_tells_what_happens() {
+fn the_live_stream_sends_events() {
     let server = Server::start("");
     let mut events = server.stream("/api/v1/events/stream?kind=new&flow=10.0.0.1:7%3E10.0.0.2:80/17");
     server.send([report(0, 6, [1, 2, 3]), report(1, 7, [1, 2, 3])]);
@@ -199,7 +199,7 @@ fn the_live_stream_tells_what_happens() {
 }
 
 #[test]
-fn a_slow_reader_of_the_live_stream_is_told_what_it_missed() {
+fn a_slow_reader_of_the_live_stream_is_notified_of_losses() {
     let server = Server::start("api.stream_queue = 1\napi.max_streams = 1");
     let mut events = server.stream("/api/v1/events/stream");
     let second = server.get("/api/v1/events/stream");
@@ -215,12 +215,12 @@ fn a_slow_reader_of_the_live_stream_is_told_what_it_missed() {
     }
     line.clear();
     events.read_line(&mut line).unwrap();
-    let told: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap();
-    assert!(told["shed"].as_u64() > Some(0), "{told}");
+    let notice: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap();
+    assert!(notice["shed"].as_u64() > Some(0), "{notice}");
 }
 
 #[test]
-fn without_the_token_nothing_is_told() {
+fn without_the_token_nothing_is_answered() {
     let server = Server::start("api.token = \"0123456789abcdef\"");
     for path in
         ["/api/v1/status", "/api/v1/events/stream", "/api/v1/config", "/api/v1/openapi.json", "/metrics"]
@@ -250,7 +250,8 @@ fn another_host_name_and_another_web_site_are_refused() {
 #[test]
 fn wrong_requests_are_refused_in_words() {
     let server = Server::start("");
-    let told = |answer: server::Answer| (answer.status, answer.json()["error"].as_str().unwrap().to_owned());
+    let refusal =
+        |answer: server::Answer| (answer.status, answer.json()["error"].as_str().unwrap().to_owned());
     let cases = [
         (
             server.get("/api/v1/nothing"),
@@ -271,10 +272,10 @@ fn wrong_requests_are_refused_in_words() {
         (server.ask("POST", "/api/v1/config/reload", "", "").clone(), 200, ""),
     ];
     for (answer, status, message) in cases.into_iter().take(4) {
-        assert_eq!(told(answer), (status, message.to_owned()));
+        assert_eq!(refusal(answer), (status, message.to_owned()));
     }
     for sql in ["DROP TABLE events", "ATTACH 'x' AS y", "SELECT * FROM nothing", "SELEC", ""] {
-        let (status, error) = told(server.query(sql));
+        let (status, error) = refusal(server.query(sql));
         assert!(status == 400 && error.len() > 10, "{sql}: {error}");
     }
     let huge = server.ask("POST", "/api/v1/query", "", &"x".repeat(300_000));
@@ -306,8 +307,8 @@ fn a_stop_keeps_what_was_received() {
     let (status, directory) = server.stop();
     assert_eq!(status.code(), Some(0));
     let again = Server::start_in(directory, "");
-    let kept = again.query("SELECT count(DISTINCT flow) FROM events WHERE kind = 'new'").json();
-    assert_eq!(kept["rows"], json!([[1_000]]));
+    let stored = again.query("SELECT count(DISTINCT flow) FROM events WHERE kind = 'new'").json();
+    assert_eq!(stored["rows"], json!([[1_000]]));
     let flows = again.query("SELECT count(*), sum(reports) FROM flows").json();
     assert_eq!(flows["rows"], json!([[1_000, 1_000]]));
 }
@@ -367,29 +368,29 @@ fn what_cannot_start_is_one_sentence_and_code_2() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let server = Server::start("");
-    let told = |config: String| {
+    let failure = |config: String| {
         let directory = TempDir::new();
         let file = directory.join("hopwise.toml");
         std::fs::write(&file, config).unwrap();
         let output = run(&file, &directory).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        let last = told.lines().last().unwrap_or("").to_owned();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let last = stderr.lines().last().unwrap_or("").to_owned();
         (output.status.code(), last)
     };
     let own = "api.listen = \"127.0.0.1:0\"\nstore.dir = \"s\"\n";
-    let (code, line) = told(format!("{own}collector.listen = [\"udp://127.0.0.1:{port}\"]\n"));
+    let (code, line) = failure(format!("{own}collector.listen = [\"udp://127.0.0.1:{port}\"]\n"));
     assert!(code == Some(2) && line.contains("another program listens on UDP port"), "{line}");
     let api = format!(
         "collector.listen = [\"udp://127.0.0.1:0\"]\nstore.dir = \"s\"\napi.listen = \"{}\"\n",
         server.api
     );
-    let (code, line) = told(api);
+    let (code, line) = failure(api);
     assert!(
         code == Some(2) && line.contains("stop the other program, or set another port in [api] listen"),
         "{line}"
     );
     let store = server.path("store");
-    let (code, line) = told(format!(
+    let (code, line) = failure(format!(
         "api.listen = \"127.0.0.1:0\"\ncollector.listen = [\"udp://127.0.0.1:0\"]\nstore.dir = {store:?}\n"
     ));
     assert!(code == Some(2) && line.starts_with("hopwise: ") && line.contains("store"), "{line}");

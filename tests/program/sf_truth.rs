@@ -1,4 +1,4 @@
-//! A fabric whose packets carry SF-INT knows what really happened to each packet; a collector hears reports of single records.
+//! A fabric whose packets carry SF-INT knows what really happened to each packet; a collector receives reports of single records.
 //! Every path that it concludes must be one packet's, node by node and value by value, whatever is lost, late, repeated or
 //! wiped.
 
@@ -22,9 +22,9 @@ const STOP: u64 = START + 1_000 * MS;
 type Concluded = Vec<(Option<u32>, Option<u32>, Option<u8>, Option<u64>)>;
 
 #[derive(Default)]
-struct Told(BTreeMap<String, Vec<Vec<u32>>>);
+struct Events(BTreeMap<String, Vec<Vec<u32>>>);
 
-impl Sink for Told {
+impl Sink for Events {
     fn event(&mut self, event: &Event, path: &[u32]) {
         if let (
             collector::Kind::New | collector::Kind::PathChange,
@@ -40,7 +40,7 @@ impl Sink for Told {
 /// Hears the reports as a collector does, and writes down what both sides say.
 struct Witness {
     collector: Collector,
-    told: Told,
+    events: Events,
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
     journeys: HashMap<u64, (FlowKey, Vec<HopTruth>)>,
     /// By the number of the packet that the set was of.
@@ -53,7 +53,7 @@ impl Witness {
         config.sf.hop_limit = hop_limit;
         Self {
             collector: Collector::new(config),
-            told: Told::default(),
+            events: Events::default(),
             underway: HashMap::new(),
             journeys: HashMap::new(),
             concluded: Vec::new(),
@@ -95,8 +95,8 @@ impl FabricSink for Witness {
         let before = whole(&self.collector);
         let source = octets(from.address);
         let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
-        self.collector.handle(&[datagram], &mut self.told);
-        self.collector.tick(t, &mut self.told);
+        self.collector.handle(&[datagram], &mut self.events);
+        self.collector.tick(t, &mut self.events);
         let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();
         let sent = self.underway.get_mut(&(from.node, peek.hw_id, peek.seq)).and_then(VecDeque::pop_front);
         let sent = sent.expect("a datagram that was sent");
@@ -179,7 +179,7 @@ fn witness(channel: Channel, form: Form, hop_limit: Option<u8>) -> Witness {
     busy(channel, form, 5).run_until(STOP, &mut witness);
     let sf = witness.collector.stats().sf;
     assert!(sf.balance().holds(), "{sf:?}");
-    witness.collector.finish(STOP, &mut witness.told);
+    witness.collector.finish(STOP, &mut witness.events);
     let stats = witness.collector.stats();
     assert!(stats.decoding().holds() && stats.deciding().holds() && stats.sf.balance().holds(), "{stats:?}");
     assert_eq!(stats.sf.pending, 0);
@@ -213,9 +213,9 @@ fn lost_late_and_repeated_reports_make_no_path_that_was_not() {
 }
 
 #[test]
-fn reports_without_a_flow_tell_of_nodes_and_of_no_path() {
+fn reports_without_a_flow_update_nodes_and_no_path() {
     let witness = witness(Channel::default(), Form::Compact, Some(16));
-    assert!(witness.told.0.is_empty() && witness.concluded.is_empty());
+    assert!(witness.events.0.is_empty() && witness.concluded.is_empty());
     assert_eq!(witness.collector.flows().count(), 0);
     assert!(witness.collector.nodes().count() >= 16);
 }

@@ -1,4 +1,4 @@
-//! One rule language: what a switch's filter tells is what the collector, which hears every packet, finds true.
+//! One rule language: a switch's filter reports exactly the packets for which the collector, which receives all, finds the rule true.
 
 use std::collections::BTreeMap;
 
@@ -105,10 +105,10 @@ fn a_rule_decides_alike_in_the_switch_and_in_the_collector() {
                     let key: FlowKey = decoder.reports(payload).next().unwrap().unwrap().flow.unwrap();
                     let fires = collector.flow(&key).unwrap().rules != 0;
                     let expected = fires || before.insert(flow, fires) != Some(false);
-                    let told = left.next_if(|(_, of, at, _)| (of, at) == (flow, stamp)).is_some();
-                    assert_eq!(told, expected, "{text}: {flow} at {stamp}, sink {sink}");
+                    let reported = left.next_if(|(_, of, at, _)| (of, at) == (flow, stamp)).is_some();
+                    assert_eq!(reported, expected, "{text}: {flow} at {stamp}, sink {sink}");
                     before.insert(flow, fires);
-                    counts[usize::from(told)] += 1;
+                    counts[usize::from(reported)] += 1;
                 }
                 assert!(left.next().is_none(), "{text}");
             }

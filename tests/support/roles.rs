@@ -16,7 +16,7 @@ use wire::dta::{Base, Operation, Priority, Report};
 
 use crate::support::{command, hex, text};
 
-/// How long anything may take.
+/// Time limit of every step.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running hopwise. Killed when dropped.
@@ -58,10 +58,10 @@ impl Program {
         fs::write(&config, settings).unwrap();
         let mut run = within(namespace, &command(["run", "-c", text(&config)]));
         let mut child = run.current_dir(directory).stderr(Stdio::piped()).spawn().unwrap();
-        let (told, lines) = channel();
+        let (sender, lines) = channel();
         let stderr = child.stderr.take().unwrap();
         thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let (mut reports, mut memory) = (Vec::new(), None);
         let api = loop {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Panics where `value` is not what `schema` says. `place` is told on the way.
+/// Panics where `value` does not match `schema`. `place` is the path of `value` in the messages.
 pub(crate) fn check(document: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
         let target = document.pointer(reference.trim_start_matches('#'));

@@ -16,7 +16,7 @@ use wire::{Dialect, Flags, Hop, Layout, int::header::Md10, int::shim::Shim1, rep
 
 use crate::support::{TempDir, command};
 
-/// How long anything may take.
+/// Time limit of every step.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A hopwise with a directory of its own. Killed when dropped.
@@ -101,17 +101,17 @@ impl Server {
             .spawn()
             .unwrap();
         let lines = read_lines(child.stderr.take().unwrap());
-        let mut told = String::new();
+        let mut output = String::new();
         let api = loop {
             match lines.recv_timeout(PATIENCE) {
                 Ok(line) => match line.split_once("http://") {
                     Some((_, rest)) => break rest.trim_end_matches('/').parse().unwrap(),
-                    None => told = format!("{told}{line}\n"),
+                    None => output = format!("{output}{line}\n"),
                 },
                 Err(_) => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(told);
+                    return Err(output);
                 }
             }
         };
@@ -151,7 +151,7 @@ impl Server {
         self.directory.join(name)
     }
 
-    /// Sends it datagrams, in order, slowly enough for any machine to take them in.
+    /// Sends it datagrams, in order, slowly enough for any machine to receive them.
     pub(crate) fn send<B: AsRef<[u8]>>(&self, datagrams: impl IntoIterator<Item = B>) {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         for (index, datagram) in datagrams.into_iter().enumerate() {

@@ -38,7 +38,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         let mut postcards = 0;
         for burst in bursts.by_ref().take(BURSTS) {
             now += 1000;
-            stage.take(now, burst.chunks_exact(LEN), &mut out);
+            stage.ingest(now, burst.chunks_exact(LEN), &mut out);
             postcards += (burst.len() / LEN) as u64;
         }
         Ok(postcards)

@@ -112,7 +112,7 @@ fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output,
     let mut stage = Aggregator::new(config).map_err(|error| CliError::new(error.to_string()))?;
     for (now, payload) in postcards {
         out.now = *now;
-        stage.take(*now, [payload.as_slice()], &mut out);
+        stage.ingest(*now, [payload.as_slice()], &mut out);
     }
     // What is still held is not of this time, in any of the sums.
     Ok(out)

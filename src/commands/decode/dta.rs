@@ -15,7 +15,7 @@ use wire::{FlowKey, Refusal};
 use terminal::json::{self, Object, Text};
 use terminal::units;
 
-/// The ports that tell what is one of these.
+/// The ports by which these are recognised.
 pub(super) const PORTS: [u16; 3] = [REPORT_PORT, CONTROL_PORT, roce::PORT];
 
 /// What a datagram is.
@@ -219,10 +219,10 @@ fn text(out: &mut String, found: &Found<'_>) {
             match control.body {
                 Body::Ack { last } => writeln!(out, "  all up to {last}"),
                 Body::Nack { cause: Cause::Other(code), last, trigger } => {
-                    writeln!(out, "  cause {code}, last in order {last}, told by {trigger}")
+                    writeln!(out, "  cause {code}, last in order {last}, caused by {trigger}")
                 }
                 Body::Nack { cause, last, trigger } => {
-                    writeln!(out, "  {}, last in order {last}, told by {trigger}", cause.name())
+                    writeln!(out, "  {}, last in order {last}, caused by {trigger}", cause.name())
                 }
                 Body::SketchNack { sketch, epoch, column } => {
                     writeln!(out, "  sketch {sketch}, epoch {epoch}: column {column} is due")

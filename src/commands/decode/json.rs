@@ -126,43 +126,43 @@ fn hops<I: Iterator<Item = Hop>>(object: &mut Object<'_>, hops: impl Fn() -> I) 
     object.objects("hops", hops(), |hop, o| items(o, &hop));
 }
 
-/// What a hop carried: `null` when it was carried and not available, left out when it was not carried.
+/// The metadata of a hop: `null` for a present but unavailable item; items that are not in the bitmap are left out.
 fn items(o: &mut Object<'_>, hop: &Hop) {
-    let carried = |items| hop.carried.contains(items);
-    if carried(Items::NODE_ID) {
+    let present = |items| hop.carried.contains(items);
+    if present(Items::NODE_ID) {
         o.field("node_id", hop.node_id);
     }
-    if carried(Items::INTERFACES) {
+    if present(Items::INTERFACES) {
         o.field("ingress_if", hop.ingress_if).field("egress_if", hop.egress_if);
     }
-    if carried(Items::HOP_LATENCY) {
+    if present(Items::HOP_LATENCY) {
         o.field("hop_latency", hop.hop_latency);
     }
-    if carried(Items::QUEUE) || carried(Items::QUEUE_CONGESTION) || carried(Items::QUEUE_ID) {
+    if present(Items::QUEUE) || present(Items::QUEUE_CONGESTION) || present(Items::QUEUE_ID) {
         o.field("queue_id", hop.queue_id);
     }
-    if carried(Items::QUEUE) {
+    if present(Items::QUEUE) {
         o.field("queue_occupancy", hop.queue_occupancy);
     }
-    if carried(Items::QUEUE_CONGESTION) {
+    if present(Items::QUEUE_CONGESTION) {
         o.field("queue_congestion", hop.queue_congestion);
     }
-    if carried(Items::INGRESS_TS) {
+    if present(Items::INGRESS_TS) {
         o.field("ingress_ts", hop.ingress_ts);
     }
-    if carried(Items::EGRESS_TS) {
+    if present(Items::EGRESS_TS) {
         o.field("egress_ts", hop.egress_ts);
     }
-    if carried(Items::L2_INTERFACES) {
+    if present(Items::L2_INTERFACES) {
         o.field("l2_ingress_if", hop.l2_ingress_if).field("l2_egress_if", hop.l2_egress_if);
     }
-    if carried(Items::TX_UTILIZATION) {
+    if present(Items::TX_UTILIZATION) {
         o.field("tx_utilization", hop.tx_utilization);
     }
-    if carried(Items::BUFFER) {
+    if present(Items::BUFFER) {
         o.field("buffer_id", hop.buffer_id).field("buffer_occupancy", hop.buffer_occupancy);
     }
-    if carried(Items::CHECKSUM_COMPLEMENT) {
+    if present(Items::CHECKSUM_COMPLEMENT) {
         o.field("checksum_complement", hop.checksum_complement);
     }
 }

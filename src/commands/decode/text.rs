@@ -45,7 +45,7 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
     }
     write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>());
     if report.is_single_record() && report.has_own_hop() {
-        // The record carried is of another packet, unless its state is medium.
+        // The record in the packet is of another packet, unless its state is medium.
         out.pop();
         out.push_str("  the reporter's own record, of the packet that it has reported\n");
         write_table(out, &[report.own()]);
@@ -91,7 +91,7 @@ fn flags(flags: Flags) -> String {
         .collect()
 }
 
-/// The path and a table with the items that any hop carried.
+/// The path and a table with the items that any hop has.
 fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop]) {
     if let Some(int) = int {
         out.push_str(&format!("  INT {}{}\n", int.version.name(), stateful(int)));
@@ -123,7 +123,7 @@ fn write_table(out: &mut String, hops: &[Hop]) {
     }
 }
 
-/// A column of the table: shown when a hop carried one of `items`.
+/// A column of the table: shown when a hop has one of `items`.
 struct Column {
     name: &'static str,
     items: &'static [Items],
@@ -131,11 +131,11 @@ struct Column {
 }
 
 impl Column {
-    /// `?` when it was carried and not available, nothing when it was not carried.
+    /// `?` for a present but unavailable item, nothing for one that is not in the bitmap.
     fn cell(&self, hop: &Hop) -> String {
-        let carried = self.items.iter().any(|items| hop.carried.contains(*items));
-        let missing = if carried { "?" } else { "" };
-        (self.cell)(hop).filter(|_| carried).unwrap_or_else(|| missing.to_string())
+        let present = self.items.iter().any(|items| hop.carried.contains(*items));
+        let missing = if present { "?" } else { "" };
+        (self.cell)(hop).filter(|_| present).unwrap_or_else(|| missing.to_string())
     }
 }
 

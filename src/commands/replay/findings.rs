@@ -1,4 +1,4 @@
-//! What a replay remembers of what the collector tells: the latest of each flow, extremes per node and queue, drops,
+//! What a replay stores of the collector's results: the latest of each flow, extremes per node and queue, drops,
 //! losses. Everything is bounded; what did not fit is counted.
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +37,7 @@ pub(super) struct Findings {
     read_by: BTreeMap<u32, u8>,
 }
 
-/// A flow as it was last told.
+/// A flow as last reported.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Flow {
     /// The last row, its reports and first time over all of the flow's lives.
@@ -89,7 +89,7 @@ impl Findings {
         }
     }
 
-    /// Remembers which profile reads each node that tells of queues. A node that was silent for long may be forgotten by the
+    /// Remembers which profile reads each node that reports queues. A node that was silent for long may be forgotten by the
     /// collector, so this is asked for now and then.
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
         self.read_by.extend(collector.queues().map(|queue| (queue.node, queue.profile)));
@@ -123,7 +123,7 @@ impl Findings {
         paths
     }
 
-    /// Nodes that told anything, in order.
+    /// Nodes that reported anything, in order.
     pub(super) fn nodes(&self) -> Vec<Option<u32>> {
         let on_paths = self.flows.values().flat_map(|flow| flow.path.iter().map(|node| known(*node)));
         let mut nodes: Vec<_> = self.extremes.keys().map(|(_, node, _)| *node).chain(on_paths).collect();

@@ -85,7 +85,11 @@ fn joined(summary: &Summary<'_>) -> String {
 
 fn path(nodes: &[u32]) -> String {
     let node = |node: &u32| known(*node).map_or("?".to_string(), |node| node.to_string());
-    if nodes.is_empty() { "none told".into() } else { nodes.iter().map(node).collect::<Vec<_>>().join(" > ") }
+    if nodes.is_empty() {
+        "none reported".into()
+    } else {
+        nodes.iter().map(node).collect::<Vec<_>>().join(" > ")
+    }
 }
 
 fn paths(summary: &Summary<'_>) -> String {
@@ -199,8 +203,8 @@ fn drops(summary: &Summary<'_>) -> String {
 
 fn events(summary: &Summary<'_>) -> String {
     let stats = summary.collector.stats();
-    let told = Kind::ALL.into_iter().map(|kind| (kind.name(), stats.events[kind as usize]));
-    let parts: Vec<String> = told
+    let events = Kind::ALL.into_iter().map(|kind| (kind.name(), stats.events[kind as usize]));
+    let parts: Vec<String> = events
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name} {}", units::count(count)))
         .collect();

@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
             rate => due(time::monotonic() - started, rate).min(args.count),
         };
         if due <= made {
-            sending.turn(0);
+            sending.poll(0);
             std::thread::sleep(Duration::from_micros(200));
             continue;
         }
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
             sending.send(&args.operation(number, &mut key, &mut scratch));
         }
         made = end;
-        sending.turn(0);
+        sending.poll(0);
         progress.at(made, made);
     }
     progress.finish();
@@ -163,7 +163,7 @@ fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
     key[12] = 17;
 }
 
-/// A value that tells its report's number.
+/// A value that contains its report's number.
 fn number_it(number: u64, data: &mut [u8]) {
     data.fill(0);
     let bytes = (number as u32).to_be_bytes();
