@@ -34,13 +34,13 @@ fn measure(case: &Case, input: Input, runs: usize) {
     // stride.
     let warm = if runs == 1 { feed.frames() * 2 } else { (feed.frames() * 2).max(11_000_000) };
     run(&mut feed, &mut collector, &mut batch, input, warm);
-    let told = |collector: &Collector| collector.stats().events.iter().sum::<u64>();
-    let before = (told(&collector), collector.stats().reports);
+    let count_events = |collector: &Collector| collector.stats().events.iter().sum::<u64>();
+    let before = (count_events(&collector), collector.stats().reports);
     let reports = feed.frames().max(50_000);
     let mut times: Vec<f64> =
         (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();
     times.sort_by(f64::total_cmp);
-    let events = (told(&collector) - before.0) as f64 / (collector.stats().reports - before.1) as f64;
+    let events = (count_events(&collector) - before.0) as f64 / (collector.stats().reports - before.1) as f64;
     let input = if input == Input::Frames { "frames" } else { "payloads" };
     println!("{:<24} {input:>9} {:>8.1} {:>8.1} {events:>12.3}", case.name, times[0], times[times.len() / 2]);
     let stats = collector.stats();

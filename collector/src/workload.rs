@@ -267,7 +267,7 @@ impl Feed {
         self.bytes.chunks_exact(self.length).map(|frame| &frame[OUTER..])
     }
 
-    /// Gives the next burst to a collector, with a tick when one is due; answers how many reports it was.
+    /// Delivers the next burst to a collector, with a tick when one is due. Returns how many reports it holds.
     pub fn burst(&mut self, input: Input, collector: &mut Collector, sink: &mut impl Sink) -> usize {
         let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
         let mut burst = [none; BURST];

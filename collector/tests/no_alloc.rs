@@ -22,16 +22,16 @@ fn a_warm_collector_allocates_nothing() {
 
 fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
     let mut batch = Batch::with_capacity(1 << 16);
-    let mut give = |reports: usize, collector: &mut collector::Collector, batch: &mut Batch| {
+    let mut deliver = |reports: usize, collector: &mut collector::Collector, batch: &mut Batch| {
         let mut given = 0;
         while given < reports {
             given += feed.burst(Input::Frames, collector, batch);
         }
         batch.clear();
     };
-    give(20_000, &mut collector, &mut batch);
+    deliver(20_000, &mut collector, &mut batch);
     let before = allocations();
-    give(10_000, &mut collector, &mut batch);
+    deliver(10_000, &mut collector, &mut batch);
     // A tick, the end of seconds and of a minute, and traffic behind it.
     let later = 1_700_000_100_000_000_000;
     for step in 0..200 {
@@ -46,16 +46,16 @@ fn unfolding_and_joining_allocate_nothing() {
     for case in collector::workload::aggregate::CASES {
         let (mut collector, mut feed) = (case.collector(), case.feed());
         let mut batch = Batch::with_capacity(1 << 16);
-        let mut give = |postcards: u64, batch: &mut Batch| {
+        let mut deliver = |postcards: u64, batch: &mut Batch| {
             let mut given = 0;
             while given < postcards {
-                given += feed.give(&mut collector, batch);
+                given += feed.deliver(&mut collector, batch);
                 batch.clear();
             }
         };
-        give(600_000, &mut batch);
+        deliver(600_000, &mut batch);
         let before = allocations();
-        give(300_000, &mut batch);
+        deliver(300_000, &mut batch);
         assert_eq!(allocations() - before, 0, "{}", case.name);
     }
 }

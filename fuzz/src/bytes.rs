@@ -172,7 +172,7 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
         Version::V20 => false,
     };
     let at = payload.len() - first.inner.len() + 12;
-    // INTCollector's generator is told by the EtherType's place.
+    // The version of INTCollector's generator follows from where the EtherType lies.
     let by_place = profile.dialect == wire::Dialect::IntCollectorGen;
     if !ethernet_inside || by_place || payload.len() < at + 2 {
         return;

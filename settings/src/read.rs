@@ -225,18 +225,18 @@ mod tests {
     #[test]
     fn of_a_long_line_the_part_around_the_fault_is_shown() {
         let text = format!("when = \"{}?{}\"", "a".repeat(100_000), "b".repeat(100_000));
-        let told = |span| {
+        let shown = |span| {
             let problems = vec![locate(&text, &span, "no")];
             ConfigError { file: "h.toml".to_owned(), problems }.to_string()
         };
         let (before, after) = ("a".repeat(60), "b".repeat(99));
         assert_eq!(
-            told(100_008..100_009),
+            shown(100_008..100_009),
             format!("h.toml:1:100009: no\n  |\n1 | {before}?{after}\n  | {:60}^", "")
         );
         let start = format!("when = \"{}", "a".repeat(152));
         assert_eq!(
-            told(7..text.len()),
+            shown(7..text.len()),
             format!("h.toml:1:8: no\n  |\n1 | {start}\n  | {:7}{}", "", "^".repeat(100))
         );
     }

@@ -28,7 +28,7 @@ pub struct Inserted {
     pub rollups: u64,
     /// From the first batch to the closed file.
     pub wall: Duration,
-    /// Processor time of the writer's thread over the same; `None` where the system does not tell.
+    /// Processor time of the writer's thread over the same; `None` where the system does not report it.
     pub cpu: Option<Duration>,
     /// Size of the files at the end.
     pub bytes: u64,

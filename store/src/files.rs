@@ -183,7 +183,7 @@ fn days_from_date(year: u64, month: u64, day: u64) -> Option<u64> {
 
 /// Year, month and day, `days` after 1970-01-01.
 fn date_from_days(days: u64) -> (u64, u64, u64) {
-    // At most one year too early (a year has at least 365 days); the loops below mend that.
+    // At most one year too early, because a year has at least 365 days; the loops below correct it.
     let mut year = 1970 + days / 366;
     while days_from_date(year + 1, 1, 1).is_some_and(|start| start <= days) {
         year += 1;

@@ -63,7 +63,7 @@ impl Names {
         }
     }
 
-    /// The number of the rule with `index` in `rules`. A rule whose name we were not told is called by its index.
+    /// The number of the rule with `index` in `rules`. A rule without a name there is named by its index.
     pub(crate) fn rule(&mut self, conn: &Connection, rules: &[String], index: u16) -> rusqlite::Result<i64> {
         if let Some(id) = self.rules.get(&index) {
             return Ok(*id);

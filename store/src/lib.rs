@@ -29,8 +29,8 @@
 //! Rows are clustered by time (`PRIMARY KEY (ts, seq) WITHOUT ROWID`): "the latest" and "since" are one range. An index on
 //! the flow over the whole file would touch a random page per insert; so its first column is `chunk`, the row's sequence
 //! number divided by 65,536: inserts stay within one megabyte that is in the cache, and a query for a flow asks each chunk
-//! once (SQLite's skip-scan, some 5 µs per chunk). The planner would not know that this pays; `sqlite_stat1` is written by
-//! hand at creation to tell it.
+//! once (SQLite's skip-scan, some 5 µs per chunk). The planner cannot know that this pays off, so the
+//! store writes `sqlite_stat1` itself when it creates a file.
 //!
 //! Many rows go into one `INSERT OR FAIL`: cursors stay open and at the right edge of what grows there.
 //!

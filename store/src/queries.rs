@@ -88,7 +88,7 @@ impl Reader {
         self.latest(FLOW_COLUMNS, "flows", &clause, limit, flow_state)
     }
 
-    /// A flow's latencies and paths over time, from what was told about it: at most the latest `limit` points.
+    /// A flow's latencies and paths over time, from the events reported for it: at most the latest `limit` points.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -224,7 +224,7 @@ impl FlowHistory {
     }
 
     /// Puts each point's hops into the order of the path that was taken then, and leaves out nodes that were no longer on
-    /// it. Where no path was told, or not all of it, they are in the order of their numbers.
+    /// it. Where no path was reported, or only a part of it, they are in the order of their numbers.
     fn arrange(&mut self) {
         for point in &mut self.series {
             let later = self.paths.partition_point(|(ts, _)| *ts <= point.ts);

@@ -123,7 +123,7 @@ pub struct FlowHistory {
     pub truncated: bool,
 }
 
-/// A flow's latencies at one moment. A value that was not told at this moment is the last one told before it.
+/// A flow's latencies at one moment. A value that was not reported at this moment is the last one reported before it.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FlowPoint {
     /// When.

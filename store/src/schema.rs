@@ -14,7 +14,7 @@ pub(crate) const VERSION: u32 = 1;
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");
 
-/// The planner reads its statistics when a file is opened; a connection that has just created them must be told.
+/// The planner reads its statistics when a file is opened. The connection that creates them must load them with this.
 pub(crate) const LOAD_STATISTICS: &str = "ANALYZE sqlite_schema";
 
 /// Marks a file as ours (`file` and friends show it): "hopw".
@@ -24,7 +24,7 @@ const APPLICATION_ID: i32 = 0x686f_7077;
 ///
 /// # Errors
 /// [`Error::Newer`] and [`Error::Foreign`] for files that must be left alone; [`Error::Sqlite`] otherwise, also for a
-/// damaged file ([`is_damage`] tells).
+/// damaged file (see [`is_damage`]).
 pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     let fail = |error| Error::sqlite(path, error);
     let flags =

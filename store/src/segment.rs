@@ -109,7 +109,7 @@ impl Segment {
             bind_report(&mut insert, report, [flow, path])?;
             // A report without hops has one row that says so.
             for i in 0..report.hops.len().max(1) {
-                let seq = tally.take(report.ts);
+                let seq = tally.next_seq(report.ts);
                 insert.raw_bind_parameter(2, seq)?;
                 insert.raw_bind_parameter(3, seq >> CHUNK_BITS)?;
                 bind_hop(&mut insert, i, report.hops.get(i))?;
@@ -178,7 +178,7 @@ impl Segment {
                 None => None,
             };
             let path = names.path(conn, path)?;
-            let (ts, seq) = (int(event.ts), tally.take(event.ts));
+            let (ts, seq) = (int(event.ts), tally.next_seq(event.ts));
             insert.row(event_row(event, [ts, seq], [flow, rule, path]))?;
             tally.events += 1;
         }
@@ -193,7 +193,7 @@ impl Segment {
         let mut insert = Insert::<15>::new(conn, "rollup_data")?;
         for rollup in rollups {
             let flow = flow_number(names, conn, rollup.flow.as_ref())?;
-            let (ts, seq) = (int(rollup.ts), tally.take(rollup.ts));
+            let (ts, seq) = (int(rollup.ts), tally.next_seq(rollup.ts));
             insert.row([
                 Some(ts),
                 Some(seq),
@@ -247,7 +247,7 @@ impl Segment {
         let mut insert = Insert::<10>::new(conn, "drop_data")?;
         for drop in drops {
             let flow = flow_number(names, conn, drop.flow.as_ref())?;
-            let seq = tally.take(drop.ts);
+            let seq = tally.next_seq(drop.ts);
             insert.row([
                 Some(int(drop.ts)),
                 Some(seq),
@@ -275,7 +275,7 @@ impl Segment {
         for loss in losses {
             insert.execute(params![
                 int(loss.ts),
-                tally.take(loss.ts),
+                tally.next_seq(loss.ts),
                 loss.node,
                 address(loss.source).to_string(),
                 loss.hw_id,
@@ -292,7 +292,7 @@ impl Segment {
 impl Tally {
     /// The next sequence number, for a record of time `ts`.
     #[inline]
-    fn take(&mut self, ts: Nanos) -> i64 {
+    fn next_seq(&mut self, ts: Nanos) -> i64 {
         self.see(ts);
         self.seq += 1;
         self.seq

@@ -118,10 +118,10 @@ impl Writer {
             let next = self.commit_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
             match queue.recv_timeout(next.saturating_duration_since(now)) {
                 Ok(Message::Batch(batch)) => {
-                    self.take(&Work::Batch(&batch));
+                    self.process(&Work::Batch(&batch));
                     self.recycle(batch);
                 }
-                Ok(Message::Reports(reports)) => self.take(&Work::Reports(&reports)),
+                Ok(Message::Reports(reports)) => self.process(&Work::Reports(&reports)),
                 Ok(Message::Rules(rules)) => self.set_rules(rules),
                 Ok(Message::Retention(max_age, max_bytes)) => {
                     self.config.max_age = max_age;
@@ -151,7 +151,7 @@ impl Writer {
     }
 
     /// Writes it, or counts why not.
-    fn take(&mut self, work: &Work<'_>) {
+    fn process(&mut self, work: &Work<'_>) {
         self.shared.stats().queue_len -= 1;
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
             let mut stats = self.shared.stats();
@@ -380,19 +380,19 @@ mod tests {
     use super::*;
     use crate::testing::{Dir, SECOND, START, changes};
 
-    /// A writer without its thread, and what it has been given.
+    /// A writer without its thread, and its accounts.
     fn writer(dir: &Dir) -> (Writer, Arc<Shared>) {
         let shared = Arc::new(Shared::default());
         (Writer::new(Config::new(dir.path()), Arc::clone(&shared)), shared)
     }
 
-    fn give(writer: &mut Writer, shared: &Shared, batch: Batch) {
+    fn deliver(writer: &mut Writer, shared: &Shared, batch: Batch) {
         let mut stats = shared.stats();
         stats.submitted += batch.len() as u64;
         stats.queued += batch.len() as u64;
         stats.queue_len += 1;
         drop(stats);
-        writer.take(&Work::Batch(&batch));
+        writer.process(&Work::Batch(&batch));
         let stats = shared.stats();
         assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
     }
@@ -401,22 +401,22 @@ mod tests {
     fn a_failed_transaction_is_counted_and_the_next_second_is_another_try() {
         let dir = Dir::new("failed");
         let (mut writer, shared) = writer(&dir);
-        give(&mut writer, &shared, changes(START, 100, 10));
+        deliver(&mut writer, &shared, changes(START, 100, 10));
         writer.commit();
         // The file may not grow: what SQLite says then is what it says when the disk is full.
         writer.segment.as_ref().unwrap().forbid_growth();
-        (1..=3).for_each(|i| give(&mut writer, &shared, changes(START + i * SECOND, 5000, 1000)));
+        (1..=3).for_each(|i| deliver(&mut writer, &shared, changes(START + i * SECOND, 5000, 1000)));
         writer.commit();
         let stats = shared.stats().clone();
         assert_eq!((stats.committed, stats.state), (100, State::Full));
         assert_eq!(stats.failed + stats.shed, 15_000);
         assert!(stats.failed >= 5000);
         // Within the second nothing is tried.
-        give(&mut writer, &shared, changes(START, 10, 1));
+        deliver(&mut writer, &shared, changes(START, 10, 1));
         assert_eq!(shared.stats().shed, stats.shed + 10);
         // Afterwards the next batch is the probe. Names given in the lost transaction are given anew.
         writer.retry_at = Some(Instant::now());
-        give(&mut writer, &shared, changes(START, 5000, 1000));
+        deliver(&mut writer, &shared, changes(START, 5000, 1000));
         assert_eq!(shared.stats().state, State::Full);
         writer.commit();
         let stats = shared.stats().clone();
@@ -429,7 +429,7 @@ mod tests {
         let (mut writer, shared) = writer(&dir);
         let mut seen = Vec::new();
         for i in 0..120 {
-            give(&mut writer, &shared, changes(START + i * SECOND, 2000, 500));
+            deliver(&mut writer, &shared, changes(START + i * SECOND, 2000, 500));
             writer.commit();
             let log = writer.segment.as_ref().unwrap().log();
             assert!(log.waiting <= CALM_LOG && log.reach <= CALM_LOG + (2 << 20), "{log:?}");
@@ -450,7 +450,7 @@ mod tests {
         let max_bytes = 4 * LEAST_PART;
         writer.config.max_bytes = Some(max_bytes);
         for i in 0..40 {
-            give(&mut writer, &shared, changes(START + i * SECOND, 5000, 100));
+            deliver(&mut writer, &shared, changes(START + i * SECOND, 5000, 100));
         }
         writer.commit();
         writer.segment = None;
@@ -470,7 +470,7 @@ mod tests {
         let (mut writer, shared) = writer(&dir);
         for _ in 0..MAX_TRANSACTION / 10_000 {
             assert_eq!(shared.stats().committed, 0);
-            give(&mut writer, &shared, changes(START, 10_000, 10));
+            deliver(&mut writer, &shared, changes(START, 10_000, 10));
         }
         assert_eq!(shared.stats().committed, MAX_TRANSACTION);
     }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_not_an_error_to_tell() {
+    fn a_closed_pipe_is_not_a_reported_error() {
         assert!(CliError::output(io::ErrorKind::BrokenPipe.into()).is_closed_output());
         assert!(!CliError::output(io::ErrorKind::StorageFull.into()).is_closed_output());
         assert!(!CliError::new("no").is_closed_output());

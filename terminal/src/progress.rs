@@ -65,7 +65,7 @@ impl Progress {
         self.before = bytes;
     }
 
-    /// Tells where the work is; prints only when it is time to. Call it every few thousand items: it reads the clock.
+    /// Updates the position; prints only when the interval has passed. Call it every few thousand items: it reads the clock.
     pub fn at(&mut self, done: u64, items: u64) {
         let now = Instant::now();
         let interval = Duration::from_millis(if self.terminal.interactive { 100 } else { 5_000 });
@@ -76,7 +76,7 @@ impl Progress {
         self.shown = Some(now);
         let line = line(self, now.duration_since(self.started), done, items);
         let end = if self.terminal.interactive { "\x1b[K\r" } else { "\n" };
-        // Nobody to tell if standard error is closed.
+        // Nothing to do if standard error is closed.
         let _ = write!(std::io::stderr(), "{line}{end}");
     }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_share_rate_and_time_left() {
+    fn a_line_shows_share_rate_and_time_left() {
         let mut progress = Progress::new("a.pcap", "reports", Some(1_000));
         progress.terminal = Terminal::plain();
         assert_eq!(

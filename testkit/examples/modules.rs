@@ -1,4 +1,4 @@
-//! Prints the module graph of each crate: its levels, lowest first, and its circles. `scripts/modules` runs it.
+//! Prints the module graph of each crate: its levels, lowest first, and its cycles. `scripts/modules` runs it.
 
 use std::{path::Path, process::ExitCode};
 use testkit::modules::Graph;
@@ -17,13 +17,13 @@ fn main() -> ExitCode {
             let levels: Vec<String> = levels.iter().map(|level| level.join(", ")).collect();
             println!("{folder}: {}", levels.join(" < "));
         }
-        for circle in graph.circles() {
+        for cycle in graph.cycles() {
             is_sound = false;
             println!(
-                "{folder}: circle of {} below {}\n    {}",
-                circle.modules.join(", "),
-                circle.parent,
-                circle.uses.join("\n    ")
+                "{folder}: cycle of {} below {}\n    {}",
+                cycle.modules.join(", "),
+                cycle.parent,
+                cycle.uses.join("\n    ")
             );
         }
     }

@@ -229,7 +229,7 @@ pub fn control_again(payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Likewise of a RoCEv2 frame; what the packet does not tell of its way is taken from the bytes.
+/// Likewise of a RoCEv2 frame; header fields that the parsed packet lacks are copied from the bytes.
 pub fn roce_again(frame: &[u8]) -> Vec<u8> {
     let packet = Packet::parse(frame).expect("good");
     assert_eq!(packet.fault, None, "what has a fault is not written");

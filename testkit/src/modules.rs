@@ -1,4 +1,4 @@
-//! Which module of a crate uses which, read from the source text: so that a test can refuse circles and hold the levels
+//! Which module of a crate uses which, read from the source text: so that a test can refuse cycles and hold the levels
 //! that `ARCHITECTURE.md` writes down.
 //!
 //! Paths count wherever they stand: in `use`, in types, in expressions, in macro calls. A name that is re-exported counts as
@@ -24,7 +24,7 @@ pub struct Graph {
 
 /// Siblings below one parent that use one another in a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Circle {
+pub struct Cycle {
     /// The parent's path, `crate` for the root.
     pub parent: String,
     /// The siblings, in alphabetical order.
@@ -181,24 +181,24 @@ impl Graph {
         graph
     }
 
-    /// All circles of the crate, at each depth.
+    /// All cycles of the crate, at each depth.
     #[must_use]
-    pub fn circles(&self) -> Vec<Circle> {
+    pub fn cycles(&self) -> Vec<Cycle> {
         let parents: BTreeSet<Module> = self
             .sources
             .keys()
             .filter(|module| !module.is_empty())
             .map(|module| module[..module.len() - 1].to_vec())
             .collect();
-        parents.iter().flat_map(|parent| self.circles_below(parent)).collect()
+        parents.iter().flat_map(|parent| self.cycles_below(parent)).collect()
     }
 
-    fn circles_below(&self, parent: &Module) -> Vec<Circle> {
+    fn cycles_below(&self, parent: &Module) -> Vec<Cycle> {
         let graph = self.siblings(parent);
         let reach: BTreeMap<&String, BTreeSet<&String>> =
             graph.keys().map(|name| (name, reachable(&graph, name))).collect();
         let mut seen = BTreeSet::new();
-        let mut circles = Vec::new();
+        let mut cycles = Vec::new();
         for name in graph.keys() {
             if !reach[name].contains(name) || seen.contains(name) {
                 continue;
@@ -210,17 +210,17 @@ impl Graph {
                 graph[*a].iter().filter(|(b, _)| members.contains(b)).map(|(_, text)| text.clone())
             });
             let parent = if parent.is_empty() { "crate".to_owned() } else { parent.join("::") };
-            circles.push(Circle {
+            cycles.push(Cycle {
                 parent,
                 uses: uses.collect(),
                 modules: members.into_iter().cloned().collect(),
             });
         }
-        circles
+        cycles
     }
 
     /// The modules right below the root in levels, lowest first: each uses only modules of earlier levels. Nothing when
-    /// they form a circle. The root file itself is left out.
+    /// they form a cycle. The root file itself is left out.
     #[must_use]
     pub fn levels(&self) -> Option<Vec<Vec<String>>> {
         let mut left = self.siblings(&Vec::new());
@@ -460,53 +460,53 @@ fn paths(text: &str) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Circle, Graph, plain};
+    use super::{Cycle, Graph, plain};
 
-    fn circle(parent: &str, modules: &[&str]) -> Circle {
-        Circle {
+    fn cycle(parent: &str, modules: &[&str]) -> Cycle {
+        Cycle {
             parent: parent.into(),
             modules: modules.iter().map(|name| (*name).to_owned()).collect(),
             uses: Vec::new(),
         }
     }
 
-    fn circles(sources: &[(&str, &str)]) -> Vec<Circle> {
-        let circles = Graph::from_sources(sources).circles();
-        circles.into_iter().map(|circle| Circle { uses: Vec::new(), ..circle }).collect()
+    fn cycles(sources: &[(&str, &str)]) -> Vec<Cycle> {
+        let cycles = Graph::from_sources(sources).cycles();
+        cycles.into_iter().map(|cycle| Cycle { uses: Vec::new(), ..cycle }).collect()
     }
 
     #[test]
-    fn two_modules_that_use_one_another_are_a_circle() {
+    fn two_modules_that_use_one_another_are_a_cycle() {
         let found =
-            circles(&[("", "mod a; mod b;"), ("a", "use crate::b::B;"), ("b", "fn f() { crate::a::g() }")]);
-        assert_eq!(found, [circle("crate", &["a", "b"])]);
+            cycles(&[("", "mod a; mod b;"), ("a", "use crate::b::B;"), ("b", "fn f() { crate::a::g() }")]);
+        assert_eq!(found, [cycle("crate", &["a", "b"])]);
     }
 
     #[test]
-    fn a_chain_is_no_circle_and_has_levels() {
+    fn a_chain_is_no_cycle_and_has_levels() {
         let graph = Graph::from_sources(&[
             ("", ""),
             ("a", "use super::{b::B, c};"),
             ("b", "use crate::c::*;"),
             ("c", ""),
         ]);
-        assert_eq!(graph.circles(), []);
+        assert_eq!(graph.cycles(), []);
         assert_eq!(graph.levels().unwrap(), [["c"], ["b"], ["a"]]);
     }
 
     #[test]
     fn a_re_exported_name_counts_where_it_is_defined() {
         let sources = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "fn f() { crate::a::g() }")];
-        assert_eq!(circles(&sources), [circle("crate", &["a", "b"])]);
+        assert_eq!(cycles(&sources), [cycle("crate", &["a", "b"])]);
         let root = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "")];
-        assert_eq!(circles(&root), []);
+        assert_eq!(cycles(&root), []);
     }
 
     #[test]
     fn an_item_of_the_root_file_is_used_from_the_root() {
         assert_eq!(
-            circles(&[("", "mod a; pub struct S(a::A);"), ("a", "use crate::S;")]),
-            [circle("crate", &[".", "a"])]
+            cycles(&[("", "mod a; pub struct S(a::A);"), ("a", "use crate::S;")]),
+            [cycle("crate", &[".", "a"])]
         );
     }
 
@@ -518,13 +518,13 @@ mod tests {
             ("a::b", "use super::S; use super::c;"),
             ("a::c", "use super::b;"),
         ];
-        assert_eq!(circles(&sources), [circle("a", &["b", "c"])]);
+        assert_eq!(cycles(&sources), [cycle("a", &["b", "c"])]);
     }
 
     #[test]
     fn tests_comments_and_strings_do_not_count() {
         let text = "// crate::b::x\n/* crate::b */ const S: &str = \"crate::b::x\"; #[cfg(test)] mod tests { use crate::b; }";
-        assert_eq!(circles(&[("", ""), ("a", text), ("b", "use crate::a::S;")]), []);
+        assert_eq!(cycles(&[("", ""), ("a", text), ("b", "use crate::a::S;")]), []);
         assert_eq!(plain(r##"('{', '\'', "a\"b", r#"x"y"#, b"z", 'a: loop)"##), "( ,  ,  ,  ,  , 'a: loop)");
     }
 

@@ -20,14 +20,14 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     // Once through all: the first postcard of each flow is an event, and is not measured.
     let mut warm = 0;
     while warm < feed.postcards() {
-        warm += feed.give(&mut collector, &mut batch);
+        warm += feed.deliver(&mut collector, &mut batch);
         batch.clear();
     }
     let warmed = collector.stats().postcards;
     let measured = measure(plan, || {
         let mut postcards = 0;
         for _ in 0..TURN {
-            postcards += feed.give(&mut collector, &mut batch);
+            postcards += feed.deliver(&mut collector, &mut batch);
         }
         batch.clear();
         Ok(postcards)

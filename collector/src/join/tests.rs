@@ -212,7 +212,7 @@ fn a_wrongly_configured_hop_limit_makes_no_path_or_gives_way() {
 }
 
 #[test]
-fn packet_ids_that_come_again_are_told_apart() {
+fn packet_ids_that_come_again_are_distinguished() {
     // 200,000 packets within the timeout: each packet ID is used three times.
     let plan = Plan { packets: 200_000, gap: 400, ..Plan::line(3) };
     let faults = Faults { loss: 10_000, report_loss: 10_000, swap: 5_000, ..Faults::default() };

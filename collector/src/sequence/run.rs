@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_crosses_the_end_of_the_circle_and_may_be_longer_than_half_of_it() {
+    fn a_run_wraps_and_may_be_longer_than_half_of_the_sequence_space() {
         for (version, count) in [(20, 3_000_000), (20, (1 << 22) + 5), (10, 3_000_000_000_u64)] {
             let id = id(version);
             let mut sequencer = Sequencer::new(4, 0);

@@ -123,8 +123,8 @@ impl Feed {
         (self.bytes.len() / self.length) as u64 * self.r
     }
 
-    /// Gives the next aggregate to a collector, with a tick when one is due; answers how many postcards it held.
-    pub fn give(&mut self, collector: &mut Collector, sink: &mut impl Sink) -> u64 {
+    /// Delivers the next aggregate to a collector, with a tick when one is due. Returns how many postcards it holds.
+    pub fn deliver(&mut self, collector: &mut Collector, sink: &mut impl Sink) -> u64 {
         self.now += GAP * self.r;
         let payload = &self.bytes[self.next..self.next + self.length];
         let source = Ipv4Addr::new(192, 0, 2, 99).to_ipv6_mapped().octets();

@@ -33,7 +33,7 @@ impl Server {
         Datagram { payload, source: [7; 16], src_port: 1, listener: 0, received: self.now }
     }
 
-    fn give(&mut self, payload: &[u8]) {
+    fn deliver(&mut self, payload: &[u8]) {
         self.now += 1000;
         let datagram = self.datagram(payload);
         self.collector.handle_aggregates(&[datagram], &mut self.log);
@@ -51,13 +51,13 @@ impl Server {
     fn postcards(&mut self, kind: Kind, postcards: &[Postcard]) {
         self.sequence += 1;
         let bytes = agg(kind, self.sequence, postcards);
-        self.give(&bytes);
+        self.deliver(&bytes);
     }
 
     fn summaries(&mut self, scope: (Kind, Option<u32>, Option<u32>), summaries: &[Summary]) {
         self.sequence += 1;
         let bytes = cor(scope, self.sequence, summaries);
-        self.give(&bytes);
+        self.deliver(&bytes);
     }
 
     fn pass(&mut self, nanos: u64) {
@@ -271,37 +271,37 @@ fn summaries_are_merged_exactly() {
 fn least_and_greatest_are_compared_with_the_last_reported() {
     // Thresholds: hop latency 100, queue 5 (tests/support).
     let mut server = Server::free();
-    let give = |server: &mut Server, scope, metric, min, max| {
+    let deliver = |server: &mut Server, scope, metric, min, max| {
         server.summaries(scope, &[summary(metric, min, max, u64::from(min) + u64::from(max), 2)]);
         let collected = server.collected();
         collected.lines().filter(|line| !line.contains("loss")).collect::<Vec<_>>().join("; ")
     };
     let node = (Kind::CorNode, Some(21), None);
     let queue = SummaryMetric::QueueLength;
-    assert_eq!(give(&mut server, node, queue, 3, 42), "new queue_occupancy node=21 42");
-    assert_eq!(give(&mut server, node, queue, 37, 47), "", "each within 5 of 42");
-    assert_eq!(give(&mut server, node, queue, 36, 48), "change queue_occupancy node=21 42->48");
-    assert_eq!(give(&mut server, node, queue, 10, 50), "change queue_occupancy node=21 48->10");
+    assert_eq!(deliver(&mut server, node, queue, 3, 42), "new queue_occupancy node=21 42");
+    assert_eq!(deliver(&mut server, node, queue, 37, 47), "", "each within 5 of 42");
+    assert_eq!(deliver(&mut server, node, queue, 36, 48), "change queue_occupancy node=21 42->48");
+    assert_eq!(deliver(&mut server, node, queue, 10, 50), "change queue_occupancy node=21 48->10");
     let latency = SummaryMetric::HopLatency;
-    assert_eq!(give(&mut server, node, latency, 500, 1000), "new hop_latency node=21 1000");
-    assert_eq!(give(&mut server, node, latency, 900, 1100), "");
-    assert_eq!(give(&mut server, node, latency, 899, 1000), "change hop_latency node=21 1000->899");
+    assert_eq!(deliver(&mut server, node, latency, 500, 1000), "new hop_latency node=21 1000");
+    assert_eq!(deliver(&mut server, node, latency, 900, 1100), "");
+    assert_eq!(deliver(&mut server, node, latency, 899, 1000), "change hop_latency node=21 1000->899");
     let flow = (Kind::CorNodeFlow, Some(21), Some(5));
-    let collected = give(&mut server, flow, latency, 500, 1000);
+    let collected = deliver(&mut server, flow, latency, 500, 1000);
     assert!(
         collected.starts_with("new hop_latency flow=") && collected.ends_with("node=21 1000"),
         "{collected}"
     );
-    assert_eq!(give(&mut server, flow, latency, 950, 1100), "");
+    assert_eq!(deliver(&mut server, flow, latency, 950, 1100), "");
     let anywhere = (Kind::Cor, None, None);
-    assert_eq!(give(&mut server, anywhere, queue, 3, 42), "new queue_occupancy 42");
+    assert_eq!(deliver(&mut server, anywhere, queue, 3, 42), "new queue_occupancy 42");
 }
 
 #[test]
 fn numbers_are_accounted_for_per_aggregator() {
     let mut server = Server::free();
     for sequence in [1, 2, 3, 5, 4, 4, 9, 10] {
-        server.give(&agg(Kind::Agg, sequence, &[postcard(1, 1, 0, 1)]));
+        server.deliver(&agg(Kind::Agg, sequence, &[postcard(1, 1, 0, 1)]));
     }
     let stream = server.collector.streams().next().unwrap();
     assert_eq!((stream.id.version, stream.id.node), (collector::AGGREGATE_VERSION, Some(99)));
@@ -334,7 +334,7 @@ fn what_lies_is_refused_by_its_reason_and_counts_in_its_stream() {
     ];
     for (bytes, refusal) in cases {
         let mut server = Server::free();
-        server.give(&bytes);
+        server.deliver(&bytes);
         let stats = server.collector.stats();
         assert_eq!((stats.accepted, stats.refused_datagrams[refusal.index()]), (0, 1), "{refusal:?}");
         assert_eq!(server.collector.flow_slots(), 0, "{refusal:?}");

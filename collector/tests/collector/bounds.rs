@@ -55,7 +55,7 @@ fn random_bytes_are_refused_and_the_numbers_balance() {
         if random.below(50) == 0 {
             bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
         }
-        bench.give_from(&bytes, [192, 0, 2, random.below(40) as u8]);
+        bench.deliver_from(&bytes, [192, 0, 2, random.below(40) as u8]);
         if turn % 1000 == 0 {
             bench.pass(SECOND / 3);
         }
@@ -75,10 +75,10 @@ fn random_bytes_are_refused_and_the_numbers_balance() {
 fn refusals_are_counted_by_reason_and_source() {
     let mut bench = Bench::new(config());
     let whole = Sent::default().v10();
-    bench.give_from(&whole, [192, 0, 2, 1]);
-    bench.give_from(&whole[..60], [192, 0, 2, 2]);
-    bench.give_from(&[0x35; 40], [192, 0, 2, 2]);
-    bench.give_from(&[], [192, 0, 2, 2]);
+    bench.deliver_from(&whole, [192, 0, 2, 1]);
+    bench.deliver_from(&whole[..60], [192, 0, 2, 2]);
+    bench.deliver_from(&[0x35; 40], [192, 0, 2, 2]);
+    bench.deliver_from(&[], [192, 0, 2, 2]);
     let refused: Vec<_> = bench
         .collector
         .sources()
@@ -103,7 +103,7 @@ fn a_report_about_a_report_is_refused() {
     let total = (nested.len() - 16 + inner.len()) as u16;
     nested[16 + 2..16 + 4].copy_from_slice(&total.to_be_bytes());
     nested.extend_from_slice(&inner);
-    bench.give(&nested);
+    bench.deliver(&nested);
     assert_eq!(bench.collected(), "");
     assert_eq!(bench.collector.stats().refused_datagrams[Refusal::Nested.index()], 1);
 }
@@ -116,10 +116,10 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
     let mut random = Random(3);
     for round in 0..300 {
         for report in &busy {
-            bench.give(report);
+            bench.deliver(report);
         }
         for _ in 0..500 {
-            bench.give(&patched(&template, random.next() as u32, random.next() as u32));
+            bench.deliver(&patched(&template, random.next() as u32, random.next() as u32));
         }
         if round % 10 == 0 {
             bench.pass(SECOND / 2);
@@ -155,11 +155,11 @@ fn two_reports_make_a_flow_busy_at_once() {
     let template = Sent::default().v10();
     for n in 0..200 {
         let report = Sent { flow: n % 100, ..Sent::default() }.v10();
-        bench.give(&report);
+        bench.deliver(&report);
     }
     let mut random = Random(9);
     for _ in 0..50_000 {
-        bench.give(&patched(&template, random.next() as u32, random.next() as u32));
+        bench.deliver(&patched(&template, random.next() as u32, random.next() as u32));
     }
     assert!(bench.now < crate::support::START + SECOND);
     let kept =
@@ -216,9 +216,9 @@ fn losses_are_reported_once_per_second_and_explained() {
     let mut bench = Bench::new(config());
     let report = |seq| Sent { seq, ..Sent::default() }.v10();
     for seq in (1..500).filter(|seq| !(100..110).contains(seq) && *seq != 300) {
-        bench.give(&report(seq));
+        bench.deliver(&report(seq));
     }
-    bench.give(&report(300));
+    bench.deliver(&report(300));
     bench.pass(SECOND);
     let losses: Vec<_> =
         bench.log.losses.iter().map(|loss| (loss.node, loss.lost, loss.reordered, loss.duplicated)).collect();
@@ -239,7 +239,7 @@ fn a_report_refused_behind_its_header_is_not_lost() {
     let mut bench = Bench::new(config());
     for seq in 1..300 {
         let report = Sent { seq, ..Sent::default() }.v10();
-        bench.give(if seq % 3 == 0 { &report[..60] } else { &report });
+        bench.deliver(if seq % 3 == 0 { &report[..60] } else { &report });
     }
     bench.pass(3 * SECOND);
     let stream = bench.collector.streams().next().unwrap();
@@ -251,7 +251,7 @@ fn a_report_refused_behind_its_header_is_not_lost() {
 fn a_sequence_that_never_moves_is_not_countable() {
     let mut bench = Bench::new(config());
     for _ in 0..500 {
-        bench.give(&Sent::default().v10());
+        bench.deliver(&Sent::default().v10());
     }
     bench.pass(3 * SECOND);
     let stream = bench.collector.streams().next().unwrap();

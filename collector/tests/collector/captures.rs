@@ -69,7 +69,7 @@ fn the_congested_queue_is_found() {
     assert!(deepest[&Some(101)] <= 64 && deepest[&Some(103)] <= 64, "{deepest:?}");
     // Three clocks that were never set: the sum of the hops, and marked so.
     for flow in collector.flows() {
-        let hops: u64 = flow.hops().map(|hop| hop.hop_latency.expect("every hop tells")).sum();
+        let hops: u64 = flow.hops().map(|hop| hop.hop_latency.expect("every hop has a latency")).sum();
         assert_eq!((flow.row.flow_latency, flow.basis()), (Some(hops), Basis::HopSum));
     }
     assert_eq!(batch.refused(), 0);

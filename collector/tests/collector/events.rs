@@ -23,7 +23,7 @@ fn middle(change: impl FnOnce(&mut crate::support::Node)) -> Sent {
 }
 
 #[test]
-fn a_new_flow_tells_its_path_its_latency_and_every_key() {
+fn a_new_flow_reports_its_path_its_latency_and_every_key() {
     let mut bench = Bench::new(config());
     bench.send(&Sent::default());
     assert_eq!(
@@ -349,7 +349,7 @@ fn reports_2_0_of_one_datagram_are_taken_in_order() {
         Sent { flow: 2, v6: true, ..middle(|hop| hop.id = 7) },
         middle(|hop| hop.id = 8),
     ];
-    bench.give(&Sent::v20(&group));
+    bench.deliver(&Sent::v20(&group));
     let paths: Vec<String> =
         bench.collected().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect();
     assert_eq!(
@@ -392,10 +392,10 @@ fn postcard(id: u32, latency: u32) -> Sent {
 }
 
 #[test]
-fn postcards_without_an_order_tell_of_hops_and_make_no_path() {
+fn postcards_without_an_order_give_hops_and_make_no_path() {
     let mut bench = Bench::new(config());
     for (id, latency) in [(1, 100), (2, 200), (3, 300), (2, 290), (1, 100), (4, 400), (3, 300)] {
-        bench.give(&postcard(id, latency).postcard());
+        bench.deliver(&postcard(id, latency).postcard());
     }
     let collected: Vec<String> =
         bench.collected().lines().filter(|line| !line.contains("queue")).map(str::to_owned).collect();
@@ -422,7 +422,7 @@ fn postcards_without_an_order_tell_of_hops_and_make_no_path() {
 fn a_node_that_is_alone_is_the_whole_path() {
     let mut bench = Bench::new(config());
     for latency in [100, 5_000, 5_100] {
-        bench.give(&postcard(7, latency).postcard()).pass(SECOND / 2);
+        bench.deliver(&postcard(7, latency).postcard()).pass(SECOND / 2);
     }
     let view = bench.collector.flow(&flow(1, false)).unwrap();
     assert_eq!(view.path().collect::<Vec<_>>(), [7]);
@@ -432,9 +432,9 @@ fn a_node_that_is_alone_is_the_whole_path() {
 #[test]
 fn a_stack_gives_its_path_to_a_flow_of_postcards() {
     let mut bench = Bench::new(config());
-    bench.give(&postcard(2, 1000).postcard()).give(&postcard(1, 1000).postcard());
+    bench.deliver(&postcard(2, 1000).postcard()).deliver(&postcard(1, 1000).postcard());
     bench.collected();
-    bench.send(&Sent::default()).give(&postcard(7, 1000).postcard());
+    bench.send(&Sent::default()).deliver(&postcard(7, 1000).postcard());
     let collected = bench.collected();
     let paths: Vec<&str> = collected.lines().filter(|line| line.contains("flow_path")).collect();
     assert_eq!(paths, ["new flow_path flow=1 3 path=1>2>3"]);
@@ -453,7 +453,7 @@ fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
         ("change queue_occupancy node=2 queue=0 10->900", "path_change flow_path flow=1 3->2 path=1>2");
     for (flags, path) in [(Flags::QUEUE, false), (both, true)] {
         let mut bench = warm();
-        bench.send(&on_the_way(flags)).give(&Sent::v20(&[on_the_way(flags)]));
+        bench.send(&on_the_way(flags)).deliver(&Sent::v20(&[on_the_way(flags)]));
         let collected = bench.collected();
         assert_eq!(collected.lines().filter(|line| *line == queue).count(), 1, "{collected}");
         assert_eq!(
@@ -477,10 +477,10 @@ fn a_local_report_0_5_has_its_latency_from_checked_stamps() {
         hops: vec![crate::support::Node { stamps: Some(stamps), ..node(4) }],
         ..Sent::default()
     };
-    bench.give(&local((0xffff_fff0, 0x1_0000_0010)).v05());
+    bench.deliver(&local((0xffff_fff0, 0x1_0000_0010)).v05());
     assert!(bench.collected().contains("new hop_latency flow=1 node=4 32\n"));
     // Egress before ingress: not a latency.
-    bench.give(&local((1000, 900)).v05());
+    bench.deliver(&local((1000, 900)).v05());
     assert_eq!(bench.collected(), "");
 }
 
@@ -596,8 +596,8 @@ fn units_are_those_of_the_senders_profile() {
     let micro = Profile { utilization_scale: 0.01, ..profile(1000, 1000) };
     let profiles = vec![("192.0.2.0/24".parse().unwrap(), micro)];
     let mut bench = Bench::new(Config { profiles, ..config() });
-    bench.give_from(&Sent::default().v10(), [192, 0, 2, 1]);
-    bench.give_from(&Sent { flow: 2, hops: vec![node(8)], ..Sent::default() }.v10(), [198, 51, 100, 1]);
+    bench.deliver_from(&Sent::default().v10(), [192, 0, 2, 1]);
+    bench.deliver_from(&Sent { flow: 2, hops: vec![node(8)], ..Sent::default() }.v10(), [198, 51, 100, 1]);
     let collected = bench.collected();
     for line in [
         "new hop_latency flow=1 node=1 1000000\n",
@@ -612,7 +612,7 @@ fn units_are_those_of_the_senders_profile() {
     read_by.sort_unstable();
     assert_eq!(read_by, [(1, 1), (2, 1), (3, 1), (8, 0)]);
     // Another collector of the site sends for the node from now on.
-    bench.give_from(&Sent { flow: 3, hops: vec![node(8)], ..Sent::default() }.v10(), [192, 0, 2, 1]);
+    bench.deliver_from(&Sent { flow: 3, hops: vec![node(8)], ..Sent::default() }.v10(), [192, 0, 2, 1]);
     assert!(bench.collector.queues().all(|queue| queue.profile == 1));
 }
 
@@ -647,7 +647,7 @@ fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
 }
 
 #[test]
-fn a_disabled_metric_still_tells_what_is_new() {
+fn a_disabled_metric_still_reports_new_keys() {
     let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &[]), ..config() });
     bench.send(&Sent::default());
     assert_eq!(bench.collected().lines().filter(|line| line.starts_with("new")).count(), 11);

@@ -99,7 +99,7 @@ impl FabricSink for Witness {
     }
 }
 
-/// Four leaves, two spines, 24 flows, a link that fails and is mended.
+/// Four leaves, two spines, 24 flows, a link that fails and is restored.
 fn run(mode: Mode, channel: Channel) -> Witness {
     let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
     let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
@@ -154,7 +154,7 @@ fn paths_of_postcards_are_those_that_packets_took() {
 }
 
 #[test]
-fn lost_late_and_repeated_cards_make_no_path_that_no_packet_took() {
+fn lost_late_and_repeated_postcards_make_no_path_that_no_packet_took() {
     let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };
     for mode in [Mode::Mx21, Mode::Postcard] {
         let witness = run(mode, channel);

@@ -89,7 +89,7 @@ impl Model {
         self.few.tick(now, &mut self.reported);
     }
 
-    fn give(&mut self, payload: &[u8], source: [u8; 4]) {
+    fn deliver(&mut self, payload: &[u8], source: [u8; 4]) {
         let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
         let datagram = Datagram { payload, source, src_port: 5000, listener: 0, received: self.now };
         let flows = read(payload);
@@ -124,20 +124,20 @@ impl Model {
             self.streams.insert(id, Run { last: number, count: 0, same: false });
             return false;
         };
-        let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
-        let expected = if run.same { run.last } else { run.last.wrapping_add(1) & circle } == number;
+        let mask = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
+        let expected = if run.same { run.last } else { run.last.wrapping_add(1) & mask } == number;
         if expected && !change {
             (run.last, run.count) = (number, run.count + 1);
             return true;
         }
-        // It is given up: what came before it is reported first.
+        // The run ends here: the collector accounts for it before this datagram.
         self.few.receive_run(&id, *run, datagram.received, &mut self.reported);
         let same = if expected { run.same } else { run.last == number };
         *run = Run { last: number, count: 0, same };
         expected
     }
 
-    /// Tells what was suppressed.
+    /// Applies what was suppressed.
     fn sync(&mut self) {
         for (id, stream) in &mut self.streams {
             let run = Run { count: std::mem::take(&mut stream.count), ..*stream };
@@ -280,7 +280,7 @@ fn run(model: &mut Model, seed: u64, count: usize, gap: impl Fn(&mut Random) -> 
             model.set_detection(detection);
         }
         let (bytes, source) = network.datagram();
-        model.give(&bytes, source);
+        model.deliver(&bytes, source);
     }
 }
 
@@ -347,7 +347,7 @@ fn sums(log: &Log) -> BTreeMap<(Option<u32>, [u8; 16], u8), [u64; 3]> {
 }
 
 #[test]
-fn a_round_of_a_second_changes_nothing_but_the_times_of_what_the_clock_tells() {
+fn a_round_of_a_second_changes_only_the_times_of_clock_driven_results() {
     for seed in 1..=12 {
         let mut model = Model::new(&start(), SECOND);
         // Four seconds of traffic, so that nothing expires while it goes on; then silence.
@@ -385,7 +385,7 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
         for _ in 0..12_000 {
             model.pass(model.now + network.random.below(700_000));
             let (bytes, source) = network.datagram();
-            model.give(&bytes, source);
+            model.deliver(&bytes, source);
         }
         model.finish();
         let key = |r: &Rollup| (r.ts, r.interval, r.metric, r.node, r.interface, r.queue);
@@ -411,7 +411,7 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
 }
 
 #[test]
-fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
+fn what_is_not_known_is_not_applied_and_what_is_removed_is_named() {
     let mut bench = Bench::new(Config { flow_timeout: 10 * SECOND, ..config() });
     bench.collector.track_removals(4);
     let hops = [SuppressedHop { node: 1, latency: 1010, ..SuppressedHop::NOTHING }];

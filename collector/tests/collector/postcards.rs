@@ -90,11 +90,11 @@ impl Postcards {
         Self::new(PostcardConfig::default(), Clocks::Free)
     }
 
-    fn give(&mut self, postcard: Postcard) -> &mut Self {
+    fn deliver(&mut self, postcard: Postcard) -> &mut Self {
         let seq = &mut self.numbers[postcard.node as usize];
         *seq += 1;
         let bytes = Postcard { seq: *seq, ..postcard }.bytes();
-        self.bench.give(&bytes);
+        self.bench.deliver(&bytes);
         self
     }
 
@@ -107,7 +107,7 @@ impl Postcards {
     /// One packet along these nodes; the postcards come in the order of `arrivals`.
     fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
         for &at in arrivals {
-            self.give(Postcard::of(ident, nodes[at], at as u8));
+            self.deliver(Postcard::of(ident, nodes[at], at as u8));
         }
         self.bench.pass(5 * MS);
         self
@@ -166,7 +166,7 @@ fn a_packet_of_the_known_path_is_joined_with_its_last_postcard() {
     for (at, node) in [7, 5, 9].into_iter().enumerate() {
         assert_eq!(postcards.counts().joined, before.joined);
         let postcard = Postcard { latency: Some(1000 * (at as u32 + 1)), ..Postcard::of(9, node, at as u8) };
-        postcards.give(postcard);
+        postcards.deliver(postcard);
     }
     let counts = postcards.counts();
     assert_eq!((counts.joined - before.joined, counts.accepted - counts.released), (3, 0), "at once");
@@ -190,7 +190,7 @@ fn another_path_is_reported_when_it_is_seen_again() {
 }
 
 #[test]
-fn a_lost_card_is_no_shorter_path() {
+fn a_lost_postcard_is_no_shorter_path() {
     let mut postcards = Postcards::free();
     for ident in 1..4 {
         postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
@@ -243,7 +243,7 @@ fn numbers_that_are_missing_at_the_missing_node_forbid_a_shorter_path() {
         let mut other = Postcard { seq: postcards.numbers[9], ..Postcard::of(ident, 9, 2) }.bytes();
         let dst = other.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
         other[dst + 3] = 3;
-        postcards.bench.give(&other);
+        postcards.bench.deliver(&other);
         postcards.packet(ident, &[7, 5, 9], &[0, 1]).wait();
     }
     assert!(postcards.bench.collector.flow(&elsewhere).is_some());
@@ -258,8 +258,8 @@ fn stamps_of_clocks_that_agree_give_order_and_latency() {
         let t = 1_000_000_000 + packet * 20 * MS;
         // No signature, and hop limits of a bridged network.
         let postcard = |node| Postcard { ttl: 64, ..Postcard::of(0, node, 0) };
-        postcards.give(postcard(9).at(t + 5000, t + 6000)).give(postcard(7).at(t, t + 1000));
-        postcards.give(postcard(5).at(t + 2000, t + 4000));
+        postcards.deliver(postcard(9).at(t + 5000, t + 6000)).deliver(postcard(7).at(t, t + 1000));
+        postcards.deliver(postcard(5).at(t + 2000, t + 4000));
         postcards.bench.pass(20 * MS);
     }
     postcards.wait();
@@ -276,9 +276,9 @@ fn packets_close_together_are_distinguished_by_their_stamps_or_not_at_all() {
         for packet in 0..5_u64 {
             let t = 1_000_000_000 + packet * gap;
             let postcard = |node| Postcard { ttl: 64, ..Postcard::of(0, node, 0) };
-            postcards.give(postcard(7).at(t, t + 500));
+            postcards.deliver(postcard(7).at(t, t + 500));
             if !(lost && packet == 2) {
-                postcards.give(postcard(5).at(t + 2500, t + 3000 + packet));
+                postcards.deliver(postcard(5).at(t + 2500, t + 3000 + packet));
             }
         }
         postcards.wait();
@@ -295,7 +295,7 @@ fn packets_close_together_are_distinguished_by_their_stamps_or_not_at_all() {
 
 /// Packets that repeat themselves: constant payload, no identification that counts.
 #[test]
-fn packets_that_look_alike_are_several_and_no_circle() {
+fn packets_that_look_alike_are_several_and_no_loop() {
     // Nodes, whether they route, and how far apart the packets are.
     for (nodes, routed, gap) in
         [(&[7][..], false, 4000), (&[7], false, 3 * MS), (&[7, 5], false, 4000), (&[7, 5, 9], true, 3 * MS)]
@@ -305,7 +305,7 @@ fn packets_that_look_alike_are_several_and_no_circle() {
             for (at, &node) in nodes.iter().enumerate() {
                 let t = 1_000_000_000 + packet * gap + 1000 * at as u64;
                 let postcard = Postcard::of(3, node, if routed { at as u8 } else { 0 });
-                postcards.give(postcard.at(t, t + 500 + packet));
+                postcards.deliver(postcard.at(t, t + 500 + packet));
             }
         }
         postcards.wait();
@@ -319,14 +319,15 @@ fn packets_that_look_alike_are_several_and_no_circle() {
     }
 }
 
-/// What becomes of a circle of bridges: its nodes with their interfaces.
+/// Reports of a packet in a bridging loop, given as nodes with their ingress interfaces.
 fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Postcards {
     let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
     for packet in 0..3 {
         for (at, &(node, ingress)) in (0_u64..).zip(nodes) {
             let t = 1_000_000_000 + packet * 20 * MS + 1000 * at;
             let ident = if signed { 3 + packet as u16 } else { 0 };
-            postcards.give(Postcard { ports: (ingress, 9), ..Postcard::of(ident, node, 0) }.at(t, t + 500));
+            postcards
+                .deliver(Postcard { ports: (ingress, 9), ..Postcard::of(ident, node, 0) }.at(t, t + 500));
         }
         postcards.wait();
     }
@@ -334,7 +335,7 @@ fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Postcards {
 }
 
 #[test]
-fn a_circle_of_bridges_is_seen_by_its_interfaces() {
+fn a_bridging_loop_is_detected_by_its_interfaces() {
     let nodes = [(7, 1), (5, 1), (9, 1), (7, 2), (5, 1), (9, 1), (7, 2), (8, 1)];
     for signed in [false, true] {
         let mut postcards = bridged(signed, &nodes);
@@ -363,14 +364,14 @@ fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
     let all = [postcard(9, (4, 8)), postcard(7, (6, 3)), postcard(5, (1, 2))];
     for _ in 0..2 {
         all.iter().for_each(|postcard| {
-            postcards.give(*postcard);
+            postcards.deliver(*postcard);
         });
         postcards.wait();
     }
     assert_eq!((postcards.path(), postcards.latency().2), (vec![7, 5, 9], Basis::Topology));
     for lost in 0..3 {
         for (_, postcard) in all.iter().enumerate().filter(|(at, _)| *at != lost) {
-            postcards.give(*postcard);
+            postcards.deliver(*postcard);
         }
         postcards.wait();
     }
@@ -382,7 +383,7 @@ fn postcards_without_any_order_are_not_joined() {
     let mut postcards = Postcards::free();
     for ident in 0..10 {
         let postcard = |node| Postcard { ttl: 64, ..Postcard::of(ident, node, 0) };
-        postcards.give(postcard(7)).give(postcard(5)).give(postcard(9)).wait();
+        postcards.deliver(postcard(7)).deliver(postcard(5)).deliver(postcard(9)).wait();
     }
     assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]));
     let counts = postcards.counts();
@@ -391,7 +392,7 @@ fn postcards_without_any_order_are_not_joined() {
 }
 
 #[test]
-fn a_circle_is_seen() {
+fn a_loop_is_detected() {
     let mut postcards = Postcards::free();
     for ident in 1..4 {
         postcards.packet(ident, &[7, 5, 9, 5, 8], &[3, 1, 4, 0, 2]).wait();
@@ -414,15 +415,15 @@ fn what_comes_twice_is_counted_and_changes_nothing() {
         postcards.numbers[7] += 1;
         let postcard = Postcard { seq: postcards.numbers[7], ..Postcard::of(ident, 7, 0) };
         let bytes = postcard.bytes();
-        postcards.bench.give(&bytes).give(&bytes);
-        postcards.give(Postcard::of(ident, 5, 1)).wait();
+        postcards.bench.deliver(&bytes).deliver(&bytes);
+        postcards.deliver(Postcard::of(ident, 5, 1)).wait();
     }
     let counts = postcards.counts();
     assert_eq!((postcards.path(), counts.unjoinable[Unjoinable::Duplicate as usize]), (vec![7, 5], 2));
 }
 
 #[test]
-fn a_flow_whose_path_int_tells_keeps_it() {
+fn a_flow_whose_path_comes_from_int_keeps_it() {
     let mut postcards = Postcards::free();
     postcards.bench.send(&crate::support::Sent::default());
     let int = crate::support::flow(1, false);
@@ -431,7 +432,7 @@ fn a_flow_whose_path_int_tells_keeps_it() {
             let mut bytes = Postcard::of(ident, node, at as u8).bytes();
             let port = bytes.windows(2).position(|bytes| bytes == [0x03, 0xe8]).unwrap();
             bytes[port..port + 2].copy_from_slice(&1001_u16.to_be_bytes());
-            postcards.bench.give(&bytes);
+            postcards.bench.deliver(&bytes);
         }
         postcards.wait();
     }
@@ -441,11 +442,11 @@ fn a_flow_whose_path_int_tells_keeps_it() {
 }
 
 #[test]
-fn few_places_for_many_cards_are_used_in_turn() {
+fn few_places_for_many_postcards_are_used_in_turn() {
     let settings = PostcardConfig { max_pending: 16, ..PostcardConfig::default() };
     let mut postcards = Postcards::new(settings, Clocks::Free);
     for ident in 0..200 {
-        postcards.give(Postcard::of(ident + 1, 7, 0)).give(Postcard::of(ident + 1, 5, 1));
+        postcards.deliver(Postcard::of(ident + 1, 7, 0)).deliver(Postcard::of(ident + 1, 5, 1));
         let counts = postcards.counts();
         assert!(counts.accepted - counts.released <= 16);
     }
@@ -493,7 +494,7 @@ fn whatever_comes_adds_up() {
                 postcard = postcard.at(u64::MAX - random(3), random(3));
             }
             postcard.ports = (random(4) as u16, random(4) as u16);
-            postcards.give(postcard);
+            postcards.deliver(postcard);
             if random(40) == 0 {
                 postcards.bench.pass(random(300) * MS);
             }

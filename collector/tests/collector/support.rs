@@ -296,11 +296,11 @@ impl Bench {
         Self { collector: Collector::new(config), now: START, log: Log::default(), seq: 0 }
     }
 
-    pub(crate) fn give(&mut self, payload: &[u8]) -> &mut Self {
-        self.give_from(payload, [192, 0, 2, 1])
+    pub(crate) fn deliver(&mut self, payload: &[u8]) -> &mut Self {
+        self.deliver_from(payload, [192, 0, 2, 1])
     }
 
-    pub(crate) fn give_from(&mut self, payload: &[u8], source: [u8; 4]) -> &mut Self {
+    pub(crate) fn deliver_from(&mut self, payload: &[u8], source: [u8; 4]) -> &mut Self {
         self.now += 1000;
         let datagram = Datagram {
             payload,
@@ -317,7 +317,7 @@ impl Bench {
     pub(crate) fn send(&mut self, sent: &Sent) -> &mut Self {
         self.seq += 1;
         let bytes = Sent { seq: self.seq, ..sent.clone() }.v10();
-        self.give(&bytes)
+        self.deliver(&bytes)
     }
 
     /// Lets time pass, with ten ticks per second.

@@ -21,18 +21,18 @@ fn sound(path: &Path) -> u64 {
     let conn = Connection::open(path).unwrap();
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
-    let (rows, told): (i64, i64) = conn
+    let (rows, recorded): (i64, i64) = conn
         .query_row(
             "SELECT (SELECT count(*) FROM event_data), (SELECT value FROM meta WHERE name = 'events')",
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .unwrap();
-    assert_eq!(rows, told, "the file's own account is part of each transaction");
+    assert_eq!(rows, recorded, "the file's own account is part of each transaction");
     rows as u64
 }
 
-/// What the child process does: writes until it is killed, and tells what was committed. In a normal run: nothing.
+/// What the child process does: writes until it is killed, and prints how much is committed. In a normal run: nothing.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -70,13 +70,14 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
         let mut lines = output.lines().map_while(Result::ok).filter_map(|line| committed(&line));
         // At another moment each time: in the first transactions, and late enough for checkpoints.
         let wanted = [1, 2_000, 30_000][round as usize % 3] * (round + 1);
-        let mut told = lines.find(|committed| *committed >= wanted).unwrap();
+        let mut reported = lines.find(|committed| *committed >= wanted).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it still said before it died.
-        told = lines.last().unwrap_or(told);
+        // What it printed before it died.
+        reported = lines.last().unwrap_or(reported);
         let rows = sound(&dir.path().join(FILE));
-        assert!(rows >= before + told, "round {round}: {rows} rows, {before} before, {told} committed since");
+        let expected = before + reported;
+        assert!(rows >= expected, "round {round}: {rows} rows, {before} before, {reported} committed since");
         assert_eq!(rows % u64::from(BATCH), 0, "a batch is in the file as a whole or not at all");
         before = rows;
     }
@@ -140,7 +141,7 @@ impl Drop for Mounted<'_> {
 }
 
 #[test]
-fn a_full_disk_stops_storing_not_collecting_and_mends_itself() {
+fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     let dir = Dir::new("full");
     if !mount_small(dir.path(), "6m") {
         return;
@@ -191,8 +192,8 @@ fn a_full_disk_stops_storing_not_collecting_and_mends_itself() {
     assert_eq!(restarted.state, State::Full, "{restarted:?}");
     std::fs::remove_file(&filler).unwrap();
     std::fs::remove_file(&ballast).unwrap();
-    let mended = write_until(&store, State::Ok, Duration::from_secs(30));
-    assert!(mended.message.is_none() && mended.committed > 0);
+    let recovered = write_until(&store, State::Ok, Duration::from_secs(30));
+    assert!(recovered.message.is_none() && recovered.committed > 0);
     let stats = store.close();
     assert_eq!((stats.set_aside, stats.queued), (0, 0));
     assert_eq!(sound(&dir.path().join(FILE)), before + stats.committed);

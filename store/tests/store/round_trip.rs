@@ -139,7 +139,7 @@ fn drops_losses_and_flows_come_back_as_they_were() {
     losses.iter().for_each(|loss| batch.loss(loss));
     batch.flow(&flow_row(flow(1), START + 1), &[1, 2]);
     batch.flow(&flow_row(flow(2), START + 2), &[]);
-    // The latest state replaces the one before and keeps the path that it does not tell.
+    // The latest state replaces the one before and keeps the path when it has none.
     batch.flow(&flow_row(flow(1), START + 3), &[]);
     keep(&dir, batch);
 
@@ -212,27 +212,27 @@ fn the_documented_names_are_there_and_readable_by_any_tool() {
 }
 
 #[test]
-fn a_flows_history_holds_what_was_last_told() {
+fn a_flows_history_holds_what_was_last_reported() {
     let dir = Dir::new("history");
     let mut batch = Batch::with_capacity(64);
-    let told = |ts, metric, node, value| Event {
+    let event = |ts, metric, node, value| Event {
         metric: Some(metric),
         flow: Some(flow(1)),
         node,
         value: Some(value),
         ..bare(START + ts)
     };
-    let path = |ts, kind| Event { kind, ..told(ts, Metric::FlowPath, None, 2) };
+    let path = |ts, kind| Event { kind, ..event(ts, Metric::FlowPath, None, 2) };
     batch.event(&path(0, Kind::New), &[2, 1]);
-    batch.event(&told(0, Metric::FlowLatency, None, 30), &[]);
-    batch.event(&told(0, Metric::HopLatency, Some(1), 10), &[]);
-    batch.event(&told(0, Metric::HopLatency, Some(2), 20), &[]);
-    batch.event(&told(5, Metric::HopLatency, Some(2), 90), &[]);
+    batch.event(&event(0, Metric::FlowLatency, None, 30), &[]);
+    batch.event(&event(0, Metric::HopLatency, Some(1), 10), &[]);
+    batch.event(&event(0, Metric::HopLatency, Some(2), 20), &[]);
+    batch.event(&event(5, Metric::HopLatency, Some(2), 90), &[]);
     batch.event(&path(5, Kind::Latest), &[2, 1]);
-    batch.event(&Event { basis: Basis::HopSum, ..told(9, Metric::FlowLatency, None, 100) }, &[]);
+    batch.event(&Event { basis: Basis::HopSum, ..event(9, Metric::FlowLatency, None, 100) }, &[]);
     batch.event(&path(9, Kind::PathChange), &[1, 3]);
-    batch.event(&Event { flow: Some(flow(2)), ..told(9, Metric::FlowLatency, None, 1) }, &[]);
-    batch.event(&Event { kind: Kind::RuleOn, ..told(10, Metric::FlowLatency, None, 1) }, &[]);
+    batch.event(&Event { flow: Some(flow(2)), ..event(9, Metric::FlowLatency, None, 1) }, &[]);
+    batch.event(&Event { kind: Kind::RuleOn, ..event(10, Metric::FlowLatency, None, 1) }, &[]);
     keep(&dir, batch);
     let reader = Reader::open(dir.path()).unwrap();
     let history = reader.history(&flow(1), None, None, 100).unwrap();

@@ -120,25 +120,25 @@ fn what_computes_is_allowed() {
 fn a_wrong_query_gets_one_sentence_with_its_place() {
     let (_dir, reader) = keep("wrong", Period::Day, vec![]);
     let error = |sql: &str| reader.query(sql, &QueryOptions::default()).unwrap_err();
-    let told = |sql: &str| (error(sql).message, error(sql).offset);
+    let message = |sql: &str| (error(sql).message, error(sql).offset);
     assert_eq!(
-        told("SELECT * FORM events"),
+        message("SELECT * FORM events"),
         ("near \"FORM\": syntax error, at character 10".to_owned(), Some(9))
     );
     assert_eq!(
-        told("SELECT * FROM event"),
+        message("SELECT * FROM event"),
         (
             "no such table: event; the tables are events, rollups, flows, drops, losses, reports".to_owned(),
             None
         )
     );
     assert_eq!(
-        told("SELECT latency FROM events"),
+        message("SELECT latency FROM events"),
         ("no such column: latency, at character 8; SELECT * … LIMIT 1 shows the columns".to_owned(), Some(7))
     );
-    assert_eq!(told(" -- nothing"), ("this is no query; write a SELECT".to_owned(), None));
+    assert_eq!(message(" -- nothing"), ("this is no query; write a SELECT".to_owned(), None));
     assert_eq!(
-        told("SELECT ?1"),
+        message("SELECT ?1"),
         ("the query has 1 parameters, 0 values were given; give as many".to_owned(), None)
     );
 }
@@ -176,9 +176,9 @@ fn rows_bytes_values_and_time_are_bounded() {
     let start = Instant::now();
     for endless in [endless, &endless.replace("max(i)", "count(*)")] {
         let error = with(endless, QueryOptions { timeout, ..QueryOptions::default() }).unwrap_err();
-        let told = "the query took longer than 0.05 s; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
+        let expected = "the query took longer than 0.05 s; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
                     allow more time";
-        assert_eq!((error.kind, error.message.as_str()), (QueryErrorKind::Timeout, told));
+        assert_eq!((error.kind, error.message.as_str()), (QueryErrorKind::Timeout, expected));
     }
     assert!(start.elapsed() < Duration::from_secs(5));
     // What gives rows all the while ends at the limit of rows.
@@ -308,7 +308,7 @@ fn many_files_answer_as_one() {
         .filter_map(|fd| std::fs::read_link(fd.path()).ok())
         .filter(|path| path.starts_with(dir.path()) && path.to_string_lossy().ends_with("(deleted)"));
     assert_eq!(deleted.collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new(), "its space would not be free");
-    // A damaged one is left out and told about.
+    // A damaged file is left out, with a note.
     std::fs::write(dir.path().join(&names[0]), vec![7; 9000]).unwrap();
     let table = ask(&reader, "SELECT count(*) FROM events");
     assert_eq!((ints(&table), table.notes.len()), (vec![vec![120]], 1));

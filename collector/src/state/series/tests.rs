@@ -57,7 +57,7 @@ impl Table {
 }
 
 #[test]
-fn a_value_is_told_when_it_moved_by_more_than_the_threshold_from_the_last_told() {
+fn a_value_is_reported_when_it_differs_by_more_than_the_threshold_from_the_last_reported() {
     let mut table = Table::new(4);
     table.series.set_threshold(10);
     let changes: Vec<Change> =
@@ -70,7 +70,7 @@ fn a_value_is_told_when_it_moved_by_more_than_the_threshold_from_the_last_told()
 }
 
 #[test]
-fn a_threshold_of_zero_tells_every_change_and_the_greatest_none() {
+fn a_threshold_of_zero_reports_every_change_and_the_greatest_none() {
     let mut table = Table::new(4);
     let changes: Vec<Change> = [5, 5, 6, 6, 5].into_iter().map(|v| table.value(v, 0)).collect();
     assert_eq!(changes, [Change::New, Change::None, Change::Changed(5), Change::None, Change::Changed(6)]);
@@ -147,7 +147,7 @@ fn sampling_keeps_to_its_number_and_counts_every_value() {
 }
 
 #[test]
-fn a_silent_key_expires_and_its_minute_is_told() {
+fn a_silent_key_expires_and_its_minute_is_reported() {
     let mut table = Table::new(4);
     table.value(4, 0);
     table.close(0);
