@@ -90,7 +90,7 @@ impl Postcard {
 
     /// As a record of an aggregate.
     #[inline(always)]
-    pub(super) fn to_wire(&self) -> aggregate::Postcard {
+    pub(super) fn to_wire(self) -> aggregate::Postcard {
         aggregate::Postcard {
             node: self.node,
             flow_id: self.flow,

@@ -118,7 +118,7 @@ impl fmt::Display for Fields {
 
 impl Fields {
     /// Bytes of all fields together.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.0.iter().map(|field| field.kind.size() * field.count).sum()
     }
 
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn bytes_become_values_in_the_order_of_the_fields() {
         let fields: Fields = "src:ipv4 port:u16 path:u32[2], rest:hex[3]".parse().unwrap();
-        assert_eq!(fields.len(), 17);
+        assert_eq!(fields.size(), 17);
         let bytes = [10, 0, 0, 1, 4, 210, 0, 0, 0, 11, 0, 0, 1, 0, 0xab, 0xcd, 0xef];
         let expected = [
             ("src", Value::from("10.0.0.1")),

@@ -318,12 +318,12 @@ pub(crate) const MOST_LISTS: u64 = 65_536;
 impl RegionSettings {
     /// Bytes of data in a slot of `key-write`.
     pub(crate) fn data_len(&self) -> usize {
-        self.data.map_or_else(|| self.value.as_ref().map_or(0, |fields| fields.0.len()), usize::from)
+        self.data.map_or_else(|| self.value.as_ref().map_or(0, |fields| fields.0.size()), usize::from)
     }
 
     /// Bytes of an entry of `append`.
     pub(crate) fn entry_len(&self) -> usize {
-        self.entry.map_or_else(|| self.fields.as_ref().map_or(0, |fields| fields.0.len()), usize::from)
+        self.entry.map_or_else(|| self.fields.as_ref().map_or(0, |fields| fields.0.size()), usize::from)
     }
 
     /// The kind-group in which its ID must be unique.
@@ -475,7 +475,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                     "a slot holds 1 to 1024 bytes; add data = 20, or say what they mean by value = \"u32[5]\"",
                 );
             }
-            if store.value.as_ref().is_some_and(|value| value.0.len() > store.data_len()) {
+            if store.value.as_ref().is_some_and(|value| value.0.size() > store.data_len()) {
                 refuse("value", "these fields are longer than `data`; make data larger, or leave it out");
             }
         }
@@ -486,7 +486,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                     "an entry has 1 to 1024 bytes; add entry = 18, or say what they mean by fields = \"…\"",
                 );
             }
-            if store.fields.as_ref().is_some_and(|fields| fields.0.len() > store.entry_len()) {
+            if store.fields.as_ref().is_some_and(|fields| fields.0.size() > store.entry_len()) {
                 refuse("fields", "these fields are longer than `entry`; make entry larger, or leave it out");
             }
             if !(1..=255).contains(&store.batch) {

@@ -1,5 +1,6 @@
 //! What several tests need: a directory of their own, and records of every kind. The tests in `tests/` include this file.
 #![allow(dead_code, reason = "no test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
