@@ -32,27 +32,27 @@ use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
 
-/// Run a simulated network into a real collector, and show it
+/// Run a simulated network with a real collector
 ///
 /// Four leaf switches, two spines and eight hosts send about ten thousand reports per second over loopback. They report by DTA as
 /// well, through a translator into the collector's memory, which answers `get`, `count`, `sketch` and `tail`. Every minute
 /// there are microbursts, and a link that fails and is restored. Needs no root, no hardware, no configuration. Ctrl-C ends it
-/// and says whether every report is accounted for.
+/// and prints whether every report is accounted for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise demo                          then open the address that it prints
-  hopwise demo --seed 7 --for 90        another network's luck, a minute and a half of it
-  hopwise demo --store /tmp/demo        keep what was found, for `hopwise query --dir /tmp/demo`")]
+  hopwise demo --seed 7 --for 90        a different random seed, for 90 seconds
+  hopwise demo --store /tmp/demo        keep the store, for `hopwise query --dir /tmp/demo`")]
 pub(crate) struct Args {
     /// Seed of the simulation
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Serve the pages and the API here; when the port is taken, on another one
+    /// Serve the pages and the API here; falls back to a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
 
-    /// End by itself after so many seconds
+    /// Stop after this number of seconds
     #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: Option<u64>,
 
@@ -60,11 +60,11 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) open: bool,
 
-    /// Keep the store here; without it, it is in a temporary directory and goes away at the end
+    /// Directory of the store; by default a temporary directory, deleted at the end
     #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
     pub(crate) store: Option<PathBuf>,
 
-    /// Keep nothing on disk, but for the collector's memory (under 1 MiB) where there is no /dev/shm
+    /// Store nothing on disk, except the collector's memory (under 1 MiB) if there is no /dev/shm
     #[arg(long)]
     pub(crate) no_store: bool,
 }
@@ -100,12 +100,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     // Relaxed: the flag travels alone; joining orders the rest.
     stop.store(true, Ordering::Relaxed);
     let (sent, told) = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
-    let told = conclude(&client, &sent, &told);
+    let concluded = conclude(&client, &sent, &told);
     server.stop();
-    ended.and(told).map(|()| ExitCode::SUCCESS)
+    ended.and(concluded).map(|()| ExitCode::SUCCESS)
 }
 
-/// The network's thread: what was sent in the end, and what was told by DTA.
+/// The network's thread: the totals of what was sent, and of what was reported by DTA.
 type Running = thread::JoinHandle<Result<(Sent, Told), CliError>>;
 
 /// Runs the network on a thread of its own, which ends the server when the time is over or something fails.
@@ -165,7 +165,7 @@ fn settings(
 fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
     match TcpListener::bind(wanted) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => (SocketAddr::new(wanted.ip(), 0), true),
-        // Whatever else is wrong, the server says it better.
+        // The server reports all other errors.
         _ => (wanted, false),
     }
 }
@@ -184,7 +184,7 @@ fn introduce(
         if pages::are_built_in() { "The pages are at" } else { "This build has no pages; the API is at" };
     out.push_str(&format!("{what} {}\n", terminal.paint(Tone::Strong, &format!("{url}/"))));
     if let Some(taken) = moved {
-        out.push_str(&format!("({taken} is taken by another program.)\n"));
+        out.push_str(&format!("({taken} is in use by another program.)\n"));
     }
     out.push_str(&format!("Or in another terminal: hopwise top --api {url}\n"));
     out.push_str(&format!("                        hopwise events --follow --api {url}\n\n"));
@@ -193,16 +193,18 @@ fn introduce(
         network.describe()
     ));
     match dir {
-        Some(dir) => out.push_str(&format!("What is found is kept in {}.\n\n", dir.display())),
-        None => out.push_str("Nothing is kept on disk.\n\n"),
+        Some(dir) => out.push_str(&format!("The store is in {}.\n\n", dir.display())),
+        None => out.push_str("Nothing is stored on disk.\n\n"),
     }
     out.push_str(&questions(url, network));
-    out.push_str("What will happen in the first minute, and in every one after it:\n");
+    out.push_str("Schedule of each minute:\n");
     for line in network.script().iter().take_while(|line| line.at < 60_000_000_000) {
         let at = units::clock(Duration::from_nanos(line.at));
         out.push_str(&format!("  {at}  {}\n        {}\n", line.text, network::look_at(&line.text)));
     }
-    out.push_str("All the time a few reports are lost on their way, on purpose: the loss budget (Overview) says how many.\n");
+    out.push_str(
+        "A few reports are always lost in transit, on purpose: the loss budget (Overview) shows how many.\n",
+    );
     out.push_str("\nCtrl-C ends it.\n\n");
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
 }
@@ -220,7 +222,7 @@ fn questions(url: &str, network: &Network) -> String {
         ("tail 3 --follow".to_owned(), "lost packets, likewise"),
     ];
     let mut out =
-        "What the switches tell by DTA lies in the collector's memory. Ask it, or see Stores and Lists:\n"
+        "The collector's memory contains what the switches report by DTA. Query it, or see Stores and Lists:\n"
             .to_owned();
     for (question, what) in questions {
         out.push_str(&format!("  hopwise {question} --api {url}\n        {what}\n"));
@@ -238,7 +240,7 @@ fn open(url: &str) {
     }
 }
 
-/// Compares what was sent with what the collector says, and prints the loss budgets. What is still on its way is waited for.
+/// Compares what was sent with what the collector says, and prints the loss budgets. It waits for reports in flight.
 fn conclude(client: &Client, sent: &Sent, told: &Told) -> Result<(), CliError> {
     let patience = Instant::now();
     let (status, done) = loop {
@@ -271,7 +273,7 @@ fn received(status: &Status) -> u64 {
 /// The loss budget, stage by stage, and the verdict.
 fn budget(status: &Status, sent: &Sent) -> String {
     let mut out = format!(
-        "\nAfter {}: the switches sent {}; the simulated way to the collector lost {} of them and doubled {}.\n\n",
+        "\nAfter {}: the switches sent {}; the simulated network lost {} of them and duplicated {}.\n\n",
         units::clock(sent.span),
         units::counted(sent.sent, "datagram"),
         units::count(sent.lost),
@@ -372,7 +374,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// One that is not on a disk, if there is such a place.
+    /// One in memory (tmpfs), if there is one.
     fn in_memory() -> Result<Self, CliError> {
         let shared = Path::new("/dev/shm");
         let there = shared.is_dir().then(|| Self::new(shared).ok()).flatten();
@@ -382,7 +384,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is in the place for what may be removed.
+        // A directory that cannot be removed is in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -418,7 +420,7 @@ mod tests {
         assert_eq!(
             verdict(995),
             "
-After 1:01: the switches sent 1,000 datagrams; the simulated way to the collector lost 7 of them and doubled 2.
+After 1:01: the switches sent 1,000 datagrams; the simulated network lost 7 of them and duplicated 2.
 
 STAGE       IN  OUT  LOST
 network  1,002  995     7  datagrams: lost 7

@@ -60,15 +60,12 @@ impl Demo {
 #[test]
 fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let demo = Demo::start(&[]);
-    for promised in [
-        "6 switches, 8 hosts, 60 flows",
-        "0:05  microburst",
-        "0:30  link leaf1-spine1",
-        "What is found is kept in",
-    ] {
+    for promised in
+        ["6 switches, 8 hosts, 60 flows", "0:05  microburst", "0:30  link leaf1-spine1", "The store is in"]
+    {
         assert!(demo.introduction.contains(promised), "{}", demo.introduction);
     }
-    let store = demo.introduction.split("What is found is kept in ").nth(1).unwrap().lines().next().unwrap();
+    let store = demo.introduction.split("The store is in ").nth(1).unwrap().lines().next().unwrap();
     let store = std::path::PathBuf::from(store.trim_end_matches('.'));
 
     // The stream lasts as long as the demo.
@@ -115,7 +112,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let (_, known) = rest.split_once("The memory knows the last path of ").unwrap();
     let (known, verdict) = known.split_once(' ').unwrap();
     assert!((56..=60).contains(&known.parse::<u32>().unwrap()), "{rest}");
-    assert_eq!(verdict.trim_end(), "of 60 flows, and of what was told every one is accounted for.");
+    assert_eq!(verdict.trim_end(), "of 60 flows, and of the DTA reports every one is accounted for.");
     let memory = format!("/dev/shm/{}", store.file_name().unwrap().to_str().unwrap());
     assert!(!store.exists() && !std::path::Path::new(&memory).exists());
 

@@ -265,7 +265,7 @@ impl Done {
         let stages = table("NOT DONE", &self.stages(told));
         let verdict = if self.is_settled(told) { FOR_ALL } else { "the difference is unexplained." };
         format!(
-            "\nBy DTA they told {} and {} in {}{again}.\n\n{stages}\nThe memory knows the last path of {found} of {}, and of what was told {verdict}\n",
+            "\nBy DTA they reported {} and {} in {}{again}.\n\n{stages}\nThe memory knows the last path of {found} of {}, and of the DTA reports {verdict}\n",
             units::counted(told.made, "thing"),
             units::counted(told.columns, "column") + " of sketches",
             units::counted(told.datagrams, "datagram"),
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(
             done(20).budget(&told(), 1),
             "
-By DTA they told 15 things and 64 columns of sketches in 13 datagrams; 2 of them were sent again, which the translator counts as duplicates.
+By DTA they reported 15 things and 64 columns of sketches in 13 datagrams; 2 of them were sent again, which the translator counts as duplicates.
 
 STAGE       IN  OUT  NOT DONE
 switches    15   14         1  operations: absent 1
@@ -339,7 +339,7 @@ way         14   12         2  datagrams: no_way 1, socket_buffer_full 1
 translator  12    9         3  reports: duplicate 2, short 1
 memory      30   20        10  RoCEv2 packets: duplicates 1, sequence 4, socket_buffer_full 3, unsent 2
 
-The memory knows the last path of 1 of 1 flow, and of what was told every one is accounted for.
+The memory knows the last path of 1 of 1 flow, and of the DTA reports every one is accounted for.
 "
         );
         for (other, told) in [
@@ -350,7 +350,7 @@ The memory knows the last path of 1 of 1 flow, and of what was told every one is
             (done(20), Told { made: 16, held: 1, ..told() }),
         ] {
             let budget = other.budget(&told, 1);
-            assert!(budget.ends_with("of what was told the difference is unexplained.\n"), "{budget}");
+            assert!(budget.ends_with("of the DTA reports the difference is unexplained.\n"), "{budget}");
         }
     }
 

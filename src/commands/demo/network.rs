@@ -21,7 +21,7 @@ use terminal::{Terminal, units};
 
 /// How far the simulation goes at once. Shorter is smoother, longer costs less.
 const STEP: Duration = Duration::from_millis(5);
-/// A network that lags so far behind is not worth believing, and its user is told.
+/// A network with a greater lag is not realistic; the command warns.
 const LAG: Duration = Duration::from_secs(2);
 
 /// The network, and what will happen in it.
@@ -34,7 +34,7 @@ pub(super) struct Network {
     reporters: Reporters,
 }
 
-/// What was sent, and what of it the simulated way to the collector changed.
+/// What was sent, and how the simulated network changed it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sent {
     /// Datagrams that the switches sent.
@@ -135,7 +135,7 @@ impl Network {
         Ok((wire.account(begin.elapsed()), self.reporters.account(&self.fabric)))
     }
 
-    /// Goes on until `until`, and sends what is told on the way, in steps: a switch keeps what it tells by DTA only until it is full.
+    /// Simulates until `until`, in steps, and sends the reports: a switch queues DTA reports only until its buffer is full.
     fn advance(&mut self, until: u64, wire: &mut Outbox) -> Result<(), CliError> {
         while self.fabric.now() < until {
             let next = self.fabric.now() + STEP.as_nanos() as u64;
@@ -146,7 +146,7 @@ impl Network {
         Ok(())
     }
 
-    /// Stops all traffic and lets what is on its way arrive.
+    /// Stops all traffic and lets packets in flight arrive.
     fn drain(&mut self, wire: &mut Outbox) -> Result<(), CliError> {
         let now = self.fabric.now();
         for flow in self.fabric.flow_ids() {
@@ -183,14 +183,14 @@ fn announce(line: &Line) -> Result<(), CliError> {
     }
 }
 
-/// Reports on their way to the socket: each switch has a socket of its own, with a loopback address of its own.
+/// Reports queued for the socket: each switch has a socket of its own, with a loopback address of its own.
 struct Outbox {
     to: SocketAddr,
     senders: BTreeMap<u32, Sender>,
     /// Who sends, and where the payload ends in `bytes`.
     waiting: Vec<(u32, usize)>,
     bytes: Vec<u8>,
-    /// What the simulated way did to each numbered stream.
+    /// What the simulated network did to each numbered stream.
     streams: BTreeMap<(u32, u8), Stream>,
 }
 
@@ -209,7 +209,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn takes(&mut self, fate: Fate) {
+    fn count(&mut self, fate: Fate) {
         self.sent += 1;
         if fate == Fate::Lost {
             self.since += 1;
@@ -234,7 +234,7 @@ impl FabricSink for Outbox {
 
     fn truth(&mut self, truth: &Truth<'_>) {
         if let Truth::Datagram(datagram) = truth {
-            self.streams.entry((datagram.node, datagram.hw_id)).or_default().takes(datagram.fate);
+            self.streams.entry((datagram.node, datagram.hw_id)).or_default().count(datagram.fate);
         }
     }
 }
@@ -325,13 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn what_no_gap_can_show_is_told_apart() {
+    fn losses_that_no_gap_shows_are_counted_apart() {
         let mut wire = Outbox::new("127.0.0.1:1".parse().unwrap());
         let stream = wire.streams.entry((101, 0)).or_default();
         for fate in
             [Fate::Lost, Fate::Delivered, Fate::Lost, Fate::Lost, Fate::Duplicated, Fate::Delayed, Fate::Lost]
         {
-            stream.takes(fate);
+            stream.count(fate);
         }
         let span = Duration::from_secs(1);
         assert_eq!(wire.account(span), Sent { sent: 7, lost: 4, unseen: 2, duplicated: 1, span });
