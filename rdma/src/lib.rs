@@ -1,7 +1,7 @@
 //! Both ends of RoCEv2 in software: the requester, which sends writes and fetch-and-adds, and the responder, which executes
 //! them in memory.
 //!
-//! No I/O, no clock, no thread: frames and the time go in, frames come out.
+//! No I/O, no clock, no threads: frames and the time go in, frames come out.
 //!
 //! # Example
 //! A requester writes 24 bytes into the memory of a responder, reliably, and adds to a counter behind them:
@@ -68,5 +68,6 @@
 
 pub mod requester;
 pub mod responder;
+mod seed;
 pub mod transport;
 pub mod workload;

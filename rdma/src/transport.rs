@@ -1,11 +1,11 @@
-//! Where operations go: the seam between what the translator decides and what carries it to memory.
+//! The interface between the translator, which decides on operations, and the transport, which carries them to memory.
 
 use core::fmt;
 
-/// Most bytes of one write: what is larger is no operation that a [`Transport`] takes.
+/// Maximum bytes of one write that a [`Transport`] accepts.
 pub const MAX_WRITE: usize = 1 << 16;
 
-/// A region of a collector's memory, as the exchange told it.
+/// A region of a collector's memory, as announced in the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RemoteAddr {
     /// Which collector.
@@ -14,7 +14,7 @@ pub struct RemoteAddr {
     pub region: u16,
 }
 
-/// What a transport takes now, until something was acknowledged or sent.
+/// What a transport accepts now, until something is acknowledged or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Credit {
     /// Operations.
@@ -36,17 +36,17 @@ impl Credit {
     }
 }
 
-/// Why an operation was not taken. Nothing of it was done.
+/// Why a transport did not accept an operation. Nothing of it was done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Blocked {
-    /// Everything that may be outstanding is.
+    /// The maximum of outstanding operations is reached.
     Full,
-    /// The collector asked for a pause, or its memory does not keep up.
+    /// The collector requested a pause, or its memory does not keep up.
     Paused,
-    /// There is no connection to this collector now.
+    /// No connection to this collector.
     Broken,
-    /// This collector has no such region, or none with this right.
+    /// This collector has no such region, or the region does not permit the access.
     NoRegion,
     /// The bytes do not lie within the region, or the address of a counter is not aligned.
     OutOfRegion,
@@ -64,7 +64,7 @@ impl Blocked {
         }
     }
 
-    /// May the same operation be taken later?
+    /// Can the same operation succeed later?
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Full | Self::Paused | Self::Broken)
     }
@@ -80,34 +80,34 @@ impl fmt::Display for Blocked {
 
 /// What carries operations to memory: RoCEv2 frames of our own making, an RDMA device, a model of memory in tests.
 ///
-/// Operations of one collector that are kept are done in the order in which they were given; the others too, unless they are lost.
-/// Between kept ones and others there is no order. The translator asks for [`Transport::credit`] before it begins what takes several
-/// operations: a transport that has no more than its outstanding operations to wait for should have room for [`Transport::MIN_MESSAGES`].
+/// Reliable operations of one collector are executed in the order of the calls; so are unreliable ones, unless they are lost. There is
+/// no order between reliable and unreliable operations. The translator checks [`Transport::credit`] before it begins a report that takes
+/// several operations: an idle transport should have credit for [`Transport::MIN_MESSAGES`].
 pub trait Transport {
-    /// Operations for which an idle transport must have room at once: the batches that the longest Append report can fill.
+    /// Minimum credit of an idle transport, operations: the batches that the longest Append report can fill.
     const MIN_MESSAGES: u32 = 256;
 
-    /// Operations, and bytes of their data, that this collector takes now, both together; none while paused. `keep` as in
+    /// Operations, and bytes of their data, that this collector accepts now, both together; none while paused. `keep` as in
     /// [`Transport::write`].
     fn credit(&self, collector: u8, keep: bool) -> Credit;
 
-    /// Does this collector take so many operations now, with so many bytes of data between them? What says yes takes them all.
+    /// Does this collector accept `messages` operations now, with `bytes` of data between them? If so, it accepts all of them.
     #[inline(always)]
     fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
         self.credit(collector, keep).covers(messages, bytes)
     }
 
-    /// The memory of this region is gone: what is kept for it and was not acknowledged is given up when its collector is connected
-    /// again, and not written to the memory that comes in its place.
+    /// The memory of this region is gone: unacknowledged operations for it are given up at the next connection to its collector,
+    /// instead of being written to the memory that replaces it.
     fn give_up(&mut self, _place: RemoteAddr) {}
 
-    /// Is this collector there? While it is not, there is no room either, but not because of load: what that costs is counted apart.
+    /// Is this collector connected? Without a connection there is no credit either, but not because of load: drops are counted separately.
     fn is_connected(&self, _collector: u8) -> bool {
         true
     }
 
-    /// Writes `data` at `offset` of the region's body. `keep`: it must arrive (a reliable queue pair; kept until it was acknowledged);
-    /// otherwise the network may lose it. With an immediate value the collector's CPU is told. No data and an immediate is only that.
+    /// Writes `data` at `offset` of the region's body. With `keep` the write goes to a reliable queue pair and is retransmitted until it
+    /// is acknowledged; otherwise the network may lose it. An immediate value notifies the collector's CPU, also without data.
     ///
     /// # Errors
     /// Nothing was done.
@@ -120,8 +120,8 @@ pub trait Transport {
         keep: bool,
     ) -> Result<(), Blocked>;
 
-    /// Adds to the u64 (native to the collector) at `offset`, modulo 2^64. Atomic, and always kept. With an immediate value the
-    /// collector's CPU is told after it was done.
+    /// Adds to the u64 (native to the collector) at `offset`, modulo 2^64. Atomic and always reliable. An immediate value notifies the
+    /// collector's CPU after the addition.
     ///
     /// # Errors
     /// Nothing was done.

@@ -1,4 +1,4 @@
-//! Frames of RoCEv2 as a translator sends them, into a region, beside a plain loop that stores the same bytes at the same places.
+//! RoCEv2 frames as a translator sends them, and plain loops that store the same bytes at the same addresses for comparison.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::responder::{
 
 /// Bytes before the part of the region that is written.
 const START: u64 = 4096;
-/// Operations that the plain loop asks for ahead.
+/// Prefetch distance of the plain loop, operations.
 const AHEAD: usize = 16;
 const MTU: u16 = 4096;
 
@@ -26,11 +26,11 @@ pub struct Case {
     pub name: &'static str,
     /// Bytes of a write.
     pub len: usize,
-    /// Bytes from one place to the next.
+    /// Bytes from one slot to the next.
     pub stride: u64,
-    /// Are places met at random, or one after the other?
+    /// Random or sequential slots?
     pub random: bool,
-    /// The order in which the bytes of a write are stored.
+    /// Order in which the bytes of a write are stored.
     pub order: Order,
 }
 
@@ -40,7 +40,7 @@ pub const CASES: [Case; 2] = [
     Case { name: "rdma-append", len: 304, stride: 304, random: false, order: Order::Ascending },
 ];
 
-/// Where answers go: nowhere, counted.
+/// Counts answers and discards them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Nowhere(u64);
 
@@ -50,7 +50,7 @@ impl Out for Nowhere {
     }
 }
 
-/// A responder with one region and one unreliable queue pair, and the other end's writer.
+/// A responder with one region and one unreliable queue pair, and the requester's writer.
 #[derive(Debug)]
 pub struct Feed {
     case: Case,
@@ -63,7 +63,7 @@ pub struct Feed {
     number: u64,
     data: Vec<u8>,
     places: Vec<u64>,
-    /// Where the bytes of each place lie in `frames`, packet by packet.
+    /// Address and range in `frames` of each packet's payload.
     payloads: Vec<(u64, Range<usize>)>,
     frames: Vec<u8>,
     whole: Vec<Range<usize>>,
@@ -71,7 +71,7 @@ pub struct Feed {
 }
 
 impl Case {
-    /// Its frames for a region; `None` if the region is too small.
+    /// A feed of its frames for a region; `None` if the region is too small.
     pub fn feed(self, memory: Arc<Region>) -> Option<Feed> {
         let mut responder = Responder::new(Config::default()).ok()?;
         let what = Registration {
@@ -114,10 +114,10 @@ impl Case {
 }
 
 impl Feed {
-    /// Chooses the next places, and makes the frames that write there.
+    /// Chooses the next slots, and builds the frames that write to them.
     ///
     /// # Errors
-    /// A write that is no frame.
+    /// A write that does not fit into a frame.
     pub fn fill(&mut self, operations: usize) -> Result<(), Unwritten> {
         let all = (self.at.len - self.data.len() as u64) / self.case.stride + 1;
         self.places.clear();
@@ -165,7 +165,7 @@ impl Feed {
         self.random
     }
 
-    /// Gives the frames to the responder, at most `burst` at once as a socket or ring does, and tells how many writes they were.
+    /// Gives the frames to the responder, at most `burst` at once as a socket or ring does. Returns the number of writes.
     pub fn respond(&mut self, burst: usize) -> u64 {
         for places in self.whole.chunks(burst.max(1)) {
             self.responder.take(places.iter().map(|place| &self.frames[place.clone()]), &mut self.out);
@@ -173,32 +173,32 @@ impl Feed {
         self.places.len() as u64
     }
 
-    /// Stores the same bytes at the same places in a plain loop with prefetch. They come from one place in the processor's cache, and
-    /// not from the frames: [`copy`](Self::copy) takes them from there.
+    /// Stores the same bytes at the same addresses in a plain loop with prefetch. The source is one buffer in the processor's cache;
+    /// [`copy`](Self::copy) reads the frames instead.
     pub fn store(&self) -> u64 {
         for (index, at) in self.places.iter().enumerate() {
             if let Some(next) = self.places.get(index + AHEAD) {
                 self.memory.prefetch_write(*next);
             }
-            // In the region, as the feed's other half checks.
+            // Inside the region: the responder's frames have the same addresses.
             let _ = self.memory.write(*at, std::hint::black_box(&self.data));
         }
         self.places.len() as u64
     }
 
-    /// Copies the bytes of the frames to their places in a plain loop with prefetch, from where the responder finds them.
+    /// Copies the payloads of the frames to their addresses in a plain loop with prefetch.
     pub fn copy(&self) -> u64 {
         for (index, (at, payload)) in self.payloads.iter().enumerate() {
             if let Some((next, _)) = self.payloads.get(index + AHEAD) {
                 self.memory.prefetch_write(*next);
             }
-            // In the region, as the feed's other half checks.
+            // Inside the region: the responder's frames have the same addresses.
             let _ = self.memory.write(*at, &self.frames[payload.clone()]);
         }
         self.places.len() as u64
     }
 
-    /// What the responder counted.
+    /// Counters of the responder.
     pub fn stats(&self) -> &Stats {
         self.responder.stats()
     }

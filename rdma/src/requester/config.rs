@@ -1,10 +1,10 @@
-//! What links are made of: settings, what is offered to a collector, and what it answered.
+//! Settings of links, the offer to a collector, and its answer.
 
 use core::fmt;
 
 use wire::roce::{Path, Psn};
 
-/// Regions that a collector may tell of.
+/// Maximum regions of a collector.
 pub const REGIONS: usize = 256;
 
 /// Settings of all links.
@@ -12,39 +12,40 @@ pub const REGIONS: usize = 256;
 pub struct Config {
     /// Collectors, 1 to 256.
     pub collectors: usize,
-    /// Bytes of frames that may wait to be sent, over all collectors.
+    /// Capacity of the outbox over all collectors, bytes of frames.
     pub outbox_bytes: usize,
-    /// Frames that may wait to be sent, over all collectors.
+    /// Capacity of the outbox over all collectors, frames.
     pub outbox_frames: usize,
-    /// Operations that a collector may leave unacknowledged; rounded up to a power of two.
+    /// Capacity of a collector's retransmit buffer, operations; rounded up to a power of two.
     pub retransmit_operations: usize,
-    /// Bytes that they may write; rounded up to a power of two.
+    /// Capacity of a collector's retransmit buffer, bytes of data; rounded up to a power of two.
     pub retransmit_bytes: usize,
-    /// Longest message, bytes.
+    /// Maximum message, bytes.
     pub max_message: u32,
-    /// Unacknowledged packets in flight to a collector, at most. Halved by each loss, down to 16, and won back.
+    /// Maximum unacknowledged packets in flight to a collector. Each loss halves the window, down to 16; acknowledgements
+    /// grow it again.
     pub window: u32,
-    /// An acknowledgement is asked for at least once in so many operations, and with the last before a pause.
+    /// Requests an acknowledgement at least once in so many operations, and with the last packet before a pause.
     pub ack_every: u32,
-    /// Without an answer for so long everything unacknowledged is sent again, ns.
+    /// Retransmission timeout, ns.
     pub timeout: u64,
-    /// Without an answer after so many times the connection counts as broken.
+    /// Retransmissions without an answer until the connection counts as broken.
     pub retries: u32,
-    /// When a collector missed packets, everything to it stops for so long, ns; 0: does not stop.
+    /// Pause of all sending to a collector after it missed packets, ns; 0: no pause.
     pub pause_on_loss: u64,
-    /// When a collector or the network says "congestion", everything to it stops for so long, ns.
+    /// Pause of all sending to a collector after a congestion notification, ns.
     pub pause_on_congestion: u64,
-    /// Additions of which nobody knows whether they were made when the connection broke.
+    /// What to do with additions of which nobody knows whether they were executed when the connection broke.
     pub uncertain_fetch_adds: UncertainFetchAdds,
-    /// Where the numbers of queue pairs and packets begin; the same seed gives the same numbers.
+    /// Seed of queue pair numbers and PSNs; the same seed gives the same numbers.
     pub seed: u64,
 }
 
-/// What to do with additions that were sent and not answered when a connection broke, and the collector cannot say how
-/// far it came.
+/// What to do with additions that were sent and not answered when a connection broke, if the collector cannot say which
+/// PSN it expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UncertainFetchAdds {
-    /// Make them again. A counter is never too small, which is what a Count-Min estimate promises.
+    /// Send them again. A counter is never too small, as a Count-Min estimate requires.
     Again,
     /// Give them up. A counter is never too large.
     GiveUp,
@@ -71,12 +72,12 @@ impl Default for Config {
     }
 }
 
-/// Settings that cannot be.
+/// Invalid settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// Not 1 to 256 collectors.
+    /// The number of collectors is not 1 to 256.
     Collectors,
-    /// A size of 0, or too large to number packets by.
+    /// A size is 0 or too large.
     Size(&'static str),
 }
 
@@ -92,15 +93,15 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// Whether links can be made of this.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.collectors == 0 || self.collectors > 256 {
             return Err(ConfigError::Collectors);
         }
-        // Packets in flight must be told apart by the sign of a 24-bit difference.
+        // The sign of a 24-bit difference must order the packets in flight.
         let good = |value: usize, most: usize| (1..=most).contains(&value);
         let sizes = [
             (good(self.outbox_bytes, 1 << 30), "outbox_bytes"),
@@ -119,7 +120,7 @@ impl Config {
     }
 }
 
-/// A queue pair of ours, for the other end to connect to.
+/// Local queue pairs, for the collector to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// The unreliable one.
@@ -133,49 +134,49 @@ pub struct Offer {
 pub struct End {
     /// Its number.
     pub queue_pair: u32,
-    /// The number of the first packet.
+    /// The PSN of the first packet.
     pub psn: Psn,
 }
 
-/// A region of a collector, as it told of it.
+/// A region as its collector announced it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteRegion {
-    /// The number by which [`crate::transport::RemoteAddr`] names it, below [`REGIONS`].
+    /// Its number in [`crate::transport::RemoteAddr`], below [`REGIONS`].
     pub region: u16,
-    /// The address that it gave the body's first byte.
+    /// Virtual address of the body's first byte.
     pub address: u64,
     /// Bytes of the body.
     pub len: u64,
-    /// Its key.
+    /// Its R_Key.
     pub rkey: u32,
 }
 
-/// What a collector answered to an [`Offer`].
+/// A collector's answer to an [`Offer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection<'a> {
-    /// Addresses from us to it.
+    /// Addresses from the requester to the collector.
     pub path: Path,
-    /// Payload bytes of a packet, at most: 256, 512, 1024, 2048 or 4096.
+    /// Path MTU, bytes of payload: 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
-    /// The number of its unreliable queue pair; without one everything is reliable.
+    /// Number of its unreliable queue pair; without one all operations are reliable.
     pub unreliable: Option<u32>,
-    /// The number of its reliable queue pair; without one nothing is kept and nothing added.
+    /// Number of its reliable queue pair; without one there are no reliable operations and no additions.
     pub reliable: Option<u32>,
-    /// Additions that may wait for their answer at a time, at least 1.
+    /// Maximum outstanding additions, at least 1.
     pub atomic_depth: u32,
     /// Its regions.
     pub regions: &'a [RemoteRegion],
-    /// The packet that it expected next on the last reliable connection of this link, if it still knows: what came
-    /// before that is done, and will not be done twice.
+    /// The PSN that it expected next on the last reliable connection of this link, if it still knows: everything before it
+    /// is executed and not sent again.
     pub executed: Option<Psn>,
 }
 
-/// A connection that cannot be.
+/// An invalid connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
     /// There is no such collector.
     NoCollector,
-    /// Nothing was offered since the last connection.
+    /// No offer since the last connection.
     NoOffer,
     /// Not 256, 512, 1024, 2048 or 4096.
     Mtu,

@@ -1,9 +1,9 @@
-//! Frames of one queue pair.
+//! Builds the frames of one queue pair.
 
 use wire::crc::crc_32_update;
 use wire::roce::{AtomicEth, Head, Opcode, Path, Psn, Reth, Segments, Transport, Writer};
 
-/// Where an operation goes, in the collector's own terms.
+/// Remote address, R_Key and length of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target {
     pub(super) address: u64,
@@ -17,7 +17,23 @@ pub(super) fn frames_for(len: u32, mtu: u32) -> u32 {
     Segments::count(len as usize, mtu as u16) as u32
 }
 
-/// Bytes of a frame with so much payload, at most: with the longest headers that there are.
+/// What a write carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload<'a> {
+    pub(super) data: &'a [u8],
+    pub(super) immediate: Option<u32>,
+}
+
+/// One packet of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// Its index in the message.
+    pub(super) index: u32,
+    /// The path MTU, bytes of payload.
+    pub(super) mtu: u32,
+}
+
+/// Maximum bytes of a frame with so much payload: with the longest possible headers.
 #[inline]
 pub(super) const fn most_bytes(payload: u32) -> usize {
     payload as usize + HEADERS
@@ -26,60 +42,55 @@ pub(super) const fn most_bytes(payload: u32) -> usize {
 /// Ethernet with a VLAN tag, IPv6, UDP, base header, the longest extension, padding, CRC.
 const HEADERS: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
 
-/// Makes the frames of one queue pair.
+/// Builds the frames of one queue pair.
 #[derive(Debug)]
 pub(super) struct Framer(Writer);
 
 impl Framer {
-    /// Of a queue pair to the other end's number; none if the path's addresses are of two families.
+    /// For the remote queue pair `queue_pair`; `None` if the path mixes IPv4 and IPv6.
     pub(super) fn new(path: &Path, transport: Transport, queue_pair: u32) -> Option<Self> {
-        // By the processor's instructions, where there are any for this length.
+        // Uses the processor's CRC instructions, where it has any for this length.
         let choose = |len| memory::crc_32(len).unwrap_or(crc_32_update);
         Writer::new(*path, transport, queue_pair).ok().map(|writer| Self(writer.with_crc(choose)))
     }
 
-    /// A frame of a write: the `index`th of the packets that the message takes. Its length; 0 if `out` is too short.
+    /// Builds the frame of one packet of a write. Returns its length; 0 if `out` is too short.
     #[inline]
     pub(super) fn write(
         &mut self,
         out: &mut [u8],
         head: Head,
         target: &Target,
-        (index, mtu): (u32, u32),
-        (data, immediate): (&[u8], Option<u32>),
+        part: Part,
+        payload: Payload<'_>,
     ) -> usize {
         let reth = Reth { address: target.address, rkey: target.rkey, len: target.len };
-        if target.len <= mtu {
+        let Payload { data, immediate } = payload;
+        if target.len <= part.mtu {
             let made = match immediate {
                 None => self.0.write_only(out, head, reth, data),
-                Some(immediate) => self.0.write_only_immediate(out, told(head), reth, immediate, data),
+                Some(immediate) => self.0.write_only_immediate(out, solicited(head), reth, immediate, data),
             };
             return made.unwrap_or(0);
         }
-        self.segment(out, head, reth, (index, mtu), (data, immediate))
+        self.segment(out, head, reth, part, payload)
     }
 
-    fn segment(
-        &mut self,
-        out: &mut [u8],
-        head: Head,
-        reth: Reth,
-        (index, mtu): (u32, u32),
-        (data, immediate): (&[u8], Option<u32>),
-    ) -> usize {
-        let at = index as usize * mtu as usize;
-        let end = (at + mtu as usize).min(data.len());
-        let Some(part) = data.get(at..end) else { return 0 };
-        let made = match (immediate, at, end == data.len()) {
-            (_, 0, _) => self.0.write_first(out, head, reth, part),
-            (_, _, false) => self.0.write_middle(out, head, part),
-            (None, _, true) => self.0.write_last(out, head, part),
-            (Some(immediate), _, true) => self.0.write_last_immediate(out, told(head), immediate, part),
+    fn segment(&mut self, out: &mut [u8], head: Head, reth: Reth, part: Part, payload: Payload<'_>) -> usize {
+        let Payload { data, immediate } = payload;
+        let at = part.index as usize * part.mtu as usize;
+        let end = (at + part.mtu as usize).min(data.len());
+        let Some(data) = data.get(at..end) else { return 0 };
+        let made = match (immediate, at, end == payload.data.len()) {
+            (_, 0, _) => self.0.write_first(out, head, reth, data),
+            (_, _, false) => self.0.write_middle(out, head, data),
+            (None, _, true) => self.0.write_last(out, head, data),
+            (Some(immediate), _, true) => self.0.write_last_immediate(out, solicited(head), immediate, data),
         };
         made.unwrap_or(0)
     }
 
-    /// A frame of an addition.
+    /// Builds the frame of an addition. Returns its length; 0 if `out` is too short.
     #[inline]
     pub(super) fn add(&mut self, out: &mut [u8], psn: Psn, target: &Target, delta: u64) -> usize {
         let head = Head { psn, ack_request: true, solicited: false };
@@ -88,8 +99,8 @@ impl Framer {
     }
 }
 
-/// Whoever is told is woken.
-fn told(head: Head) -> Head {
+/// With the solicited event bit: an immediate value wakes the collector's program.
+fn solicited(head: Head) -> Head {
     Head { solicited: true, ..head }
 }
 

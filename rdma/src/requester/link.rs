@@ -1,30 +1,31 @@
 //! One collector's link: an unreliable queue pair for what may be lost, a reliable one for what must arrive.
 //!
-//! What is unreliable leaves as frames at once and is forgotten. What is reliable is kept (`retransmit.rs`) and leaves in
-//! [`Link::pump`]: new operations behind those in flight, or, after a loss, everything from the first that was not
-//! acknowledged ("go back N", which is all that the protocol allows).
+//! An unreliable operation becomes frames at once and is forgotten. A reliable one goes to the retransmit buffer
+//! (`retransmit.rs`), and [`Link::pump`] sends it: new operations behind those in flight, or, after a loss, everything from the
+//! first unacknowledged packet ("go back N", the only retransmission that the protocol allows).
 
 use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 
 use super::config::{
     Config, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds,
 };
-use super::frames::{Framer, Target, frames_for, most_bytes};
+use super::frames::{Framer, Part, Payload, Target, frames_for, most_bytes};
 use super::outbox::Outbox;
-use super::retransmit::{Kind, Operation, RetransmitBuffer};
+use super::retransmit::{Destination, Kind, Operation, RetransmitBuffer};
 use super::stats::{GivenUp, Refused, Response, Stats};
-use crate::transport::Blocked;
+use crate::seed::mix;
+use crate::transport::{Blocked, Credit};
 
 /// Why a connection broke.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// No answer, however often it was asked.
+    /// No answer after all retries.
     NoAnswer,
-    /// It called a request invalid (syndrome 0x61).
+    /// NAK: invalid request (syndrome 0x61).
     InvalidRequest,
-    /// It forbade an access (0x62).
+    /// NAK: remote access error (0x62).
     RemoteAccess,
-    /// It could not do what was asked (0x63).
+    /// NAK: remote operational error (0x63).
     RemoteOperational,
 }
 
@@ -40,7 +41,7 @@ impl Cause {
     }
 }
 
-/// How a link stands.
+/// State of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Never connected, or disconnected.
@@ -51,8 +52,8 @@ pub enum State {
     Broken(Cause),
 }
 
-/// The smallest window, packets.
-const LEAST_WINDOW: u32 = 16;
+/// Minimum window, packets.
+const MIN_WINDOW: u32 = 16;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -60,7 +61,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 struct QueuePair {
     framer: Framer,
-    /// The number of the next packet that was never sent.
+    /// PSN of the next new packet.
     psn: Psn,
 }
 
@@ -73,20 +74,20 @@ pub(super) struct Link {
     generation: u32,
     seed: u64,
     offer: Option<Offer>,
-    /// Our numbers on the connection that is up.
+    /// Local queue pairs of the current connection.
     ours: Option<Offer>,
     peer: Option<roce::Path>,
     mtu: u32,
     max_message: u32,
     regions: Box<[RemoteRegion]>,
     unreliable: Option<QueuePair>,
-    /// For reliable packets `psn` is the number after all that is kept.
+    /// `psn` is the number after the whole retransmit buffer.
     reliable: Option<QueuePair>,
     retransmit: RetransmitBuffer,
-    /// The next operation to send, and how many of its packets were.
+    /// The next operation to send, and how many of its packets were sent.
     cursor: u64,
     cursor_packets: u32,
-    /// The first packet that was not acknowledged, the next to be sent, and the one behind all that ever were.
+    /// The first unacknowledged packet, the next to be sent, and the one after the highest ever sent.
     unacknowledged: Psn,
     next: Psn,
     sent_end: Psn,
@@ -137,7 +138,7 @@ impl Link {
 
     // Connecting.
 
-    /// New numbers for both queue pairs. They are not those of any of the last 16,383 connections.
+    /// New numbers for both queue pairs, different from those of the last 16,383 connections.
     pub(super) fn offer(&mut self) -> Offer {
         self.generation = self.generation % 0x7fff + 1;
         self.seed = mix(self.seed);
@@ -170,7 +171,7 @@ impl Link {
             .map(|framer| QueuePair { framer, psn: offer.unreliable.psn });
         self.ours = Some(offer);
         self.renumber(offer.reliable.psn, config.uncertain_fetch_adds);
-        let psn = self.after_kept(offer);
+        let psn = self.psn_after_buffer(offer);
         self.reliable = framer(Transport::Rc, to.reliable).map(|framer| QueuePair { framer, psn });
         self.state = State::Up;
         self.event = None;
@@ -183,7 +184,7 @@ impl Link {
         Ok(())
     }
 
-    fn after_kept(&self, offer: Offer) -> Psn {
+    fn psn_after_buffer(&self, offer: Offer) -> Psn {
         if self.retransmit.first() == self.retransmit.end() {
             offer.reliable.psn
         } else {
@@ -191,7 +192,7 @@ impl Link {
         }
     }
 
-    /// The collector says how far it came on the last connection.
+    /// The collector knows which PSN it expected on the last connection.
     fn settle(&mut self, executed: Psn) {
         let ahead = executed.distance(self.unacknowledged);
         if self.ours.is_some() && (0..=self.sent_end.distance(self.unacknowledged)).contains(&ahead) {
@@ -200,22 +201,22 @@ impl Link {
         }
     }
 
-    /// What is still kept was not executed, even if it was sent.
+    /// The remaining operations were not executed, even if they were sent.
     fn nothing_else_was_executed(&mut self) {
         for position in self.retransmit.first()..self.retransmit.end() {
             self.retransmit.at_mut(position).sent = false;
         }
     }
 
-    /// What is kept for this region is not sent on another connection.
+    /// Operations for this region are not sent on another connection.
     pub(super) fn give_up(&mut self, region: u16) {
         for position in self.retransmit.first()..self.retransmit.end() {
             let operation = self.retransmit.at_mut(position);
-            operation.outdated |= operation.region == region;
+            operation.outdated |= operation.to.region == region;
         }
     }
 
-    /// Gives what is kept its numbers on a new connection, and forgets what cannot be sent there.
+    /// Assigns PSNs of a new connection to the retransmit buffer, and gives up what cannot be sent there.
     fn renumber(&mut self, first: Psn, uncertain: UncertainFetchAdds) {
         let mut psn = first;
         for position in self.retransmit.first()..self.retransmit.end() {
@@ -240,11 +241,11 @@ impl Link {
         self.forget_acknowledged();
     }
 
-    /// Whether a kept operation is to be given up, now that it would be sent on another connection.
+    /// Whether to give up an operation instead of sending it on another connection.
     fn reconsider(&mut self, operation: &Operation, uncertain: UncertainFetchAdds) -> Option<GivenUp> {
         let len = if matches!(operation.kind, Kind::Add(_)) { 8 } else { operation.len() };
         let gone = operation.packets == 0 || operation.outdated;
-        if gone || self.target(operation.region, operation.offset, len).is_err() {
+        if gone || self.target(operation.to, len).is_err() {
             return Some(GivenUp::NoPlace);
         }
         if operation.sent && matches!(operation.kind, Kind::Add(_)) {
@@ -272,18 +273,19 @@ impl Link {
         self.stats.broken += 1;
     }
 
-    // Taking operations.
+    // Accepting operations.
 
-    /// Operations, and bytes of their data, that would be taken now, both together.
-    pub(super) fn credit(&self, keep: bool, outbox: &Outbox, now: u64) -> (u32, u64) {
+    /// Operations, and bytes of their data, that the link accepts now, both together.
+    pub(super) fn credit(&self, keep: bool, outbox: &Outbox, now: u64) -> Credit {
         if self.ours.is_none() {
-            return (0, 0);
+            return Credit::NONE;
         }
         if keep || self.unreliable.is_none() {
-            return (self.retransmit.free() as u32, self.retransmit.free_bytes() as u64);
+            let (messages, bytes) = (self.retransmit.free(), self.retransmit.free_bytes());
+            return Credit { messages: messages as u32, bytes: bytes as u64 };
         }
         if !self.may_leave(now) {
-            return (0, 0);
+            return Credit::NONE;
         }
         // Half of the frames for what is in short operations, the others for what long ones have beyond their first frames.
         let frames = outbox.free_frames().min(outbox.free_bytes() / most_bytes(0));
@@ -291,21 +293,16 @@ impl Link {
         let rest = outbox.free_bytes().saturating_sub(messages * most_bytes(0));
         let further = (frames - messages).min(rest / most_bytes(self.mtu));
         let bytes = ((further + 1) * self.mtu as usize).min(rest - further * most_bytes(0));
-        (messages as u32, bytes as u64)
+        Credit { messages: messages as u32, bytes: bytes as u64 }
     }
 
-    /// Would so many operations, with so many bytes of data between them, be taken now?
+    /// Does the link accept `messages` operations, with `bytes` of data between them, now?
     #[inline]
-    pub(super) fn has_credit(
-        &self,
-        (messages, bytes): (u32, u64),
-        keep: bool,
-        outbox: &Outbox,
-        now: u64,
-    ) -> bool {
+    pub(super) fn has_credit(&self, wanted: Credit, keep: bool, outbox: &Outbox, now: u64) -> bool {
         if self.ours.is_none() {
             return false;
         }
+        let Credit { messages, bytes } = wanted;
         if keep || self.unreliable.is_none() {
             return self.retransmit.free() as u64 >= u64::from(messages)
                 && self.retransmit.free_bytes() as u64 >= bytes;
@@ -316,50 +313,46 @@ impl Link {
         self.may_leave(now) && frames <= outbox.free_frames() as u64 && needed <= outbox.free_bytes() as u64
     }
 
-    /// Is there a transport for what leaves at once?
+    /// May unreliable operations be sent now?
     #[inline]
     fn may_leave(&self, now: u64) -> bool {
         self.state == State::Up && now >= self.paused_until
     }
 
-    /// Takes a write.
+    /// Accepts a write.
     pub(super) fn write(
         &mut self,
-        place: (u16, u64),
-        (data, immediate): (&[u8], Option<u32>),
+        to: Destination,
+        payload: Payload<'_>,
         keep: bool,
         now: u64,
         outbox: &mut Outbox,
     ) -> Result<(), Refused> {
+        let Payload { data, immediate } = payload;
         if data.len() > self.max_message as usize {
             return Err(Refused::TooLong);
         }
-        let target = self.target(place.0, place.1, data.len() as u32)?;
+        let target = self.target(to, data.len() as u32)?;
         if !keep && self.unreliable.is_some() {
             if now < self.paused_until {
                 return Err(Refused::Paused);
             }
-            return self.write_now(target, data, immediate, outbox);
+            return self.write_now(target, payload, outbox);
         }
         if self.reliable.is_none() {
             return Err(Refused::NoReliable);
         }
-        if !self.retransmit.push_write(place, [data, &[]], immediate) {
+        if !self.retransmit.push_write(to, [data, &[]], immediate) {
             return Err(Refused::RetransmitFull);
         }
-        self.number();
+        self.assign_psns();
         Ok(())
     }
 
-    /// Takes an addition; with an immediate, that follows as an empty write.
-    pub(super) fn add(
-        &mut self,
-        place: (u16, u64),
-        delta: u64,
-        immediate: Option<u32>,
-    ) -> Result<(), Refused> {
-        self.target(place.0, place.1, 8)?;
-        if !place.1.is_multiple_of(8) {
+    /// Accepts an addition; an immediate value follows as an empty write.
+    pub(super) fn add(&mut self, to: Destination, delta: u64, immediate: Option<u32>) -> Result<(), Refused> {
+        self.target(to, 8)?;
+        if !to.offset.is_multiple_of(8) {
             return Err(Refused::Misaligned);
         }
         if self.reliable.is_none() {
@@ -368,17 +361,17 @@ impl Link {
         if self.retransmit.free() < 1 + usize::from(immediate.is_some()) {
             return Err(Refused::RetransmitFull);
         }
-        self.retransmit.push_add(place, delta);
-        self.number();
+        self.retransmit.push_add(to, delta);
+        self.assign_psns();
         self.stats.fetch_adds += 1;
         if immediate.is_some() {
-            self.retransmit.push_write(place, [&[], &[]], immediate);
-            self.number();
+            self.retransmit.push_write(to, [&[], &[]], immediate);
+            self.assign_psns();
         }
         Ok(())
     }
 
-    /// Counts an operation that was not taken.
+    /// Counts an operation that was not accepted.
     #[cold]
     pub(super) fn refuse(&mut self, reason: Refused) -> Blocked {
         self.stats.refused[reason as usize] += 1;
@@ -391,8 +384,8 @@ impl Link {
         }
     }
 
-    /// The newest kept operation gets its numbers.
-    fn number(&mut self) {
+    /// Assigns PSNs to the newest operation of the retransmit buffer.
+    fn assign_psns(&mut self) {
         let position = self.retransmit.end() - 1;
         let len = self.retransmit.at(position).len();
         let psn = self.reliable.as_ref().map_or(Psn::default(), |queue_pair| queue_pair.psn);
@@ -407,9 +400,10 @@ impl Link {
         self.stats.unacknowledged += 1;
     }
 
-    /// Where a place lies in the collector's address space.
+    /// Virtual address and R_Key of `len` bytes at `offset` of a region.
     #[inline]
-    fn target(&self, region: u16, offset: u64, len: u32) -> Result<Target, Refused> {
+    fn target(&self, to: Destination, len: u32) -> Result<Target, Refused> {
+        let Destination { region, offset } = to;
         let Some(found) = self.regions.get(usize::from(region)) else { return Err(Refused::NoRegion) };
         if found.len == 0 {
             return Err(if self.ours.is_some() { Refused::NoRegion } else { Refused::Down });
@@ -426,8 +420,7 @@ impl Link {
     fn write_now(
         &mut self,
         target: Target,
-        data: &[u8],
-        immediate: Option<u32>,
+        payload: Payload<'_>,
         outbox: &mut Outbox,
     ) -> Result<(), Refused> {
         let Some(queue_pair) = self.unreliable.as_mut().filter(|_| self.state == State::Up) else {
@@ -439,8 +432,8 @@ impl Link {
             return Err(Refused::OutboxFull);
         }
         for index in 0..frames {
-            let (head, part) = (Head::new(queue_pair.psn), (index, self.mtu));
-            let len = queue_pair.framer.write(outbox.space(), head, &target, part, (data, immediate));
+            let (head, part) = (Head::new(queue_pair.psn), Part { index, mtu: self.mtu });
+            let len = queue_pair.framer.write(outbox.space(), head, &target, part, payload);
             outbox.push(self.collector, len);
             self.stats.bytes += len as u64;
             queue_pair.psn = queue_pair.psn.next();
@@ -450,9 +443,9 @@ impl Link {
         Ok(())
     }
 
-    // Sending what is kept.
+    // Sending reliable operations.
 
-    /// Makes frames of kept operations, as far as the window, pauses and the outbox allow.
+    /// Builds frames of reliable operations, as far as the window, pauses and the outbox allow.
     pub(super) fn pump(&mut self, now: u64, config: &Config, outbox: &mut Outbox) {
         if self.state != State::Up || now < self.paused_until || now < self.not_ready_until {
             return;
@@ -489,43 +482,44 @@ impl Link {
                 || !matches!(self.retransmit.at(self.cursor).kind, Kind::Add(_)))
     }
 
-    /// Whether another packet can follow the one at the cursor at once; if not, the one at the cursor must ask for an
+    /// Whether another packet can follow the one at the cursor at once; if not, the one at the cursor must request an
     /// acknowledgement. When in doubt, no.
     fn goes_on(&self, last: bool, outbox: &Outbox) -> bool {
         let next = self.cursor + u64::from(last);
         next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
-            // One more addition than is out may be under way already.
+            // The packet at the cursor may be an addition itself.
             let fetch_adds = matches!(self.retransmit.at(next).kind, Kind::Add(_));
             !fetch_adds || self.outstanding_atomics + 1 < self.atomic_depth
         }
     }
 
     fn send(&mut self, operation: &Operation, ask: bool, outbox: &mut Outbox) {
-        let Ok(target) = self.target(operation.region, operation.offset, operation.len()) else { return };
+        let Ok(target) = self.target(operation.to, operation.len()) else { return };
         let Some(queue_pair) = &mut self.reliable else { return };
         let out = outbox.space();
         let len = match operation.kind {
             Kind::Add(delta) => queue_pair.framer.add(out, self.next, &target, delta),
             Kind::Write(_) => {
                 let data = self.retransmit.data(self.cursor);
-                let part = (self.cursor_packets, self.mtu);
+                let part = Part { index: self.cursor_packets, mtu: self.mtu };
+                let payload = Payload { data, immediate: operation.immediate };
                 let head = Head { psn: self.next, ack_request: ask, solicited: false };
-                queue_pair.framer.write(out, head, &target, part, (data, operation.immediate))
+                queue_pair.framer.write(out, head, &target, part, payload)
             }
         };
         outbox.push(self.collector, len);
         self.stats.frames += 1;
         self.stats.bytes += len as u64;
         self.retransmit.at_mut(self.cursor).sent = true;
-        let repeated = self.next.distance(self.sent_end) < 0;
-        self.stats.retransmitted += u64::from(repeated);
+        let retransmitted = self.next.distance(self.sent_end) < 0;
+        self.stats.retransmitted += u64::from(retransmitted);
         self.next = self.next.next();
-        if !repeated {
+        if !retransmitted {
             self.sent_end = self.next;
         }
     }
 
-    /// Back to the first packet that was not acknowledged.
+    /// Back to the first unacknowledged packet.
     fn rewind(&mut self) {
         self.cursor = self.retransmit.first();
         self.next = self.unacknowledged;
@@ -537,15 +531,15 @@ impl Link {
         };
     }
 
-    // Hearing.
+    // Receiving.
 
-    /// Takes a packet that was sent to one of our queue pairs.
+    /// Processes a packet to one of the local queue pairs.
     pub(super) fn receive(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) {
-        let heard = self.hear(now, packet, config);
-        self.stats.responses[heard as usize] += 1;
+        let response = self.process(now, packet, config);
+        self.stats.responses[response as usize] += 1;
     }
 
-    fn hear(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) -> Response {
+    fn process(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) -> Response {
         let queue_pair = packet.bth.queue_pair;
         let Some(ours) = self.ours.filter(|ours| {
             queue_pair == ours.unreliable.queue_pair || queue_pair == ours.reliable.queue_pair
@@ -574,13 +568,13 @@ impl Link {
         }
     }
 
-    /// The answer about `psn`.
+    /// An acknowledgement or NAK of `psn`.
     fn answered(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
         let ahead = psn.distance(self.unacknowledged);
         if ahead < 0 || ahead >= self.sent_end.distance(self.unacknowledged) {
             return Response::Stale;
         }
-        let heard = match syndrome {
+        let response = match syndrome {
             Syndrome::Ack(_) => {
                 self.acknowledge(psn.next());
                 Response::Ack
@@ -594,7 +588,7 @@ impl Link {
             Syndrome::Nak(Nak::SequenceError) => {
                 self.acknowledge(psn);
                 self.rewind();
-                self.window = (self.window / 2).max(LEAST_WINDOW);
+                self.window = (self.window / 2).max(MIN_WINDOW);
                 self.paused_until = self.paused_until.max(now.saturating_add(config.pause_on_loss));
                 Response::SequenceError
             }
@@ -603,18 +597,18 @@ impl Link {
         };
         self.tries = 0;
         let waiting = self.next.distance(self.unacknowledged) > 0;
-        // While the collector is not ready nothing is in flight; the clock starts again when something is.
+        // While the collector is not ready nothing is in flight; the timer starts with the next packet.
         self.deadline = if waiting { now.saturating_add(config.timeout) } else { NEVER };
-        if heard == Response::Ack {
+        if response == Response::Ack {
             self.window = (self.window + 1 + ahead as u32 / 8).min(config.window);
         }
-        heard
+        response
     }
 
-    /// The collector refused the operation at `psn`; everything before it is done. Refused once it gets another chance on
-    /// the next connection, where its region may have another key; refused twice it is given up.
+    /// The collector refused the operation at `psn`; everything before it is executed. The next connection sends it once more,
+    /// since its region may have another R_Key there; refused twice, it is given up.
     fn refused(&mut self, psn: Psn, nak: Nak) -> Response {
-        let (cause, heard) = match nak {
+        let (cause, response) = match nak {
             Nak::InvalidRequest => (Cause::InvalidRequest, Response::InvalidRequest),
             Nak::RemoteAccess => (Cause::RemoteAccess, Response::RemoteAccess),
             Nak::RemoteOperational => (Cause::RemoteOperational, Response::RemoteOperational),
@@ -635,15 +629,15 @@ impl Link {
         self.rewind();
         self.nothing_else_was_executed();
         self.break_off(cause);
-        heard
+        response
     }
 
-    /// Everything before `end` is done.
+    /// Everything before `end` is executed.
     fn acknowledge(&mut self, end: Psn) {
         self.unacknowledged = end;
         self.forget_acknowledged();
         if self.next.distance(end) < 0 || self.cursor < self.retransmit.first() {
-            // A late answer to what is about to be sent again.
+            // A late acknowledgement of packets that are about to be sent again.
             self.rewind();
         }
     }
@@ -669,7 +663,7 @@ impl Link {
 
     // Time.
 
-    /// When [`tick`](Self::tick) has something to do, ns; `u64::MAX`: never.
+    /// When [`tick`](Self::tick) has work, ns; `u64::MAX`: never.
     pub(super) fn deadline(&self, now: u64) -> u64 {
         if self.state != State::Up {
             return NEVER;
@@ -679,7 +673,7 @@ impl Link {
         self.deadline.min(resume)
     }
 
-    /// Whether everything that is out is to be sent again, or the connection is lost.
+    /// On a timeout, retransmits everything in flight or declares the connection broken.
     pub(super) fn tick(&mut self, now: u64, config: &Config) {
         if self.state != State::Up || now < self.deadline {
             return;
@@ -691,7 +685,7 @@ impl Link {
             return;
         }
         self.rewind();
-        self.window = (self.window / 2).max(LEAST_WINDOW);
+        self.window = (self.window / 2).max(MIN_WINDOW);
         self.deadline = NEVER;
     }
 }
@@ -713,12 +707,4 @@ fn check(to: &Connection<'_>) -> Result<(), ConnectError> {
         Some(region) => Err(ConnectError::Region(region.region)),
         None => Ok(()),
     }
-}
-
-/// Numbers that look like no sequence (the finisher of SplitMix64).
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

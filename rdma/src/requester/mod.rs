@@ -1,25 +1,25 @@
-//! The sending end of RoCEv2: operations in, frames out; no RDMA device needed, on this side either.
+//! The requester of RoCEv2: operations in, frames out. It needs no RDMA device.
 //!
 //! No socket, clock or thread. [`Links`] is a [`Transport`]: the translator hands it writes and additions. Each collector has a
-//! link with two queue pairs. What may be lost is *unreliable*: the frame is made at once, and after a loss the
-//! collector's end goes on with the next message by itself. What must arrive, and every addition, is *reliable*: it is
-//! kept until it is acknowledged, sent again after a loss, and survives a broken connection: on the next one everything
-//! that was kept is sent under new numbers.
+//! link with two queue pairs. Operations that may be lost are *unreliable*: the frame is built at once, and after a loss the
+//! responder continues with the next message. Operations that must arrive, and all additions, are *reliable*: they stay in the
+//! retransmit buffer until they are acknowledged and survive a broken connection; the next connection sends them again under
+//! new PSNs.
 //!
 //! # A driver's loop
 //!
-//! 1. Frames or datagrams from collectors: [`Links::receive`].
-//! 2. A burst of reports: the translator, with the links as its transport.
-//! 3. [`Links::flush`], then send [`Links::frames`] and say [`Links::sent`]; again while `flush` made more.
-//! 4. [`Links::tick`] at [`Links::deadline`], then as 3.
-//! 5. [`Links::poll_event`]: a link broke. [`Links::offer`], ask the collector, [`Links::connect`].
+//! 1. Frames or datagrams from collectors arrive: [`Links::receive`].
+//! 2. The translator processes a burst of reports, with the links as its transport.
+//! 3. [`Links::flush`], send [`Links::frames`], [`Links::sent`]; repeat while `flush` returns frames.
+//! 4. [`Links::tick`] at [`Links::deadline`], then step 3.
+//! 5. [`Links::poll_event`] reports a broken link: [`Links::offer`], exchange with the collector, [`Links::connect`].
 //!
-//! # Twice, or not at all
+//! # Exactly once, at least once, at most once
 //!
-//! Writes may be made twice and nothing is wrong. An addition must not. While a connection lives it is not: the collector answers a
-//! repeated request from memory. When the connection dies with additions unanswered, it is not known whether they were
-//! made, unless the collector still knows how far it came ([`Connection::executed`]). Then [`UncertainFetchAdds`] says what to do, and
-//! [`Stats::uncertain_adds`] or [`GivenUp::Uncertain`] counts them.
+//! A write can be executed twice without harm; an addition cannot. Within a connection an addition is executed exactly once: the
+//! responder answers a repeated request from its saved results. When a connection breaks with unanswered additions, nobody knows
+//! whether they were executed, unless the collector still knows the PSN that it expected ([`Connection::executed`]). In that case
+//! [`UncertainFetchAdds`] decides, and [`Stats::uncertain_fetch_adds`] or [`GivenUp::Uncertain`] counts them.
 
 mod config;
 mod frames;
@@ -37,13 +37,15 @@ pub use stats::{GivenUp, Refused, Response, Stats};
 use wire::roce;
 
 use crate::transport::{Blocked, Credit, RemoteAddr, Transport};
+use frames::Payload;
 use link::Link;
 use outbox::Outbox;
+use retransmit::Destination;
 
-/// Something that the program must see to.
+/// Something that the program must handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A connection broke; what was kept waits for the next one.
+    /// A connection broke; unacknowledged operations wait for the next one.
     Broken {
         /// To which collector.
         collector: u8,
@@ -73,15 +75,15 @@ pub struct Links {
     links: Vec<Link>,
     outbox: Outbox,
     now: u64,
-    /// Packets for no queue pair of ours.
+    /// Packets for unknown queue pairs.
     strays: u64,
 }
 
 impl Links {
-    /// Links that are all down. All memory is allocated here.
+    /// Links that are all down. Allocates all memory.
     ///
     /// # Errors
-    /// Settings that cannot be.
+    /// Invalid settings.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let links = (0..config.collectors).map(|collector| Link::new(collector as u8, &config)).collect();
@@ -89,35 +91,35 @@ impl Links {
         Ok(Self { config, links, outbox, now: 0, strays: 0 })
     }
 
-    /// New queue pairs of ours for a collector, to be told to it. The connection that is up goes on until
+    /// New local queue pairs, to be offered to a collector. The current connection continues until
     /// [`connect`](Self::connect).
     pub fn offer(&mut self, collector: u8) -> Option<Offer> {
         self.links.get_mut(usize::from(collector)).map(Link::offer)
     }
 
-    /// The collector accepted the last offer: the link is up, and what was kept is sent (again) on it.
+    /// The collector accepted the last offer: the link is up, and unacknowledged operations are sent on it.
     ///
     /// # Errors
-    /// The link is as it was.
+    /// The link is unchanged.
     pub fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), ConnectError> {
         self.now = now;
         let link = self.links.get_mut(usize::from(collector)).ok_or(ConnectError::NoCollector)?;
         link.connect(to, &self.config)
     }
 
-    /// Takes a link down. What is kept stays for the next connection.
+    /// Takes a link down. Unacknowledged operations stay for the next connection.
     pub fn disconnect(&mut self, collector: u8) {
         if let Some(link) = self.links.get_mut(usize::from(collector)) {
             link.disconnect();
         }
     }
 
-    /// How a link stands.
+    /// State of a link.
     pub fn state(&self, collector: u8) -> State {
         self.links.get(usize::from(collector)).map_or(State::Down, |link| link.state)
     }
 
-    /// Takes a packet from a collector.
+    /// Processes a packet from a collector.
     pub fn receive(&mut self, now: u64, packet: &roce::Packet<'_>) {
         self.now = now;
         let collector = (packet.bth.queue_pair >> 1 & 0xff) as usize;
@@ -127,7 +129,7 @@ impl Links {
         }
     }
 
-    /// Makes frames of what is kept, as far as it may be sent now, and tells how many frames wait in all.
+    /// Builds frames of reliable operations, as far as window and pauses allow. Returns the frames that wait to be sent.
     pub fn flush(&mut self, now: u64) -> usize {
         self.now = now;
         for link in &mut self.links {
@@ -136,12 +138,12 @@ impl Links {
         self.outbox.frames().len()
     }
 
-    /// When [`tick`](Self::tick) has something to do, ns; none: not before something else happens.
+    /// When [`tick`](Self::tick) has work, ns; `None`: not before another call.
     pub fn deadline(&self) -> Option<u64> {
         self.links.iter().map(|link| link.deadline(self.now)).min().filter(|deadline| *deadline != u64::MAX)
     }
 
-    /// Looks at the time: sends again what was not answered, ends pauses, and notices connections that are dead.
+    /// Handles time: retransmits unanswered operations, ends pauses, and detects dead connections.
     pub fn tick(&mut self, now: u64) {
         for link in &mut self.links {
             link.tick(now, &self.config);
@@ -149,18 +151,18 @@ impl Links {
         self.flush(now);
     }
 
-    /// The frames that wait to be sent, in order, and which collector each is for. A UDP socket sends what stands
-    /// behind the UDP header ([`Path::headers_len`](roce::Path::headers_len)).
+    /// The frames that wait to be sent, in order, each with its collector. A UDP socket sends the part behind the UDP header
+    /// ([`Path::headers_len`](roce::Path::headers_len)).
     pub fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.outbox.frames()
     }
 
-    /// They were sent, or lost: there is room for new ones.
+    /// The frames were sent or lost: empties the outbox.
     pub fn sent(&mut self) {
         self.outbox.clear();
     }
 
-    /// What the program must see to; each thing is told once.
+    /// The next event that the program must handle. Each event is returned once.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.links.iter_mut().enumerate().find_map(|(collector, link)| {
             let cause = link.event.take()?;
@@ -168,12 +170,12 @@ impl Links {
         })
     }
 
-    /// What was counted for a collector.
+    /// Counters of a collector's link.
     pub fn stats(&self, collector: u8) -> Option<&Stats> {
         self.links.get(usize::from(collector)).map(|link| &link.stats)
     }
 
-    /// Packets received for queue pairs that no collector has.
+    /// Packets received for queue pairs of no collector.
     pub fn strays(&self) -> u64 {
         self.strays
     }
@@ -182,16 +184,13 @@ impl Links {
 impl Transport for Links {
     fn credit(&self, collector: u8, keep: bool) -> Credit {
         let link = self.links.get(usize::from(collector));
-        link.map_or(Credit::NONE, |link| {
-            let (messages, bytes) = link.credit(keep, &self.outbox, self.now);
-            Credit { messages, bytes }
-        })
+        link.map_or(Credit::NONE, |link| link.credit(keep, &self.outbox, self.now))
     }
 
     #[inline]
     fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
         let link = self.links.get(usize::from(collector));
-        link.is_some_and(|link| link.has_credit((messages, bytes), keep, &self.outbox, self.now))
+        link.is_some_and(|link| link.has_credit(Credit { messages, bytes }, keep, &self.outbox, self.now))
     }
 
     fn give_up(&mut self, place: RemoteAddr) {
@@ -214,8 +213,9 @@ impl Transport for Links {
         keep: bool,
     ) -> Result<(), Blocked> {
         let link = self.links.get_mut(usize::from(place.collector)).ok_or(Blocked::NoRegion)?;
-        let (at, now) = ((place.region, offset), self.now);
-        link.write(at, (data, immediate), keep, now, &mut self.outbox).map_err(|reason| link.refuse(reason))
+        let to = Destination { region: place.region, offset };
+        link.write(to, Payload { data, immediate }, keep, self.now, &mut self.outbox)
+            .map_err(|reason| link.refuse(reason))
     }
 
     #[inline]
@@ -227,6 +227,7 @@ impl Transport for Links {
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
         let link = self.links.get_mut(usize::from(place.collector)).ok_or(Blocked::NoRegion)?;
-        link.add((place.region, offset), delta, immediate).map_err(|reason| link.refuse(reason))
+        link.add(Destination { region: place.region, offset }, delta, immediate)
+            .map_err(|reason| link.refuse(reason))
     }
 }

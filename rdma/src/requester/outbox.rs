@@ -1,4 +1,4 @@
-//! Frames that wait to be sent: one piece of memory of fixed size, filled from the front and emptied at once.
+//! Frames that wait to be sent, in one buffer of fixed size that is filled from the front and emptied at once.
 
 /// Frames of all collectors, in the order they were made.
 #[derive(Debug)]
@@ -21,29 +21,29 @@ impl Outbox {
         Self { bytes: vec![0; bytes].into(), used: 0, frames: Vec::with_capacity(frames), most: frames }
     }
 
-    /// Frames for which there is room, if they are not too long.
+    /// Free slots for frames.
     pub(super) fn free_frames(&self) -> usize {
         self.most - self.frames.len()
     }
 
-    /// Bytes for which there is room.
+    /// Free bytes.
     pub(super) fn free_bytes(&self) -> usize {
         self.bytes.len() - self.used
     }
 
-    /// Credit for `frames` frames of so many bytes together.
+    /// Is there space for `frames` frames of `bytes` bytes together?
     #[inline]
     pub(super) fn has_space(&self, frames: usize, bytes: usize) -> bool {
         self.free_frames() >= frames && self.free_bytes() >= bytes
     }
 
-    /// Where the next frame goes. Only after [`has_space`](Self::has_space).
+    /// Buffer of the next frame. Check [`has_space`](Self::has_space) first.
     #[inline]
     pub(super) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used..]
     }
 
-    /// The next frame is there, of so many bytes; 0: it is not.
+    /// Appends the frame of `len` bytes that was written to [`space`](Self::space); 0: there is none.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, len: usize) {
         if len > 0 && self.frames.len() < self.most {
@@ -52,7 +52,7 @@ impl Outbox {
         }
     }
 
-    /// The frames, and which collector each is for.
+    /// The frames, each with its collector.
     pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.frames.iter().map(|frame| {
             let start = frame.start as usize;
@@ -60,7 +60,7 @@ impl Outbox {
         })
     }
 
-    /// They were sent.
+    /// Removes all frames after they were sent.
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.used = 0;

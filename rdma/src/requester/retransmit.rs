@@ -1,43 +1,50 @@
-//! What must arrive is kept here until it is acknowledged: a ring of operations, and a ring of the bytes they write.
+//! The retransmit buffer: reliable operations until they are acknowledged, in a ring of operations and a ring of their data.
 //!
-//! Both are of fixed size. The operations are in the order of their packet sequence numbers; operations, not frames, are
-//! kept, so that they can be sent again on another connection, to the same place under other names.
+//! Both rings have a fixed size. Operations are in the order of their PSNs. The buffer holds operations, not frames, so that
+//! another connection can send them again with other PSNs, addresses and R_Keys.
 
 use wire::roce::Psn;
+
+/// Where an operation goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Destination {
+    /// Region of the collector.
+    pub(super) region: u16,
+    /// Offset in the region's body.
+    pub(super) offset: u64,
+}
 
 /// What an operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Writes so many kept bytes.
+    /// Writes so many bytes of the data ring.
     Write(u32),
     /// Adds to a counter.
     Add(u64),
 }
 
-/// An operation that is kept.
+/// An unacknowledged operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
-    /// The number of its first packet, on the connection that is up.
+    /// PSN of its first packet on the current connection.
     pub(super) psn: Psn,
-    /// Packets it takes there; 0 if it was given up and only its place is left.
+    /// Packets it takes there; 0: it was given up.
     pub(super) packets: u32,
-    /// Region of the collector.
-    pub(super) region: u16,
-    /// Where in the region's body.
-    pub(super) offset: u64,
-    /// Told to the collector's program, too.
+    /// Where it goes.
+    pub(super) to: Destination,
+    /// Immediate value for the collector's program.
     pub(super) immediate: Option<u32>,
     /// What it does.
     pub(super) kind: Kind,
-    /// A packet of it left, on this connection or an earlier one.
+    /// A packet of it was sent, on this connection or an earlier one.
     pub(super) sent: bool,
     /// The collector answered with an error, on an earlier connection.
     pub(super) refused: bool,
     /// Its region's memory is gone.
     pub(super) outdated: bool,
-    /// Where its bytes begin; counts all bytes ever.
+    /// Start of its data, counting all bytes since the beginning.
     start: u64,
-    /// Where the bytes of the next operation may begin.
+    /// First possible start of the next operation's data.
     end: u64,
 }
 
@@ -50,7 +57,7 @@ impl Operation {
         }
     }
 
-    /// The number of the first packet after it.
+    /// PSN after its last packet.
     pub(super) fn after(&self) -> Psn {
         self.psn.plus(self.packets)
     }
@@ -58,8 +65,7 @@ impl Operation {
     const NONE: Self = Self {
         psn: Psn::new(0),
         packets: 0,
-        region: 0,
-        offset: 0,
+        to: Destination { region: 0, offset: 0 },
         immediate: None,
         kind: Kind::Write(0),
         sent: false,
@@ -70,7 +76,7 @@ impl Operation {
     };
 }
 
-/// The ring. Positions count all operations ever and do not wrap.
+/// The ring. Positions count all operations since the beginning and do not wrap.
 #[derive(Debug)]
 pub(super) struct RetransmitBuffer {
     operations: Box<[Operation]>,
@@ -104,12 +110,12 @@ impl RetransmitBuffer {
         self.end
     }
 
-    /// Operations for which there is room.
+    /// Free places for operations.
     pub(super) fn free(&self) -> usize {
         self.operations.len() - (self.end - self.first) as usize
     }
 
-    /// Bytes that one operation may bring now.
+    /// Maximum data of the next operation, bytes.
     pub(super) fn free_bytes(&self) -> usize {
         let capacity = self.bytes.len() as u64;
         let free = capacity - (self.bytes_end - self.bytes_first);
@@ -123,7 +129,7 @@ impl RetransmitBuffer {
         &self.operations[position as usize & (self.operations.len() - 1)]
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn at_mut(&mut self, position: u64) -> &mut Operation {
         let mask = self.operations.len() - 1;
         &mut self.operations[position as usize & mask]
@@ -136,13 +142,8 @@ impl RetransmitBuffer {
         &self.bytes[start..start + operation.len() as usize]
     }
 
-    /// Keeps a write of `parts`, one behind the other; `false` if there is no room.
-    pub(super) fn push_write(
-        &mut self,
-        place: (u16, u64),
-        parts: [&[u8]; 2],
-        immediate: Option<u32>,
-    ) -> bool {
+    /// Appends a write of `parts`, one after the other; `false` if the buffer is full.
+    pub(super) fn push_write(&mut self, to: Destination, parts: [&[u8]; 2], immediate: Option<u32>) -> bool {
         let len = parts[0].len() + parts[1].len();
         if self.free() == 0 || self.free_bytes() < len {
             return false;
@@ -158,22 +159,22 @@ impl RetransmitBuffer {
         head.copy_from_slice(parts[0]);
         tail.copy_from_slice(parts[1]);
         self.bytes_end = start + len as u64;
-        self.push(Operation { start, ..Self::operation(place, Kind::Write(len as u32), immediate) });
+        self.push(Operation { start, ..Self::operation(to, Kind::Write(len as u32), immediate) });
         true
     }
 
-    /// Keeps an addition; `false` if there is no room.
-    pub(super) fn push_add(&mut self, place: (u16, u64), delta: u64) -> bool {
+    /// Appends an addition; `false` if the buffer is full.
+    pub(super) fn push_add(&mut self, to: Destination, delta: u64) -> bool {
         if self.free() == 0 {
             return false;
         }
         let start = self.bytes_end;
-        self.push(Operation { start, ..Self::operation(place, Kind::Add(delta), None) });
+        self.push(Operation { start, ..Self::operation(to, Kind::Add(delta), None) });
         true
     }
 
-    fn operation(place: (u16, u64), kind: Kind, immediate: Option<u32>) -> Operation {
-        Operation { region: place.0, offset: place.1, kind, immediate, ..Operation::NONE }
+    fn operation(to: Destination, kind: Kind, immediate: Option<u32>) -> Operation {
+        Operation { to, kind, immediate, ..Operation::NONE }
     }
 
     fn push(&mut self, operation: Operation) {
@@ -182,7 +183,7 @@ impl RetransmitBuffer {
         self.end += 1;
     }
 
-    /// Forgets the oldest operation.
+    /// Removes the oldest operation.
     pub(super) fn pop(&mut self) {
         if self.first < self.end {
             self.bytes_first = self.at(self.first).end;
@@ -195,50 +196,54 @@ impl RetransmitBuffer {
 mod tests {
     use super::*;
 
-    fn write(kept: &mut RetransmitBuffer, data: &[u8]) -> bool {
-        kept.push_write((1, 64), [&data[..data.len() / 2], &data[data.len() / 2..]], None)
+    fn write(buffer: &mut RetransmitBuffer, data: &[u8]) -> bool {
+        buffer.push_write(
+            Destination { region: 1, offset: 64 },
+            [&data[..data.len() / 2], &data[data.len() / 2..]],
+            None,
+        )
     }
 
     #[test]
-    fn bytes_come_back_as_they_were_over_many_laps() {
-        let mut kept = RetransmitBuffer::new(8, 64);
+    fn data_is_intact_over_many_laps() {
+        let mut buffer = RetransmitBuffer::new(8, 64);
         let mut next = 0_u8;
         for round in 0..1000 {
             let len = round % 23;
             let data: Vec<u8> = (0..len).map(|i| next.wrapping_add(i as u8)).collect();
             next = next.wrapping_add(1);
-            while !write(&mut kept, &data) {
-                kept.pop();
+            while !write(&mut buffer, &data) {
+                buffer.pop();
             }
-            assert_eq!(kept.data(kept.end() - 1), data);
+            assert_eq!(buffer.data(buffer.end() - 1), data);
         }
     }
 
     #[test]
-    fn what_is_kept_is_not_written_over() {
-        let mut kept = RetransmitBuffer::new(8, 64);
-        assert!(write(&mut kept, &[1; 30]));
-        assert!(write(&mut kept, &[2; 30]));
-        assert_eq!(kept.free_bytes(), 4);
-        assert!(!write(&mut kept, &[3; 5]));
-        kept.pop();
-        assert_eq!(kept.free_bytes(), 30);
-        assert!(write(&mut kept, &[3; 30]));
-        assert_eq!(kept.data(1), [2; 30]);
-        assert_eq!(kept.data(2), [3; 30]);
-        assert!(!write(&mut kept, &[4; 1]));
+    fn unacknowledged_data_is_not_overwritten() {
+        let mut buffer = RetransmitBuffer::new(8, 64);
+        assert!(write(&mut buffer, &[1; 30]));
+        assert!(write(&mut buffer, &[2; 30]));
+        assert_eq!(buffer.free_bytes(), 4);
+        assert!(!write(&mut buffer, &[3; 5]));
+        buffer.pop();
+        assert_eq!(buffer.free_bytes(), 30);
+        assert!(write(&mut buffer, &[3; 30]));
+        assert_eq!(buffer.data(1), [2; 30]);
+        assert_eq!(buffer.data(2), [3; 30]);
+        assert!(!write(&mut buffer, &[4; 1]));
     }
 
     #[test]
-    fn places_are_bounded() {
-        let mut kept = RetransmitBuffer::new(4, 64);
+    fn operations_are_bounded() {
+        let mut buffer = RetransmitBuffer::new(4, 64);
         for delta in 0..4 {
-            assert!(kept.push_add((0, 0), delta));
+            assert!(buffer.push_add(Destination { region: 0, offset: 0 }, delta));
         }
-        assert!(!kept.push_add((0, 0), 4));
-        assert!(!write(&mut kept, &[]));
-        kept.pop();
-        assert!(write(&mut kept, &[]));
-        assert_eq!(kept.free(), 0);
+        assert!(!buffer.push_add(Destination { region: 0, offset: 0 }, 4));
+        assert!(!write(&mut buffer, &[]));
+        buffer.pop();
+        assert!(write(&mut buffer, &[]));
+        assert_eq!(buffer.free(), 0);
     }
 }

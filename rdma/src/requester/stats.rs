@@ -1,18 +1,18 @@
-//! What the links have counted. Everything adds up: see [`Stats::is_balanced`].
+//! Counters of the links. They add up: see [`Stats::is_balanced`].
 
-/// Why an operation was not taken.
+/// Why a link did not accept an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Refused {
-    /// The collector is not connected, or its connection is broken, and the operation was not to be kept.
+    /// The collector is not connected, or its connection is broken, and the operation is unreliable.
     Down,
-    /// A pause: the collector asked for it.
+    /// Sending is paused at the collector's request.
     Paused,
-    /// The frames that wait to be sent leave no room.
+    /// The outbox is full.
     OutboxFull,
-    /// The operations that wait for acknowledgement leave no room.
+    /// The retransmit buffer is full.
     RetransmitFull,
-    /// The collector told of no such region.
+    /// The collector has no such region.
     NoRegion,
     /// Not wholly inside the region.
     OutOfRange,
@@ -20,7 +20,7 @@ pub enum Refused {
     Misaligned,
     /// Longer than a message may be.
     TooLong,
-    /// It must arrive, and the collector has no reliable queue pair.
+    /// A reliable operation, and the collector has no reliable queue pair.
     NoReliable,
 }
 
@@ -56,7 +56,7 @@ impl Refused {
     }
 }
 
-/// Why a kept operation was given up.
+/// Why a reliable operation was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum GivenUp {
@@ -64,7 +64,9 @@ pub enum GivenUp {
     RefusedTwice,
     /// After a reconnect its region is gone, smaller or otherwise addressed, or has other memory.
     NoPlace,
-    /// An addition whose answer was lost with the connection, and additions are not to be made twice.
+    /// An addition whose answer was lost with the connection, under [`UncertainFetchAdds::GiveUp`].
+    ///
+    /// [`UncertainFetchAdds::GiveUp`]: super::UncertainFetchAdds::GiveUp
     Uncertain,
 }
 
@@ -82,17 +84,17 @@ impl GivenUp {
     }
 }
 
-/// What came from a collector, and what was made of it.
+/// How a packet from a collector was classified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Response {
-    /// An acknowledgement that brought something on.
+    /// An acknowledgement that advances the link.
     Ack,
-    /// An acknowledgement of what had been acknowledged, or of what was never sent.
+    /// An acknowledgement of a PSN that was acknowledged before or never sent.
     Stale,
     /// Packets are missing there.
     SequenceError,
-    /// Its program has no room for more immediates.
+    /// RNR NAK: no receive for an immediate value.
     ReceiverNotReady,
     /// It calls a request invalid.
     InvalidRequest,
@@ -106,7 +108,7 @@ pub enum Response {
     Unexpected,
     /// From another address than the collector's.
     WrongPeer,
-    /// To a queue pair that we do not have.
+    /// To an unknown queue pair.
     UnknownQueuePair,
 }
 
@@ -149,21 +151,21 @@ impl Response {
 /// Counters of one collector's link since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Operations taken that may be lost: their frames left at once.
+    /// Unreliable operations accepted; their frames were built at once.
     pub unreliable: u64,
-    /// Operations taken that are kept until acknowledged. An addition with an immediate is two.
+    /// Reliable operations accepted. An addition with an immediate value counts as two.
     pub reliable: u64,
     /// Additions among them.
     pub fetch_adds: u64,
-    /// RetransmitBuffer operations that were acknowledged.
+    /// Reliable operations acknowledged.
     pub acknowledged: u64,
-    /// RetransmitBuffer operations given up, by [`GivenUp`].
+    /// Reliable operations given up, by [`GivenUp`].
     pub given_up: [u64; GivenUp::ALL.len()],
-    /// RetransmitBuffer operations that wait now.
+    /// Reliable operations in the retransmit buffer now.
     pub unacknowledged: u64,
-    /// Operations not taken, by [`Refused`].
+    /// Operations not accepted, by [`Refused`].
     pub refused: [u64; Refused::COUNT],
-    /// Frames made.
+    /// Frames built.
     pub frames: u64,
     /// Bytes of these frames, Ethernet header included.
     pub bytes: u64,
@@ -171,20 +173,20 @@ pub struct Stats {
     pub retransmitted: u64,
     /// Packets from the collector, by [`Response`].
     pub responses: [u64; Response::COUNT],
-    /// Times that no answer came.
+    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Connections made.
     pub connections: u64,
     /// Connections that broke.
     pub broken: u64,
-    /// Additions that were sent, unanswered, on a connection that broke, and were made again: each may count twice.
+    /// Additions sent again after a connection broke before their answer: each may be executed twice.
     pub uncertain_fetch_adds: u64,
-    /// Immediates likewise: each may be told twice.
+    /// Immediate values likewise: each may be delivered twice.
     pub uncertain_immediates: u64,
 }
 
 impl Stats {
-    /// What was to be kept was acknowledged, given up, or waits.
+    /// Each reliable operation was acknowledged, was given up, or is unacknowledged.
     pub fn is_balanced(&self) -> bool {
         self.reliable == self.acknowledged + self.unacknowledged + self.given_up.iter().sum::<u64>()
     }

@@ -1,4 +1,4 @@
-//! What a responder is made of.
+//! Settings of a responder, its regions and its queue pairs.
 
 use core::fmt;
 use std::sync::Arc;
@@ -9,17 +9,16 @@ use wire::roce::{Path, Psn, Transport};
 /// Settings of a responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Queue pairs, 1 to 4096.
+    /// Maximum queue pairs, 1 to 4096.
     pub queue_pairs: usize,
-    /// Regions, 1 to 256.
+    /// Maximum regions, 1 to 256.
     pub regions: usize,
-    /// Atomic operations per queue pair whose results are kept, to answer repeated requests; 1 to 4096. The other end
-    /// must not have more of them under way.
+    /// Results of atomic operations saved per queue pair, to answer repeated requests; 1 to 4096. The requester must not
+    /// have more of them outstanding.
     pub atomic_depth: u32,
-    /// Code of the wait that a requester is told when the receive queue is empty (0 to 31: see
-    /// [`wire::roce::rnr_nanoseconds`]).
+    /// RNR NAK timer code, sent when the receive queue is empty (0 to 31: see [`wire::roce::rnr_nanoseconds`]).
     pub not_ready_timer: u8,
-    /// Where keys and numbers begin; the same seed gives the same ones.
+    /// Seed of R_Keys and queue pair numbers; the same seed gives the same ones.
     pub seed: u64,
 }
 
@@ -29,7 +28,7 @@ impl Default for Config {
     }
 }
 
-/// Settings that cannot be.
+/// Invalid settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConfigError(pub &'static str);
 
@@ -42,10 +41,10 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// Whether a responder can be made of this.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         let checks = [
             ((1..=4096).contains(&self.queue_pairs), "a responder has 1 to 4096 queue pairs"),
@@ -60,7 +59,7 @@ impl Config {
     }
 }
 
-/// What remote requests may do with a region.
+/// Remote access that a region permits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
     /// Write.
@@ -82,43 +81,43 @@ pub enum Order {
     /// Ascending.
     #[default]
     Ascending,
-    /// The first eight bytes last, where they lie on a multiple of eight: readers of slots with a checksum in front then
-    /// notice a slot that is half written. Of a message of several packets they are zero until the last packet came.
+    /// The first eight bytes last, if they are aligned to eight: readers of slots with a checksum in front can then detect a
+    /// half-written slot. In a message of several packets they are zero until the last packet arrives.
     HeadLast,
 }
 
-/// Memory for remote requests.
+/// Memory for remote access.
 #[derive(Clone, Debug)]
 pub struct Registration {
     /// The memory.
     pub memory: Arc<Region>,
-    /// Where in it the part begins that requests may touch.
+    /// Offset of the accessible part.
     pub start: u64,
-    /// Bytes of this part.
+    /// Bytes of the accessible part.
     pub len: u64,
-    /// What they may do.
+    /// Permitted access.
     pub rights: Rights,
     /// Order of bytes.
     pub order: Order,
-    /// A number of the caller's, told with completions.
+    /// The caller's number for it, part of completions.
     pub region: u16,
 }
 
-/// How remote requests name registered memory.
+/// Address and R_Key of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registered {
-    /// The address of its first byte. No address of this process.
+    /// Virtual address of its first byte. Not an address of this process.
     pub address: u64,
     /// Bytes.
     pub len: u64,
-    /// Its key.
+    /// Its R_Key.
     pub rkey: u32,
 }
 
-/// Memory that cannot be registered.
+/// Why memory cannot be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegisterError {
-    /// All places are taken.
+    /// The maximum of regions is reached.
     Full,
     /// Empty, read-only, not wholly inside the memory, or longer than 1 TiB.
     Range,
@@ -140,27 +139,27 @@ impl fmt::Display for RegisterError {
 
 impl core::error::Error for RegisterError {}
 
-/// A requester's queue pair, to be answered.
+/// A queue pair to be created for a requester.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePairConfig {
     /// Reliable or not.
     pub transport: Transport,
-    /// Addresses from us to it.
+    /// Addresses from the responder to the requester.
     pub path: Path,
-    /// Its queue pair's number.
+    /// The requester's queue pair number.
     pub peer: u32,
-    /// The number of its first packet.
+    /// PSN of its first packet.
     pub psn: Psn,
-    /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096.
+    /// Path MTU, bytes of payload: 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
-    /// Messages with an immediate value, and sends, that it may make before [`Responder::replenish`](super::Responder::replenish).
+    /// Receives: messages with an immediate value, and sends, that it accepts before [`Responder::replenish`](super::Responder::replenish).
     pub receives: u32,
 }
 
-/// A queue pair that cannot be made.
+/// Why a queue pair cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueuePairError {
-    /// All places are taken.
+    /// The maximum of queue pairs is reached.
     Full,
     /// Not 256, 512, 1024, 2048 or 4096.
     Mtu,

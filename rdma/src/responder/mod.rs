@@ -1,16 +1,16 @@
 //! The software end of RoCEv2: what an RDMA device does for remote writes and fetch-adds, without the device.
 //!
-//! No socket, clock or thread: frames go in, memory changes, answers come out. Reliable and unreliable connections; writes
-//! of any length, with or without an immediate value, sends of one packet, fetch-and-add. Reading and swapping are not
-//! offered: nobody needs them here, and what is not there cannot be abused.
+//! No socket, clock or thread: frames go in, memory changes, answers come out. It supports reliable and unreliable connections;
+//! writes of any length, with or without an immediate value; sends of one packet; fetch-and-add. It does not support reads and
+//! compare-and-swap: DTA does not need them.
 //!
-//! Nothing that comes from the network is believed. A packet is read and checked without knowledge of connections by
-//! [`wire::roce::Packet::parse`] (lengths, padding, version, partition, ICRC); then against its queue pair (peer, transport, sequence),
-//! and every address against its region. A packet that fails anywhere changes no byte. What was counted adds up:
+//! The responder validates everything from the network. [`wire::roce::Packet::parse`] checks a packet without knowledge of
+//! connections (lengths, padding, version, partition, ICRC); the responder then checks it against its queue pair (peer, transport,
+//! sequence), and every address against its region. A packet that fails any check changes no byte. The counters add up:
 //! [`Stats::is_balanced`].
 //!
-//! The rules are those of the InfiniBand specification, volume 1, chapter 9; where it leaves a choice, that of Linux's
-//! `rdma_rxe`. A late packet of an unreliable connection that begins a message is executed, as there.
+//! The rules are those of the InfiniBand specification, volume 1, chapter 9; where it leaves a choice, the responder does what
+//! Linux's `rdma_rxe` does. As there, a late packet of an unreliable connection that begins a message is executed.
 
 mod config;
 mod queue_pair;
@@ -29,6 +29,7 @@ pub use stats::{Reason, Stats};
 use wire::Refusal;
 use wire::roce::{Packet, Path, Psn};
 
+use crate::seed::mix;
 use queue_pair::QueuePair;
 use regions::Regions;
 use serve::Server;
@@ -40,23 +41,23 @@ pub struct Completion {
     pub queue_pair: u32,
     /// The value.
     pub immediate: u32,
-    /// The region's number ([`Registration::region`]) and where in it the message begins; none for an empty message.
+    /// The region ([`Registration::region`]) and the offset of the message in it; `None` for an empty message.
     pub place: Option<(u16, u64)>,
     /// Bytes written.
     pub len: u32,
 }
 
-/// What a responder has to say. Nothing of it may wait.
+/// Output of a responder. The callee must not block.
 pub trait Out {
-    /// A frame for the other end, to be sent along this path. A UDP socket sends what stands behind the UDP header.
+    /// A frame for the requester, along this path. A UDP socket sends the part behind the UDP header.
     fn answer(&mut self, path: &Path, frame: &[u8]);
     /// A write with an immediate value.
     fn complete(&mut self, _completion: &Completion) {}
-    /// A message that was sent to us, on this queue pair.
+    /// A SEND message that arrived on this queue pair.
     fn sent(&mut self, _pair: u32, _message: &[u8]) {}
 }
 
-/// The software end of RoCEv2: see the [module](self).
+/// A RoCEv2 responder: see the [module](self).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -87,10 +88,10 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A responder with neither regions nor queue pairs.
+    /// A responder without regions and queue pairs.
     ///
     /// # Errors
-    /// Settings that cannot be.
+    /// Invalid settings.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -100,29 +101,29 @@ impl Responder {
         })
     }
 
-    /// Opens memory to requests.
+    /// Registers memory for remote access.
     ///
     /// # Errors
-    /// No place, or not memory that can be opened.
+    /// No free region, or memory that cannot be registered.
     pub fn register(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
         self.regions.register(what)
     }
 
-    /// Closes memory again; `false` if no region has this key. What is under way into it is dropped.
+    /// Deregisters memory; `false` if no region has this R_Key. Unfinished messages to it are dropped.
     pub fn deregister(&mut self, rkey: u32) -> bool {
         self.regions.remove(rkey)
     }
 
-    /// Makes a queue pair and tells its number.
+    /// Creates a queue pair and returns its number.
     ///
     /// # Errors
-    /// No place, or a path MTU that cannot be.
+    /// No free queue pair, or invalid settings.
     pub fn connect(&mut self, queue_pair: &QueuePairConfig) -> Result<u32, QueuePairError> {
         if !matches!(queue_pair.mtu, 256 | 512 | 1024 | 2048 | 4096) {
             return Err(QueuePairError::Mtu);
         }
         let index = self.server.queue_pairs.iter().position(Option::is_none).ok_or(QueuePairError::Full)?;
-        // Never 0 or 1, which mean other things, and not the number that this place had last.
+        // Never 0 or 1, which are reserved, and not the previous number of this slot.
         self.generation = self.generation % 0xfff + 1;
         let number = self.generation << 12 | index as u32;
         let made = QueuePair::new(number, queue_pair, self.server.config.atomic_depth);
@@ -130,7 +131,7 @@ impl Responder {
         Ok(number)
     }
 
-    /// Forgets a queue pair; `false` if there is none of this number.
+    /// Destroys a queue pair; `false` if there is none of this number.
     pub fn disconnect(&mut self, number: u32) -> bool {
         let found = self.queue_pair(number).is_some();
         if found {
@@ -139,8 +140,8 @@ impl Responder {
         found
     }
 
-    /// Keeps the number of a queue pair, and leaves its packets to another responder, which was given that number; `false` if there is none
-    /// of it. Packets that come here all the same are dropped ([`Reason::Lent`]): only one of both can know the sequence.
+    /// Leaves the packets of a queue pair to another responder that uses the same number, which stays reserved here; `false` if there is
+    /// none of this number. Packets that still arrive here are dropped ([`Reason::Lent`]): only one responder can track the sequence.
     pub fn lend(&mut self, number: u32) -> bool {
         let queue_pair = self.server.queue_pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
         let Some(queue_pair) = queue_pair.filter(|queue_pair| queue_pair.number == number) else {
@@ -150,22 +151,22 @@ impl Responder {
         true
     }
 
-    /// The packet that a queue pair expects next: everything before it is done. For a requester that connects again.
+    /// The PSN that a queue pair expects next: everything before it is executed. For a requester that reconnects.
     pub fn expected(&self, number: u32) -> Option<Psn> {
         self.queue_pair(number).map(|queue_pair| queue_pair.expected)
     }
 
-    /// How a queue pair stands.
+    /// State of a queue pair.
     pub fn state(&self, number: u32) -> Option<QueuePairState> {
         self.queue_pair(number).map(|queue_pair| queue_pair.state)
     }
 
-    /// Messages with an immediate, and sends, that a queue pair may still make.
+    /// Receives left: messages with an immediate value, and sends, that a queue pair still accepts.
     pub fn receives(&self, number: u32) -> Option<u32> {
         self.queue_pair(number).map(|queue_pair| queue_pair.receives)
     }
 
-    /// Lets a queue pair make so many more messages with an immediate, or sends.
+    /// Adds receives to a queue pair.
     pub fn replenish(&mut self, number: u32, receives: u32) {
         if let Some(queue_pair) =
             self.server.queue_pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut)
@@ -175,7 +176,7 @@ impl Responder {
         }
     }
 
-    /// What was counted.
+    /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.server.stats
     }
@@ -188,8 +189,8 @@ impl Responder {
             .filter(|queue_pair| queue_pair.number == number)
     }
 
-    /// Takes whole Ethernet frames, in the order they came. Answers go to `out`; acknowledgements of writes once for all
-    /// frames of this call. They are gone through twice: the memory of later ones is asked for before earlier ones are executed.
+    /// Processes whole Ethernet frames in the order of arrival. Answers go to `out`; writes are acknowledged once per call. Iterates
+    /// over the frames twice: it prefetches the memory of later frames before it executes earlier ones.
     pub fn take<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
@@ -198,7 +199,7 @@ impl Responder {
         self.server.take(&self.regions, frames, out);
     }
 
-    /// The same for packets that were read, or refused, before: from a UDP socket by [`Packet::parse_udp`].
+    /// The same for packets that are parsed already: from a UDP socket by [`Packet::parse_udp`].
     pub fn take_parsed<'a>(
         &mut self,
         packets: impl IntoIterator<Item = Result<Packet<'a>, Refusal>>,
@@ -206,12 +207,4 @@ impl Responder {
     ) {
         self.server.take_parsed(&self.regions, packets, out);
     }
-}
-
-/// Numbers that look like no sequence (the finisher of SplitMix64).
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -1,23 +1,23 @@
-//! A queue pair at the responder: which packet comes next, and what is under way.
+//! A queue pair at the responder: the expected packet and the unfinished message.
 
 use wire::crc::{Crc32, crc_32_update};
 use wire::roce::{Beginnings, MixedFamilies, Psn, Transport, Writer};
 
 use super::config::QueuePairConfig;
 
-/// A message of several packets that is under way.
+/// An unfinished message of several packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
-    /// Where its first byte went: region and offset in the memory.
+    /// Region and offset in the memory of its first byte.
     pub(super) index: u8,
-    /// The region's key: another region in the same place is another one.
+    /// The region's R_Key: another region may reuse its slot.
     pub(super) rkey: u32,
     pub(super) start: u64,
-    /// The first eight bytes, where they are kept back until all of it is there ([`Entry::holds_back`]).
+    /// The first eight bytes, if they are written last ([`Entry::writes_head_last`]).
     ///
-    /// [`Entry::holds_back`]: super::regions::Entry::holds_back
+    /// [`Entry::writes_head_last`]: super::regions::Entry::writes_head_last
     pub(super) head: u64,
-    /// Its length, and how much has come.
+    /// Its length, and how much of it has arrived.
     pub(super) total: u32,
     pub(super) done: u32,
 }
@@ -29,12 +29,12 @@ struct Saved {
     original: u64,
 }
 
-/// How a queue pair stands.
+/// State of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueuePairState {
-    /// It takes packets.
+    /// It accepts packets.
     Ready,
-    /// It answered with an error and takes none any more.
+    /// It answered with an error and accepts no more packets.
     Error,
     /// Another responder executes its packets: see [`Responder::lend`](super::Responder::lend).
     Lent,
@@ -46,28 +46,28 @@ pub(super) struct QueuePair {
     pub(super) number: u32,
     pub(super) transport: Transport,
     pub(super) writer: Writer,
-    /// Beginnings of its packets.
+    /// Headers of its recent packets.
     pub(super) beginnings: Beginnings,
     pub(super) mtu: u32,
     pub(super) state: QueuePairState,
     /// The next packet.
     pub(super) expected: Psn,
-    /// Messages completed, 24 bits of it.
+    /// Completed messages modulo 2^24 (MSN).
     pub(super) messages: u32,
-    /// Nothing but the expected packet is worth another negative acknowledgement.
+    /// A NAK was sent; the next one follows after the expected packet.
     pub(super) nak_sent: bool,
-    /// An acknowledgement is owed.
+    /// An acknowledgement is due.
     pub(super) owes: bool,
-    /// It is in the list of those that owed one.
+    /// It is in the list of queue pairs with a due acknowledgement.
     pub(super) listed: bool,
     pub(super) open: Option<Open>,
-    /// Messages with an immediate, and sends, that may still come.
+    /// Receives left, for messages with an immediate value and for sends.
     pub(super) receives: u32,
     saved: Box<[Saved]>,
     saved_next: usize,
 }
 
-/// Computes CRCs by the processor's own instructions, where there are any for this length.
+/// Computes CRCs by the processor's CRC instructions, where it has any for this length.
 pub(super) fn choose_crc(len: usize) -> Crc32 {
     memory::crc_32(len).unwrap_or(crc_32_update)
 }
@@ -93,19 +93,19 @@ impl QueuePair {
             listed: false,
             open: None,
             receives: config.receives,
-            // A result that no request asks for: half the number space away from the first packet.
+            // A PSN that no request has: half the sequence space away from the first packet.
             saved: vec![Saved { psn: config.psn.plus(1 << 23), original: 0 }; depth].into(),
             saved_next: 0,
         })
     }
 
-    /// The number of the write in one packet that is simply executed; none if no write is.
+    /// PSN of the next write in one packet that the fast path may execute; `None` if it may not.
     #[inline]
     pub(super) fn takes(&self) -> Option<Psn> {
         (self.open.is_none() && self.state == QueuePairState::Ready).then_some(self.expected)
     }
 
-    /// So many of them were, one after the other; whether an acknowledgement is owed that was not before.
+    /// The fast path executed `count` packets. Returns whether an acknowledgement became due.
     #[inline]
     pub(super) fn advance(&mut self, count: u32, ack_request: bool) -> bool {
         self.expected = self.expected.plus(count);
@@ -118,12 +118,12 @@ impl QueuePair {
         !std::mem::replace(&mut self.listed, true)
     }
 
-    /// One more message was completed.
+    /// Counts a completed message.
     pub(super) fn complete(&mut self) {
         self.messages = (self.messages + 1) & 0xff_ffff;
     }
 
-    /// Keeps the result of an atomic operation; the oldest one makes room.
+    /// Saves the result of an atomic operation in place of the oldest one.
     pub(super) fn save(&mut self, psn: Psn, original: u64) {
         if let Some(place) = self.saved.get_mut(self.saved_next) {
             *place = Saved { psn, original };
@@ -131,7 +131,7 @@ impl QueuePair {
         }
     }
 
-    /// The result of the atomic operation that had this number.
+    /// The result of the atomic operation with this PSN.
     pub(super) fn saved(&self, psn: Psn) -> Option<u64> {
         self.saved.iter().find(|saved| saved.psn == psn).map(|saved| saved.original)
     }

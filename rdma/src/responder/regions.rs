@@ -1,4 +1,4 @@
-//! Registered memory, found by its key.
+//! Registered memory, found by its R_Key.
 
 use std::sync::Arc;
 
@@ -6,15 +6,16 @@ use memory::Region;
 
 use super::config::{Order, RegisterError, Registered, Registration, Rights};
 use super::stats::Reason;
+use crate::seed::mix;
 
 /// Registered memory.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) memory: Arc<Region>,
     rkey: u32,
-    /// The address of the first byte, as requests name it.
+    /// Virtual address of the first byte.
     address: u64,
-    /// Where that is in the memory.
+    /// Its offset in the memory.
     start: u64,
     len: u64,
     rights: Rights,
@@ -22,7 +23,7 @@ pub(super) struct Entry {
     pub(super) region: u16,
 }
 
-/// What a request does.
+/// Access of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Access {
     Write,
@@ -30,44 +31,44 @@ pub(super) enum Access {
 }
 
 impl Entry {
-    /// Where in the region's body a byte of the memory lies.
+    /// Offset in the region's body of offset `at` of the memory.
     pub(super) fn offset(&self, at: u64) -> u64 {
         at - self.start
     }
 
-    /// Whether this is its key.
+    /// Whether this is its R_Key.
     #[inline(always)]
     pub(super) fn has(&self, rkey: u32) -> bool {
         self.rkey == rkey
     }
 
-    /// Where in the memory `len` bytes at `address` lie, if they all do.
+    /// Offset in the memory of `len` bytes at `address`, if all of them are inside the region.
     #[inline(always)]
     pub(super) fn place(&self, address: u64, len: u32) -> Option<u64> {
         // An address below the region's wraps to a number that is larger than any length.
         let offset = address.wrapping_sub(self.address);
         let end = offset.checked_add(u64::from(len))?;
-        // Both are in the memory, whose length was not too much for their sum.
+        // No overflow: both are inside the memory.
         (end <= self.len).then_some(self.start.wrapping_add(offset))
     }
 
-    /// Whether the first eight bytes of a message of several packets that begins at `start` of the memory are written last.
-    pub(super) fn holds_back(&self, start: u64) -> bool {
+    /// Whether the first eight bytes of a message of several packets at offset `start` of the memory are written last.
+    pub(super) fn writes_head_last(&self, start: u64) -> bool {
         self.head_last && start.is_multiple_of(8)
     }
 
-    /// Stores the payload of one of a message's several packets, which comes `done` bytes after the first byte, at `start`. `head`:
-    /// the message's first eight bytes, kept from its first packet to its last. Checked before.
+    /// Stores the payload of a packet, `done` bytes after the start of its message of several packets at offset `start`. `head`: the
+    /// message's first eight bytes, saved from its first packet to its last. The range is checked before.
     ///
-    /// A reader of slots sees zeros in front from the first packet to the last, and for ever when the last does not come: never a checksum
-    /// over data of two messages.
+    /// A reader of slots sees zeros instead of the checksum from the first packet to the last, and forever if the last is lost: never a
+    /// checksum over data of two messages.
     #[cold]
     pub(super) fn store_part(&self, start: u64, done: u32, payload: &[u8], ends: bool, head: &mut u64) {
         let at = start + u64::from(done);
-        if !self.holds_back(start) {
+        if !self.writes_head_last(start) {
             return self.store(at, payload);
         }
-        // The answers are known, as in `store`. A first packet is as long as the path MTU, which is more than eight bytes.
+        // Cannot fail, as in `store`. A first packet has the length of the path MTU, which is more than eight bytes.
         let _ = match payload.split_first_chunk() {
             Some((first, rest)) if done == 0 => {
                 *head = u64::from_ne_bytes(*first);
@@ -80,10 +81,10 @@ impl Entry {
         }
     }
 
-    /// Stores a packet's payload at `at` of the memory. Checked before.
+    /// Stores a packet's payload at offset `at` of the memory. The range is checked before.
     #[inline(always)]
     pub(super) fn store(&self, at: u64, payload: &[u8]) {
-        // The answer is known: the range was checked against the registration, and that against the memory.
+        // Cannot fail: the range was checked against the registration, and the registration against the memory.
         let _ = if self.head_last && at.is_multiple_of(8) {
             self.memory.write_head_last(at, payload)
         } else {
@@ -92,14 +93,14 @@ impl Entry {
     }
 }
 
-/// All of it.
+/// All registered memory.
 #[derive(Debug)]
 pub(super) struct Regions {
     entries: Vec<Option<Entry>>,
     seed: u64,
 }
 
-/// Bytes of address space that each region has for itself.
+/// Bytes of address space per region.
 const SPACE: u64 = 1 << 40;
 
 impl Regions {
@@ -116,8 +117,8 @@ impl Regions {
         if what.rights.atomic && !what.start.is_multiple_of(8) {
             return Err(RegisterError::Alignment);
         }
-        self.seed = super::mix(self.seed);
-        // The index is the key's lowest byte, the rest is nobody's guess: an old key does not open a new region.
+        self.seed = mix(self.seed);
+        // The index is the R_Key's lowest byte, the rest is random: an old R_Key does not match a new region.
         let rkey = (self.seed as u32) << 8 | index as u32;
         let address = (index as u64 + 1) * SPACE;
         self.entries[index] = Some(Entry {
@@ -143,19 +144,19 @@ impl Regions {
         }
     }
 
-    /// The entry that [`open`](Self::open) or [`find`](Self::find) told of.
+    /// The entry at an index that [`open`](Self::open) or [`find`](Self::find) returned.
     #[inline]
     pub(super) fn at(&self, index: u8) -> Option<&Entry> {
         self.entries.get(usize::from(index)).and_then(Option::as_ref)
     }
 
-    /// The region in whose part of the address space this lies, perhaps.
+    /// The region whose part of the address space contains this address. Unchecked, for prefetching only.
     #[inline]
     pub(super) fn around(&self, address: u64) -> Option<&Entry> {
         self.at(u8::try_from((address / SPACE).checked_sub(1)?).ok()?)
     }
 
-    /// The region with this key, if it may be done there.
+    /// The region with this R_Key, if it permits the access.
     #[inline]
     pub(super) fn open(&self, rkey: u32, access: Access) -> Result<(u8, &Entry), Reason> {
         let index = (rkey & 0xff) as u8;
@@ -167,7 +168,7 @@ impl Regions {
         if allowed { Ok((index, entry)) } else { Err(Reason::NoRight) }
     }
 
-    /// The region and where in its memory `len` bytes at `address` lie.
+    /// The region, and the offset in its memory of `len` bytes at `address`.
     #[inline]
     pub(super) fn find(
         &self,

@@ -1,4 +1,4 @@
-//! Packets at their queue pairs, in bursts.
+//! Processes bursts of packets.
 
 use wire::Refusal;
 use wire::roce::{Beginning, Beginnings, Brief, Packet, Psn};
@@ -10,25 +10,24 @@ use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::work::{Verdict, Work};
 
-/// Packets whose memory is asked for at once: the processor translates addresses side by side only if no more than a few dozen
-/// instructions lie between.
+/// Packets whose memory is prefetched together: the processor overlaps address translations only within a few dozen
+/// instructions.
 const TOGETHER: usize = 8;
-/// For so many before they are executed: their memory has as long as that takes. What is on its way takes places in the processor that
-/// the next frames need, too: there are 10 to 16.
+/// Prefetch distance, packets. More would not help: the processor has 10 to 16 line fill buffers, which the next frames need, too.
 const AHEAD: usize = 2 * TOGETHER;
 
-/// Queue pairs, and what was counted.
+/// Queue pairs and counters.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
     pub(super) queue_pairs: Vec<Option<QueuePair>>,
-    /// Pairs that owe an acknowledgement since the last answers.
+    /// Queue pairs with a due acknowledgement.
     owing: Vec<u16>,
     pub(super) stats: Stats,
 }
 
-/// How the last write began, and its region: as a rule the next one begins like it and goes there, too. Holds as long as no
-/// queue pair and no region goes.
+/// Header and region of the last write: the next write usually has the same. Valid as long as no queue pair and no region is
+/// removed.
 #[derive(Clone, Copy)]
 struct Recent<'r> {
     beginning: Beginning,
@@ -36,22 +35,22 @@ struct Recent<'r> {
     entry: &'r Entry,
 }
 
-/// Writes in one packet, one after the other at one queue pair, that were executed and are to be counted.
+/// Consecutive writes in one packet at one queue pair that were executed and not counted yet.
 #[derive(Clone, Copy, Default)]
 struct Run {
-    /// The packet that continues it.
+    /// The PSN that continues it.
     expected: Psn,
     count: u32,
     ack: bool,
 }
 
 impl Recent<'_> {
-    /// Executes a write like this one, if it is the expected one and is good in every way. It is not counted yet.
+    /// Executes a write like this one, if it is valid and the expected one. Does not count it yet.
     fn execute(&self, frame: &[u8], run: &mut Run) -> bool {
         self.beginning.read(frame).is_some_and(|brief| self.store(&brief, brief.payload, run))
     }
 
-    /// Executes up to `most` writes like this one, and tells how many they were. The first that is not, is given back.
+    /// Executes up to `most` writes like this one. Returns their number, and the first frame that is not one.
     #[inline(always)]
     fn execute_some<'a>(
         &self,
@@ -69,7 +68,7 @@ impl Recent<'_> {
         }
     }
 
-    /// The usual slots, and batches of 16 entries of 4 bytes: to know their length beforehand saves many instructions.
+    /// Common slots, and batches of 16 entries of 4 bytes: a constant length saves many instructions.
     #[inline(never)]
     fn execute_sized<'a, const LEN: usize>(
         &self,
@@ -116,9 +115,9 @@ fn execute_while<'a>(
     (None, most)
 }
 
-/// Asks for the memory to which the next packets seem to go.
+/// Prefetches the memory that the next packets seem to write.
 #[inline(always)]
-fn foresee<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, recent: Option<&Recent<'_>>) {
+fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, recent: Option<&Recent<'_>>) {
     for frame in ahead.take(TOGETHER) {
         let Some(recent) = recent else { continue };
         let Some(seen) = recent.beginning.peek(frame) else { continue };
@@ -139,7 +138,7 @@ impl Server {
         Self { config, queue_pairs, owing: Vec::with_capacity(config.queue_pairs), stats: Stats::NEW }
     }
 
-    /// Takes whole Ethernet frames.
+    /// Processes whole Ethernet frames.
     #[inline]
     pub(super) fn take<'a>(
         &mut self,
@@ -152,10 +151,10 @@ impl Server {
         let mut recent = frames.clone().next().and_then(|frame| self.search(regions, frame));
         let mut run = self.begin(&mut recent);
         for _ in 0..AHEAD / TOGETHER {
-            foresee(regions, &mut ahead, recent.as_ref());
+            prefetch(regions, &mut ahead, recent.as_ref());
         }
         loop {
-            foresee(regions, &mut ahead, recent.as_ref());
+            prefetch(regions, &mut ahead, recent.as_ref());
             let mut left = TOGETHER;
             while left > 0 {
                 let (frame, done) = match &recent {
@@ -187,7 +186,7 @@ impl Server {
         }
     }
 
-    /// Takes packets that were read, or refused, before.
+    /// Processes packets that are parsed already.
     pub(super) fn take_parsed<'a>(
         &mut self,
         regions: &Regions,
@@ -206,7 +205,7 @@ impl Server {
         self.acknowledge_all(regions, out);
     }
 
-    /// What a packet seems to be like, if its queue pair saw others like it and expects this one. It was not checked.
+    /// The recent header that a packet seems to have, if its queue pair expects this PSN. The packet is not validated.
     #[inline(never)]
     fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
         let number = Beginnings::queue_pair(frame)?;
@@ -228,7 +227,7 @@ impl Server {
         Some(Recent { beginning: *beginning, queue_pair: index as u16, entry })
     }
 
-    /// A run of writes like these, unless their queue pair takes none now.
+    /// Starts a run of writes like these, unless their queue pair accepts none now.
     #[inline]
     fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
         let queue_pair =
@@ -242,7 +241,7 @@ impl Server {
         }
     }
 
-    /// Counts what was executed.
+    /// Counts a run that was executed.
     #[inline]
     fn settle(&mut self, recent: Option<&Recent<'_>>, run: &Run) {
         let Some(recent) = recent.filter(|_| run.count > 0) else { return };
@@ -258,7 +257,7 @@ impl Server {
         self.stats.bytes += u64::from(run.count) * u64::from(recent.beginning.payload_len());
     }
 
-    /// Reads a packet from its first byte on.
+    /// Parses a packet from its first byte.
     fn read(&mut self, regions: &Regions, frame: &[u8], out: &mut impl Out) {
         match Packet::parse(frame) {
             Ok(packet) => {
@@ -274,7 +273,7 @@ impl Server {
         }
     }
 
-    /// Executes a packet; whether it was.
+    /// Executes a packet. Returns whether it was valid and new.
     fn execute(&mut self, regions: &Regions, packet: &Packet<'_>, out: &mut impl Out) -> bool {
         let index = (packet.bth.queue_pair & 0xfff) as usize;
         let verdict = match self.queue_pairs.get_mut(index).and_then(Option::as_mut) {
@@ -297,7 +296,7 @@ impl Server {
         matches!(verdict, Verdict::Executed)
     }
 
-    /// Acknowledges what was executed since the last time.
+    /// Sends due acknowledgements.
     fn acknowledge_all(&mut self, regions: &Regions, out: &mut impl Out) {
         for index in self.owing.drain(..) {
             if let Some(queue_pair) = self.queue_pairs.get_mut(usize::from(index)).and_then(Option::as_mut)
@@ -318,16 +317,17 @@ mod tests {
 
     use super::super::queue_pair;
 
-    /// Frames of every short payload, by either way to compute CRCs, over IPv4 and IPv6.
+    /// Frames of every short payload, with both CRC implementations, over IPv4 and IPv6.
     #[test]
-    fn both_ways_to_compute_crcs_write_and_read_the_same() {
-        let ways: [ChooseCrc32; 2] = [choose_crc_32, queue_pair::choose_crc];
+    fn both_crc_implementations_write_and_read_the_same() {
+        let implementations: [ChooseCrc32; 2] = [choose_crc_32, queue_pair::choose_crc];
         let (v4, v6) =
             (|last| [10, 0, 0, last].into(), |last| std::net::IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
         let mut random = 1_u64;
         for path in [Path::new(v4(1), v4(2), 0xc123), Path::new(v6(1), v6(2), 0xc123)] {
-            let mut writers = ways.map(|way| Writer::new(path, Transport::Uc, 7).unwrap().with_crc(way));
-            let mut known = ways.map(Beginnings::with_crc);
+            let mut writers =
+                implementations.map(|crc| Writer::new(path, Transport::Uc, 7).unwrap().with_crc(crc));
+            let mut known = implementations.map(Beginnings::with_crc);
             for len in (0..=200_usize).chain([511, 512, 1000, 4096]) {
                 let payload: Vec<u8> = (0..len)
                     .map(|_| {
@@ -348,7 +348,7 @@ mod tests {
                     known.learn(&frames[0], &packet);
                     let brief = known.read(&frames[0]).unwrap();
                     assert_eq!((brief.payload, brief.reth, brief.psn), (&payload[..], reth, packet.bth.psn));
-                    // Not with any bit of what comes behind the headers changed.
+                    // A changed bit behind the headers is detected.
                     let mut changed = frames[0].clone();
                     let bit = random as usize % (8 * (len.next_multiple_of(4) + 24));
                     let at = changed.len() - 1 - bit / 8;

@@ -1,42 +1,42 @@
-//! What a responder has counted. Everything adds up: see [`Stats::is_balanced`].
+//! Counters of a responder. They add up: see [`Stats::is_balanced`].
 
 use wire::Refusal;
 
-/// Why a good packet was not executed.
+/// Why a well-formed packet was not executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reason {
     /// There is no such queue pair.
     UnknownQueuePair,
-    /// From another address than the queue pair's other end.
+    /// From another address than the queue pair's peer.
     WrongPeer,
-    /// The opcode is of another transport than the queue pair, or an answer and no request.
+    /// The opcode is of another transport than the queue pair, or not a request.
     WrongTransport,
-    /// The queue pair is in the error state: it must be connected again.
+    /// The queue pair is in the error state: the requester must reconnect.
     QueuePairInError,
     /// Reliable: packets before it are missing.
     Ahead,
-    /// Unreliable: a part of a message whose beginning was lost or refused.
+    /// Unreliable: part of a message whose first packet was lost or dropped.
     PartOfLost,
-    /// The opcode is not one that is carried out here: reading, swapping, longer sends.
+    /// Unsupported opcode: read, compare-and-swap, send of several packets.
     BadOpcode,
-    /// The opcode cannot follow the one before.
+    /// The opcode cannot follow the previous one.
     BadSequence,
-    /// Payload or padding is not what the opcode, the path MTU and the message's length ask for.
+    /// Payload or padding does not match the opcode, the path MTU and the message's length.
     BadLength,
-    /// There is no region with this key.
+    /// No region has this R_Key.
     BadRkey,
-    /// The region does not permit it.
+    /// The region does not permit the access.
     NoRight,
     /// Not wholly inside the region.
     OutOfRange,
-    /// An atomic operation on an address that is no multiple of eight.
+    /// Address of an atomic operation that is not a multiple of eight.
     Misaligned,
     /// The receive queue is empty.
     NoReceive,
-    /// A repeated atomic operation whose result is no longer kept.
+    /// A repeated atomic operation whose result is no longer saved.
     Forgotten,
-    /// The queue pair is with another responder, and the packet did not come there.
+    /// Another responder executes the queue pair's packets, but this one arrived here.
     Lent,
 }
 
@@ -86,28 +86,28 @@ impl Reason {
     }
 }
 
-/// Counters since the responder began.
+/// Counters since the responder started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Packets taken.
+    /// Packets received.
     pub packets: u64,
     /// Packets executed.
     pub executed: u64,
-    /// Packets that had been executed before and were only acknowledged or answered again.
+    /// Duplicate packets, only acknowledged or answered again.
     pub duplicates: u64,
-    /// Packets that could not be read, by [`Refusal::index`].
+    /// Malformed packets, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
-    /// Packets that were not executed, by [`Reason`].
+    /// Dropped packets, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
-    /// Messages that were executed to their end.
+    /// Completed messages.
     pub messages: u64,
     /// Bytes written into memory.
     pub bytes: u64,
-    /// Additions made.
+    /// Additions executed.
     pub fetch_adds: u64,
-    /// Messages told to the program: immediates and sends.
+    /// Completions for the program: messages with an immediate value, and sends.
     pub completions: u64,
-    /// Acknowledgements sent; atomic ones apart.
+    /// Acknowledgements sent, without those of atomic operations.
     pub acks: u64,
     /// Atomic acknowledgements sent, repeated ones too.
     pub atomic_acks: u64,
@@ -119,7 +119,7 @@ pub struct Stats {
     pub late: u64,
     /// Unreliable: by how much they were late. `skipped - stepped_back` is what is missing, less what came twice.
     pub stepped_back: u64,
-    /// Unreliable: messages whose end never came.
+    /// Unreliable: messages that were never completed.
     pub abandoned: u64,
 }
 
@@ -144,7 +144,7 @@ impl Stats {
         abandoned: 0,
     };
 
-    /// Every packet was executed, repeated, dropped or refused.
+    /// Every packet was executed, a duplicate, dropped or malformed.
     pub fn is_balanced(&self) -> bool {
         let lost: u64 = self.refused.iter().chain(&self.dropped).sum();
         self.packets == self.executed + self.duplicates + lost
@@ -152,9 +152,9 @@ impl Stats {
 }
 
 impl core::ops::AddAssign<&Self> for Stats {
-    /// What two responders counted, of which each packet came to one.
+    /// Sums the counters of two responders that share the packets.
     fn add_assign(&mut self, other: &Self) {
-        // All fields are named, so that none is left out.
+        // Names all fields, so that none is left out.
         let Self {
             packets,
             executed,

@@ -1,4 +1,4 @@
-//! One packet at one queue pair: the rules of the protocol.
+//! Executes one packet at its queue pair, by the rules of the protocol.
 
 use wire::Refusal;
 use wire::roce::{Aeth, Nak, Opcode, Packet, Psn, Syndrome, Transport};
@@ -9,14 +9,14 @@ use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::{Completion, Out};
 
-/// What became of a packet.
+/// Outcome of a packet.
 pub(super) enum Verdict {
     Executed,
     Duplicate,
     Dropped(Reason),
 }
 
-/// What is needed for it.
+/// Context of an execution.
 pub(super) struct Work<'a, O> {
     pub(super) config: &'a Config,
     pub(super) regions: &'a Regions,
@@ -24,17 +24,17 @@ pub(super) struct Work<'a, O> {
     pub(super) out: &'a mut O,
 }
 
-/// A packet of a write, checked.
+/// A validated packet of a write.
 struct Step {
-    /// Where its payload goes: region and offset in the memory; none if nothing is written.
+    /// Region, and offset in the memory, of its payload; `None` if it has none.
     target: Option<(u8, u64)>,
-    /// What is under way afterwards; none: the message is complete.
+    /// The unfinished message afterwards; `None`: the message is complete.
     open: Option<Open>,
     /// The message's region, first byte and length.
     message: (Option<u8>, u64, u32),
 }
 
-/// Longest answer, bytes.
+/// Maximum length of an answer, bytes.
 const ANSWER: usize = 128;
 
 impl<O: Out> Work<'_, O> {
@@ -58,7 +58,7 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    // Unreliable: no answer, ever; after a loss it goes on with the next message.
+    // Unreliable: never answered; after a loss the next message continues.
 
     #[inline]
     fn unreliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
@@ -136,7 +136,7 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    /// A packet that came before: nothing is executed again.
+    /// A duplicate: nothing is executed again.
     fn repeated(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.atomic.is_none() {
             queue_pair.owes = true;
@@ -164,9 +164,9 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    // What both do.
+    // Both transports.
 
-    /// Executes a packet of a write or a send that is the next one.
+    /// Executes the expected packet, of a write or a send.
     #[inline]
     fn run(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         let opcode = packet.bth.opcode;
@@ -176,8 +176,8 @@ impl<O: Out> Work<'_, O> {
         if begins(opcode) == queue_pair.open.is_some() {
             return Err(Reason::BadSequence);
         }
-        let told = packet.immediate.is_some() || opcode == Opcode::SendOnly;
-        if told && queue_pair.receives == 0 {
+        let needs_receive = packet.immediate.is_some() || opcode == Opcode::SendOnly;
+        if needs_receive && queue_pair.receives == 0 {
             return Err(Reason::NoReceive);
         }
         if opcode == Opcode::SendOnly {
@@ -194,13 +194,13 @@ impl<O: Out> Work<'_, O> {
             queue_pair.complete();
             self.stats.messages += 1;
             if let Some(immediate) = packet.immediate {
-                self.tell(queue_pair, &step, immediate);
+                self.notify(queue_pair, &step, immediate);
             }
         }
         Ok(None)
     }
 
-    /// Stores the payload of a packet at `at`; `open` is what was under way before it.
+    /// Stores the payload of a packet at `at`; `open` is the unfinished message before it.
     #[inline]
     fn store(&mut self, entry: &Entry, at: u64, payload: &[u8], open: Option<Open>, step: &mut Step) {
         self.stats.bytes += payload.len() as u64;
@@ -216,7 +216,7 @@ impl<O: Out> Work<'_, O> {
         }
     }
 
-    fn tell(&mut self, queue_pair: &mut QueuePair, step: &Step, immediate: u32) {
+    fn notify(&mut self, queue_pair: &mut QueuePair, step: &Step, immediate: u32) {
         queue_pair.receives -= 1;
         self.stats.completions += 1;
         let (index, at, len) = step.message;
@@ -237,7 +237,7 @@ impl<O: Out> Work<'_, O> {
         Ok(None)
     }
 
-    /// What a packet of a write asks for.
+    /// Validates a packet of a write.
     #[inline]
     fn check(&self, queue_pair: &QueuePair, packet: &Packet<'_>) -> Result<Step, Reason> {
         let len = packet.payload.len() as u32;
@@ -249,7 +249,7 @@ impl<O: Out> Work<'_, O> {
                 (Some(index), at, reth.len, 0)
             }
             (None, Some(open)) => {
-                // Its region may have been closed meanwhile, and another be in its place.
+                // Its region may have been deregistered meanwhile, and its slot reused.
                 self.regions.at(open.index).filter(|entry| entry.has(open.rkey)).ok_or(Reason::BadRkey)?;
                 (Some(open.index), open.start, open.total, open.done)
             }
@@ -310,7 +310,7 @@ impl<O: Out> Work<'_, O> {
             _ => 2,
         };
         self.stats.naks[kind] += 1;
-        // It says that everything before it was executed.
+        // A NAK acknowledges everything before it.
         queue_pair.owes = false;
         queue_pair.nak_sent = true;
         self.answer(queue_pair, queue_pair.expected, syndrome);
@@ -347,7 +347,7 @@ fn ends(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::WriteFirst | Opcode::WriteMiddle)
 }
 
-/// What a requester hears and a responder does not.
+/// Packets that only a requester receives.
 #[inline]
 fn is_answer(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Acknowledge | Opcode::AtomicAcknowledge | Opcode::Cnp)
