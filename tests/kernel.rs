@@ -1,6 +1,6 @@
-//! Detection in the kernel against a collector that sees every datagram: exactly those go up in which the collector found
-//! news, or that changed what it compares later ones with, or whose number was not the next. And a second collector, which
-//! is given only what went up, tells the same events.
+//! Detection in the kernel against a collector that receives every datagram. Exactly those datagrams are passed to user space
+//! in which the collector found a change, which changed its stored values, or whose sequence number was not the next. A second
+//! collector, which receives only the datagrams passed to user space, emits the same events.
 
 #![allow(
     dead_code,
@@ -32,7 +32,7 @@ use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 const SIZES: Sizes =
     Sizes { flows: 2048, queues: 1024, links: 1024, streams: 256, ring: 1 << 20, seed: 0x1234_5678 };
 
-/// `XDP_DROP`: a datagram that was decided or told.
+/// `XDP_DROP`: a datagram that was decided or passed to user space.
 const DROP: u32 = 1;
 
 /// The program, its tables and its ring.
@@ -84,14 +84,14 @@ impl Kernel {
     fn give(&mut self, frame: &[u8]) -> Option<(Reason, u32, u32, Vec<u8>)> {
         let run = self.object.test_run("hopwise_detect", frame, 1).unwrap();
         assert_eq!(run.verdict, DROP);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         self.ring.consume(usize::MAX, |record| {
             let record = Record::read(record).unwrap();
             assert_eq!(record.frame, frame);
-            told.push((record.why, record.stream_count, record.stream_latest, record.payload.to_vec()));
+            reported.push((record.why, record.stream_count, record.stream_latest, record.payload.to_vec()));
         });
-        assert!(told.len() <= 1);
-        told.pop()
+        assert!(reported.len() <= 1);
+        reported.pop()
     }
 }
 
@@ -132,7 +132,7 @@ struct Model {
     all: Collector,
     few: Collector,
     collected: Log,
-    told: Log,
+    reported: Log,
     config: Config,
     streams: BTreeMap<StreamId, Run>,
     applied: BTreeMap<StreamId, u32>,
@@ -154,7 +154,7 @@ impl Model {
             all: Collector::new(config.clone()),
             few: Collector::new(config.clone()),
             collected: Log::default(),
-            told: Log::default(),
+            reported: Log::default(),
             config,
             streams: BTreeMap::new(),
             applied: BTreeMap::new(),
@@ -198,7 +198,7 @@ impl Model {
         let state = hidden(&self.all, &flows);
         let before = self.collected.events.len();
         self.all.handle(&[datagram], &mut self.collected);
-        let news = self.collected.events.len() > before || hidden(&self.all, &flows) != state;
+        let change = self.collected.events.len() > before || hidden(&self.all, &flows) != state;
         let odd = self.number(&datagram, &profile);
         // What one node says always goes up: it is joined with what others say.
         let card = has_postcard(payload, &profile);
@@ -212,10 +212,10 @@ impl Model {
             spare |= key.is_some_and(|key| self.long.contains(&key));
         }
         let up = self.kernel.give(frame);
-        if up.is_some() != (news || odd) && !(spare && up.is_some()) {
+        if up.is_some() != (change || odd) && !(spare && up.is_some()) {
             let events: Vec<_> = self.collected.events[before..].iter().collect();
             panic!(
-                "datagram {} of {source}: news {news}, odd {odd}, but up {up:?}; {events:?} {:?} -> {:?}\n{payload:02x?}",
+                "datagram {} of {source}: change {change}, odd {odd}, but up {up:?}; {events:?} {:?} -> {:?}\n{payload:02x?}",
                 self.all.stats().datagrams,
                 state,
                 hidden(&self.all, &flows)
@@ -223,9 +223,9 @@ impl Model {
         }
         let Some((why, count, latest, payload)) = up else { return };
         self.up += 1;
-        self.spare += u64::from(!(news || odd || card));
+        self.spare += u64::from(!(change || odd || card));
         self.catch_up(&datagram, &profile, (why, count, latest));
-        self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.told);
+        self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.reported);
     }
 
     /// Tells the second collector of the numbers before a datagram that went up.
@@ -241,7 +241,7 @@ impl Model {
         *applied = count;
         let run = Run { last: latest, count: suppressed.into(), same: why.has(Reason::SAME) };
         if suppressed > 0 {
-            self.few.receive_run(&id, run, datagram.received, &mut self.told);
+            self.few.receive_run(&id, run, datagram.received, &mut self.reported);
         }
     }
 
@@ -259,10 +259,10 @@ impl Model {
         !next
     }
 
-    /// Every datagram is counted once, in the kernel or in the collector that saw what went up; and both told the same.
+    /// Every datagram is counted once, in the kernel or in the collector that received it; and both report the same.
     fn finish(&self) {
         let events = |log: &Log| log.events.clone();
-        same_events(&events(&self.told), &events(&self.collected));
+        same_events(&events(&self.reported), &events(&self.collected));
         let (few, all) = (self.few.stats(), self.all.stats());
         let kernel = self.kernel.tables.counters().unwrap();
         let sum = |at: fn(&Counters) -> u64, few: u64| at(&kernel) + few;
@@ -586,7 +586,7 @@ fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
         };
         let config = Config { default_profile: profile, ..start(40) };
         let Some(mut model) = Model::new(test, config, SIZES) else { return };
-        // One node's words are among them, and flows of which nodes spoke alone go up more often than there is news.
+        // One node's words are among them, and flows reported by single nodes reach user space more often than they change.
         model.spare_allowed = true;
         // Few different ones, so that most are met again.
         let pool: Vec<Vec<u8>> = (0..60).map(|_| random::datagram(&mut dice)).collect();
@@ -661,7 +661,11 @@ fn rules_that_no_table_holds_see_every_report_they_need() {
     }
     model.finish();
     assert!(
-        model.told.events.iter().any(|event| event.rule.is_some_and(|rule| split.kernel >> rule & 1 == 0))
+        model
+            .reported
+            .events
+            .iter()
+            .any(|event| event.rule.is_some_and(|rule| split.kernel >> rule & 1 == 0))
     );
 }
 
@@ -690,7 +694,7 @@ fn rules_that_remember_see_every_report_of_their_flow() {
     }
     model.finish();
     for rule in 0..4 {
-        assert!(model.told.events.iter().any(|event| event.rule == Some(rule)), "{rule}");
+        assert!(model.reported.events.iter().any(|event| event.rule == Some(rule)), "{rule}");
     }
 }
 
@@ -723,12 +727,12 @@ fn full_tables_lose_nothing_but_room() {
         let (bytes, source) = network.datagram();
         let before = model.collected.events.len();
         model.all.handle(&[datagram(&bytes, source)], &mut model.collected);
-        let told = model.kernel.give(&frame(&bytes, source, false)).is_some();
-        // A value for which there is no room is not watched, as in the collector; what is watched is told as ever, and
+        let reported = model.kernel.give(&frame(&bytes, source, false)).is_some();
+        // A value for which there is no room is not watched, as in the collector; what is watched is reported as before, and
         // a flow for which there is no room goes up always.
         let paths =
             model.collected.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
-        assert!(told || paths.count() == 0);
+        assert!(reported || paths.count() == 0);
     }
     let counters = model.kernel.tables.counters().unwrap();
     assert!(counters.flows_full > 0 && counters.levels_full > 0, "{counters:?}");
@@ -801,8 +805,8 @@ fn what_is_forgotten_is_new_again() {
     assert_eq!((entry.key, entry.reports, entry.latency, nodes), (flow, 4, 3000, vec![1, 2, 3]));
 }
 
-/// Two processors decide reports of the same flows and queues at once, thousands with news; what the kernel takes for told
-/// must be what a collector that reads the ring told last. If it were not, a later value could be held back.
+/// Two processors decide reports of the same flows and queues at once, thousands with changes; what the kernel stores as reported
+/// must be what a collector that reads the ring reported last. If it were not, a later value could be suppressed.
 #[test]
 fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
     let test = "what_two_processors_tell_at_once_is_what_the_collector_told_last";
@@ -817,8 +821,8 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
     kernel.configure(&config);
     kernel.tables.set_sequence(false);
     let frame = collector::workload::CASES[0].feed().whole().next().unwrap().to_vec();
-    let (mut few, mut log, mut told) = (Collector::new(config), Log::default(), ToldLast::new());
-    // What was told last is compared after each of many short runs: whatever is told later makes good what was wrong.
+    let (mut few, mut log, mut reported) = (Collector::new(config), Log::default(), LastReported::new());
+    // What was last reported is compared after each of many short runs: whatever is reported later corrects an error.
     for round in 1..=ROUNDS {
         let (object, gate) = (&kernel.object, std::sync::Barrier::new(2));
         std::thread::scope(|scope| {
@@ -830,12 +834,12 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
             }
         });
         kernel.ring.consume(usize::MAX, |record| {
-            let told = Record::read(record).unwrap();
-            few.handle(&[datagram(told.payload, [192, 0, 2, 1])], &mut log);
+            let reported = Record::read(record).unwrap();
+            few.handle(&[datagram(reported.payload, [192, 0, 2, 1])], &mut log);
         });
-        told_last(&mut told, &log.events);
+        last_reported(&mut reported, &log.events);
         log = Log::default();
-        assert_eq!(kept_as_told(&kernel.tables), told, "round {round}");
+        assert_eq!(stored_as_reported(&kernel.tables), reported, "round {round}");
     }
     let counters = kernel.tables.counters().unwrap();
     // What meets an entry that the other one holds just now goes up, and is counted: seldom, but where a processor is taken away meanwhile.
@@ -847,21 +851,21 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
 const ROUNDS: u32 = 100;
 const REPORTS: u32 = 300;
 
-/// What was told last of each flow, hop, queue and link, by names that mean something to a reader.
-type ToldLast = BTreeMap<(u8, String, Option<u32>, Option<u32>), u64>;
+/// What was last reported of each flow, hop, queue and link, by names that mean something to a reader.
+type LastReported = BTreeMap<(u8, String, Option<u32>, Option<u32>), u64>;
 
-fn told_last(told: &mut ToldLast, events: &[Event]) {
+fn last_reported(reported: &mut LastReported, events: &[Event]) {
     for event in events {
         let (Some(metric), Some(value)) = (event.metric, event.value) else { continue };
         let flow = event.flow.map(|flow| flow.to_string()).unwrap_or_default();
         let part = event.queue.map_or(event.interface, |queue| Some(queue.into()));
         if metric != Metric::FlowPath {
-            told.insert((metric as u8, flow, event.node, part), value);
+            reported.insert((metric as u8, flow, event.node, part), value);
         }
     }
 }
 
-fn kept_as_told(tables: &Tables) -> ToldLast {
+fn stored_as_reported(tables: &Tables) -> LastReported {
     let mut kept = BTreeMap::new();
     for metric in [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization] {
         for level in (0..tables.level_slots(metric)).filter_map(|place| tables.level(metric, place)) {
