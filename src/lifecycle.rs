@@ -236,7 +236,7 @@ impl Server {
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
         if let Some(memory) = &mut dta.memory {
-            memory.keep(&self.control)?;
+            memory.start_reattacher(&self.control)?;
         }
         if let Some(giving) = giving {
             giving.end();

@@ -1,6 +1,6 @@
-//! The collector memory's role: regions in files, a responder that fills them with what comes by RoCEv2, and the exchange by which
-//! translators learn of them. One thread receives; others follow lists and take snapshots. With `mode = "xdp"` the regions lie in
-//! the kernel, and a responder there fills them: [`kernel`].
+//! The collector memory's role: regions in files, a responder that executes RoCEv2 requests on them, and the exchange with
+//! translators. One thread receives; others follow lists and take snapshots. With `mode = "xdp"` the regions are in kernel memory,
+//! and a responder in the kernel writes them: [`kernel`].
 
 pub(crate) mod events;
 mod kernel;
@@ -41,74 +41,74 @@ use link::Links;
 use regions::Offered;
 use terminal::CliError;
 
-/// Datagrams taken at once.
+/// Most datagrams received at once.
 const BURST: usize = 256;
-/// Longest sleep, ms: how soon a stop is noticed.
+/// Poll interval, ms, which bounds the time to notice a stop.
 const SLEEP: u32 = 50;
-/// Immediates that a queue pair may send before we have seen them.
+/// Receive credit of a queue pair: immediates that may arrive before they are read.
 const RECEIVES: u32 = 4096;
 
-/// What others may ask and tell.
+/// Shared with the API and the exchange.
 pub(crate) type Handle = Arc<Memory>;
 
 /// The memory and all that belongs to it, shared by its threads, the API and the exchange.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) settings: MemorySettings,
-    /// Drawn at the start.
+    /// Random ID, drawn at the start.
     instance: String,
-    /// Where RoCEv2 comes to.
+    /// Address that receives RoCEv2.
     listen: SocketAddr,
     exchange: SocketAddr,
-    /// Who is let in there.
+    /// Access control of the exchange.
     access: Arc<exchange::server::AccessControl>,
     pub(crate) source: DtaSource,
     offered: Vec<Offered>,
     responder: Mutex<Responder>,
     links: Mutex<Links>,
     counts: Counts,
-    pub(crate) told: events::Told,
-    pub(crate) snapshots: snapshots::Book,
+    pub(crate) reported: events::EventCounters,
+    pub(crate) snapshots: snapshots::SnapshotLog,
     kernel: Option<Kernel>,
     verbs: Option<Verbs>,
-    /// Where regions of the kernel are kept from a stop to the next start, and the word that they are not there now.
-    kept: Option<KernelLock>,
-    /// Some of it could not be written to its file at the end.
+    /// Lock of the directory while the kernel has the regions; their files are written at the stop.
+    kernel_lock: Option<KernelLock>,
+    /// Whether a store could not be written to its file at the stop.
     lost: AtomicBool,
 }
 
-/// To the follower of lists: an immediate came.
+/// Sends immediates to the follower of lists.
 type Wake = SyncSender<Completion>;
 
-/// What the receiving thread counts.
+/// Counters of the receiving thread.
 #[derive(Debug, Default)]
 struct Counts {
     datagrams: AtomicU64,
     kernel_drops: AtomicU64,
-    answers: AtomicU64,
-    answers_lost: AtomicU64,
+    responses: AtomicU64,
+    responses_lost: AtomicU64,
 }
 
-/// A memory that was set up: its socket is open, its regions are there.
+/// A memory with its socket and regions open, before its threads start.
 pub(crate) struct Ready {
-    /// None where a device receives.
+    /// `None` with an RDMA device.
     receiver: Option<Receiver>,
     listening: exchange::server::Listening,
     memory: Handle,
     stop: Arc<AtomicBool>,
-    keeper: Option<Keeper>,
+    reattacher: Option<Reattacher>,
 }
 
-/// The thread that takes the interface again, stopped when dropped.
+/// The thread that attaches to the interface again, stopped on drop.
 #[derive(Debug)]
-struct Keeper {
+struct Reattacher {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Keeper {
+impl Drop for Reattacher {
     fn drop(&mut self) {
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -116,21 +116,21 @@ impl Drop for Keeper {
     }
 }
 
-/// A memory at work.
+/// A running memory.
 #[derive(Debug)]
 pub(crate) struct Role {
     memory: Handle,
     server: Option<exchange::server::Server>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    keeper: Option<Keeper>,
+    reattacher: Option<Reattacher>,
 }
 
 impl Ready {
-    /// Opens sockets, makes or opens regions.
+    /// Opens sockets, creates or opens regions.
     ///
     /// # Errors
-    /// A port in use, a region that is another, no room.
+    /// A port in use, a region of another geometry, no space.
     pub(crate) fn open(settings: &MemorySettings) -> Result<Self, CliError> {
         let receiver = (settings.mode != MemoryMode::Verbs).then(|| receiver(settings)).transpose()?;
         let secret = exchange::secret::SecretFile::open(settings.secret_file.as_deref())?;
@@ -145,7 +145,7 @@ impl Ready {
         };
         let mut responder =
             Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
-        let regions::Opened { source, offered, kernel, verbs, kept } =
+        let regions::Opened { source, offered, kernel, verbs, kernel_lock } =
             regions::open(settings, &mut responder)?;
         let memory = Memory {
             settings: settings.clone(),
@@ -158,38 +158,38 @@ impl Ready {
             responder: Mutex::new(responder),
             links: Mutex::default(),
             counts: Counts::default(),
-            told: events::Told::default(),
-            snapshots: snapshots::Book::default(),
+            reported: events::EventCounters::default(),
+            snapshots: snapshots::SnapshotLog::default(),
             kernel,
             verbs,
-            kept,
+            kernel_lock,
             lost: AtomicBool::new(false),
         };
-        Ok(Self { receiver, listening, memory: Arc::new(memory), stop: Arc::default(), keeper: None })
+        Ok(Self { receiver, listening, memory: Arc::new(memory), stop: Arc::default(), reattacher: None })
     }
 
-    /// Where translators ask.
+    /// Address of the exchange.
     pub(crate) fn exchange(&self) -> SocketAddr {
         self.memory.exchange
     }
 
-    /// Does it use an interface, which may go and come back?
+    /// Whether it uses an interface, which may be removed and return.
     pub(crate) fn opens_again(&self) -> bool {
         self.memory.kernel.is_some()
     }
 
-    /// Starts the thread that takes the interface again, which needs capabilities that others can do without.
+    /// Starts the thread that attaches to the interface again, which needs capabilities that other threads do not.
     ///
     /// # Errors
-    /// The system has no thread for us.
-    pub(crate) fn keep(&mut self, control: &Control) -> Result<(), CliError> {
+    /// The system refuses a thread.
+    pub(crate) fn start_reattacher(&mut self, control: &Control) -> Result<(), CliError> {
         if self.opens_again() {
-            // It has a flag of its own: it ends before the others do.
+            // With its own flag: it ends before the others.
             let (memory, stop) = (Arc::clone(&self.memory), Arc::new(AtomicBool::new(false)));
             let stopped = Arc::clone(&stop);
-            let work = move || memory.kernel.iter().for_each(|kernel| kernel.keep(&stopped));
+            let work = move || memory.kernel.iter().for_each(|kernel| kernel.reattach(&stopped));
             let thread = Some(control.spawn("memory-interface", work)?);
-            self.keeper = Some(Keeper { stop, thread });
+            self.reattacher = Some(Reattacher { stop, thread });
         }
         Ok(())
     }
@@ -197,53 +197,53 @@ impl Ready {
     /// Starts the threads. Events go to `outlet`, if there is one.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn start(
         self,
         control: &Control,
         outlet: Option<(Outlet, RuleNames)>,
     ) -> Result<Role, CliError> {
-        let Self { receiver, listening, memory, stop, keeper } = self;
+        let Self { receiver, listening, memory, stop, reattacher } = self;
         let mut role = Role {
             memory: Arc::clone(&memory),
             server: None,
             stop: Arc::clone(&stop),
             threads: Vec::new(),
-            keeper,
+            reattacher,
         };
         let (wake, woken) = sync_channel(1024);
         if let Some((outlet, rules)) = outlet {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
-            // Before anybody can write: what comes while threads start is told, too.
+            // Before writes are possible, so that entries written during the start are reported.
             let lists = events::lists(&memory);
             let work = move || events::follow(lists, &memory, &outlet, &rules, &woken, &stop);
             role.threads.push(control.spawn("lists", work)?);
         }
         if memory.settings.snapshots.every.is_some() {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
-            role.threads.push(control.spawn("snapshots", move || snapshots::by_schedule(&memory, &stop))?);
+            role.threads.push(control.spawn("snapshots", move || snapshots::run_schedule(&memory, &stop))?);
         }
         let failed = |control: &Control, outcome: Result<(), nic::Error>| {
             if let Err(error) = outcome {
-                control.failed(format!("the collector's memory cannot go on: {error}"));
+                control.failed(format!("the collector's memory failed: {error}"));
             }
         };
         if memory.kernel.is_some() {
             let (memory, wake, stop) = (Arc::clone(&memory), wake.clone(), Arc::clone(&stop));
-            let told = control.clone();
+            let control = control.clone();
             let work = move || {
                 let Some(kernel) = &memory.kernel else { return };
-                failed(&told, kernel.tell(&memory, &wake, &stop));
+                failed(&control, kernel.forward_completions(&memory, &wake, &stop));
             };
             role.threads.push(control.spawn("memory-kernel", work)?);
         }
-        let (own, told) = (Arc::clone(&memory), control.clone());
+        let (own, spawner) = (Arc::clone(&memory), control.clone());
         let work: Box<dyn FnOnce() + Send> = match receiver {
             Some(receiver) => {
                 let mut worker = Worker { memory: own, receiver, wake };
-                Box::new(move || failed(&told, worker.work(&stop)))
+                Box::new(move || failed(&spawner, worker.work(&stop)))
             }
-            None => Box::new(move || own.verbs.iter().for_each(|verbs| verbs.tell(&own, &wake, &stop))),
+            None => Box::new(move || own.verbs.iter().for_each(|verbs| verbs.forward_completions(&own, &wake, &stop))),
         };
         role.threads.push(control.spawn("responder", work)?);
         let access = Arc::clone(&memory.access);
@@ -253,7 +253,7 @@ impl Ready {
 }
 
 impl Role {
-    /// Where others can ask.
+    /// The shared state, for the API.
     pub(crate) fn handle(&self) -> Handle {
         Arc::clone(&self.memory)
     }
@@ -263,7 +263,7 @@ impl Role {
         self.memory.access.secret()
     }
 
-    /// Where RoCEv2 comes to, and where translators ask.
+    /// Address that receives RoCEv2, and that of the exchange.
     pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
         (self.memory.listen, self.memory.exchange)
     }
@@ -272,13 +272,13 @@ impl Role {
 impl Drop for Role {
     fn drop(&mut self) {
         drop(self.server.take());
-        // Nobody puts the program in the kernel back on its interface, and it is taken off: what it wrote is all that followers will see.
-        drop(self.keeper.take());
+        // Detach the kernel program for good: nothing is written after this, so followers see all entries.
+        drop(self.reattacher.take());
         self.memory.detach();
-        // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
+        // Relaxed: the flag publishes no other data; joining the threads orders everything else.
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // One that panicked has said so already.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
         self.memory.save();
@@ -297,7 +297,7 @@ impl Memory {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What both responders counted.
+    /// Counters of both responders.
     fn stats(&self) -> Stats {
         let mut stats = *self.responder().stats();
         if let Some(kernel) = &self.kernel {
@@ -306,29 +306,29 @@ impl Memory {
         stats
     }
 
-    /// Tells the follower of lists of an immediate.
-    fn tell(&self, completion: Completion, wake: &Wake) {
-        // Without a follower, or with one that is busy: it will see the entry all the same.
+    /// Notifies the follower of lists of an immediate.
+    fn notify(&self, completion: Completion, wake: &Wake) {
+        // No follower, or its queue is full: it finds the entry by polling.
         if wake.try_send(completion).is_err() {
-            self.told.immediate_shed();
+            self.reported.immediate_shed();
         }
     }
 
-    /// After this the kernel writes nothing any more.
+    /// Detaches the kernel program; it writes nothing after this.
     fn detach(&self) {
         if let Some(kernel) = &self.kernel {
             kernel.close(self.links().values().flat_map(link::Link::pairs));
         }
     }
 
-    /// Could something not be written to its file at the end? The log says what.
+    /// Whether a store could not be written to its file at the stop; the log names it.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The end: regions that end with the process are written to their files.
+    /// Writes regions in kernel memory to their files.
     fn save(&self) {
-        if self.kept.is_none() {
+        if self.kernel_lock.is_none() {
             return;
         }
         for store in self.source.stores() {
@@ -336,7 +336,7 @@ impl Memory {
             if let Err(error) = persist::save(&store.store, &file) {
                 self.lost.store(true, Ordering::Relaxed);
                 tracing::error!(
-                    "the store `{}` is lost: {} cannot be written: {error}; it is as it was at the stop before: make room there, or write \
+                    "the store `{}` is lost: {} cannot be written: {error}; the file has the contents of the last clean stop: free space there, or set \
                      another [collector.memory] directory, before the next start",
                     store.name(),
                     file.display()
@@ -356,7 +356,7 @@ struct Worker {
 impl Worker {
     fn work(&mut self, stop: &AtomicBool) -> Result<(), nic::Error> {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
-        let mut answers = Answers::default();
+        let mut answers = Responses::default();
         let destination = self.memory.listen.ip();
         while !stop.load(Ordering::Relaxed) {
             if self.receiver.recv(&mut burst, SLEEP)? == 0 {
@@ -381,17 +381,17 @@ impl Worker {
             let counts = &self.memory.counts;
             // Relaxed: counts that travel alone.
             counts.datagrams.fetch_add(burst.len() as u64, Ordering::Relaxed);
-            counts.answers.fetch_add(answered.sent, Ordering::Relaxed);
-            counts.answers_lost.fetch_add(answered.failed + answered.no_buffers, Ordering::Relaxed);
+            counts.responses.fetch_add(answered.sent, Ordering::Relaxed);
+            counts.responses_lost.fetch_add(answered.failed + answered.no_buffers, Ordering::Relaxed);
             counts.kernel_drops.store(self.receiver.kernel_drops(), Ordering::Relaxed);
         }
         Ok(())
     }
 }
 
-/// Answers of a burst, one behind the other.
+/// Responses of a burst, concatenated.
 #[derive(Default)]
-struct Answers {
+struct Responses {
     bytes: Vec<u8>,
     ends: Vec<(usize, SocketAddr)>,
     completions: Vec<Completion>,
@@ -399,7 +399,7 @@ struct Answers {
     received: Vec<u32>,
 }
 
-impl Out for Answers {
+impl Out for Responses {
     fn answer(&mut self, path: &Path, frame: &[u8]) {
         let Some(payload) = frame.get(path.headers_len()..) else { return };
         self.bytes.extend_from_slice(payload);
@@ -416,7 +416,7 @@ impl Out for Answers {
     }
 }
 
-impl Answers {
+impl Responses {
     fn send(&mut self, receiver: &mut Receiver) -> Answered {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         let answers = starts.zip(&self.ends).map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
@@ -427,20 +427,20 @@ impl Answers {
     }
 }
 
-/// The socket that RoCEv2 comes to.
+/// The socket that receives RoCEv2.
 fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
-    let told = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
+    let failed = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
     let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
     let receiver =
-        Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(told)?;
-    receiver.never_fragment().and_then(|()| receiver.take_without_checksum()).map_err(told)?;
+        Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(failed)?;
+    receiver.never_fragment().and_then(|()| receiver.take_without_checksum()).map_err(failed)?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!("{warning}");
     }
     Ok(receiver)
 }
 
-/// A number that nobody knows.
+/// An unpredictable seed.
 fn seed() -> u64 {
     u64::from_str_radix(&exchange::instance(), 16).unwrap_or_else(|_| nic::time::now())
 }

@@ -182,19 +182,19 @@ impl Drop for Role {
             let _ = thread.join();
         }
         let view = view(&self.shared);
-        let held: u64 = view.collectors.iter().map(|collector| collector.held).sum();
-        if view.waiting + view.entries.held + view.postcards.held + held > 0 {
+        let unacknowledged: u64 = view.collectors.iter().map(|collector| collector.unacknowledged).sum();
+        if view.waiting + view.entries.buffered + view.postcards.buffered + unacknowledged > 0 {
             tracing::warn!(
-                "what no collector took in time is lost: {} reports that waited, {} entries and {} postcards that were held, \
-                 and {held} operations that were not acknowledged",
+                "lost at the stop: {} reports that waited, {} buffered entries, {} buffered postcards, \
+                 and {unacknowledged} operations that were not acknowledged",
                 view.waiting,
-                view.entries.held,
-                view.postcards.held
+                view.entries.buffered,
+                view.postcards.buffered
             );
         }
         tracing::info!(
             reports = view.reports,
-            operations = view.writes + view.adds,
+            operations = view.writes + view.fetch_adds,
             "the translator stopped"
         );
     }

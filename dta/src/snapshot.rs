@@ -30,7 +30,7 @@ pub struct Snapshot {
     buffer: Vec<u8>,
     /// Trailers of a sketch's buffers when it began.
     trailers: [[u8; SKETCH_TRAILER_LEN]; 2],
-    unsettled: u64,
+    torn: u64,
 }
 
 impl Snapshot {
@@ -47,7 +47,7 @@ impl Snapshot {
             end: BODY + store.body_len(),
             buffer: Vec::with_capacity(CHUNK.max(HEADER_LEN)),
             trailers: [[0; SKETCH_TRAILER_LEN]; 2],
-            unsettled: 0,
+            torn: 0,
         };
         if let Some(shape) = snapshot.shape() {
             snapshot.trailers = [0, 1].map(|parity| snapshot.trailer(&shape, parity));
@@ -66,8 +66,8 @@ impl Snapshot {
     }
 
     /// Slots and buffers that were being written whenever looked at, and are empty in the copy.
-    pub fn unsettled(&self) -> u64 {
-        self.unsettled
+    pub fn torn(&self) -> u64 {
+        self.torn
     }
 
     /// The next bytes of the file; `None` behind the last.
@@ -127,7 +127,7 @@ impl Snapshot {
             }
             if taken != slots::SlotState::Match {
                 slot.fill(0);
-                self.unsettled += u64::from(taken != slots::SlotState::Empty);
+                self.torn += u64::from(taken != slots::SlotState::Empty);
             }
         }
     }
@@ -164,7 +164,7 @@ impl Snapshot {
                 let byte = if same { began[(at - start) as usize] } else { 0 };
                 self.buffer[(at - chunk.start) as usize] = byte;
             }
-            self.unsettled += u64::from(!same && common.end == trailer.end);
+            self.torn += u64::from(!same && common.end == trailer.end);
         }
     }
 }

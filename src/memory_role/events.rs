@@ -1,4 +1,4 @@
-//! Entries of lists, and immediates, as events of the normal path.
+//! Reports entries of lists, and immediates, as events of the collector.
 
 use std::{
     sync::{
@@ -25,14 +25,14 @@ use crate::{
 };
 use dta::fields::Fields;
 
-/// How often lists are looked at, when no immediate says that there is something.
+/// Poll interval of lists without immediates.
 const EVERY: Duration = Duration::from_millis(10);
-/// Batches taken from one list before the next has its turn.
-const TURN: usize = 64;
+/// Most batches read from one list before the next one.
+const MAX_BATCHES: usize = 64;
 
-/// What was told.
+/// Counters of reported entries and immediates.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct EventCounters {
     entries: AtomicU64,
     lapped: AtomicU64,
     missing: AtomicU64,
@@ -40,10 +40,10 @@ pub(crate) struct Told {
     immediates_shed: AtomicU64,
 }
 
-impl Told {
-    /// Entries told, batches lapped, batches missing, immediates told, immediates for which nobody had time.
+impl EventCounters {
+    /// Entries reported, batches lapped, batches missing, immediates received, immediates discarded because the queue was full.
     pub(crate) fn read(&self) -> [u64; 5] {
-        // Relaxed: counts that travel alone.
+        // Relaxed: independent counters.
         [&self.entries, &self.lapped, &self.missing, &self.immediates, &self.immediates_shed]
             .map(|count| count.load(Ordering::Relaxed))
     }
@@ -53,25 +53,25 @@ impl Told {
     }
 }
 
-/// A list that is followed, and what its entries are.
-pub(super) struct Followed {
+/// A list whose entries are reported as events.
+pub(super) struct FollowedList {
     list: u32,
     follower: Follower,
-    teller: Arc<Teller>,
+    emitter: Arc<Emitter>,
 }
 
-/// How entries of a store become events.
+/// Turns entries of a store into events.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct Emitter {
     fields: Fields,
     kind: Kind,
     metric: Option<Metric>,
 }
 
-/// Follows lists whose entries are events, until `stop` is set and all who tell of immediates, and write, have ended: nothing that they wrote
-/// is left.
+/// Follows lists whose entries are events, until `stop` is set and all senders of immediates have ended: then all entries that were written
+/// are reported.
 pub(super) fn follow(
-    mut lists: Vec<Followed>,
+    mut lists: Vec<FollowedList>,
     memory: &Memory,
     outlet: &Outlet,
     rules: &RuleNames,
@@ -96,7 +96,7 @@ pub(super) fn follow(
         while more {
             more = false;
             for list in &mut lists {
-                more |= take(list, memory, &mut batch);
+                more |= drain(list, memory, &mut batch);
                 if batch.len() * 2 > batch.capacity() {
                     outlet.send(&mut batch, rules);
                 }
@@ -106,30 +106,30 @@ pub(super) fn follow(
         if ending && closed {
             return;
         }
-        // The receiving thread has ended: nothing will wake us, and waiting returns at once.
+        // The receiving thread has ended: `recv_timeout` returns immediately from now on.
         if closed {
             std::thread::sleep(EVERY);
         }
     }
 }
 
-/// Followers of all lists whose entries are events, of what is written from now on.
-pub(super) fn lists(memory: &Memory) -> Vec<Followed> {
+/// Followers of all lists whose entries are events; they start with the next entry.
+pub(super) fn lists(memory: &Memory) -> Vec<FollowedList> {
     let mut followed = Vec::new();
     for (written, offered) in memory.settings.stores.iter().zip(&memory.offered) {
-        let (Some(teller), Some(lists)) = (teller(written), offered.store.store.lists()) else { continue };
-        let teller = Arc::new(teller);
+        let (Some(emitter), Some(lists)) = (emitter(written), offered.store.store.lists()) else { continue };
+        let emitter = Arc::new(emitter);
         for list in lists.ids() {
             if let Some(follower) = lists.from_now(list) {
-                followed.push(Followed { list, follower, teller: Arc::clone(&teller) });
+                followed.push(FollowedList { list, follower, emitter: Arc::clone(&emitter) });
             }
         }
     }
     followed
 }
 
-/// How entries of this store are told, if they are.
-pub(crate) fn teller(written: &RegionSettings) -> Option<Teller> {
+/// The emitter of this store, if its entries are events.
+pub(crate) fn emitter(written: &RegionSettings) -> Option<Emitter> {
     let kind = match written.events? {
         EventKind::New => Kind::New,
         EventKind::Change => Kind::Change,
@@ -138,32 +138,32 @@ pub(crate) fn teller(written: &RegionSettings) -> Option<Teller> {
         EventKind::Loss => Kind::Loss,
     };
     let metric = written.metric.as_deref().and_then(Metric::from_name);
-    Some(Teller { fields: written.fields.clone()?.0, kind, metric })
+    Some(Emitter { fields: written.fields.clone()?.0, kind, metric })
 }
 
-/// Takes what is there; is there more?
-fn take(followed: &mut Followed, memory: &Memory, batch: &mut Batch) -> bool {
-    let Followed { list, follower, teller } = followed;
+/// Reports available batches; returns whether there may be more.
+fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> bool {
+    let FollowedList { list, follower, emitter } = followed;
     let length = follower.entry_len().max(1);
-    for _ in 0..TURN {
+    for _ in 0..MAX_BATCHES {
         match follower.next() {
             Next::Batch { sequence, entries, .. } => {
                 let ts = nic::time::now();
                 for (index, entry) in entries.chunks_exact(length).enumerate() {
                     let id = id(*list, sequence, index, entry);
-                    teller.tell(ts, id, entry, batch);
+                    emitter.emit(ts, id, entry, batch);
                 }
-                memory.told.entries.fetch_add((entries.len() / length) as u64, Ordering::Relaxed);
+                memory.reported.entries.fetch_add((entries.len() / length) as u64, Ordering::Relaxed);
                 if batch.len() * 2 > batch.capacity() {
                     return true;
                 }
             }
             Next::Lapped { lost } => {
-                memory.told.lapped.fetch_add(lost, Ordering::Relaxed);
+                memory.reported.lapped.fetch_add(lost, Ordering::Relaxed);
                 loss(*list, lost, follower.position(), batch);
             }
             Next::Missing { lost } => {
-                memory.told.missing.fetch_add(lost, Ordering::Relaxed);
+                memory.reported.missing.fetch_add(lost, Ordering::Relaxed);
                 loss(*list, lost, follower.position(), batch);
             }
             Next::Nothing | Next::Torn => return false,
@@ -172,16 +172,16 @@ fn take(followed: &mut Followed, memory: &Memory, batch: &mut Batch) -> bool {
     true
 }
 
-/// So many batches of a list were never read: an event, so that it is seen where the entries would have been.
+/// Reports the loss of `lost` batches of a list as an event, among the events of its entries.
 fn loss(list: u32, lost: u64, position: u32, batch: &mut Batch) {
     let id = id(list, position, usize::MAX, &lost.to_be_bytes());
     batch.event(&Event { value: Some(lost), ..event(nic::time::now(), id, Kind::Loss) }, &[]);
 }
 
-/// A write with an immediate into what is no followed list: an event by itself. Its value is the immediate: which store, list or
-/// sketch in the low 28 bits, which operation above (wire-formats 5.5).
+/// Reports an immediate as an event, unless it belongs to a followed list. The value is the immediate: the store, list or sketch in the low
+/// 28 bits, the operation in the high 4 (wire-formats 5.5).
 fn immediate(memory: &Memory, completion: &Completion, batch: &mut Batch) {
-    memory.told.immediates.fetch_add(1, Ordering::Relaxed);
+    memory.reported.immediates.fetch_add(1, Ordering::Relaxed);
     let followed = memory.settings.stores.iter().any(|store| {
         let list = completion.immediate & 0x0fff_ffff;
         completion.immediate >> 28 == 2
@@ -215,7 +215,7 @@ fn event(ts: u64, id: u64, kind: Kind) -> Event {
     }
 }
 
-/// The same for the same entry, however often it is read (FNV-1a).
+/// Deterministic ID of an entry (FNV-1a).
 fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
     let place = [u64::from(list), u64::from(sequence), index as u64];
     let bytes = place.iter().flat_map(|number| number.to_be_bytes());
@@ -224,9 +224,9 @@ fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
     })
 }
 
-impl Teller {
-    /// Tells an entry.
-    pub(crate) fn tell(&self, ts: u64, id: u64, entry: &[u8], sink: &mut impl Sink) {
+impl Emitter {
+    /// Emits the event of an entry.
+    pub(crate) fn emit(&self, ts: u64, id: u64, entry: &[u8], sink: &mut impl Sink) {
         let number = |name: &str| self.fields.number(entry, name);
         let small = |name: &str| number(name).and_then(|value| u32::try_from(value).ok());
         let byte = |name: &str| number(name).and_then(|value| u8::try_from(value).ok());

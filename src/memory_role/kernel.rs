@@ -1,4 +1,4 @@
-//! The responder in the kernel (XDP), in front of the one in user space: it has the memory, and the queue pairs of all links.
+//! The responder in the kernel (XDP), in front of the one in user space. It owns the memory and the queue pairs of all links.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -15,20 +15,20 @@ use rdma::responder::{QueuePairConfig, QueuePairState, Registered, Registration}
 use wire::roce::{Path, Psn};
 use xdp::rdma::{Counted, Options, Rdma, Refused};
 
-use super::{Answers, Memory, SLEEP, Wake};
+use super::{Responses, Memory, SLEEP, Wake};
 use crate::config::memory::MemorySettings;
 use terminal::CliError;
 
-/// The longest payload of a packet that it takes.
+/// Longest payload of a packet that it accepts, bytes.
 pub(super) const MOST_PAYLOAD: u16 = 2048;
-/// Completions told at once.
+/// Most completions read at once.
 const BURST: usize = 1024;
-/// Between two looks at the interface.
+/// Poll interval of the interface.
 const LOOK: Duration = Duration::from_secs(1);
-/// Regions begin at multiples of it.
+/// Alignment of regions, bytes.
 const PAGE: u64 = 4096;
 
-/// See the module's text.
+/// The loaded kernel program and its attachment.
 #[derive(Debug)]
 pub(super) struct Kernel {
     interface: String,
@@ -37,16 +37,16 @@ pub(super) struct Kernel {
     completions: OwnedFd,
 }
 
-/// How it is on its interface.
+/// Its attachment to the interface.
 #[derive(Debug, Default)]
 struct Attached {
     on: Option<(Attachment, Watch)>,
     native: bool,
-    /// Why it is not on it, or not in its driver.
+    /// Why it is not attached, or not in native mode.
     message: Option<String>,
 }
 
-/// How it is on its interface, and what it counted.
+/// State of the attachment, and counters.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) interface: String,
@@ -56,26 +56,26 @@ pub(super) struct Look {
     pub(super) counted: Counted,
 }
 
-/// Where in the kernel's memory a region of `len` bytes ends that begins at `at`.
+/// End offset, in the kernel's memory, of a region of `len` bytes at offset `at`.
 pub(super) fn end(at: u64, len: u64) -> u64 {
     at + len.next_multiple_of(PAGE)
 }
 
 impl Kernel {
-    /// Loads it, with `memory` bytes, and puts it on its interface.
+    /// Loads the program with `memory` bytes, and attaches it to its interface.
     ///
     /// # Errors
-    /// What is missing, and what to do.
+    /// The missing requirement, and its remedy.
     pub(super) fn open(settings: &MemorySettings, memory: u64) -> Result<Self, CliError> {
         let interface = settings.interface.as_deref().unwrap_or_default();
         let refused = |what: &str, error: &dyn std::fmt::Display| {
             CliError::new(format!(
-                "[collector.memory] mode = \"xdp\": {what}: {error}; mend that (`hopwise doctor -c FILE` helps), or write mode = \
+                "[collector.memory] mode = \"xdp\": {what}: {error}; fix that (`hopwise doctor -c FILE` helps), or set mode = \
                  \"socket\", which needs no capabilities and no interface"
             ))
         };
         let rdma = Rdma::load(&Options { memory, ..Options::default() }).map_err(|error| {
-            let takes = "it takes Linux 5.18, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and as much free memory as the stores are large";
+            let takes = "it needs Linux 5.18, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and as much free memory as the stores are large";
             refused("the responder cannot be loaded into the kernel", &format_args!("{error} ({takes})"))
         })?;
         let completions = rdma.completions_fd().map_err(|error| refused("no descriptor is left", &error))?;
@@ -109,7 +109,7 @@ impl Kernel {
         tracing::info!(
             "RoCEv2 is answered in the kernel, on {} ({})",
             self.interface,
-            if native { "in its driver" } else { "the generic way" }
+            if native { "native mode" } else { "generic mode" }
         );
         *self.attached() = Attached { on: Some((filter.attached, filter.watch)), native, message };
         Ok(())
@@ -120,12 +120,12 @@ impl Kernel {
         self.rdma().map(at, len)
     }
 
-    /// Opens a region, whose memory begins at `at`, to requests.
+    /// Registers a region, whose memory begins at `at`, for remote access.
     pub(super) fn register(&self, named: &Registered, at: u64, what: &Registration) -> Result<(), Refused> {
         self.rdma().register(named, at + what.start, what.rights, what.order, what.region)
     }
 
-    /// Takes over a queue pair. Over the path of `pair` its peer has UDP port `port`; answers go to whatever hardware address asked.
+    /// Takes over a queue pair whose peer has UDP port `port`. Responses go to the source MAC address of the request.
     pub(super) fn connect(&self, number: u32, pair: &QueuePairConfig, port: u16) -> Result<(), Refused> {
         let path = Path { destination_mac: [0; 6], ..pair.path };
         self.rdma().connect_to(number, &QueuePairConfig { path, ..*pair }, port)
@@ -143,7 +143,7 @@ impl Kernel {
         self.rdma().state(number)
     }
 
-    /// How it is.
+    /// State and counters.
     pub(super) fn look(&self) -> Look {
         let counted = self.count();
         let attached = self.attached();
@@ -156,11 +156,11 @@ impl Kernel {
         }
     }
 
-    /// What it counted. Packets that are under way while the CPUs' counters are read make them not add up: then they are read again.
+    /// Its counters. Packets that are processed while the CPUs' counters are read unbalance the sums; then they are read again.
     fn count(&self) -> Counted {
         let mut counted = Counted::default();
         for _ in 0..8 {
-            // Of a kernel that does not tell, nothing is known.
+            // If the kernel cannot be read, all counters are zero.
             counted = self.rdma().counted().unwrap_or_default();
             if counted.is_balanced() {
                 break;
@@ -169,7 +169,7 @@ impl Kernel {
         counted
     }
 
-    /// Takes it off the interface; when this returns, nothing is written any more.
+    /// Detaches it from the interface; when this returns, it writes no more.
     pub(super) fn close(&self, pairs: impl Iterator<Item = u32>) {
         *self.attached() = Attached::default();
         let mut rdma = self.rdma();
@@ -178,23 +178,28 @@ impl Kernel {
         });
     }
 
-    /// Tells of completions, until the end.
+    /// Passes completions on, until `stop`.
     ///
     /// # Errors
     /// The system refused to wait.
-    pub(super) fn tell(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) -> Result<(), nic::Error> {
-        let (mut poll_fds, mut told) = (PollFds::default(), Answers::default());
+    pub(super) fn forward_completions(
+        &self,
+        memory: &Memory,
+        wake: &Wake,
+        stop: &AtomicBool,
+    ) -> Result<(), nic::Error> {
+        let (mut poll_fds, mut completed) = (PollFds::default(), Responses::default());
         loop {
             let ending = stop.load(Ordering::Relaxed);
-            let patience = if ending { Duration::ZERO } else { Duration::from_millis(SLEEP.into()) };
-            nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut poll_fds, patience)?;
+            let timeout = if ending { Duration::ZERO } else { Duration::from_millis(SLEEP.into()) };
+            nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut poll_fds, timeout)?;
             let mut rdma = self.rdma();
-            rdma.completed(BURST, &mut told);
-            for pair in told.received.drain(..) {
+            rdma.completed(BURST, &mut completed);
+            for pair in completed.received.drain(..) {
                 rdma.replenish(pair, 1);
             }
-            for completion in told.completions.drain(..) {
-                memory.tell(completion, wake);
+            for completion in completed.completions.drain(..) {
+                memory.notify(completion, wake);
             }
             if ending {
                 return Ok(());
@@ -202,8 +207,8 @@ impl Kernel {
         }
     }
 
-    /// Sees to it that it is on its interface, until the end: one that was away comes back.
-    pub(super) fn keep(&self, stop: &AtomicBool) {
+    /// Attaches it again whenever its interface was removed and is back, until `stop`.
+    pub(super) fn reattach(&self, stop: &AtomicBool) {
         let mut next = Instant::now() + LOOK;
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(SLEEP.into()));
@@ -211,7 +216,7 @@ impl Kernel {
                 continue;
             }
             next = Instant::now() + LOOK;
-            self.lose();
+            self.check_attachment();
             if self.attached().on.is_none()
                 && let Err(error) = self.attach()
             {
@@ -220,8 +225,8 @@ impl Kernel {
         }
     }
 
-    /// Notices that it is on the interface no more.
-    fn lose(&self) {
+    /// Detects that the interface or the attachment is gone.
+    fn check_attachment(&self) {
         let mut attached = self.attached();
         let Some((attachment, watch)) = &mut attached.on else { return };
         let reason = match (watch.check(), attachment.replaced()) {
@@ -229,7 +234,7 @@ impl Kernel {
             (_, Ok(Some(_))) => "the program was taken off the interface",
             _ => return,
         };
-        tracing::warn!("{}: {reason}; RoCEv2 is not answered until it is there again", self.interface);
+        tracing::warn!("{}: {reason}; RoCEv2 is not answered until the program is attached again", self.interface);
         (attached.on, attached.message) = (None, Some(reason.to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! The regions of a memory: made, or opened again with what is in them, and registered with the responder.
+//! The regions of a memory: creates or reopens them, and registers them with the responder.
 
 use std::{
     fs,
@@ -29,44 +29,44 @@ pub(crate) struct Offered {
     pub(crate) registered: Registered,
     /// Reporters whose sketches are merged.
     pub(crate) reporters: u32,
-    /// Entries are little-endian in memory, as the artifact's.
+    /// Entries are little-endian in memory, as in the artifact.
     pub(crate) swapped: bool,
 }
 
-/// What was made or opened.
+/// All regions, opened.
 pub(super) struct Opened {
     pub(super) source: DtaSource,
     pub(super) offered: Vec<Offered>,
     pub(super) kernel: Option<Kernel>,
     pub(super) verbs: Option<Verbs>,
-    pub(super) kept: Option<KernelLock>,
+    pub(super) kernel_lock: Option<KernelLock>,
 }
 
-/// Makes or opens all regions.
+/// Creates or opens all regions.
 ///
 /// # Errors
-/// No room, no permission, a region of another shape; the kernel takes no responder.
+/// No space, no permission, a region of another geometry; the kernel refuses the responder.
 pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Result<Opened, CliError> {
     let directory = &settings.directory;
     fs::create_dir_all(directory).map_err(|error| {
         let remedy = "write another [collector.memory] directory, or make it";
         CliError::io(format!("cannot make {}", directory.display()), error, remedy)
     })?;
-    let (kernel, kept) = match settings.mode {
+    let (kernel, kernel_lock) = match settings.mode {
         MemoryMode::Socket | MemoryMode::Verbs if persist::is_locked(directory) => {
             return Err(CliError::new(taken(directory)));
         }
         MemoryMode::Socket | MemoryMode::Verbs => (None, None),
         MemoryMode::Xdp => {
-            let mark = KernelLock::acquire(directory).map_err(|error| unmarked(directory, error))?;
-            if mark.left_behind {
+            let lock = KernelLock::acquire(directory).map_err(|error| unmarked(directory, error))?;
+            if lock.left_behind {
                 tracing::warn!(
-                    "the process that had the memory of {} did not stop in good order: it begins with what was written at the stop before",
+                    "the previous process with the memory of {} did not stop cleanly: the memory has the contents of the last clean stop",
                     directory.display()
                 );
             }
             let lens = settings.stores.iter().map(|written| region_len(&geometry(written)));
-            (Some(Kernel::open(settings, lens.fold(0, kernel::end))?), Some(mark))
+            (Some(Kernel::open(settings, lens.fold(0, kernel::end))?), Some(lock))
         }
     };
     let is_verbs = settings.mode == MemoryMode::Verbs;
@@ -86,7 +86,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
             Some(verbs) => verbs.register(store.store.region(), BODY).map_err(|error| refused(&error))?,
             None => responder.register(&registration).map_err(|error| refused(&error))?,
         };
-        // A device's part goes on to the end of a page.
+        // A device registers whole pages.
         let registered = Registered { len: store.store.body_len(), ..registered };
         if let Some(kernel) = &kernel {
             kernel.register(&registered, at, &registration).map_err(|error| refused(&error))?;
@@ -100,18 +100,18 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         verbs.warn_of_long_slots(offered.iter().map(|offered| &*offered.store), verbs.mtu());
     }
     let source = DtaSource::new(offered.iter().map(|offered| Arc::clone(&offered.store)).collect());
-    Ok(Opened { source, offered, kernel, verbs, kept })
+    Ok(Opened { source, offered, kernel, verbs, kernel_lock })
 }
 
-/// Another process keeps the memory of this directory's stores in the kernel.
+/// Error text: another process has the memory of this directory's stores in the kernel.
 fn taken(directory: &Path) -> String {
     format!(
-        "another hopwise keeps the memory of {} in the kernel; stop it, or write another [collector.memory] directory",
+        "another hopwise process has the memory of {} in the kernel; stop it, or write another [collector.memory] directory",
         directory.display()
     )
 }
 
-/// Why the mark of a directory could not be set.
+/// Error: the lock of a directory could not be created.
 fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
     if error.kind() == ErrorKind::WouldBlock {
         return CliError::new(taken(directory));
@@ -125,7 +125,7 @@ pub(super) fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.{EXTENSION}"))
 }
 
-/// A store in the kernel's memory from `at` on, with what its file keeps.
+/// A store in the kernel's memory at offset `at`, with the contents of its file.
 fn one_of_kernel(
     directory: &Path,
     written: &RegionSettings,
@@ -140,20 +140,20 @@ fn one_of_kernel(
     let region = Arc::new(kernel.map(at, len).map_err(failed)?);
     let store = match SourceStore::open(&file) {
         _ if !file.exists() => DtaStore::create(region, &header),
-        Ok(kept) => {
-            let kept = reopened(Ok(kept.store), &header, &file)?;
-            kept.and_then(|kept| {
-                persist::load(&kept, &region).map_err(|_| HeaderError::TooShort)?;
+        Ok(saved) => {
+            let saved = reopened(Ok(saved.store), &header, &file)?;
+            saved.and_then(|saved| {
+                persist::load(&saved, &region).map_err(|_| HeaderError::TooShort)?;
                 DtaStore::open(region)
             })
         }
-        Err(error) => return Err(CliError::new(format!("{error}; remove it to begin anew"))),
+        Err(error) => return Err(CliError::new(format!("{error}; remove it to start empty"))),
     };
     let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
     Ok(named(store, None, written))
 }
 
-/// What the file says now holds, whatever the header page kept.
+/// The configured fields take precedence over those in the header page.
 fn named(store: DtaStore, file: Option<PathBuf>, written: &RegionSettings) -> SourceStore {
     let mut store = SourceStore::new(store, file);
     store.fields = written.value.clone().or_else(|| written.fields.clone()).map(|fields| fields.0);
@@ -173,7 +173,7 @@ fn header(written: &RegionSettings) -> Header {
 
 fn registration(store: &DtaStore, region: u16) -> Registration {
     let (rights, order) = match store.geometry() {
-        // An addition with an immediate is followed by an empty write.
+        // A fetch-and-add with an immediate is followed by an empty write.
         Geometry::KeyIncrement { .. } => (Rights::ALL, Order::Ascending),
         Geometry::KeyWrite { .. } | Geometry::Postcarding { .. } => (Rights::WRITE, Order::HeadLast),
         Geometry::Append { .. } | Geometry::Sketch { .. } => (Rights::WRITE, Order::Ascending),
@@ -206,7 +206,7 @@ fn one(directory: &Path, written: &RegionSettings) -> Result<SourceStore, CliErr
     Ok(named(store, Some(file), written))
 }
 
-/// A store with its contents, if it is the one that is meant.
+/// A reopened store, if it matches the configuration.
 fn reopened(
     opened: Result<DtaStore, dta::HeaderError>,
     header: &Header,
@@ -214,7 +214,7 @@ fn reopened(
 ) -> Result<Result<DtaStore, dta::HeaderError>, CliError> {
     let other = |what: &str| {
         CliError::new(format!(
-            "{} is there and {what}; remove it to lose its contents and begin anew, or change the configuration back",
+            "{} is there and {what}; remove it to discard its contents and start empty, or change the configuration back",
             file.display()
         ))
     };
@@ -228,7 +228,7 @@ fn reopened(
     }
 }
 
-/// The number of a store; of lists the first one's.
+/// The ID of a store; of lists, the first list ID.
 fn id(written: &RegionSettings) -> u32 {
     match (written.kind, written.lists) {
         (StoreKind::Append, Some(lists)) => lists.first,
@@ -241,7 +241,7 @@ fn fields(written: &RegionSettings) -> String {
     fields.map(ToString::to_string).unwrap_or_default()
 }
 
-/// The geometry of a store that was checked.
+/// The geometry of a validated store.
 pub(crate) fn geometry(written: &RegionSettings) -> Geometry {
     let slots = written.slots.map_or(0, |slots| slots.0);
     let family = match written.hash {

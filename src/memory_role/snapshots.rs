@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Memory;
 use dta::source::{EXTENSION, SourceStore};
 
-/// How soon a stop is noticed.
+/// Poll interval, which bounds the time to notice a stop.
 const SLEEP: Duration = Duration::from_millis(50);
 
 /// A snapshot that was taken.
@@ -32,14 +32,14 @@ pub(crate) struct SnapshotView {
     pub(crate) ts: u64,
     /// Bytes of the file.
     pub(crate) bytes: u64,
-    /// Slots that were being written whenever looked at, and are empty in the copy; absent for one taken by an earlier process.
+    /// Slots that were being written at every read, and are empty in the copy; absent for a snapshot of an earlier process.
     #[serde(default)]
-    pub(crate) unsettled: Option<u64>,
+    pub(crate) torn: Option<u64>,
 }
 
-/// What was taken, and what failed.
+/// Counters of snapshots, and the lock that serialises them.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct SnapshotLog {
     /// Only one at a time: they read and write gigabytes.
     one: Mutex<()>,
     taken: AtomicU64,
@@ -47,26 +47,26 @@ pub(crate) struct Book {
     last_error: Mutex<Option<String>>,
 }
 
-impl Book {
+impl SnapshotLog {
     /// Taken, failed, and the last error.
     pub(crate) fn read(&self) -> (u64, u64, Option<String>) {
-        // Relaxed: counts that travel alone.
+        // Relaxed: independent counters.
         let error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (self.taken.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed), error)
     }
 }
 
 impl Memory {
-    /// Where snapshots lie.
+    /// Directory of snapshots.
     pub(crate) fn snapshot_directory(&self) -> PathBuf {
         let configured = self.settings.snapshots.directory.clone();
         configured.unwrap_or_else(|| self.settings.directory.join("snapshots"))
     }
 
-    /// Takes a snapshot of each of these stores; of those the schedule names, if none are given. Waits for the disk.
+    /// Takes a snapshot of each of these stores; without names, of those in the schedule. Blocks on the disk.
     ///
     /// # Errors
-    /// A sentence.
+    /// One sentence.
     pub(crate) fn snapshot(&self, names: &[String]) -> Result<Vec<SnapshotView>, String> {
         let configured = &self.settings.snapshots.stores;
         let names = if names.is_empty() { configured.as_slice() } else { names };
@@ -81,7 +81,7 @@ impl Memory {
         let directory = self.snapshot_directory();
         let (mut taken, mut failed) = (Vec::new(), Vec::new());
         for store in &stores {
-            // Each for itself: one that finds no room must not keep the others' old snapshots on the disk.
+            // Independently: when one fails for lack of space, old snapshots of the others must still be deleted.
             match write(store, &directory) {
                 Ok(snapshot) => {
                     self.snapshots.taken.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl Memory {
                 bytes: fs::metadata(&file).map_or(0, |metadata| metadata.len()),
                 file: file.display().to_string(),
                 ts,
-                unsettled: None,
+                torn: None,
             })
             .collect();
         views.sort_by_key(|view| std::cmp::Reverse(view.ts));
@@ -122,7 +122,7 @@ impl Memory {
     }
 }
 
-/// Writes one. Its file appears whole or not at all.
+/// Writes a snapshot. Its file appears atomically.
 fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> {
     let ts = nic::time::now();
     let file = directory.join(format!("{}@{ts}.{EXTENSION}", store.name()));
@@ -139,21 +139,21 @@ fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> 
         fs::rename(&begun, &file)
     };
     if let Err(error) = write() {
-        // What was begun is of no use; that it cannot be removed adds nothing to the first error.
+        // Best effort: the first error is the one to report.
         let _ = fs::remove_file(&begun);
         let directory = directory.display();
         return Err(format!(
-            "cannot write a snapshot of `{}` to {directory}: {error}; make room there",
+            "cannot write a snapshot of `{}` to {directory}: {error}; free space there",
             store.name()
         ));
     }
-    let unsettled = Some(snapshot.unsettled());
+    let torn = Some(snapshot.torn());
     Ok(SnapshotView {
         store: store.name().to_owned(),
         file: file.display().to_string(),
         ts,
         bytes,
-        unsettled,
+        torn,
     })
 }
 
@@ -180,8 +180,8 @@ fn prune(directory: &Path, name: &str, keep: usize) {
     }
 }
 
-/// Takes snapshots as configured, until the end.
-pub(super) fn by_schedule(memory: &Memory, stop: &AtomicBool) {
+/// Takes scheduled snapshots, until `stop`.
+pub(super) fn run_schedule(memory: &Memory, stop: &AtomicBool) {
     let Some(every) = memory.settings.snapshots.every else { return };
     let mut next = Instant::now() + every;
     while !stop.load(Ordering::Relaxed) {

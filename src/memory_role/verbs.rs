@@ -23,9 +23,9 @@ use super::{Memory, Wake};
 use dta::source::SourceStore;
 use terminal::CliError;
 
-/// Immediates that a queue pair takes before we have seen them.
+/// Receive queue depth of a queue pair: immediates that may arrive before they are read.
 const RECEIVES: u32 = 1024;
-/// Between two looks for immediates: as often as lists are looked at without one.
+/// Poll interval of immediates.
 const LOOK: Duration = Duration::from_millis(2);
 /// The number of the first packet on our side, which sends none: the other end must know it to connect.
 const OWN_PSN: u32 = 0;
@@ -37,8 +37,8 @@ pub(super) struct Verbs {
     regions: Mutex<Vec<nic::verbs::Registered>>,
     pairs: Mutex<BTreeMap<u32, (Pair, QueuePairState)>>,
     most: usize,
-    /// The smallest packet for which long slots were told of.
-    told: AtomicU16,
+    /// The smallest path MTU for which a warning about long slots was logged.
+    warned_mtu: AtomicU16,
 }
 
 impl Verbs {
@@ -55,13 +55,13 @@ impl Verbs {
             regions: Mutex::default(),
             pairs: Mutex::default(),
             most,
-            told: AtomicU16::new(u16::MAX),
+            warned_mtu: AtomicU16::new(u16::MAX),
         })
     }
 
     /// Warns of stores whose slots need more than one packet of `mtu` bytes: once each, unless the MTU shrinks.
     pub(super) fn warn_of_long_slots<'s>(&self, stores: impl Iterator<Item = &'s SourceStore>, mtu: u16) {
-        let told = self.told.fetch_min(mtu, Ordering::Relaxed);
+        let warned = self.warned_mtu.fetch_min(mtu, Ordering::Relaxed);
         for store in stores {
             let len = match store.store.geometry() {
                 Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),
@@ -69,10 +69,10 @@ impl Verbs {
                 // These are not read before their end is there, which a device writes last.
                 Geometry::Append { .. } | Geometry::KeyIncrement { .. } | Geometry::Sketch { .. } => continue,
             };
-            if len > usize::from(mtu) && len <= usize::from(told) {
+            if len > usize::from(mtu) && len <= usize::from(warned) {
                 tracing::warn!(
-                    "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a device writes them one after the other, so that one \
-                     that is asked meanwhile may be half of another value; ask by policy = \"majority\" or \"strict\", or raise the path MTU \
+                    "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a device writes them one after the other, so that a \
+                     read at the same time may return half of another value; query with policy = \"majority\" or \"strict\", or raise the path MTU \
                      ([translator] pmtu, and the interfaces' MTU)",
                     store.name()
                 );
@@ -132,31 +132,31 @@ impl Verbs {
         self.pairs().get(&number).map(|(_, state)| *state)
     }
 
-    /// Tells of immediates, until the end.
-    pub(super) fn tell(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) {
-        let mut told = Vec::new();
+    /// Passes immediates on, until `stop`.
+    pub(super) fn forward_completions(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) {
+        let mut completions = Vec::new();
         while !stop.load(Ordering::Relaxed) {
             for (number, (pair, state)) in self.pairs().iter_mut() {
-                *state = receive(*number, pair, &mut told).unwrap_or(*state);
+                *state = receive(*number, pair, &mut completions).unwrap_or(*state);
             }
-            if told.is_empty() {
+            if completions.is_empty() {
                 std::thread::sleep(LOOK);
             }
-            told.drain(..).for_each(|completion| memory.tell(completion, wake));
+            completions.drain(..).for_each(|completion| memory.notify(completion, wake));
         }
     }
 }
 
-/// Takes what a queue pair received, and lets it take as many more; another state, if it has one now.
-fn receive(number: u32, pair: &mut Pair, told: &mut Vec<Completion>) -> Option<QueuePairState> {
+/// Reads the receive completions of a queue pair and posts as many receives again; returns the new state if it changed.
+fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> Option<QueuePairState> {
     let mut done = [Done::default(); 16];
     let (mut good, mut bad) = (0, false);
     for done in pair.received(&mut done) {
         if done.status == 0 {
             good += 1;
             let (immediate, len) = (done.immediate, done.len);
-            // A device does not say where it wrote; the immediate says to what.
-            told.push(Completion { queue_pair: number, immediate, place: None, len });
+            // A device does not report the address that it wrote; the immediate names the store.
+            completions.push(Completion { queue_pair: number, immediate, place: None, len });
         } else {
             bad = true;
         }

@@ -1,4 +1,4 @@
-//! What a memory says of itself: `/api/v1/dta`.
+//! The memory's view: `/api/v1/dta`.
 
 use std::sync::atomic::Ordering;
 
@@ -15,14 +15,14 @@ use crate::view::{Name, NamedCounts};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct MemoryView {
-    /// Who answers.
+    /// The responder: socket, xdp or verbs.
     mode: Name,
-    /// The kernel's part of it.
+    /// The responder in the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) xdp: Option<XdpView>,
-    /// Where RoCEv2 comes to.
+    /// Address that receives RoCEv2.
     listen: String,
-    /// Where translators ask.
+    /// Address of the exchange with translators.
     exchange: String,
     directory: String,
     policy: Name,
@@ -38,12 +38,12 @@ pub(crate) struct MemoryView {
     adds_up: bool,
     pub(crate) messages: u64,
     pub(crate) written_bytes: u64,
-    pub(crate) adds: u64,
-    /// Packets of unreliable queue pairs that are missing: numbers that were skipped, less those that came late.
+    pub(crate) fetch_adds: u64,
+    /// Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived late.
     pub(crate) missing: u64,
     pub(crate) acks: u64,
     pub(crate) naks: NamedCounts,
-    answers_lost: u64,
+    responses_lost: u64,
     pub(crate) links: Vec<LinkView>,
     /// Connections to the exchange.
     pub(crate) translators: AdmissionView,
@@ -56,18 +56,18 @@ pub(crate) struct MemoryView {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct XdpView {
     interface: String,
-    /// Is it on it?
+    /// Whether it is attached.
     pub(crate) up: bool,
-    /// In the interface's driver; else the generic way.
+    /// Whether it is attached in native mode, that is in the interface's driver, rather than in generic mode.
     native: bool,
-    /// Why it is not on it, or not in its driver.
+    /// Why it is not attached, or not in native mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Packets that it took: a part of all.
+    /// Packets that it processed, included in the total.
     pub(crate) packets: u64,
-    /// Frames to RoCEv2's port that it left to the stack, and so to the socket.
+    /// Frames to the RoCEv2 port that it passed to the network stack.
     pub(crate) passed: u64,
-    /// Answers that found no room.
+    /// Responses that could not be sent.
     pub(crate) unanswered: u64,
 }
 
@@ -90,33 +90,33 @@ impl XdpView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LinkView {
-    /// The translator's mark.
+    /// Random ID of the translator's process.
     pub(crate) instance: String,
     /// The number of the link there.
     pub(crate) link: u8,
     pub(crate) from: String,
     pub(crate) up: bool,
-    /// Seconds since it came or went.
+    /// Seconds since it connected or disconnected.
     since_s: f64,
     connections: u64,
-    /// How its queue pairs stand: up, or error.
+    /// State of its unreliable queue pair: ready, error or gone.
     unreliable: Name,
     reliable: Name,
 }
 
-/// What became of entries.
+/// Entries of lists, and immediates.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EventsView {
-    /// Entries of lists that were told as events.
+    /// Entries of lists that were reported as events.
     pub(crate) entries: u64,
     /// Batches that were overwritten before they were read.
     pub(crate) lapped: u64,
-    /// Batches that never came whole.
+    /// Batches that were never complete.
     pub(crate) missing: u64,
-    /// Immediates that were seen.
+    /// Immediates received.
     pub(crate) immediates: u64,
-    /// Immediates for which there was no room; entries of lists are told all the same.
+    /// Immediates discarded because the queue was full; entries of lists are still reported.
     pub(crate) immediates_shed: u64,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct SnapshotsView {
 
 impl Memory {
     fn events_view(&self) -> EventsView {
-        let [entries, lapped, missing, immediates, immediates_shed] = self.told.read();
+        let [entries, lapped, missing, immediates, immediates_shed] = self.reported.read();
         EventsView { entries, lapped, missing, immediates, immediates_shed }
     }
 
@@ -142,7 +142,7 @@ impl Memory {
         SnapshotsView { taken, failed, message, directory }
     }
 
-    /// All of it, now.
+    /// The current values.
     pub(crate) fn view(&self) -> MemoryView {
         let links = self.links();
         let pairs = self.pairs();
@@ -192,11 +192,11 @@ impl Memory {
             adds_up,
             messages: stats.messages,
             written_bytes: stats.bytes,
-            adds: stats.fetch_adds,
+            fetch_adds: stats.fetch_adds,
             missing: stats.skipped.saturating_sub(stats.stepped_back),
             acks: stats.acks + stats.atomic_acks,
             naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
-            answers_lost: count(&self.counts.answers_lost),
+            responses_lost: count(&self.counts.responses_lost),
             links,
             translators: self.access.view(),
             events: self.events_view(),

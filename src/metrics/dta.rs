@@ -44,18 +44,18 @@ pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     by(text, view, ("dta_dropped_total", "reason", help), |view| &view.dropped);
     let help = "Datagrams that are no DTA report, by reason.";
     by(text, view, ("dta_unreadable_total", "reason", help), |view| &view.unreadable);
-    let help = "Datagrams where collectors' answers come to that are none, by reason.";
-    by(text, view, ("dta_answers_unreadable_total", "reason", help), |view| &view.answers_unreadable);
+    let help = "Datagrams received where collectors send responses that are not responses, by reason.";
+    by(text, view, ("dta_responses_unreadable_total", "reason", help), |view| &view.responses_unreadable);
     let help = "DTA reports queued in the translator under congestion.";
     one(text, view, ("dta_queued", "gauge", help), |view| view.waiting);
     one(text, view, ("dta_writes_total", "counter", "RDMA Writes."), |view| view.writes);
-    one(text, view, ("dta_fetch_adds_total", "counter", "RDMA Fetch and Adds."), |view| view.adds);
+    one(text, view, ("dta_fetch_adds_total", "counter", "RDMA Fetch and Adds."), |view| view.fetch_adds);
     let help = "Payload bytes of RDMA operations.";
     one(text, view, ("dta_operation_bytes_total", "counter", help), |view| view.operation_bytes);
     text.metric("dta_pending", "gauge", "Entries and postcards that wait for a full batch.");
     if let Some(view) = view {
-        text.sample("dta_pending", &[("what", &"entries")], view.entries.held);
-        text.sample("dta_pending", &[("what", &"postcards")], view.postcards.held);
+        text.sample("dta_pending", &[("what", &"entries")], view.entries.buffered);
+        text.sample("dta_pending", &[("what", &"postcards")], view.postcards.buffered);
     }
     let help = "Essential reports requested by a NACK and never received.";
     one(text, view, ("dta_essential_lost_total", "counter", help), |view| view.essential.lost);
@@ -83,17 +83,17 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         link.frames
     });
     each(("dta_link_frame_bytes_total", "counter", "Bytes of RoCEv2 packets."), &|link| link.frame_bytes);
-    each(("dta_link_retransmitted_total", "counter", "RoCEv2 packets retransmitted."), &|link| link.repeated);
+    each(("dta_link_retransmitted_total", "counter", "RoCEv2 packets retransmitted."), &|link| link.retransmitted);
     each(("dta_link_unsent_total", "counter", "RoCEv2 packets that the kernel refused."), &|link| {
         link.unsent
     });
     each(("dta_link_unreliable_total", "counter", "Operations sent without acknowledgement."), &|link| {
-        link.unkept
+        link.unreliable
     });
     let help = "Operations that need an acknowledgement: = acknowledged + unacknowledged + given up.";
-    each(("dta_link_reliable_total", "counter", help), &|link| link.kept);
+    each(("dta_link_reliable_total", "counter", help), &|link| link.reliable);
     each(("dta_link_acknowledged_total", "counter", "Operations acknowledged."), &|link| link.acknowledged);
-    each(("dta_link_unacknowledged", "gauge", "Operations not yet acknowledged."), &|link| link.held);
+    each(("dta_link_unacknowledged", "gauge", "Operations not yet acknowledged."), &|link| link.unacknowledged);
     each(("dta_link_given_up_total", "counter", "Operations given up."), &|link| {
         link.given_up.values().sum()
     });
@@ -101,7 +101,7 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         link.refused.values().sum()
     });
     each(("dta_link_responses_total", "counter", "RoCEv2 responses of a collector."), &|link| {
-        link.heard.values().sum()
+        link.responses.values().sum()
     });
     each(("dta_link_connections_total", "counter", "Times a collector was connected."), &|link| {
         link.connections
@@ -146,7 +146,7 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
         view.written_bytes
     });
     one(text, view, ("memory_fetch_adds_total", "counter", "RDMA Fetch and Adds executed."), |view| {
-        view.adds
+        view.fetch_adds
     });
     let help = "Packets of unreliable queue pairs lost (missing PSNs).";
     one(text, view, ("memory_missing", "gauge", help), |view| view.missing);

@@ -1,4 +1,4 @@
-//! What a translator says of itself: `dta` in `/api/v1/translator`.
+//! The translator's view: `/api/v1/translator`.
 
 use rdma::requester::{GivenUp, Refused, Response, State};
 use serde::{Deserialize, Serialize};
@@ -9,29 +9,29 @@ use super::Worker;
 use crate::exchange::by_name;
 use crate::view::{Name, NamedCounts};
 
-/// `dta` in `/api/v1/translator`.
+/// `/api/v1/translator`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct TranslatorView {
     layout: Name,
-    /// Reports taken: = done + dropped + unreadable + waiting.
+    /// Reports received: = done + dropped + unreadable + waiting.
     pub(crate) reports: u64,
     pub(crate) done: NamedCounts,
     pub(crate) dropped: NamedCounts,
     pub(crate) unreadable: NamedCounts,
-    /// What came from collectors, or to where their answers come, and is none.
-    pub(crate) answers_unreadable: NamedCounts,
-    /// Reports in local memory, until there is room.
+    /// Datagrams received where collectors send responses that are not responses.
+    pub(crate) responses_unreadable: NamedCounts,
+    /// Reports in local memory that wait for credit.
     pub(crate) waiting: u64,
     waiting_bytes: u64,
     pub(crate) adds_up: bool,
     pub(crate) writes: u64,
-    pub(crate) adds: u64,
+    pub(crate) fetch_adds: u64,
     pub(crate) operation_bytes: u64,
     immediates: u64,
     copies: CopiesView,
-    pub(crate) entries: HeldView,
-    pub(crate) postcards: HeldView,
+    pub(crate) entries: BufferView,
+    pub(crate) postcards: BufferView,
     pub(crate) essential: EssentialView,
     /// Messages to reporters, by kind.
     pub(crate) messages: NamedCounts,
@@ -44,18 +44,18 @@ pub(crate) struct TranslatorView {
 pub(crate) struct CopiesView {
     asked: u64,
     written: u64,
-    /// Left out under load.
-    spared: u64,
+    /// Skipped under load.
+    skipped: u64,
     lost: u64,
 }
 
-/// What is collected before it is written.
+/// Entries or postcards that the translator buffers to write them together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct HeldView {
+pub(crate) struct BufferView {
     pub(crate) taken: u64,
     pub(crate) written: u64,
-    pub(crate) held: u64,
+    pub(crate) buffered: u64,
     pub(crate) lost: u64,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct HeldView {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EssentialView {
     pub(crate) accepted: u64,
-    /// Numbers that were asked for again and never came.
+    /// Requested by a NACK and never received.
     pub(crate) lost: u64,
     reporters: u64,
     restarts: u64,
@@ -76,14 +76,14 @@ pub(crate) struct EssentialView {
 pub(crate) struct CollectorView {
     collector: u8,
     pub(crate) exchange: String,
-    /// Where its reports come to.
+    /// Address that receives its reports.
     listen: String,
     /// down, up or broken.
     pub(crate) state: Name,
     /// Why it is not connected.
     message: Option<String>,
     target: Option<String>,
-    /// How many times its memory was another one.
+    /// Restarts of its memory.
     restarts: u64,
     /// Congestion, 0 to 3.
     pub(crate) level: u8,
@@ -91,29 +91,29 @@ pub(crate) struct CollectorView {
     pub(crate) kernel_drops: u64,
     cut: u64,
     stores: Vec<String>,
-    /// Operations that may be lost.
-    pub(crate) unkept: u64,
-    /// Operations that must arrive: = acknowledged + held + given_up.
-    pub(crate) kept: u64,
+    /// Operations sent without acknowledgement.
+    pub(crate) unreliable: u64,
+    /// Operations that need an acknowledgement: = acknowledged + unacknowledged + given_up.
+    pub(crate) reliable: u64,
     pub(crate) acknowledged: u64,
-    pub(crate) held: u64,
+    pub(crate) unacknowledged: u64,
     pub(crate) given_up: NamedCounts,
-    /// Operations that were not taken, by reason.
+    /// Operations that the link refused, by reason.
     pub(crate) refused: NamedCounts,
     pub(crate) frames: u64,
     pub(crate) frame_bytes: u64,
-    pub(crate) repeated: u64,
-    /// Frames that the kernel did not take.
+    pub(crate) retransmitted: u64,
+    /// Frames that the kernel refused.
     pub(crate) unsent: u64,
-    pub(crate) heard: NamedCounts,
+    pub(crate) responses: NamedCounts,
     timeouts: u64,
     pub(crate) connections: u64,
     pub(crate) broken: u64,
-    /// Must the collector prove that it knows a secret?
+    /// Whether the collector must prove that it knows the shared secret.
     exchange_secret: bool,
-    /// Times the exchange came to nothing because one side refused the other, by reason.
+    /// Exchange attempts that one side refused, by reason.
     pub(crate) exchange_refused: NamedCounts,
-    uncertain_adds: u64,
+    uncertain_fetch_adds: u64,
     adds_up: bool,
 }
 
@@ -122,7 +122,7 @@ fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
 }
 
 impl Worker {
-    /// All of it, now.
+    /// The current values.
     pub(super) fn view(&mut self) -> TranslatorView {
         let stats = self.translator.stats();
         let collectors = (0..self.peers.list.len()).filter_map(|number| self.collector(number)).collect();
@@ -136,30 +136,30 @@ impl Worker {
             done: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
             dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
             unreadable: refusals(&stats.reports.unreadable),
-            answers_unreadable: refusals(&self.said.unreadable),
+            responses_unreadable: refusals(&self.said.unreadable),
             waiting: stats.reports.waiting,
             waiting_bytes: stats.reports.waiting_bytes,
             adds_up: stats.is_balanced(),
             writes: stats.operations.writes,
-            adds: stats.operations.fetch_adds,
+            fetch_adds: stats.operations.fetch_adds,
             operation_bytes: stats.operations.bytes,
             immediates: stats.operations.immediates,
             copies: CopiesView {
                 asked: stats.copies.asked,
                 written: stats.copies.written,
-                spared: stats.copies.spared,
+                skipped: stats.copies.spared,
                 lost: stats.copies.lost,
             },
-            entries: HeldView {
+            entries: BufferView {
                 taken: stats.entries.taken + stats.entries.triggered,
                 written: stats.entries.written,
-                held: stats.entries.pending,
+                buffered: stats.entries.pending,
                 lost: stats.entries.lost,
             },
-            postcards: HeldView {
+            postcards: BufferView {
                 taken: stats.postcards.taken,
                 written: stats.postcards.written,
-                held: stats.postcards.pending,
+                buffered: stats.postcards.pending,
                 lost: stats.postcards.lost,
             },
             essential: EssentialView {
@@ -205,23 +205,23 @@ impl Worker {
             kernel_drops: received.kernel_drops,
             cut: reports.cut,
             stores: peer.stores.iter().map(|store| store.name.clone()).collect(),
-            unkept: stats.unreliable,
-            kept: stats.reliable,
+            unreliable: stats.unreliable,
+            reliable: stats.reliable,
             acknowledged: stats.acknowledged,
-            held: stats.unacknowledged,
+            unacknowledged: stats.unacknowledged,
             given_up: some(GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize]))),
             refused: some(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
             frames: stats.frames,
             frame_bytes: stats.bytes,
-            repeated: stats.retransmitted,
+            retransmitted: stats.retransmitted,
             unsent: peer.sent.failed + peer.sent.no_buffers,
-            heard: some(Response::ALL.map(|what| (what.name(), stats.responses[what as usize]))),
+            responses: some(Response::ALL.map(|what| (what.name(), stats.responses[what as usize]))),
             timeouts: stats.timeouts,
             connections: stats.connections,
             broken: stats.broken,
             exchange_secret: peer.secured,
             exchange_refused: by_name(&peer.link.refusals().read()),
-            uncertain_adds: stats.uncertain_fetch_adds,
+            uncertain_fetch_adds: stats.uncertain_fetch_adds,
             adds_up: stats.is_balanced(),
         })
     }

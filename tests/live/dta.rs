@@ -27,7 +27,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
 
     let dta = stage.translator("all done", |dta| {
         let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
-        done == 10 && dta["entries"]["held"] == 0 && dta["collectors"][0]["held"] == 0
+        done == 10 && dta["entries"]["buffered"] == 0 && dta["collectors"][0]["unacknowledged"] == 0
     });
     assert_eq!((&dta["reports"], &dta["adds_up"]), (&10.into(), &true.into()), "{dta:#}");
 
@@ -282,7 +282,7 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     stage.translator("connected again", |dta| connected(dta, 1) && dta["waiting"] == 0);
     report_keys(&mut reporters, 2000..3000);
     let after = stage.translator("everything settled", |dta| {
-        let settled = dta["waiting"] == 0 && dta["entries"]["held"] == 0 && dta["collectors"][1]["held"] == 0;
+        let settled = dta["waiting"] == 0 && dta["entries"]["buffered"] == 0 && dta["collectors"][1]["unacknowledged"] == 0;
         dta["reports"] == 3100 && settled
     });
     assert_eq!(
@@ -294,7 +294,7 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     assert!(after["collectors"][1]["connections"].as_u64() >= Some(2), "{after:#}");
 
     // The first collector lost nothing, the second exactly what was counted.
-    let frames = |number: usize| after["collectors"][number]["unkept"].as_u64().unwrap();
+    let frames = |number: usize| after["collectors"][number]["unreliable"].as_u64().unwrap();
     first.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(0));
     second.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(1) - 1000);
     assert_eq!(known(&at.join("m0"), (0..3000).step_by(2)), 1500);
@@ -326,7 +326,7 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
             let entry = value.to_be_bytes();
             reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
         }
-        stage.translator("taken", |dta| dta["done"]["append"] == 20 && dta["collectors"][0]["held"] == 0);
+        stage.translator("taken", |dta| dta["done"]["append"] == 20 && dta["collectors"][0]["unacknowledged"] == 0);
         // Pending entries are written at the end.
         stage.stop();
     }

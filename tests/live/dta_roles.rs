@@ -104,7 +104,7 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     // DTA v1 is not taken here.
     send("14000000 00000007 02030d00 00010000 0000000c 0a000001 0a000002 04d20050 06");
     let dta =
-        stage.translator("all accepted", |dta| dta["reports"] == 13 && dta["collectors"][0]["held"] == 0);
+        stage.translator("all accepted", |dta| dta["reports"] == 13 && dta["collectors"][0]["unacknowledged"] == 0);
     assert_eq!((&dta["adds_up"], &dta["layout"]), (&true.into(), &json!("artifact")), "{dta:#}");
     assert_eq!(dta["unreadable"].as_object().unwrap().len(), 1, "{dta:#}");
     // Four writes of values, one of entries, one path, two additions.
@@ -186,8 +186,8 @@ fn everything_goes_by_ipv6_as_well() {
         "000000bb",
     ]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
-    let settled = |dta: &Value| dta["reports"] == 4 && dta["entries"]["held"] == 0;
-    let dta = stage.translator("all done", |dta| settled(dta) && dta["collectors"][0]["held"] == 0);
+    let settled = |dta: &Value| dta["reports"] == 4 && dta["entries"]["buffered"] == 0;
+    let dta = stage.translator("all done", |dta| settled(dta) && dta["collectors"][0]["unacknowledged"] == 0);
     assert_eq!((&dta["adds_up"], &dta["dropped"]), (&true.into(), &json!({})), "{dta:#}");
     // Five slots, two additions, one batch.
     let view = keeper.wait("/api/v1/dta", "executed", |view| view["executed"] == 8);
@@ -258,7 +258,7 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
     for first in [10_u32, 1000, 999, 5000, 1] {
         reporter.key_write(&first.to_be_bytes(), &path_of(first));
     }
-    stage.translator("all done", |dta| dta["done"]["key_write"] == 5 && dta["entries"]["held"] == 0);
+    stage.translator("all done", |dta| dta["done"]["key_write"] == 5 && dta["entries"]["buffered"] == 0);
     let tail = keeper
         .wait("/api/v1/dta/lists/10", "two entries", |view| view["entries"].as_array().unwrap().len() >= 2);
     let entries: Vec<_> = tail["entries"].as_array().unwrap().iter().map(|one| one["data"].clone()).collect();
@@ -321,7 +321,7 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     (0..16).step_by(2).for_each(|key| report(&new, key, key + 100));
     let written = |dta: &Value| dta["done"]["key_write"] == 40;
     let dta = stage.translator("done", written);
-    let frames = |number: usize| dta["collectors"][number]["unkept"].as_u64();
+    let frames = |number: usize| dta["collectors"][number]["unreliable"].as_u64();
     for (number, keeper) in keepers.iter().enumerate() {
         keeper.wait("/api/v1/dta", "written", |view| view["executed"].as_u64() == frames(number));
     }
@@ -395,7 +395,7 @@ fn what_no_collector_accepted_before_the_end_is_reported() {
         reporter.send(true, false, Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data });
     }
     // Two copies of each.
-    stage.translator("unacknowledged", |dta| dta["collectors"][0]["held"] == 6);
+    stage.translator("unacknowledged", |dta| dta["collectors"][0]["unacknowledged"] == 6);
     let said = stage.stop();
     assert!(
         said.iter().any(|line| line.contains("and 6 operations that were not acknowledged")),
@@ -553,7 +553,7 @@ fn values(
         })
     };
     let before = load("1");
-    let frames = |dta: &Value, number: usize| dta["collectors"][number]["unkept"].as_u64().unwrap();
+    let frames = |dta: &Value, number: usize| dta["collectors"][number]["unreliable"].as_u64().unwrap();
     let executed =
         |view: &Value| ["executed", "missing"].map(|of| view[of].as_u64().unwrap()).iter().sum::<u64>();
     for (number, keeper) in [(0, first), (1, &*second)] {
@@ -590,9 +590,9 @@ fn essential_entries(network: &Network, stage: &Program, second: &mut Program, a
     *second = network.collector(1, at);
     let summary = ended(load);
     let dta = stage.translator("settled", |dta| {
-        let held = |one: usize| dta["collectors"][one]["held"] == 0;
+        let held = |one: usize| dta["collectors"][one]["unacknowledged"] == 0;
         let all = dta["done"]["append"] == 2 * PART;
-        connected(dta, 1) && dta["waiting"] == 0 && dta["entries"]["held"] == 0 && held(0) && held(1) && all
+        connected(dta, 1) && dta["waiting"] == 0 && dta["entries"]["buffered"] == 0 && held(0) && held(1) && all
     });
     assert_eq!(dta["adds_up"], true, "{dta:#}");
     let lost = [&summary["lost"], &summary["suppressed"], &summary["forgotten"], &dta["entries"]["lost"]];

@@ -97,7 +97,7 @@ fn done(stage: &Server, reports: u64) {
     wait(stage, "/api/v1/translator", "all done", |view| {
         let (dta, link) = (&view["dta"], &view["collectors"][0]);
         let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
-        done == reports && dta["entries"]["held"] == 0 && link["held"] == 0 && link["state"] == "up"
+        done == reports && dta["entries"]["buffered"] == 0 && link["unacknowledged"] == 0 && link["state"] == "up"
     });
 }
 
@@ -146,7 +146,7 @@ fn reports_are_written_by_the_kernel_and_asked_as_ever() {
 
         let view = all_in_the_kernel(&keeper);
         // Six additions, of which three reports had two copies; two copies of a path; one batch.
-        assert_eq!((&view["adds"], &view["missing"]), (&6.into(), &0.into()), "{view:#}");
+        assert_eq!((&view["fetch_adds"], &view["missing"]), (&6.into(), &0.into()), "{view:#}");
         assert!(view["packets"].as_u64().unwrap() >= 9 && view["acks"] != 0, "{view:#}");
         // The immediate found the same ears, and the entry became an event.
         wait(&keeper, "/api/v1/dta", "reported", |view| {

@@ -43,7 +43,7 @@ function memory(ticks) {
     adds_up: true,
     messages: ticks * 40 - 3,
     written_bytes: ticks * 960,
-    adds: ticks,
+    fetch_adds: ticks,
     missing: 0,
     acks: ticks,
     naks: {},

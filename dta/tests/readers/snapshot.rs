@@ -21,7 +21,7 @@ fn taken(store: &DtaStore) -> (DtaStore, u64) {
     }
     assert_eq!(at, snapshot.len());
     assert!(snapshot.next().is_none());
-    (DtaStore::open(Arc::new(region)).unwrap(), snapshot.unsettled())
+    (DtaStore::open(Arc::new(region)).unwrap(), snapshot.torn())
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn a_snapshot_of_every_kind_is_the_store_at_that_time() {
     merged.write(&columns, 8, 30_001);
     merged.write(&columns, 9, 30_001);
     for live in [&values, &append, &counters, &paths, &columns] {
-        let (copy, unsettled) = taken(live);
-        assert_eq!((copy.header().snapshot, live.header().snapshot, unsettled), (Some(99), None, 0));
+        let (copy, torn) = taken(live);
+        assert_eq!((copy.header().snapshot, live.header().snapshot, torn), (Some(99), None, 0));
         assert_eq!(copy.geometry(), live.geometry());
         let body = |store: &DtaStore| {
             let mut bytes = vec![0; store.body_len() as usize];
@@ -81,8 +81,8 @@ fn a_slot_that_is_being_written_is_left_out_and_counted() {
         // Begun and not ended.
         store.region().store_u64(*at, 0).unwrap();
     }
-    let (copy, unsettled) = taken(&store);
-    assert_eq!(unsettled, 2);
+    let (copy, torn) = taken(&store);
+    assert_eq!(torn, 2);
     let answer = copy.key_write().unwrap().get(&KEY, Policy::Strict, 4, &mut [0; 20]);
     assert_eq!(answer, Ok(Answer::Found { copies: 2, agreeing: 2 }));
 }
@@ -104,7 +104,7 @@ fn an_epoch_that_ends_meanwhile_is_left_out() {
             merged.write(&store, 4, 1 << 16);
         }
     }
-    assert_eq!(snapshot.unsettled(), 1);
+    assert_eq!(snapshot.torn(), 1);
     let copy = DtaStore::open(Arc::new(region)).unwrap();
     let epochs = copy.sketch().unwrap().epochs().map(|there| there.map(|there| there.epoch));
     assert_eq!(epochs, [Some(3), None]);

@@ -243,14 +243,15 @@ impl Done {
 
     /// Is everything told, and everything that was told done or counted?
     pub(super) fn is_settled(&self, told: &Told) -> bool {
-        let held = |of: &Value| of["held"].as_u64().unwrap_or(0);
+        let buffered = |of: &Value| of["buffered"].as_u64().unwrap_or(0);
         let translator = &self.translator;
-        let waits = [&translator["entries"], &translator["postcards"], &translator["collectors"][0]];
         let stages = self.stages(told);
         told.reports + told.again == told.datagrams + told.unsent + told.waiting
             && stages.iter().all(|stage| stage.entered == stage.left + stage.queued + not_done(stage))
             && stages.iter().all(|stage| stage.queued == 0)
-            && waits.into_iter().all(|of| held(of) == 0)
+            && buffered(&translator["entries"]) == 0
+            && buffered(&translator["postcards"]) == 0
+            && translator["collectors"][0]["unacknowledged"].as_u64().unwrap_or(0) == 0
     }
 
     /// The budget, stage by stage, and the verdict. `found`: of how many flows the memory knows the path.
@@ -300,10 +301,10 @@ mod tests {
     use super::*;
 
     fn done(executed: u64) -> Done {
-        let collector = json!({"kernel_drops": 1, "frames": 30, "unsent": 2, "held": 0});
+        let collector = json!({"kernel_drops": 1, "frames": 30, "unsent": 2, "unacknowledged": 0});
         let dta = json!({
             "reports": 12, "done": {"key_write": 8, "append": 1}, "dropped": {"duplicate": 2}, "unreadable": {"short": 1},
-            "waiting": 0, "entries": {"held": 0}, "postcards": {"held": 0}, "collectors": [collector],
+            "waiting": 0, "entries": {"buffered": 0}, "postcards": {"buffered": 0}, "collectors": [collector],
         });
         let memory = json!({
             "kernel_drops": 3, "duplicates": 1, "dropped": {"sequence": 4}, "refused": {}, "executed": executed,

@@ -18,7 +18,7 @@ export interface Memory {
   adds_up: boolean;
   messages: number;
   written_bytes: number;
-  adds: number;
+  fetch_adds: number;
   missing: number;
   links: MemoryLink[];
   events: {

@@ -188,7 +188,7 @@ function showFacts(box: HTMLElement, memory: Memory): void {
     ['packets', count(memory.packets), exact(memory.packets)],
     ['messages executed', count(memory.messages), exact(memory.messages)],
     ['bytes written', bytes(memory.written_bytes)],
-    ['fetch-adds', count(memory.adds), exact(memory.adds)],
+    ['fetch-adds', count(memory.fetch_adds), exact(memory.fetch_adds)],
     ['refused', count(refused), reasons(memory.refused)],
     ['not executed', count(lost), reasons(memory.dropped)],
     ['missing', count(memory.missing), 'Packets of unreliable queue pairs that were lost'],
