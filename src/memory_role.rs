@@ -230,10 +230,10 @@ impl Ready {
         };
         if memory.kernel.is_some() {
             let (memory, wake, stop) = (Arc::clone(&memory), wake.clone(), Arc::clone(&stop));
-            let control = control.clone();
+            let failing = control.clone();
             let work = move || {
                 let Some(kernel) = &memory.kernel else { return };
-                failed(&control, kernel.forward_completions(&memory, &wake, &stop));
+                failed(&failing, kernel.forward_completions(&memory, &wake, &stop));
             };
             role.threads.push(control.spawn("memory-kernel", work)?);
         }
@@ -243,7 +243,9 @@ impl Ready {
                 let mut worker = Worker { memory: own, receiver, wake };
                 Box::new(move || failed(&spawner, worker.work(&stop)))
             }
-            None => Box::new(move || own.verbs.iter().for_each(|verbs| verbs.forward_completions(&own, &wake, &stop))),
+            None => Box::new(move || {
+                own.verbs.iter().for_each(|verbs| verbs.forward_completions(&own, &wake, &stop))
+            }),
         };
         role.threads.push(control.spawn("responder", work)?);
         let access = Arc::clone(&memory.access);
@@ -374,7 +376,7 @@ impl Worker {
                     responder.replenish(pair, 1);
                 }
                 for completion in answers.completions.drain(..) {
-                    self.memory.tell(completion, &self.wake);
+                    self.memory.notify(completion, &self.wake);
                 }
             }
             let answered = answers.send(&mut self.receiver);

@@ -1,5 +1,5 @@
-//! The DTA translator's role: reports from UDP sockets, RoCEv2 out of others and answers back, and a link to every collector's
-//! exchange. One thread does all of it; each link's TCP connection has one of its own.
+//! The DTA translator's role: receives reports from UDP sockets, sends RoCEv2 and receives its responses by others, and has a link to
+//! the exchange of every collector. One thread does this; each link's TCP connection has its own thread.
 
 mod links;
 mod transport;
@@ -12,7 +12,6 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
-        mpsc::channel,
     },
     thread::JoinHandle,
     time::Duration,
@@ -30,34 +29,34 @@ use crate::{
     control::Control,
     exchange::secret::SecretFile,
 };
-use links::{Parts, Peers};
+use links::{Context, Peers};
 use terminal::CliError;
 use transport::RdmaTransport;
 use view::TranslatorView;
 
-/// Datagrams taken from a socket at once.
+/// Most datagrams received from a socket at once.
 const BURST: usize = 128;
-/// Longest sleep: how soon news of links, and a stop, are noticed.
+/// Longest sleep, which bounds the time to notice events of links and a stop.
 const SLEEP: Duration = Duration::from_millis(20);
 /// Time between two publications, ns.
 const PUBLISH: u64 = 50_000_000;
-/// Time for what is held to go out at the end, ns.
-const LAST: u64 = 1_000_000_000;
+/// Time to flush buffers at the stop, ns.
+const FLUSH_TIMEOUT: u64 = 1_000_000_000;
 
-/// A translator that was set up: its sockets are open.
+/// A translator with its sockets open, before its threads start.
 pub(crate) struct Ready {
     settings: TranslatorSettings,
     reports: Vec<Reports>,
     translator: Translator,
-    /// None: a device, which is still to be opened.
+    /// `None` until the RDMA device is opened.
     links: Option<RdmaTransport>,
     secrets: Secrets,
 }
 
-/// Of each collector, if it has one.
+/// The secret of each collector that has one.
 type Secrets = Vec<Option<Arc<SecretFile>>>;
 
-/// A translator at work.
+/// A running translator.
 #[derive(Debug)]
 pub(crate) struct Role {
     shared: Handle,
@@ -67,10 +66,10 @@ pub(crate) struct Role {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it counted, for others.
+/// The published view, for the API.
 pub(crate) type Handle = Arc<Mutex<TranslatorView>>;
 
-/// The last that was published. A thread that died left a whole value.
+/// The last published view. A thread that panicked left a complete value.
 pub(crate) fn view(handle: &Handle) -> TranslatorView {
     handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -80,8 +79,8 @@ struct Reports {
     receiver: Receiver,
     /// Datagrams that were longer than a slot.
     cut: u64,
-    /// Messages to reporters.
-    said: Answered,
+    /// Messages sent to reporters.
+    sent: Answered,
 }
 
 impl Ready {
@@ -102,17 +101,17 @@ impl Ready {
             if let Some(warning) = receiver.warning() {
                 tracing::warn!("{warning}");
             }
-            reports.push(Reports { receiver, cut: 0, said: Answered::default() });
+            reports.push(Reports { receiver, cut: 0, sent: Answered::default() });
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
-        // A device comes last: see `open_device`.
+        // A device is opened last: see `open_device`.
         let links =
             (settings.mode != TransportMode::Verbs).then(|| RdmaTransport::open(settings)).transpose()?;
         Ok(Self { settings: settings.clone(), reports, translator, links, secrets })
     }
 
-    /// Opens the device, if there is to be one. The system lets it be used only by threads with the very credentials of the one that opened
-    /// it, while the sockets of reports take privileges that are given up before.
+    /// Opens the RDMA device, if one is configured. Linux allows its use only with the credentials of the thread that opened it, so this
+    /// follows the drop of the privileges that the sockets need.
     ///
     /// # Errors
     /// There is no such device, or it cannot be opened.
@@ -126,20 +125,19 @@ impl Ready {
     /// Starts the threads.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let Self { settings, reports, translator, links, secrets } = self;
         let links = links.map_or_else(|| RdmaTransport::open(&settings), Ok)?;
         let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
-        let (news, told) = channel();
-        let peers = Peers::start(&settings, &secrets, (news, told), control)?;
+        let peers = Peers::start(&settings, &secrets, control)?;
         let mut worker = Worker {
             settings,
             reports,
             translator,
             links,
             peers,
-            said: Said::default(),
+            messages: Messages::default(),
             published: 0,
             offset: nic::time::now().saturating_sub(nic::time::monotonic()),
         };
@@ -148,7 +146,7 @@ impl Ready {
         let (published, stopped, failed) = (Arc::clone(&shared), Arc::clone(&stop), control.clone());
         let work = move || {
             if let Err(error) = worker.work(&stopped, &published) {
-                failed.failed(format!("the translator cannot go on: {error}"));
+                failed.failed(format!("the translator failed: {error}"));
             }
         };
         Ok(Role { shared, addresses, secrets, stop, thread: Some(control.spawn("translator", work)?) })
@@ -156,7 +154,7 @@ impl Ready {
 }
 
 impl Role {
-    /// Where what it counted is.
+    /// The published view, for the API.
     pub(crate) fn handle(&self) -> Handle {
         Arc::clone(&self.shared)
     }
@@ -166,19 +164,19 @@ impl Role {
         self.secrets.iter().flatten()
     }
 
-    /// Where reports for each collector come to.
+    /// Address that receives the reports for each collector.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 }
 
 impl Drop for Role {
-    /// Writes what is held, as far as the collectors take it.
+    /// Flushes buffers, as far as the collectors have credit.
     fn drop(&mut self) {
-        // Relaxed: the flag carries nothing but itself; joining the thread orders everything else.
+        // Relaxed: the flag publishes no other data; joining the thread orders everything else.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so already.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
         let view = view(&self.shared);
@@ -200,7 +198,7 @@ impl Drop for Role {
     }
 }
 
-/// The thread's own.
+/// State of the translator's thread.
 struct Worker {
     settings: TranslatorSettings,
     /// By collector.
@@ -208,9 +206,9 @@ struct Worker {
     translator: Translator,
     links: RdmaTransport,
     peers: Peers,
-    said: Said,
+    messages: Messages,
     published: u64,
-    /// From the clock that never goes back to the wall's, as it was at the start: entries of triggers carry the time.
+    /// Wall clock minus monotonic clock at the start, ns: entries of triggers have timestamps.
     offset: u64,
 }
 
@@ -223,19 +221,21 @@ impl Worker {
         let (mut burst, mut poll_fds) = (Burst::new(BURST, JUMBO_SLOT_SIZE), PollFds::default());
         let mut outcome = Ok(());
         while !stop.load(Ordering::Relaxed) {
-            if let Err(error) = self.turn(&mut burst, &mut poll_fds) {
+            if let Err(error) = self.poll(&mut burst, &mut poll_fds) {
                 outcome = Err(error);
                 break;
             }
             self.publish_when_due(shared);
         }
-        let end = self.now() + LAST;
+        let end = self.now() + FLUSH_TIMEOUT;
         while self.now() < end {
             let now = self.now();
             let finished = self.translator.finish(now, &mut self.links);
             self.links.tick(now);
             self.send(now);
-            if self.answers(&mut burst).is_err() || finished && self.peers.nothing_held(&self.links) {
+            if self.process_responses(&mut burst).is_err()
+                || finished && self.peers.all_acknowledged(&self.links)
+            {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -244,36 +244,36 @@ impl Worker {
         outcome
     }
 
-    /// Waits for something, and does it.
-    fn turn(&mut self, burst: &mut Burst, poll_fds: &mut PollFds) -> Result<(), nic::Error> {
-        let wait = self.patience();
+    /// Waits for datagrams or a deadline, and processes what is due.
+    fn poll(&mut self, burst: &mut Burst, poll_fds: &mut PollFds) -> Result<(), nic::Error> {
+        let timeout = self.poll_timeout();
         let descriptors = self.reports.iter().map(|reports| reports.receiver.as_fd());
-        nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, wait)?;
+        nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, timeout)?;
         let now = self.now();
         let (settings, translator, links) = (&self.settings, &mut self.translator, &mut self.links);
-        self.peers.hear_news(&mut Parts { now, settings, translator, links });
+        self.peers.handle_events(&mut Context { now, settings, translator, links });
         for collector in 0..self.reports.len() {
-            self.take(collector, burst)?;
+            self.process_reports(collector, burst)?;
         }
-        self.answers(burst)?;
+        self.process_responses(burst)?;
         let now = self.now();
         self.translator.tick(now, &mut self.links);
         self.links.tick(now);
         self.send(now);
-        self.peers.mend(&mut self.links);
-        self.say();
+        self.peers.reconnect_broken(&mut self.links);
+        self.send_messages();
         Ok(())
     }
 
-    /// How long to wait for datagrams: not beyond the time when something is due.
-    fn patience(&self) -> Duration {
+    /// Time to wait for datagrams: until the next deadline, at most [`SLEEP`].
+    fn poll_timeout(&self) -> Duration {
         let due = [self.translator.deadline(), self.links.deadline()].into_iter().flatten().min();
         let left = due.map_or(u64::MAX, |due| due.saturating_sub(self.now()));
         Duration::from_nanos(left).min(SLEEP)
     }
 
-    /// Takes the reports that are there for one collector.
-    fn take(&mut self, collector: usize, burst: &mut Burst) -> Result<(), nic::Error> {
+    /// Processes the received reports for one collector.
+    fn process_reports(&mut self, collector: usize, burst: &mut Burst) -> Result<(), nic::Error> {
         let now = self.now();
         let Some(reports) = self.reports.get_mut(collector) else { return Ok(()) };
         if reports.receiver.recv(burst, 0)? == 0 {
@@ -281,13 +281,13 @@ impl Worker {
         }
         reports.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
         let payloads = burst.iter().map(|packet| (packet.source, packet.data));
-        self.translator.take_burst(now, collector as u8, payloads, &mut self.links, &mut self.said);
+        self.translator.take_burst(now, collector as u8, payloads, &mut self.links, &mut self.messages);
         self.send(now);
         Ok(())
     }
 
-    /// Takes what collectors answer.
-    fn answers(&mut self, burst: &mut Burst) -> Result<(), nic::Error> {
+    /// Processes the responses of collectors.
+    fn process_responses(&mut self, burst: &mut Burst) -> Result<(), nic::Error> {
         let now = self.now();
         for socket in self.peers.sockets() {
             if socket.recv(burst, 0)? == 0 {
@@ -300,7 +300,7 @@ impl Worker {
                 match (Packet::parse_udp(packet.data, ends), self.links.frames()) {
                     (Ok(answer), Some(links)) => links.receive(now, &answer),
                     (Ok(_), None) => {}
-                    (Err(refusal), _) => self.said.unreadable[refusal.index()] += 1,
+                    (Err(refusal), _) => self.messages.unreadable[refusal.index()] += 1,
                 }
             }
         }
@@ -308,7 +308,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends all frames that can be made now.
+    /// Sends all frames that have credit.
     fn send(&mut self, now: u64) {
         let Some(links) = self.links.frames() else { return };
         while links.flush(now) > 0 {
@@ -317,19 +317,19 @@ impl Worker {
         }
     }
 
-    /// Sends messages to reporters, from the address that their reports came to.
-    fn say(&mut self) {
+    /// Sends messages to reporters, from the address that received their reports.
+    fn send_messages(&mut self) {
         let port = self.settings.control_port;
         for (collector, reports) in self.reports.iter_mut().enumerate() {
-            let own = self.said.messages(collector).map(|(to, payload)| {
+            let own = self.messages.to_reporters_of(collector).map(|(to, payload)| {
                 let to = if port == 0 { to } else { SocketAddr::new(to.ip(), port) };
                 (to, payload)
             });
-            let said = reports.receiver.answer(own);
-            reports.said.sent += said.sent;
-            reports.said.failed += said.failed + said.no_buffers;
+            let sent = reports.receiver.answer(own);
+            reports.sent.sent += sent.sent;
+            reports.sent.failed += sent.failed + sent.no_buffers;
         }
-        self.said.clear();
+        self.messages.clear();
     }
 
     fn publish_when_due(&mut self, shared: &Mutex<TranslatorView>) {
@@ -342,29 +342,29 @@ impl Worker {
     }
 }
 
-/// Messages to reporters that wait to be sent.
-struct Said {
+/// Messages to reporters that are not sent yet.
+struct Messages {
     bytes: Vec<u8>,
     ends: Vec<(usize, SocketAddr, u8)>,
-    /// Answers that could not be read.
+    /// Unreadable responses, by reason.
     unreadable: [u64; wire::Refusal::COUNT],
 }
 
-impl Default for Said {
+impl Default for Messages {
     fn default() -> Self {
         Self { bytes: Vec::new(), ends: Vec::new(), unreadable: [0; wire::Refusal::COUNT] }
     }
 }
 
-impl Out for Said {
+impl Out for Messages {
     fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]) {
         self.bytes.extend_from_slice(payload);
         self.ends.push((self.bytes.len(), to, collector));
     }
 }
 
-impl Said {
-    fn messages(&self, collector: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+impl Messages {
+    fn to_reporters_of(&self, collector: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, ..)| *end));
         let all = starts.zip(&self.ends);
         let own = all.filter(move |(_, (.., of))| usize::from(*of) == collector);

@@ -36,7 +36,7 @@ pub struct CollectorMap {
     pub collectors: Vec<Collector>,
     /// The collector of each of the 256 values of a key's hash.
     keys: Vec<u8>,
-    /// Lists that a certain collector keeps; others are dealt out in turn.
+    /// Lists assigned to a collector; others are assigned round robin.
     #[serde(default)]
     lists: Vec<ListRange>,
     /// The collector of all sketches.
@@ -187,14 +187,12 @@ impl CollectorMap {
     /// Where reports for each collector go, in the order of their numbers.
     ///
     /// # Errors
-    /// The map does not say it of all; in words.
+    /// The map lacks an address; one sentence.
     pub fn reports(&self) -> Result<Vec<SocketAddr>, String> {
         let address = |one: &Collector| {
             let why = || {
                 let name = &one.name;
-                format!(
-                    "the map does not say where reports for `{name}` go; make it with {name}=URL,ADDRESS:PORT"
-                )
+                format!("the map has no report address of `{name}`; create it with {name}=URL,ADDRESS:PORT")
             };
             one.reports.ok_or_else(why)
         };
@@ -234,7 +232,7 @@ mod tests {
             for list in 0..100 {
                 assert_eq!(grown.of_list(list), map.of_list(list), "list {list} stays");
             }
-            // As the reporters have it when they are told only how many there are.
+            // As in reporters that are configured with the number of collectors only.
             assert_eq!(grown.keys, Spread::even(number + 1).by_key());
             map = grown;
         }
@@ -250,7 +248,7 @@ mod tests {
             let read: CollectorMap = serde_json::from_str(&map.to_text()).unwrap();
             assert_eq!(read.spread(), Ok(even), "{count} collectors, through the file");
         }
-        // Grown, byte for byte what reporters have that were told one more, for every key and wherever one is asked for.
+        // After growth, identical to reporters configured with one more, for every key.
         let mut map = CollectorMap::even(names(1)).unwrap();
         for count in 2..=16 {
             let before = Spread::even(count - 1);

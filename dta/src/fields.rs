@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_is_no_layout_is_refused_with_a_remedy() {
-        for (text, told) in [
+        for (text, expected) in [
             ("", "write 1 to 256 fields"),
             ("a:u9", "there is no type `u9`"),
             ("a:u8 a:u16", "two fields are called `a`"),
@@ -232,7 +232,7 @@ mod tests {
             ("a:u8[2", "write a count"),
         ] {
             let error = text.parse::<Fields>().map(|_| ()).unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

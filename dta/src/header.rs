@@ -68,7 +68,7 @@ pub struct Header {
 /// Why a region is not opened, or not made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeaderError {
-    /// Shorter than a header page, or than the header and the body that it tells of.
+    /// Shorter than a header page, or than the header and the body that it describes.
     TooShort,
     /// It does not begin as regions do.
     NotARegion,

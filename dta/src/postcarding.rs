@@ -1,8 +1,8 @@
 //! Postcarding: the path of a key, hop by hop, from one slot.
 //!
 //! A slot of ours begins with the key's checksum. The artifact's (wire-formats 5.2, [`Family::Artifact`]) has none: five words, each masked
-//! with a CRC of the key, so that another key's path looks like random numbers and nothing in the slot tells one from the other. Who
-//! knows which values nodes tell can: [`PostcardingReader::get_known`].
+//! with a CRC of the key, so that another key's path looks like random numbers and nothing in the slot distinguishes them. With
+//! the values that nodes report, [`PostcardingReader::get_known`] can.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -21,14 +21,14 @@ use crate::slots::{self, SlotState};
 pub enum Path {
     /// Hops, see [`PostcardingReader::get`].
     Found {
-        /// How many hops told of themselves.
+        /// Number of hops that reported.
         seen: u8,
         /// How many did not although a later one did. Whether there are any behind the last nobody knows.
         missing: u8,
     },
     /// Hops as of [`Path::Found`], if the slot is this key's: it is the artifact's and does not say whose it is.
     Unproven {
-        /// How many hops told of themselves.
+        /// Number of hops that reported.
         seen: u8,
         /// How many did not although a later one did.
         missing: u8,
@@ -66,7 +66,7 @@ impl PostcardingReader {
         self.slots
     }
 
-    /// The path of `key`: what hop i + 1 told is `out[i]`, `None` if it did not. `out` has room for [`hops`](Self::hops); it
+    /// The path of `key`: `out[i]` is the value of hop i + 1, `None` if it did not report. `out` has room for [`hops`](Self::hops); it
     /// holds `None` only unless the answer is [`Path::Found`] or [`Path::Unproven`].
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl PostcardingReader {
         self.find(key, out, None)
     }
 
-    /// The same by one who knows which values a node can tell: an artifact's slot in which all are such values is [`Path::Found`], any
+    /// The same with knowledge of the values that a node can report: an artifact's slot in which all are such values is [`Path::Found`], any
     /// other [`Path::Empty`]. Of V such values a slot with h hops of another key passes with a chance of (V / 2^32)^h. Our own slots have
     /// a checksum; there it decides nothing.
     ///
@@ -149,7 +149,7 @@ impl PostcardingReader {
 /// How often an artifact's slot that is being written is looked at again.
 const TRIES: usize = 8;
 
-/// Reads bytes that have no head to tell whether they are whole: they are believed when they are the same twice.
+/// Reads bytes without a header that detects torn writes: they are accepted when two reads are equal.
 fn read_stable(region: &Region, at: u64, out: &mut [u8]) -> bool {
     (0..TRIES).any(|_| {
         let read = region.read(at, out).is_ok();
@@ -159,7 +159,7 @@ fn read_stable(region: &Region, at: u64, out: &mut [u8]) -> bool {
     })
 }
 
-/// Hops that told of themselves, and those that did not although a later one did; at most 255.
+/// Hops that reported, and earlier hops that did not; at most 255.
 fn counted(hops: &[Option<u32>]) -> (u8, u8) {
     let seen = hops.iter().flatten().count();
     let last = hops.iter().rposition(Option::is_some).map_or(0, |last| last + 1);

@@ -48,7 +48,7 @@ impl SourceStore {
     /// The store in a file, for reading only.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// One sentence with the cause.
     pub fn open(file: &Path) -> Result<Self, String> {
         let region = Region::open_read_only(file)
             .map_err(|error| format!("cannot map {}: {error}", file.display()))?;
@@ -71,7 +71,7 @@ impl SourceStore {
     }
 }
 
-/// What to tell of a region file that cannot be used.
+/// Error text for an unusable region file.
 pub fn unreadable(file: &Path, error: HeaderError) -> String {
     format!("{}: {error}", file.display())
 }
@@ -136,7 +136,7 @@ impl DtaSource {
             }
             ref several => {
                 let names: Vec<&str> = several.iter().map(|store| store.name()).collect();
-                Err(format!("{} have the number {name}; say which by its name", names.join(" and ")))
+                Err(format!("{} have the number {name}; use the name instead", names.join(" and ")))
             }
         }
     }

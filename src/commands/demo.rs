@@ -17,7 +17,7 @@ use dataplane::demo;
 use dataplane::fabric::Kind;
 use detect::Metric;
 
-use self::dta::{Done, Told};
+use self::dta::{Done, Reported};
 use self::network::{Network, Sent};
 use super::client::Client;
 use super::remote::{Stage, Status, fetch};
@@ -99,14 +99,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let ended = server.wait();
     // Relaxed: the flag travels alone; joining orders the rest.
     stop.store(true, Ordering::Relaxed);
-    let (sent, told) = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
-    let concluded = conclude(&client, &sent, &told);
+    let (sent, reported) = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
+    let concluded = conclude(&client, &sent, &reported);
     server.stop();
     ended.and(concluded).map(|()| ExitCode::SUCCESS)
 }
 
 /// The network's thread: the totals of what was sent, and of what was reported by DTA.
-type Running = thread::JoinHandle<Result<(Sent, Told), CliError>>;
+type Running = thread::JoinHandle<Result<(Sent, Reported), CliError>>;
 
 /// Runs the network on a thread of its own, which ends the server when the time is over or something fails.
 fn start(
@@ -241,7 +241,7 @@ fn open(url: &str) {
 }
 
 /// Compares what was sent with what the collector says, and prints the loss budgets. It waits for reports in flight.
-fn conclude(client: &Client, sent: &Sent, told: &Told) -> Result<(), CliError> {
+fn conclude(client: &Client, sent: &Sent, reported: &Reported) -> Result<(), CliError> {
     let patience = Instant::now();
     let (status, done) = loop {
         let (status, done): (Status, _) = (fetch(client, "/status")?, Done::ask(client)?);
@@ -249,14 +249,14 @@ fn conclude(client: &Client, sent: &Sent, told: &Told) -> Result<(), CliError> {
         let settled = drops(&status, "network") == sent.lost - sent.unseen
             && arrived == sent.sent - sent.lost + sent.duplicated
             && status.loss_budget.iter().all(|stage| stage.queued == 0)
-            && done.is_settled(told);
+            && done.is_settled(reported);
         // A missing report is lost when its stream has been silent for two seconds.
         if settled || patience.elapsed() > Duration::from_secs(20) {
             break (status, done);
         }
         thread::sleep(Duration::from_millis(50));
     };
-    let text = budget(&status, sent) + &done.budget(told, dta::found(client, told)?);
+    let text = budget(&status, sent) + &done.budget(reported, dta::found(client, reported)?);
     io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
 }
 

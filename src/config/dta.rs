@@ -129,7 +129,7 @@ section! {
         pub(crate) priority: PriorityName = PriorityName::Medium,
         /// It must arrive: it is numbered, kept, and sent again when a translator misses it.
         pub(crate) essential: bool = false,
-        /// The collector's CPU is told at once.
+        /// Sets the immediate flag, so that the collector's CPU is notified.
         pub(crate) immediate: bool = false,
     }
 }
@@ -221,9 +221,9 @@ section! {
         pub(crate) at: AtName = AtName::Anywhere,
         /// Records, a power of two; about 130 bytes each.
         pub(crate) slots: usize = 4096,
-        /// How often records are told and their counts begin again; `0s`: never.
+        /// Period after which records are reported and their counts restart; `0s`: never.
         pub(crate) period: Duration = Duration::ZERO,
-        /// Records that do not meet these are not told at the end of a period, nor counted in its window.
+        /// Records that do not meet these are neither reported at the end of a period nor counted in its window.
         pub(crate) having: Vec<ConditionSetting> = Vec::new(),
     }
 }
@@ -238,7 +238,7 @@ section! {
         pub(crate) id: u16 = 0,
         /// What it is.
         pub(crate) kind: Option<SketchName> = None,
-        /// What is counted, or told apart.
+        /// What is counted or distinguished.
         pub(crate) key: Vec<FieldSetting> = Vec::new(),
         /// What is sampled, as 32 bits: an IPv4 address, a flow's id, or a number. For `aroma`.
         pub(crate) item: Option<FieldSetting> = None,
@@ -272,7 +272,7 @@ section! {
         pub(crate) priority: PriorityName = PriorityName::Medium,
         /// It must arrive. Without, a report that is lost is missed by the next one, but for the last.
         pub(crate) essential: bool = true,
-        /// The collector's CPU is told at once.
+        /// Sets the immediate flag, so that the collector's CPU is notified.
         pub(crate) immediate: bool = false,
     }
 }
@@ -652,7 +652,7 @@ fn fields_page() -> String {
 are made of. This page is generated.\n\nA field is written as its name, `hop_latency`; with another width, `hop_latency:u16` \
 (u8, u16, u24, … u64); those of a hop also as a list over the first hops of the path, `node[5]`, zero for hops that the path does \
 not have. A number with a width, `7:u32`, is itself. Numbers are big-endian. One that does not fit is one less than the largest; of \
-times and `packet_id` the low bits are told. One that is not known is all ones; in a key, and as `delta` or `value`, it makes no \
+times and `packet_id` the low bits are reported. One that is not known is all ones; in a key, and as `delta` or `value`, it makes no \
 report, which is counted (`absent`).\n\nA condition is a number's field, `==`, `!=`, `<`, `<=`, `>` or `>=`, and a number: \
 `\"hop_latency > 500us\"`, `\"loss_rate >= 1%\"`, `\"queue_occupancy >= 64KiB\"`. What is not known meets none.\n\n\
 | field | bytes in data | what |\n| --- | --- | --- |\n"

@@ -523,7 +523,7 @@ fn sketch_shape(store: &RegionSettings, refuse: &mut dyn FnMut(&'static str, &st
     }
 }
 
-/// What entries are told as.
+/// Event kinds of entries.
 fn meaning(store: &RegionSettings) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     if store.events.is_some() && (store.kind != StoreKind::Append || store.fields.is_none()) {

@@ -46,6 +46,17 @@ enum Command {
     Reconnect(String),
 }
 
+/// The collector that a link connects to.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Its number.
+    pub(crate) collector: u8,
+    /// Address of its exchange.
+    pub(crate) exchange: SocketAddr,
+    /// The secret that it must prove, if any.
+    pub(crate) secret: Option<Arc<SecretFile>>,
+}
+
 /// One collector's link.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -72,30 +83,28 @@ impl Refusals {
 }
 
 impl Link {
-    /// Starts to connect to the exchange at `to`; with a secret, the collector must prove that it knows it.
+    /// Starts to connect to the exchange of `target`.
     ///
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start(
-        collector: u8,
-        (to, secret): (SocketAddr, Option<Arc<SecretFile>>),
+        target: Target,
         events: Sender<LinkEvent>,
         control: &Control,
     ) -> Result<Self, CliError> {
         let (commands, inbox) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let refusals = Arc::new(Refusals::default());
+        let name = format!("exchange-{}", target.collector);
         let mut worker = Worker {
-            collector,
-            to,
-            secret,
+            target,
             events,
             inbox,
             stop: Arc::clone(&stop),
             refusals: Arc::clone(&refusals),
             last_logged: None,
         };
-        let thread = control.spawn(&format!("exchange-{collector}"), move || worker.work())?;
+        let thread = control.spawn(&name, move || worker.work())?;
         Ok(Self { commands, stop, thread: Some(thread), refusals })
     }
 
@@ -127,9 +136,7 @@ impl Drop for Link {
 }
 
 struct Worker {
-    collector: u8,
-    to: SocketAddr,
-    secret: Option<Arc<SecretFile>>,
+    target: Target,
     events: Sender<LinkEvent>,
     inbox: Receiver<Command>,
     stop: Arc<AtomicBool>,
@@ -151,10 +158,14 @@ impl Worker {
                 return;
             }
             if self.last_logged.as_ref() != Some(&reason) {
-                tracing::warn!("collector {} ({}): {reason}; retrying", self.collector, self.to);
+                tracing::warn!(
+                    "collector {} ({}): {reason}; retrying",
+                    self.target.collector,
+                    self.target.exchange
+                );
                 self.last_logged = Some(reason.clone());
             }
-            let _ = self.events.send(LinkEvent::Lost(self.collector, reason));
+            let _ = self.events.send(LinkEvent::Lost(self.target.collector, reason));
             // A link that was up for a while is retried soon.
             wait = if begun.elapsed() > PEER_TIMEOUT { MIN_BACKOFF } else { (wait * 2).min(MAX_BACKOFF) };
             self.sleep(wait);
@@ -174,10 +185,10 @@ impl Worker {
 
     /// Runs one connection; returns the reason of its end.
     fn connect_once(&mut self) -> io::Result<String> {
-        let stream = TcpStream::connect_timeout(&self.to, CONNECT_TIMEOUT)?;
+        let stream = TcpStream::connect_timeout(&self.target.exchange, CONNECT_TIMEOUT)?;
         let local = stream.local_addr()?.ip().to_canonical();
         let mut connection = Connection::new(stream, SLEEP)?;
-        if let Some(secret) = &self.secret {
+        if let Some(secret) = &self.target.secret {
             let secret = secret.current();
             let limit = HandshakeLimit { until: Instant::now() + PEER_TIMEOUT, stopped: &|| self.stopped() };
             if let Err(refused) = prove(&mut connection, &secret, &limit) {
@@ -187,7 +198,7 @@ impl Worker {
         connection.allow_long_lines();
         // Discard commands for an earlier connection.
         while self.inbox.try_recv().is_ok() {}
-        let _ = self.events.send(LinkEvent::Reached(self.collector, local));
+        let _ = self.events.send(LinkEvent::Reached(self.target.collector, local));
         let hello = loop {
             match self.inbox.recv_timeout(SLEEP) {
                 Ok(Command::Hello(hello)) => break hello,
@@ -220,7 +231,9 @@ impl Worker {
                         }
                         Message::Accept(accept) => {
                             self.last_logged = None;
-                            let _ = self.events.send(LinkEvent::Accepted(self.collector, Box::new(accept)));
+                            let _ = self
+                                .events
+                                .send(LinkEvent::Accepted(self.target.collector, Box::new(accept)));
                         }
                         Message::Refused { reason, cause } => {
                             return Ok(self.refused(refusal_of(&reason, cause.as_deref())));

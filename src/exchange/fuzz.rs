@@ -27,7 +27,7 @@ fn key(data: &[u8]) {
             let shown = key.to_string();
             assert_eq!(shown.parse::<Key>().as_ref().map(Key::bytes), Ok(key.bytes()), "{text:?} {shown:?}");
         }
-        Err(told) => assert!(told.contains("write") || told.contains("bytes"), "{text:?}: {told}"),
+        Err(error) => assert!(error.contains("write") || error.contains("bytes"), "{text:?}: {error}"),
     }
     // The same of any bytes at all.
     if (1..=MAX_KEY).contains(&data.len()) {
@@ -56,15 +56,15 @@ fn fields(data: &[u8]) {
                 }
             }
         }
-        Err(told) => assert!(!told.is_empty(), "{text:?}"),
+        Err(error) => assert!(!error.is_empty(), "{text:?}"),
     }
 }
 
 /// Conditions and entries of triggers are refused in words, or read.
 fn triggers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    for told in [trigger::conditions(&text).err(), trigger::parts(&text).err()].into_iter().flatten() {
-        assert!(told.contains('`'), "{text:?}: {told}");
+    for error in [trigger::conditions(&text).err(), trigger::parts(&text).err()].into_iter().flatten() {
+        assert!(error.contains('`'), "{text:?}: {error}");
     }
 }
 
@@ -74,7 +74,7 @@ fn map(data: &[u8]) {
     assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).as_ref().ok(), Some(&map));
     let spread = match map.spread() {
         Ok(spread) => spread,
-        Err(told) => return assert!(!told.is_empty()),
+        Err(error) => return assert!(!error.is_empty()),
     };
     assert_eq!(map.shares().iter().sum::<usize>(), 256);
     assert!(map.of_sketches().is_some());
@@ -89,7 +89,7 @@ fn map(data: &[u8]) {
         dta::collector_map::Collector { name: "\u{1f}new".to_owned(), api: String::new(), reports: None };
     if let Ok((grown, moved)) = map.grown(new, 4) {
         let (before, after) = (spread.by_key(), grown.spread().map(|spread| *spread.by_key()));
-        let after = after.unwrap_or_else(|told| panic!("{told}"));
+        let after = after.unwrap_or_else(|error| panic!("{error}"));
         let differ: Vec<_> = before.iter().zip(&after).filter(|(old, new)| old != new).collect();
         assert_eq!(differ.len(), moved);
         assert!(differ.iter().all(|(_, new)| usize::from(**new) == map.collectors.len()));
@@ -113,7 +113,7 @@ fn line(data: &[u8]) {
             assert_eq!(read(&sealed, Some(&mut collector)), Received::Message(message));
             assert_eq!(read(&sealed, Some(&mut collector)), Received::Forged, "once more");
         }
-        Received::Malformed(told) => assert!(!told.is_empty()),
+        Received::Malformed(error) => assert!(!error.is_empty()),
         other => panic!("{other:?}"),
     }
     let [mut translator, mut collector] = seals();
@@ -280,9 +280,9 @@ fn maps_of_collectors() {
         api: format!("http://{name}:8080"),
         reports: "10.0.0.9:40040".parse().ok(),
     };
-    let one = CollectorMap::even(vec![named("a")]).unwrap_or_else(|told| panic!("{told}"));
+    let one = CollectorMap::even(vec![named("a")]).unwrap_or_else(|error| panic!("{error}"));
     let grown = (1..4).fold(one.clone(), |map, number| {
-        map.grown(named(&format!("n{number}")), number).unwrap_or_else(|told| panic!("{told}")).0
+        map.grown(named(&format!("n{number}")), number).unwrap_or_else(|error| panic!("{error}")).0
     });
     run(map, 4, &[one.to_text(), grown.to_text()]);
 }

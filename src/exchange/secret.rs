@@ -80,7 +80,7 @@ impl Secret {
     /// The secret in `file`: its text, without white space at its ends.
     ///
     /// # Errors
-    /// The file cannot be read, is open to everybody, or holds no secret; what to do. What is in it is not told.
+    /// The file cannot be read, is open to everybody, or holds no secret; what to do. The error never contains its contents.
     pub(crate) fn read(file: &Path) -> Result<Self, CliError> {
         let named = file.display();
         let unreadable = |error| {
@@ -319,18 +319,18 @@ mod tests {
             assert_eq!(put(" 0123456789abcdef\n", mode).unwrap(), expected, "{mode:o}");
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         }
-        let told = |text: &str, mode: u32| put(text, mode).unwrap_err().to_string();
+        let failure = |text: &str, mode: u32| put(text, mode).unwrap_err().to_string();
         for mode in [0o644, 0o602] {
-            let told = told("0123456789abcdef", mode);
-            assert!(told.contains(&format!("(mode {mode:o}): chmod o= ")), "{told}");
+            let error = failure("0123456789abcdef", mode);
+            assert!(error.contains(&format!("(mode {mode:o}): chmod o= ")), "{error}");
         }
         for text in ["", "0123456789abcde", "0123456789 abcdef", &"x".repeat(1025), "0123456789abcdéf"] {
-            let told = told(text, 0o600);
-            assert!(told.contains("is no secret: write 16 to 1024") && !told.contains("0123"), "{told}");
+            let error = failure(text, 0o600);
+            assert!(error.contains("is no secret: write 16 to 1024") && !error.contains("0123"), "{error}");
         }
-        let told = |file: &Path| Secret::read(file).unwrap_err().to_string();
-        assert!(told(&directory).contains("is no file"));
-        assert!(told(&directory.join("none")).contains("no such file or directory; make it: openssl"));
+        let failure = |file: &Path| Secret::read(file).unwrap_err().to_string();
+        assert!(failure(&directory).contains("is no file"));
+        assert!(failure(&directory.join("none")).contains("no such file or directory; make it: openssl"));
         fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::admission::MAX_PENDING;
-use super::client::{Link, LinkEvent};
+use super::client::{Link, LinkEvent, Target};
 use super::handshake::{HandshakeLimit, prove};
 use super::secret::{Nonces, SecretFile, Side};
 use super::server::{AccessControl, Host, Listening, Server};
-use super::tests::{Book, PATIENCE, accept, any, hello};
+use super::tests::{Recorder, TIMEOUT, accept, any, hello};
 use super::*;
 use crate::control::Control;
 use crate::view::NamedCounts;
@@ -25,7 +25,7 @@ fn file(secret: &str) -> Arc<SecretFile> {
 
 /// A collector, and what it saw.
 struct Place {
-    book: Arc<Book>,
+    recorder: Arc<Recorder>,
     access: Arc<AccessControl>,
     at: std::net::SocketAddr,
     server: Option<Server>,
@@ -35,12 +35,12 @@ struct Place {
 impl Place {
     fn open(secret: Option<&str>) -> Self {
         let (control, _messages) = Control::new();
-        let (book, access) = (Arc::new(Book::default()), AccessControl::new(secret.map(file)));
+        let (recorder, access) = (Arc::new(Recorder::default()), AccessControl::new(secret.map(file)));
         let listening = Listening::open(any()).unwrap();
         let at = listening.address().unwrap();
-        let host = Arc::clone(&book) as Arc<dyn Host>;
+        let host = Arc::clone(&recorder) as Arc<dyn Host>;
         let server = Some(listening.start(host, Arc::clone(&access), &control).unwrap());
-        Self { book, access, at, server, control }
+        Self { recorder, access, at, server, control }
     }
 
     fn connect(&self) -> Raw {
@@ -58,18 +58,19 @@ impl Place {
         all
     }
 
-    /// What a translator with this secret is told.
+    /// What a translator with this secret gets.
     fn tried(&self, secret: Option<&str>) -> (LinkEvent, [u64; RefusalCause::COUNT]) {
-        let (news, heard) = channel();
-        let link = Link::start(0, (self.at, secret.map(file)), news, &self.control).unwrap();
-        let told = loop {
-            match heard.recv_timeout(PATIENCE).unwrap() {
+        let (sender, events) = channel();
+        let target = Target { collector: 0, exchange: self.at, secret: secret.map(file) };
+        let link = Link::start(target, sender, &self.control).unwrap();
+        let outcome = loop {
+            match events.recv_timeout(TIMEOUT).unwrap() {
                 LinkEvent::Reached(..) => link.hello(hello("a1")),
-                told => break told,
+                outcome => break outcome,
             }
         };
         let refusals = link.refusals().read();
-        (told, refusals)
+        (outcome, refusals)
     }
 }
 
@@ -81,7 +82,7 @@ struct Raw {
 
 impl Raw {
     fn new(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let lines = BufReader::new(stream.try_clone().unwrap()).lines();
         Self { stream, lines }
     }
@@ -90,24 +91,24 @@ impl Raw {
         self.stream.write_all(&[line, b"\n"].concat()).unwrap();
     }
 
-    fn tell(&mut self, message: &Message) {
+    fn send(&mut self, message: &Message) {
         self.say(&write(message, None).unwrap());
     }
 
     /// The next line; empty when the other side has closed.
-    fn hear(&mut self) -> String {
+    fn receive_line(&mut self) -> String {
         self.lines.next().transpose().unwrap_or_default().unwrap_or_default()
     }
 
     fn message(&mut self) -> Message {
-        let line = self.hear();
+        let line = self.receive_line();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     /// As a translator: begins, and gives what both drew.
     fn begin(&mut self) -> Nonces {
         let translator = [7; LEN];
-        self.tell(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }));
+        self.send(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }));
         let Message::Challenge { nonce } = self.message() else { panic!("no challenge") };
         Nonces { translator, collector: read_nonce(&nonce).unwrap() }
     }
@@ -116,7 +117,7 @@ impl Raw {
     fn refused(&mut self) -> (String, String) {
         let message = self.message();
         let Message::Refused { reason, cause: Some(cause) } = message else { panic!("{message:?}") };
-        assert_eq!(self.hear(), "", "and then it is closed");
+        assert_eq!(self.receive_line(), "", "then it closes");
         (cause, reason)
     }
 }
@@ -128,43 +129,43 @@ fn proof(secret: &str, side: Side, nonces: &Nonces) -> Message {
 #[test]
 fn who_knows_the_secret_is_welcomed() {
     let place = Place::open(Some(SECRET));
-    let (told, refusals) = place.tried(Some(SECRET));
-    let LinkEvent::Accepted(0, got) = told else { panic!("{told:?}") };
+    let (outcome, refusals) = place.tried(Some(SECRET));
+    let LinkEvent::Accepted(0, got) = outcome else { panic!("{outcome:?}") };
     assert_eq!((*got, refusals), (accept(), [0; RefusalCause::COUNT]));
     assert_eq!(place.became(), [("accepted", 1)]);
-    assert_eq!(place.book.read()[0], "a1 came");
+    assert_eq!(place.recorder.read()[0], "a1 came");
 }
 
 #[test]
 fn who_knows_another_is_told_so_and_learns_nothing() {
     let place = Place::open(Some(SECRET));
-    let (told, refusals) = place.tried(Some(OTHER));
-    let LinkEvent::Lost(0, reason) = told else { panic!("{told:?}") };
+    let (outcome, refusals) = place.tried(Some(OTHER));
+    let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
     assert!(
         reason.starts_with("refused: the secrets differ: give [collector.memory] secret_file"),
         "{reason}"
     );
     assert_eq!(refusals[RefusalCause::WrongSecret as usize], 1);
     assert_eq!(place.became(), [("wrong_secret", 1)]);
-    assert!(place.book.read().is_empty());
+    assert!(place.recorder.read().is_empty());
 }
 
 #[test]
 fn a_collector_with_a_secret_refuses_a_translator_without() {
     let place = Place::open(Some(SECRET));
-    let (told, refusals) = place.tried(None);
-    let LinkEvent::Lost(0, reason) = told else { panic!("{told:?}") };
+    let (outcome, refusals) = place.tried(None);
+    let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
     assert!(reason.contains("set [translator] secret_file to a file with the secret"), "{reason}");
     assert_eq!(refusals[RefusalCause::NoSecret as usize], 1);
     assert_eq!(place.became(), [("no_secret", 1)]);
-    assert!(place.book.read().is_empty());
+    assert!(place.recorder.read().is_empty());
 }
 
 #[test]
 fn a_translator_with_a_secret_refuses_a_collector_without() {
     let place = Place::open(None);
-    let (told, refusals) = place.tried(Some(SECRET));
-    let LinkEvent::Lost(0, reason) = told else { panic!("{told:?}") };
+    let (outcome, refusals) = place.tried(Some(SECRET));
+    let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
     assert!(reason.contains("this collector has no secret: set [collector.memory] secret_file"), "{reason}");
     assert_eq!(refusals[RefusalCause::NotSecured as usize], 1);
     assert_eq!(place.became(), [("not_secured", 1)]);
@@ -188,22 +189,23 @@ fn who_poses_as_a_collector_hears_no_hello() {
     ] {
         let listener = std::net::TcpListener::bind(any()).unwrap();
         let (control, _messages) = Control::new();
-        let (news, heard) = channel();
-        let to = (listener.local_addr().unwrap(), Some(file(SECRET)));
-        let link = Link::start(0, to, news, &control).unwrap();
+        let (sender, events) = channel();
+        let target =
+            Target { collector: 0, exchange: listener.local_addr().unwrap(), secret: Some(file(SECRET)) };
+        let link = Link::start(target, sender, &control).unwrap();
         let mut collector = Raw::new(listener.accept().unwrap().0);
         assert!(matches!(collector.message(), Message::Begin(_)));
         let challenged = matches!(first, Message::Challenge { .. }) && cause != RefusalCause::Malformed
             || second.is_some();
-        collector.tell(&first);
+        collector.send(&first);
         if challenged {
-            let shown = collector.hear();
+            let shown = collector.receive_line();
             assert!(matches!(mirrored(&shown), Message::Proof { .. }), "{shown}");
-            collector.tell(&second.unwrap_or_else(|| mirrored(&shown)));
+            collector.send(&second.unwrap_or_else(|| mirrored(&shown)));
         }
-        let told = heard.recv_timeout(PATIENCE).unwrap();
-        assert!(matches!(told, LinkEvent::Lost(..)), "{told:?}");
-        assert_eq!(collector.hear(), "", "no hello");
+        let outcome = events.recv_timeout(TIMEOUT).unwrap();
+        assert!(matches!(outcome, LinkEvent::Lost(..)), "{outcome:?}");
+        assert_eq!(collector.receive_line(), "", "no hello");
         assert_eq!(link.refusals().read()[cause as usize], 1, "{cause:?}");
     }
 }
@@ -214,18 +216,18 @@ fn what_was_heard_before_opens_nothing() {
     let mut first = place.connect();
     let nonces = first.begin();
     let shown = proof(SECRET, Side::Translator, &nonces);
-    first.tell(&shown);
+    first.send(&shown);
     assert_eq!(first.message(), proof(SECRET, Side::Collector, &nonces));
-    // The same words once more, by somebody who heard them: the collector has drawn another nonce.
+    // A replay of recorded messages: the collector has drawn another nonce.
     let mut again = place.connect();
     let later = again.begin();
     assert_ne!(later.collector, nonces.collector);
-    again.tell(&shown);
+    again.send(&shown);
     assert_eq!(again.refused().0, "wrong_secret");
     // And the collector's own proof, sent back to it.
     let mut third = place.connect();
     let nonces = third.begin();
-    third.tell(&proof(SECRET, Side::Collector, &nonces));
+    third.send(&proof(SECRET, Side::Collector, &nonces));
     assert_eq!(third.refused().0, "wrong_secret");
     assert_eq!(place.became(), [("wrong_secret", 2)]);
 }
@@ -236,7 +238,7 @@ fn after_the_proofs_only_what_is_sealed_counts() {
     let proved = || {
         let mut raw = place.connect();
         let nonces = raw.begin();
-        raw.tell(&proof(SECRET, Side::Translator, &nonces));
+        raw.send(&proof(SECRET, Side::Translator, &nonces));
         assert!(matches!(raw.message(), Message::Proof { .. }));
         (raw, file(SECRET).current().seals(Side::Translator, &nonces))
     };
@@ -253,12 +255,12 @@ fn after_the_proofs_only_what_is_sealed_counts() {
         let (mut raw, mut seals) = proved();
         let (line, next) = (good(&mut seals), good(&mut seals));
         raw.say(&spoil(line, next));
-        let answer = raw.hear();
+        let answer = raw.receive_line();
         assert!(answer.contains("\"cause\":\"forged\""), "{answer}");
     }
     let (mut raw, mut seals) = proved();
     raw.say(&good(&mut seals));
-    let answer = raw.hear();
+    let answer = raw.receive_line();
     let Received::Message(answer) = read(answer.as_bytes(), Some(&mut seals)) else { panic!("{answer}") };
     assert_eq!(*answer, Message::Accept(accept()));
     assert_eq!(place.became(), [("accepted", 1), ("forged", 4)]);
@@ -275,25 +277,25 @@ fn what_is_cut_short_is_refused() {
         (Message::Keepalive, "malformed"),
     ] {
         let mut raw = place.connect();
-        raw.tell(&first);
+        raw.send(&first);
         assert_eq!(raw.refused().0, cause, "{first:?}");
     }
     let mut raw = place.connect();
     let nonces = raw.begin();
     let Message::Proof { proof } = proof(SECRET, Side::Translator, &nonces) else { panic!() };
-    raw.tell(&Message::Proof { proof: proof[..62].to_owned() });
+    raw.send(&Message::Proof { proof: proof[..62].to_owned() });
     assert_eq!(raw.refused().0, "wrong_secret");
     // What only a collector says, in the translator's place.
     let mut raw = place.connect();
     raw.begin();
-    raw.tell(&Message::Refused { reason: "for the log".to_owned(), cause: Some("full".to_owned()) });
+    raw.send(&Message::Refused { reason: "for the log".to_owned(), cause: Some("full".to_owned()) });
     assert_eq!(raw.refused(), ("malformed".to_owned(), "a proof must come now".to_owned()));
     // Gone in the middle of a line.
     let mut raw = place.connect();
     raw.begin();
     raw.stream.write_all(br#"{"type":"proof","pro"#).unwrap();
     raw.stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(raw.hear(), "");
+    assert_eq!(raw.receive_line(), "");
     // A line longer than anybody needs who has proved nothing.
     let mut raw = place.connect();
     raw.say(&[b'x'; MAX_SHORT_LINE]);
@@ -305,14 +307,14 @@ fn what_is_cut_short_is_refused() {
 #[test]
 fn who_fills_the_hall_keeps_nobody_out() {
     let mut place = Place::open(Some(SECRET));
-    // Each is heard before the next comes, so that it is known who is the oldest.
+    // Each is registered before the next connects, so that their order is known.
     let mut idle: Vec<Raw> = (0..MAX_PENDING).map(|_| place.connect()).collect();
     for raw in &mut idle {
         raw.begin();
     }
-    let (told, _) = place.tried(Some(SECRET));
-    assert!(matches!(told, LinkEvent::Accepted(..)), "{told:?}");
-    assert_eq!(idle[0].hear(), "", "the oldest had to go");
+    let (outcome, _) = place.tried(Some(SECRET));
+    assert!(matches!(outcome, LinkEvent::Accepted(..)), "{outcome:?}");
+    assert_eq!(idle[0].receive_line(), "", "the oldest is evicted");
     let view = place.access.view();
     assert_eq!((view.pending, view.refused["evicted"]), (MAX_PENDING as u64 - 1, 1));
     assert_eq!(place.became(), [("accepted", 1), ("evicted", 1)]);
@@ -353,7 +355,7 @@ fn a_collector_that_says_nothing_is_left_in_time() {
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let _silent = listener.accept().unwrap();
     let mut lines = Connection::new(stream, Duration::from_millis(1)).unwrap();
-    let patience = HandshakeLimit { until: Instant::now(), stopped: &|| false };
-    let refused = prove(&mut lines, &file(SECRET).current(), &patience).unwrap_err();
+    let limit = HandshakeLimit { until: Instant::now(), stopped: &|| false };
+    let refused = prove(&mut lines, &file(SECRET).current(), &limit).unwrap_err();
     assert_eq!(refused.cause, RefusalCause::Timeout);
 }

@@ -159,7 +159,7 @@ fn accept_connections(listener: &TcpListener, context: &ConnectionContext, contr
 }
 
 /// A connection after a valid hello.
-struct Greeted {
+struct Identified {
     connection: Connection,
     /// Our address as the translator sees it.
     local: IpAddr,
@@ -177,8 +177,8 @@ impl ConnectionContext {
     /// Serves one translator's link, until it ends.
     fn serve(&self, stream: TcpStream, id: u64, from: IpAddr) -> io::Result<()> {
         let admission = &self.access.admission;
-        let Greeted { mut connection, local, hello } = match self.greet(stream) {
-            Ok(greeted) => greeted,
+        let Identified { mut connection, local, hello } = match self.identify(stream) {
+            Ok(identified) => identified,
             Err(Rejected { connection, refused }) => {
                 log_refusal(from, &refused, admission.refuse(id, refused.cause));
                 return connection.map_or(Ok(()), |connection| send_refusal(connection, refused));
@@ -210,7 +210,7 @@ impl ConnectionContext {
     }
 
     /// Receives the hello of a translator that may connect.
-    fn greet(&self, stream: TcpStream) -> Result<Greeted, Rejected> {
+    fn identify(&self, stream: TcpStream) -> Result<Identified, Rejected> {
         let until = Instant::now() + PEER_TIMEOUT;
         let set_up = || {
             stream.set_nonblocking(false)?;
@@ -222,7 +222,7 @@ impl ConnectionContext {
         let limit = HandshakeLimit { until, stopped: &|| self.stop.load(Ordering::Relaxed) };
         let secret = self.access.secret.as_ref().map(|file| file.current());
         match receive_hello(&mut connection, secret.as_ref(), &limit) {
-            Ok(hello) => Ok(Greeted { connection, local, hello }),
+            Ok(hello) => Ok(Identified { connection, local, hello }),
             Err(refused) => Err(Rejected { connection: Some(Box::new(connection)), refused }),
         }
     }

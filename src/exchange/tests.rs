@@ -8,12 +8,12 @@ use std::{
     },
 };
 
-use super::client::{Link, LinkEvent};
+use super::client::{Link, LinkEvent, Target};
 use super::server::{AccessControl, Host, Listening};
 use super::*;
 use crate::control::Control;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 pub(super) fn hello(instance: &str) -> Hello {
@@ -81,8 +81,8 @@ fn a_store_comes_out_as_it_went_in() {
     let line = serde_json::to_string(&Message::Accept(accept())).unwrap();
     let Ok(Message::Accept(read)) = serde_json::from_str(&line) else { panic!("{line}") };
     assert_eq!(read, accept());
-    let told: Vec<_> = read.stores.iter().map(StoreOffer::geometry).collect();
-    assert_eq!(told, geometries().into_iter().map(Some).collect::<Vec<_>>());
+    let outcome: Vec<_> = read.stores.iter().map(StoreOffer::geometry).collect();
+    assert_eq!(outcome, geometries().into_iter().map(Some).collect::<Vec<_>>());
     assert_eq!(read.stores[0].va(), Some(u64::MAX - 4095), "addresses have 64 bits");
     assert!(line.contains(r#""kind":"key-write","slots":1048576,"data":20,"hash":"v1""#), "{line}");
 }
@@ -101,15 +101,15 @@ fn a_store_that_cannot_be_is_none() {
 
 /// A collector that says yes, and notes who came and went.
 #[derive(Default)]
-pub(super) struct Book(pub(super) Mutex<Vec<String>>);
+pub(super) struct Recorder(pub(super) Mutex<Vec<String>>);
 
-impl Book {
+impl Recorder {
     pub(super) fn read(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl Host for Book {
+impl Host for Recorder {
     fn accept(&self, hello: &Hello, local: IpAddr) -> Result<Accept, String> {
         assert_eq!(local, LOCAL);
         self.0.lock().unwrap().push(format!("{} came", hello.instance));
@@ -128,36 +128,41 @@ pub(super) fn any() -> SocketAddr {
 #[test]
 fn a_translator_is_welcomed_and_its_end_is_noticed() {
     let (control, _messages) = Control::new();
-    let book = Arc::new(Book::default());
+    let recorder = Arc::new(Recorder::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
     let server =
-        listening.start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
-    let (news, told) = channel();
-    let link = Link::start(3, (address, None), news, &control).unwrap();
-    let Ok(LinkEvent::Reached(3, LOCAL)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
+        listening.start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
+    let (sender, events) = channel();
+    let link =
+        Link::start(Target { collector: 3, exchange: address, secret: None }, sender, &control).unwrap();
+    let Ok(LinkEvent::Reached(3, LOCAL)) = events.recv_timeout(TIMEOUT) else { panic!("not reached") };
     link.hello(hello("a1"));
-    let Ok(LinkEvent::Accepted(3, got)) = told.recv_timeout(PATIENCE) else { panic!("not accepted") };
+    let Ok(LinkEvent::Accepted(3, got)) = events.recv_timeout(TIMEOUT) else { panic!("not accepted") };
     assert_eq!(*got, accept());
     // The translator finds its queue pairs broken, and comes again.
     link.reconnect("broken");
-    let Ok(LinkEvent::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not lost") };
+    let Ok(LinkEvent::Lost(3, reason)) = events.recv_timeout(TIMEOUT) else { panic!("not lost") };
     assert_eq!(reason, "broken");
-    let Ok(LinkEvent::Reached(..)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
+    let Ok(LinkEvent::Reached(..)) = events.recv_timeout(TIMEOUT) else { panic!("not reached") };
     link.hello(hello("bad"));
-    let Ok(LinkEvent::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not refused") };
+    let Ok(LinkEvent::Lost(3, reason)) = events.recv_timeout(TIMEOUT) else { panic!("not refused") };
     assert_eq!(reason, "refused: not you");
     drop(link);
     drop(server);
-    assert_eq!(book.read()[..3], ["a1 came", "a1 went", "bad came"]);
+    assert_eq!(recorder.read()[..3], ["a1 came", "a1 went", "bad came"]);
 }
 
-/// A collector that thinks until it is told that its translator has heard of it.
+/// A collector that answers only after its translator received a keepalive.
 struct Slow(Mutex<Receiver<()>>);
 
 impl Host for Slow {
     fn accept(&self, _: &Hello, _: IpAddr) -> Result<Accept, String> {
-        self.0.lock().unwrap().recv_timeout(PATIENCE).map_err(|_| "nobody was told of us".to_owned())?;
+        self.0
+            .lock()
+            .unwrap()
+            .recv_timeout(TIMEOUT)
+            .map_err(|_| "the test did not release the answer".to_owned())?;
         Ok(accept())
     }
 
@@ -165,20 +170,20 @@ impl Host for Slow {
 }
 
 #[test]
-fn who_has_many_lists_is_alive_while_it_looks_at_them() {
+fn a_slow_collector_sends_keepalives_before_its_answer() {
     let (control, _messages) = Control::new();
-    let (go_on, heard) = channel();
+    let (release, released) = channel();
     let listening = Listening::open(any()).unwrap();
     let mut stream = TcpStream::connect(listening.address().unwrap()).unwrap();
     let _server =
-        listening.start(Arc::new(Slow(Mutex::new(heard))), AccessControl::new(None), &control).unwrap();
-    stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
+        listening.start(Arc::new(Slow(Mutex::new(released))), AccessControl::new(None), &control).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT * 2)).unwrap();
     let line = serde_json::to_string(&Message::Hello(hello("a1"))).unwrap() + "\n";
     stream.write_all(line.as_bytes()).unwrap();
     let mut lines = BufReader::new(stream).lines();
     let mut read = || serde_json::from_str::<Message>(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(read(), Message::Keepalive);
-    go_on.send(()).unwrap();
+    release.send(()).unwrap();
     let answer = loop {
         match read() {
             Message::Keepalive => {}
@@ -189,19 +194,20 @@ fn who_has_many_lists_is_alive_while_it_looks_at_them() {
 }
 
 #[test]
-fn a_collector_that_goes_and_comes_is_found_again() {
+fn a_link_reconnects_when_the_collector_is_back() {
     let (control, _messages) = Control::new();
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
-    let book = Arc::new(Book::default());
+    let recorder = Arc::new(Recorder::default());
     let server =
-        listening.start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
-    let (news, told) = channel();
-    let link = Link::start(0, (address, None), news, &control).unwrap();
+        listening.start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
+    let (sender, events) = channel();
+    let link =
+        Link::start(Target { collector: 0, exchange: address, secret: None }, sender, &control).unwrap();
     let mut answered = 0;
     let mut server = Some(server);
     while answered < 2 {
-        match told.recv_timeout(PATIENCE).unwrap() {
+        match events.recv_timeout(TIMEOUT).unwrap() {
             LinkEvent::Reached(..) => link.hello(hello("a1")),
             LinkEvent::Accepted(..) => {
                 answered += 1;
@@ -211,7 +217,7 @@ fn a_collector_that_goes_and_comes_is_found_again() {
                 let listening = Listening::open(address).unwrap();
                 server = Some(
                     listening
-                        .start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control)
+                        .start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control)
                         .unwrap(),
                 );
             }
@@ -223,27 +229,27 @@ fn a_collector_that_goes_and_comes_is_found_again() {
 #[test]
 fn what_is_no_hello_is_refused_in_words() {
     let (control, _messages) = Control::new();
-    let book = Arc::new(Book::default());
+    let recorder = Arc::new(Recorder::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
     let _server =
-        listening.start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
+        listening.start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
     let old = Message::Hello(Hello { version: 9, ..hello("x") });
     let long = Message::Hello(hello(&"0".repeat(65)));
-    for (line, told) in [
+    for (line, outcome) in [
         ("GET / HTTP/1.1\r\n".to_owned(), "not a message of version 1"),
         ("{\"type\":\"keepalive\"}\n".to_owned(), "the first message must be a hello"),
         (serde_json::to_string(&old).unwrap() + "\n", "supports version 1 of the exchange, not 9"),
         (serde_json::to_string(&long).unwrap() + "\n", "an instance has 1 to 64 letters and digits"),
     ] {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(line.as_bytes()).unwrap();
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
-        assert!(answer.contains("refused") && answer.contains(told), "{answer}");
+        assert!(answer.contains("refused") && answer.contains(outcome), "{answer}");
     }
-    assert!(book.read().is_empty());
+    assert!(recorder.read().is_empty());
 }
 
 #[test]
@@ -251,10 +257,10 @@ fn who_drips_does_not_hold_up() {
     let listener = std::net::TcpListener::bind(any()).unwrap();
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();
-    let mut lines = Connection::new(stream, PATIENCE).unwrap();
+    let mut lines = Connection::new(stream, TIMEOUT).unwrap();
     for octet in b"{\"type\":\"ali" {
         sender.write_all(&[*octet]).unwrap();
-        assert_eq!(lines.receive(), Received::Nothing, "heard once, and no more waited for");
+        assert_eq!(lines.receive(), Received::Nothing, "each message is received once");
     }
     sender.write_all(b"ve\"}\n{").unwrap();
     assert_eq!(lines.receive(), Received::Message(Box::new(Message::Keepalive)));
@@ -274,13 +280,13 @@ fn a_line_without_end_is_not_collected_for_ever() {
         let block = vec![b'x'; 1 << 16];
         while sender.write_all(&block).is_ok() {}
     });
-    let heard = loop {
+    let received = loop {
         match lines.receive() {
             Received::Nothing => {}
             other => break other,
         }
     };
-    assert_eq!(heard, Received::Malformed("a line is longer than 4 MiB".to_owned()));
+    assert_eq!(received, Received::Malformed("a line is longer than 4 MiB".to_owned()));
     drop(lines);
     writing.join().unwrap();
 }

@@ -15,7 +15,7 @@ use rdma::responder::{QueuePairConfig, QueuePairState, Registered, Registration}
 use wire::roce::{Path, Psn};
 use xdp::rdma::{Counted, Options, Rdma, Refused};
 
-use super::{Responses, Memory, SLEEP, Wake};
+use super::{Memory, Responses, SLEEP, Wake};
 use crate::config::memory::MemorySettings;
 use terminal::CliError;
 
@@ -234,7 +234,10 @@ impl Kernel {
             (_, Ok(Some(_))) => "the program was taken off the interface",
             _ => return,
         };
-        tracing::warn!("{}: {reason}; RoCEv2 is not answered until the program is attached again", self.interface);
+        tracing::warn!(
+            "{}: {reason}; RoCEv2 is not answered until the program is attached again",
+            self.interface
+        );
         (attached.on, attached.message) = (None, Some(reason.to_owned()));
     }
 }

@@ -148,13 +148,7 @@ fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> 
         ));
     }
     let torn = Some(snapshot.torn());
-    Ok(SnapshotView {
-        store: store.name().to_owned(),
-        file: file.display().to_string(),
-        ts,
-        bytes,
-        torn,
-    })
+    Ok(SnapshotView { store: store.name().to_owned(), file: file.display().to_string(), ts, bytes, torn })
 }
 
 /// Snapshots of a store, oldest first, with their times.

@@ -83,7 +83,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         link.frames
     });
     each(("dta_link_frame_bytes_total", "counter", "Bytes of RoCEv2 packets."), &|link| link.frame_bytes);
-    each(("dta_link_retransmitted_total", "counter", "RoCEv2 packets retransmitted."), &|link| link.retransmitted);
+    each(("dta_link_retransmitted_total", "counter", "RoCEv2 packets retransmitted."), &|link| {
+        link.retransmitted
+    });
     each(("dta_link_unsent_total", "counter", "RoCEv2 packets that the kernel refused."), &|link| {
         link.unsent
     });
@@ -93,7 +95,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
     let help = "Operations that need an acknowledgement: = acknowledged + unacknowledged + given up.";
     each(("dta_link_reliable_total", "counter", help), &|link| link.reliable);
     each(("dta_link_acknowledged_total", "counter", "Operations acknowledged."), &|link| link.acknowledged);
-    each(("dta_link_unacknowledged", "gauge", "Operations not yet acknowledged."), &|link| link.unacknowledged);
+    each(("dta_link_unacknowledged", "gauge", "Operations not yet acknowledged."), &|link| {
+        link.unacknowledged
+    });
     each(("dta_link_given_up_total", "counter", "Operations given up."), &|link| {
         link.given_up.values().sum()
     });

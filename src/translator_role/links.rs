@@ -1,12 +1,12 @@
-//! The links to collectors: what their exchange said, and the sockets that RoCEv2 leaves by.
+//! The links to collectors: the state of their exchange, and the sockets that send RoCEv2.
 
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
-    sync::mpsc::{Receiver as Inbox, Sender},
+    sync::mpsc::{Receiver, channel},
 };
 
-use nic::udp::{Answered, Options, Receiver};
+use nic::udp::{self, Answered, Options};
 use rdma::requester::{Connection, Event, RemoteRegion, State};
 use translator::{CollectorConfig, StoreEntry, Translator};
 use wire::dta::layout::Geometry;
@@ -19,24 +19,24 @@ use crate::{
     control::Control,
     exchange::{
         Accept, End, Hello, Shape, StoreOffer, VERSION,
-        client::{Link, LinkEvent},
+        client::{Link, LinkEvent, Target},
     },
 };
 use terminal::CliError;
 
-/// A collector, as far as it is known.
+/// A collector and its link.
 pub(super) struct Peer {
     pub(super) exchange: SocketAddr,
     pub(super) link: Link,
-    /// Is there a secret that it must prove?
+    /// Whether it must prove the shared secret.
     pub(super) secured: bool,
-    /// Which socket its RoCEv2 leaves by.
+    /// Index of the socket that sends its RoCEv2.
     socket: Option<usize>,
-    /// Where it goes.
+    /// Destination of its RoCEv2.
     pub(super) target: Option<SocketAddr>,
-    /// Its memory's mark.
+    /// Random ID of its memory.
     pub(super) instance: Option<String>,
-    /// How often its memory was another.
+    /// Restarts of its memory.
     pub(super) restarts: u64,
     pub(super) stores: Vec<StoreOffer>,
     /// Why it is not connected.
@@ -44,30 +44,30 @@ pub(super) struct Peer {
     pub(super) sent: Answered,
 }
 
-/// What news are for.
-pub(super) struct Parts<'p> {
+/// What handling an event needs.
+pub(super) struct Context<'p> {
     pub(super) now: u64,
     pub(super) settings: &'p TranslatorSettings,
     pub(super) translator: &'p mut Translator,
     pub(super) links: &'p mut RdmaTransport,
 }
 
-/// All of them.
+/// All collectors.
 pub(super) struct Peers {
     pub(super) list: Vec<Peer>,
-    news: Inbox<LinkEvent>,
-    sockets: Vec<Receiver>,
+    events: Receiver<LinkEvent>,
+    sockets: Vec<udp::Receiver>,
     instance: String,
 }
 
 impl Peers {
-    /// Begins to connect to all.
+    /// Starts a link to each collector.
     pub(super) fn start(
         settings: &TranslatorSettings,
         secrets: &super::Secrets,
-        (news, inbox): (Sender<LinkEvent>, Inbox<LinkEvent>),
         control: &Control,
     ) -> Result<Self, CliError> {
+        let (sender, events) = channel();
         let mut list = Vec::new();
         for (number, collector) in settings.collectors.iter().enumerate() {
             let Some(exchange) = collector.exchange else { continue };
@@ -75,7 +75,11 @@ impl Peers {
             let secured = secret.is_some();
             list.push(Peer {
                 exchange,
-                link: Link::start(number as u8, (exchange, secret), news.clone(), control)?,
+                link: Link::start(
+                    Target { collector: number as u8, exchange, secret },
+                    sender.clone(),
+                    control,
+                )?,
                 secured,
                 socket: None,
                 target: None,
@@ -86,22 +90,22 @@ impl Peers {
                 sent: Answered::default(),
             });
         }
-        Ok(Self { list, news: inbox, sockets: Vec::new(), instance: crate::exchange::instance() })
+        Ok(Self { list, events, sockets: Vec::new(), instance: crate::exchange::instance() })
     }
 
-    /// What to wait for.
+    /// Descriptors to poll.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// The sockets that answers come to.
-    pub(super) fn sockets(&mut self) -> impl Iterator<Item = &mut Receiver> {
+    /// The sockets that receive responses.
+    pub(super) fn sockets(&mut self) -> impl Iterator<Item = &mut udp::Receiver> {
         self.sockets.iter_mut()
     }
 
-    /// Sends frames, each to its collector.
+    /// Sends frames, each with the number of its collector.
     pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = (u8, &'f [u8])>) {
-        // In order, in runs of one collector: most bursts are one.
+        // In order, in runs of one collector: most bursts have one run.
         let mut frames = frames.peekable();
         while let Some((collector, _)) = frames.peek() {
             let collector = *collector;
@@ -122,15 +126,16 @@ impl Peers {
         }
     }
 
-    /// Is everything acknowledged that had to be?
-    pub(super) fn nothing_held(&self, links: &RdmaTransport) -> bool {
-        let held = |number: usize| links.stats(number as u8).map_or(0, |stats| stats.unacknowledged);
+    /// Whether every connected collector has acknowledged all reliable operations.
+    pub(super) fn all_acknowledged(&self, links: &RdmaTransport) -> bool {
+        let unacknowledged =
+            |number: usize| links.stats(number as u8).map_or(0, |stats| stats.unacknowledged);
         let up = |number: usize| links.state(number as u8) == State::Up;
-        (0..self.list.len()).all(|number| held(number) == 0 || !up(number))
+        (0..self.list.len()).all(|number| unacknowledged(number) == 0 || !up(number))
     }
 
-    /// Sees to links that broke: a new connection.
-    pub(super) fn mend(&mut self, links: &mut RdmaTransport) {
+    /// Reconnects links whose queue pairs broke.
+    pub(super) fn reconnect_broken(&mut self, links: &mut RdmaTransport) {
         while let Some(Event::Broken { collector, cause }) = links.poll_event() {
             if let Some(peer) = self.list.get_mut(usize::from(collector)) {
                 peer.link.reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
@@ -138,14 +143,14 @@ impl Peers {
         }
     }
 
-    /// Hears what the links' threads tell.
-    pub(super) fn hear_news(&mut self, parts: &mut Parts<'_>) {
-        while let Ok(news) = self.news.try_recv() {
-            let (number, outcome) = match news {
-                LinkEvent::Reached(number, local) => (number, self.greet(number, local, parts)),
-                LinkEvent::Accepted(number, accept) => (number, self.connect(number, &accept, parts)),
+    /// Handles the events of the links' threads.
+    pub(super) fn handle_events(&mut self, context: &mut Context<'_>) {
+        while let Ok(event) = self.events.try_recv() {
+            let (number, outcome) = match event {
+                LinkEvent::Reached(number, local) => (number, self.send_hello(number, local, context)),
+                LinkEvent::Accepted(number, accept) => (number, self.connect(number, &accept, context)),
                 LinkEvent::Lost(number, reason) => {
-                    parts.links.disconnect(number);
+                    context.links.disconnect(number);
                     if let Some(peer) = self.list.get_mut(usize::from(number)) {
                         peer.lost = Some(reason);
                     }
@@ -158,9 +163,9 @@ impl Peers {
         }
     }
 
-    /// Offers queue pairs to a collector that was reached.
-    fn greet(&mut self, number: u8, local: IpAddr, parts: &mut Parts<'_>) -> Result<(), String> {
-        let Parts { settings, links, .. } = parts;
+    /// Offers queue pairs to a collector whose exchange is connected.
+    fn send_hello(&mut self, number: u8, local: IpAddr, context: &mut Context<'_>) -> Result<(), String> {
+        let Context { settings, links, .. } = context;
         let address = self.source(number, local, settings)?;
         let offer = links.offer(number)?;
         let instance = self.instance.clone();
@@ -179,7 +184,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Where RoCEv2 comes from: a socket, or a device.
+    /// Source address of RoCEv2: that of a socket or a device.
     fn source(
         &mut self,
         number: u8,
@@ -193,28 +198,29 @@ impl Peers {
         if let Some(peer) = self.list.get_mut(usize::from(number)) {
             peer.socket = Some(socket);
         }
-        self.sockets.get(socket).map(Receiver::local_addr).ok_or_else(|| "no socket".to_owned())
+        self.sockets.get(socket).map(udp::Receiver::local_addr).ok_or_else(|| "no socket".to_owned())
     }
 
-    /// The socket of this address, which RoCEv2's checksum covers.
+    /// Index of the socket bound to this address; the ICRC covers the address, so it cannot be a wildcard.
     fn socket(&mut self, address: IpAddr, settings: &TranslatorSettings) -> Result<usize, String> {
         if let Some(index) = self.sockets.iter().position(|socket| socket.local_addr().ip() == address) {
             return Ok(index);
         }
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, batch_wait: std::time::Duration::ZERO, ..Options::default() };
-        let socket = Receiver::bind(SocketAddr::new(address, settings.source_port), &options);
-        let whole = |socket: &Receiver| socket.never_fragment().and_then(|()| socket.take_without_checksum());
+        let socket = udp::Receiver::bind(SocketAddr::new(address, settings.source_port), &options);
+        let whole =
+            |socket: &udp::Receiver| socket.never_fragment().and_then(|()| socket.take_without_checksum());
         let socket = socket.and_then(|socket| whole(&socket).map(|()| socket));
         self.sockets.push(socket.map_err(|error| error.to_string())?);
         Ok(self.sockets.len() - 1)
     }
 
-    /// Connects to a collector that answered.
-    fn connect(&mut self, number: u8, accept: &Accept, parts: &mut Parts<'_>) -> Result<(), String> {
-        let Parts { now, settings, translator, links } = parts;
+    /// Connects the queue pairs of a collector that accepted.
+    fn connect(&mut self, number: u8, accept: &Accept, context: &mut Context<'_>) -> Result<(), String> {
+        let Context { now, settings, translator, links } = context;
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
-        let socket = peer.socket.and_then(|at| self.sockets.get(at)).map(Receiver::local_addr);
+        let socket = peer.socket.and_then(|at| self.sockets.get(at)).map(udp::Receiver::local_addr);
         let verbs = RdmaTransport::verbs(settings).map(|address| SocketAddr::new(address, PORT));
         let source = verbs.or(socket).ok_or("no socket")?;
         let target = SocketAddr::new(accept.address, accept.port);
@@ -248,8 +254,8 @@ impl Peers {
         peer.lost = None;
         if let Some(trigger) = translator.unfit_trigger(number) {
             tracing::warn!(
-                "[[translator.triggers]] {}: what it makes is not as long as the entries of its list at collector {number}, or there is no \
-                 such list; it makes nothing there",
+                "[[translator.triggers]] {}: its entry is not as long as the entries of its list at collector {number}, or there is no \
+                 such list; the trigger has no effect there",
                 trigger + 1
             );
         }
@@ -258,20 +264,21 @@ impl Peers {
     }
 }
 
-/// Was this store not there before? Of one that was, the translator knows better than the memory where its lists go on: some of
-/// their batches may still be on the way.
+/// Whether this store is new. For a known one, the translator's next sequence numbers are ahead of the memory's: some batches may still
+/// be in flight.
 fn is_new(before: &[StoreOffer], store: &StoreOffer) -> bool {
     !before.iter().any(|other| other.id == store.id && other.geometry() == store.geometry())
 }
 
-/// What the translator must know of a collector's memory.
+/// The translator's configuration of a collector's memory.
 fn memory(
     stores: &[StoreOffer],
     number: u8,
     settings: &TranslatorSettings,
 ) -> Result<CollectorConfig, String> {
     let entry = |store: &StoreOffer| {
-        let geometry = store.geometry().ok_or_else(|| format!("its store `{}` cannot be", store.name))?;
+        let geometry =
+            store.geometry().ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
         let id = match geometry {
             Geometry::Append { .. } => 0,
             _ => u16::try_from(store.id)

@@ -1,9 +1,9 @@
 //! RDMA by a device: an implementation of [`Transport`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
 //! to each collector.
 //!
-//! The device sends again what is lost on a living connection. When one breaks, what it had not done is given to the next: the data
-//! still lies in the slots from which the device read, and [`Head`]s say where it was to go. Without a connection nothing is taken:
-//! the translator keeps what must arrive in its local memory.
+//! The device retransmits losses on a working connection. When one breaks, requests that it did not complete are posted to the next: the
+//! data is still in the slots from which the device read, and [`Head`]s have their targets. Without a connection nothing is accepted:
+//! the translator buffers reliable operations in its local memory.
 
 use std::{collections::VecDeque, net::IpAddr};
 
@@ -14,11 +14,11 @@ use wire::roce::Psn;
 
 /// Requests that a queue pair has outstanding.
 const DEPTH: u32 = 1024;
-/// Bytes of one request; longer writes are several.
+/// Longest request, bytes; longer writes are split.
 const SLOT: usize = 8192;
-/// Between two looks at what the device has done, while there is something, ns.
-const LOOK: u64 = 1_000_000;
-/// The number of the other side's first packet: it sends none.
+/// Poll interval of the completion queues while requests are outstanding, ns.
+const POLL_INTERVAL: u64 = 1_000_000;
+/// PSN of the peer's first packet: it sends none.
 const PEER_PSN: u32 = 0;
 
 /// All collectors.
@@ -30,7 +30,7 @@ pub(super) struct Verbs {
     now: u64,
 }
 
-/// Where a request of a reliable queue pair was to go.
+/// An outstanding request of a reliable queue pair.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     region: u16,
@@ -39,7 +39,7 @@ struct Head {
     what: What,
     offset: u64,
     len: u32,
-    /// Its region's memory is gone.
+    /// Its region's memory no longer exists.
     outdated: bool,
 }
 
@@ -49,12 +49,20 @@ enum What {
     Add(u64),
 }
 
+/// Target of a request.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    region: u16,
+    /// Offset in the region, bytes.
+    offset: u64,
+}
+
 #[derive(Debug)]
 struct Link {
     offered: Option<Pairs>,
     pairs: Option<Pairs>,
     regions: Vec<RemoteRegion>,
-    /// Of the reliable queue pair's requests that are not done, in order.
+    /// Outstanding requests of the reliable queue pair, in order.
     heads: VecDeque<Head>,
     state: State,
     event: Option<Cause>,
@@ -69,10 +77,10 @@ struct Pairs {
 }
 
 impl Verbs {
-    /// The device that has this address, for so many collectors.
+    /// Opens the device with this address, for this number of collectors.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such device.
     pub(super) fn open(address: IpAddr, collectors: usize, seed: u32) -> Result<Self, nic::Error> {
         let links = (0..collectors).map(|_| Link {
             offered: None,
@@ -98,16 +106,16 @@ impl Verbs {
     /// New queue pairs for a collector.
     ///
     /// # Errors
-    /// A sentence.
+    /// One sentence.
     pub(super) fn offer(&mut self, collector: u8) -> Result<Offer, String> {
-        // What was offered before and not taken; those that are connected stay until the new ones take over.
+        // Drop an offer that was not accepted; connected queue pairs stay until the new ones take over.
         if let Some(link) = self.link(collector) {
             link.offered = None;
         }
         let sender =
             |reliable| Sender::new(&self.device, reliable, DEPTH, SLOT).map_err(|error| error.to_string());
         let (mut unreliable, mut reliable) = (sender(false)?, sender(true)?);
-        // Any numbers, and not those of the last time.
+        // Arbitrary PSNs that differ from the previous ones.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
         let psn = [self.seed >> 8, self.seed & 0xff_ffff];
         let numbers = [unreliable.pair().number(), reliable.pair().number()];
@@ -120,13 +128,13 @@ impl Verbs {
     /// The collector accepted the last offer.
     ///
     /// # Errors
-    /// A sentence.
+    /// One sentence.
     pub(super) fn connect(&mut self, collector: u8, to: &Connection<'_>) -> Result<(), String> {
         let mtu = to.mtu as u16;
         let link = self.link(collector).ok_or("no such collector")?;
         let mut pairs = link.offered.take().ok_or("nothing was offered")?;
         let (Some(unreliable), Some(reliable)) = (to.unreliable, to.reliable) else {
-            return Err("it has not both a reliable and an unreliable queue pair".to_owned());
+            return Err("it does not have both a reliable and an unreliable queue pair".to_owned());
         };
         if to.regions.iter().any(|region| region.address.checked_add(region.len).is_none()) {
             return Err("one of its regions does not lie within 64 bits of addresses".to_owned());
@@ -143,8 +151,8 @@ impl Verbs {
 
     pub(super) fn disconnect(&mut self, collector: u8) {
         if let Some(link) = self.link(collector) {
-            link.look();
-            // The queue pairs stay: what they had not done is there when the next ones come.
+            link.poll();
+            // The queue pairs stay, with their outstanding requests for the next ones.
             link.state = State::Down;
         }
     }
@@ -159,12 +167,12 @@ impl Verbs {
 
     pub(super) fn tick(&mut self, now: u64) {
         self.now = now;
-        self.links.iter_mut().for_each(Link::look);
+        self.links.iter_mut().for_each(Link::poll);
     }
 
     pub(super) fn deadline(&self) -> Option<u64> {
         let busy = |link: &Link| link.state == State::Up && !link.heads.is_empty();
-        self.links.iter().any(busy).then(|| self.now.saturating_add(LOOK))
+        self.links.iter().any(busy).then(|| self.now.saturating_add(POLL_INTERVAL))
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
@@ -176,9 +184,9 @@ impl Verbs {
 }
 
 impl Link {
-    /// The next queue pairs: what the last ones had not done comes first.
+    /// Switches to new queue pairs; outstanding requests of the previous ones are posted first.
     fn take_over(&mut self, mut pairs: Pairs) {
-        self.look();
+        self.poll();
         let before = self.pairs.take();
         let (first, heads) = (before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1), self.heads.len());
         let mut data = vec![0; SLOT];
@@ -213,8 +221,8 @@ impl Link {
         self.stats.connections += 1;
     }
 
-    /// Learns what the device has done.
-    fn look(&mut self) {
+    /// Polls the completion queues.
+    fn poll(&mut self) {
         let Some(pairs) = &mut self.pairs else { return };
         let before = pairs.reliable.counts().1;
         pairs.unreliable.collect();
@@ -252,14 +260,15 @@ impl Link {
         if keep { pairs.reliable.room() / 2 } else { pairs.unreliable.room() / 2 }
     }
 
-    /// Gives a write to the device, in as many requests as it takes; the immediate with the last.
+    /// Posts a write, as several requests if it is long; the immediate belongs to the last.
     fn write(
         &mut self,
-        (region, offset): (u16, u64),
+        target: Target,
         data: &[u8],
         immediate: Option<u32>,
         keep: bool,
     ) -> Result<(), Refused> {
+        let Target { region, offset } = target;
         let (address, key) = find(&self.regions, region, offset, data.len() as u64)?;
         let up = self.state == State::Up;
         let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
@@ -273,7 +282,7 @@ impl Link {
             let (part, ends) = (&data[at..data.len().min(at + SLOT)], request + 1 == requests);
             let immediate = immediate.filter(|_| ends);
             if sender.write(address + at as u64, key, part, immediate).is_err() {
-                // There was room: the device itself refuses. What was given before is only bytes of the same write.
+                // There was credit: the device itself refuses. The requests before it are part of the same write.
                 return Err(if keep { Refused::RetransmitFull } else { Refused::OutboxFull });
             }
             self.stats.frames += 1;
@@ -296,7 +305,8 @@ impl Link {
         Ok(())
     }
 
-    fn add(&mut self, (region, offset): (u16, u64), delta: u64) -> Result<(), Refused> {
+    fn fetch_add(&mut self, target: Target, delta: u64) -> Result<(), Refused> {
+        let Target { region, offset } = target;
         let (address, key) = find(&self.regions, region, offset, 8)?;
         if !address.is_multiple_of(8) {
             return Err(Refused::Misaligned);
@@ -350,13 +360,14 @@ impl Transport for Verbs {
         keep: bool,
     ) -> Result<(), Blocked> {
         let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
-        let written = link.write((place.region, offset), data, immediate, keep);
+        let target = Target { region: place.region, offset };
+        let written = link.write(target, data, immediate, keep);
         written
             .or_else(|refused| {
-                // The device may have done something since it was asked last.
+                // The device may have completed requests since the last poll.
                 if matches!(refused, Refused::RetransmitFull | Refused::OutboxFull) {
-                    link.look();
-                    return link.write((place.region, offset), data, immediate, keep);
+                    link.poll();
+                    return link.write(target, data, immediate, keep);
                 }
                 Err(refused)
             })
@@ -371,17 +382,17 @@ impl Transport for Verbs {
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
         let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
-        let at = (place.region, offset);
-        link.add(at, delta).map_err(|refused| link.refuse(refused))?;
+        let target = Target { region: place.region, offset };
+        link.fetch_add(target, delta).map_err(|refused| link.refuse(refused))?;
         if immediate.is_some() {
-            // There is room: the addition made sure.
-            link.write(at, &[], immediate, true).map_err(|refused| link.refuse(refused))?;
+            // There is credit: the fetch-and-add checked for two requests.
+            link.write(target, &[], immediate, true).map_err(|refused| link.refuse(refused))?;
         }
         Ok(())
     }
 }
 
-/// The address and key of so many bytes of a region.
+/// The remote address and R_Key of `len` bytes of a region.
 fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<(u64, u32), Refused> {
     let found = regions.iter().find(|known| known.region == region).ok_or(Refused::NoRegion)?;
     let end = offset.checked_add(len).ok_or(Refused::OutOfRange)?;
@@ -391,7 +402,7 @@ fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<
     Ok((found.address + offset, found.rkey))
 }
 
-/// What a status of libibverbs (`enum ibv_wc_status`) means to the link.
+/// The cause for a status of libibverbs (`enum ibv_wc_status`).
 fn cause(status: u32) -> Cause {
     match status {
         9 => Cause::InvalidRequest,

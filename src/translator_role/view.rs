@@ -136,7 +136,7 @@ impl Worker {
             done: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
             dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
             unreadable: refusals(&stats.reports.unreadable),
-            responses_unreadable: refusals(&self.said.unreadable),
+            responses_unreadable: refusals(&self.messages.unreadable),
             waiting: stats.reports.waiting,
             waiting_bytes: stats.reports.waiting_bytes,
             adds_up: stats.is_balanced(),

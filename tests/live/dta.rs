@@ -282,7 +282,9 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     stage.translator("connected again", |dta| connected(dta, 1) && dta["waiting"] == 0);
     report_keys(&mut reporters, 2000..3000);
     let after = stage.translator("everything settled", |dta| {
-        let settled = dta["waiting"] == 0 && dta["entries"]["buffered"] == 0 && dta["collectors"][1]["unacknowledged"] == 0;
+        let settled = dta["waiting"] == 0
+            && dta["entries"]["buffered"] == 0
+            && dta["collectors"][1]["unacknowledged"] == 0;
         dta["reports"] == 3100 && settled
     });
     assert_eq!(
@@ -326,7 +328,9 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
             let entry = value.to_be_bytes();
             reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
         }
-        stage.translator("taken", |dta| dta["done"]["append"] == 20 && dta["collectors"][0]["unacknowledged"] == 0);
+        stage.translator("taken", |dta| {
+            dta["done"]["append"] == 20 && dta["collectors"][0]["unacknowledged"] == 0
+        });
         // Pending entries are written at the end.
         stage.stop();
     }

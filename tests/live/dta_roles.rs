@@ -103,8 +103,9 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     }
     // DTA v1 is not taken here.
     send("14000000 00000007 02030d00 00010000 0000000c 0a000001 0a000002 04d20050 06");
-    let dta =
-        stage.translator("all accepted", |dta| dta["reports"] == 13 && dta["collectors"][0]["unacknowledged"] == 0);
+    let dta = stage.translator("all accepted", |dta| {
+        dta["reports"] == 13 && dta["collectors"][0]["unacknowledged"] == 0
+    });
     assert_eq!((&dta["adds_up"], &dta["layout"]), (&true.into(), &json!("artifact")), "{dta:#}");
     assert_eq!(dta["unreadable"].as_object().unwrap().len(), 1, "{dta:#}");
     // Four writes of values, one of entries, one path, two additions.
@@ -141,7 +142,7 @@ fn answers_of_the_artifact(keeper: &Program, directory: &Path) {
         assert!(code == Some(1) && output.starts_with("empty"), "{output}");
         assert!(ask(&["count", "counts", "10.0.0.1"]).1.starts_with("5  ("));
         let (code, output) = ask(&["get", "0", "10.0.0.1"]);
-        let which = "have the number 0; say which by its name";
+        let which = "have the number 0; use the name instead";
         assert!(code != Some(0) && output.contains(which) && output.contains("values"), "{output}");
     }
 }
@@ -592,7 +593,12 @@ fn essential_entries(network: &Network, stage: &Program, second: &mut Program, a
     let dta = stage.translator("settled", |dta| {
         let held = |one: usize| dta["collectors"][one]["unacknowledged"] == 0;
         let all = dta["done"]["append"] == 2 * PART;
-        connected(dta, 1) && dta["waiting"] == 0 && dta["entries"]["buffered"] == 0 && held(0) && held(1) && all
+        connected(dta, 1)
+            && dta["waiting"] == 0
+            && dta["entries"]["buffered"] == 0
+            && held(0)
+            && held(1)
+            && all
     });
     assert_eq!(dta["adds_up"], true, "{dta:#}");
     let lost = [&summary["lost"], &summary["suppressed"], &summary["forgotten"], &dta["entries"]["lost"]];

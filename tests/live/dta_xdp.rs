@@ -97,7 +97,10 @@ fn done(stage: &Server, reports: u64) {
     wait(stage, "/api/v1/translator", "all done", |view| {
         let (dta, link) = (&view["dta"], &view["collectors"][0]);
         let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
-        done == reports && dta["entries"]["buffered"] == 0 && link["unacknowledged"] == 0 && link["state"] == "up"
+        done == reports
+            && dta["entries"]["buffered"] == 0
+            && link["unacknowledged"] == 0
+            && link["state"] == "up"
     });
 }
 
@@ -208,7 +211,7 @@ fn stops_and_comes_back(
     let files = other.replace("\"xdp\"", "\"socket\"").replace("interface = \"veth0\"\n", "");
     for other in [other, files] {
         let error = Server::start_raw_within(pair.far.name(), &other).map(|server| server.id()).unwrap_err();
-        assert!(error.contains("another hopwise keeps the memory"), "{error}");
+        assert!(error.contains("another hopwise process has the memory"), "{error}");
     }
     wait(&keeper, "/api/v1/dta", "linked", |view| view["links"][0]["up"] == true);
     reporter.report(21);
@@ -262,7 +265,7 @@ fn what_cannot_be_saved_at_the_stop_is_said_and_the_exit_code_is_one() {
     fs::create_dir(memory.join("paths.begun")).unwrap();
     keeper.signal("-TERM");
     let line = keeper.log_line("the store `paths` is lost");
-    assert!(line.contains("paths.region cannot be written") && line.contains("make room there"), "{line}");
+    assert!(line.contains("paths.region cannot be written") && line.contains("free space there"), "{line}");
     let (status, _files) = keeper.stop();
     assert_eq!(status.code(), Some(1));
     assert!(memory.join("losses.region").exists() && !memory.join("paths.region").exists());

@@ -109,7 +109,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert!(rest.contains("0:05  microburst"), "{rest}");
     assert_eq!(rest.matches("every one is accounted for.").count(), 2, "reports, and DTA: {rest}");
     // A report that is not essential, of a flow that lasts for a moment, may be lost and counted where there is no core for seconds.
-    let (_, known) = rest.split_once("The memory knows the last path of ").unwrap();
+    let (_, known) = rest.split_once("The memory has the last path of ").unwrap();
     let (known, verdict) = known.split_once(' ').unwrap();
     assert!((56..=60).contains(&known.parse::<u32>().unwrap()), "{rest}");
     assert_eq!(verdict.trim_end(), "of 60 flows, and of the DTA reports every one is accounted for.");

@@ -18,8 +18,8 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
   topology: { title: 'Topology', make: topologyPage },
   flow: { title: 'Flow', make: flowPage },
   events: { title: 'Events', make: eventsPage },
-  stores: { title: 'Stores', make: storesPage },
-  lists: { title: 'Lists', make: listsPage },
+  stores: { title: 'DTA stores', make: storesPage },
+  lists: { title: 'DTA lists', make: listsPage },
   sql: { title: 'SQL', make: sqlPage },
 };
 

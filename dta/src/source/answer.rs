@@ -189,7 +189,7 @@ pub struct Epoch {
     pub reporters: u32,
 }
 
-/// What a sketch says.
+/// Result of a sketch query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SketchAnswer {
@@ -206,7 +206,7 @@ pub struct SketchAnswer {
     /// The key, where one was asked for.
     #[serde(default)]
     pub key: Option<String>,
-    /// What the question was: count (of a key), distinct (things), sampled_from (how many things the sample stands for).
+    /// Kind of query: count (of a key), distinct (things), sampled_from (how many things the sample stands for).
     pub question: String,
     /// The answer.
     #[serde(default)]
@@ -235,7 +235,7 @@ pub struct ListView {
     pub newest: Option<u32>,
     /// Is it written with numbers and checksums?
     pub tagged: bool,
-    /// Are its entries told as events?
+    /// Whether its entries are reported as events.
     pub events: bool,
 }
 

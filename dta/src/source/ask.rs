@@ -13,7 +13,7 @@ use crate::{
     key::Key,
 };
 
-/// Slots that are looked at to tell how full a store is.
+/// Slots sampled to estimate the load of a store.
 const SAMPLE: u64 = 16_384;
 
 /// How a key is asked for.
@@ -23,7 +23,7 @@ pub struct Question {
     pub policy: Policy,
     /// Copies to look at, 1 to 4.
     pub copies: u8,
-    /// The largest value that a node tells of itself in postcards, by which the artifact's slots prove whose they are.
+    /// The largest value that nodes report in postcards; with it, slots of the artifact's layout can be verified.
     pub largest: Option<u32>,
 }
 
@@ -162,7 +162,7 @@ impl SourceStore {
         })
     }
 
-    /// What a sketch says of a key, or of everything; of one epoch or the newest. `samples`: how many to show.
+    /// Queries a sketch for a key or the whole; for one epoch or the newest. `samples`: most samples returned.
     ///
     /// # Errors
     /// A store of another kind, no such epoch, a question that it does not answer: a sentence.
@@ -179,7 +179,7 @@ impl SourceStore {
             None => reader.copy_newest(&mut copy),
         }
         .map_err(|error| self.no_sketch(error))?;
-        let told = |trailer: wire::dta::layout::SketchTrailer| Epoch {
+        let epoch_of = |trailer: wire::dta::layout::SketchTrailer| Epoch {
             epoch: trailer.epoch,
             columns: trailer.columns,
             reporters: trailer.reporters,
@@ -200,8 +200,8 @@ impl SourceStore {
         Ok(SketchAnswer {
             store: self.name().to_owned(),
             sketch: copy.kind().name().to_owned(),
-            epoch: told(copy.trailer()),
-            epochs: reader.epochs().into_iter().flatten().map(told).collect(),
+            epoch: epoch_of(copy.trailer()),
+            epochs: reader.epochs().into_iter().flatten().map(epoch_of).collect(),
             certain: copy.certain(),
             key: key.map(Key::to_string),
             question: question.to_owned(),
@@ -255,7 +255,7 @@ impl DtaSource {
         let Some(lists) = store.store.lists() else { return Err(store.other_kind("tail")) };
         if !lists.ring().tagged {
             return Err(format!(
-                "list {list} is bare (tagged = false): nothing tells which of its entries are new"
+                "list {list} is bare (tagged = false): its entries have no sequence numbers, so new ones cannot be detected"
             ));
         }
         let batches = limit.div_ceil(usize::from(lists.ring().batch).max(1)) as u32;
@@ -267,8 +267,8 @@ impl DtaSource {
             (None, Some(newest)) => {
                 // The oldest that is there, or so many before the newest.
                 let oldest = lists.from_oldest(list).map_or(newest, |follower| follower.position());
-                let held = BlockTrailer::ahead(newest, oldest).max(0) as u32;
-                let back = held.min(batches.saturating_sub(1));
+                let available = BlockTrailer::ahead(newest, oldest).max(0) as u32;
+                let back = available.min(batches.saturating_sub(1));
                 let start = (i64::from(newest) - 1 - i64::from(back)).rem_euclid(i64::from(u32::MAX)) + 1;
                 lists.from_sequence(list, start as u32)
             }

@@ -29,7 +29,7 @@ impl Model {
         u64::from(sequence - 1) % self.writer.ring().blocks()
     }
 
-    /// Writes a batch of `count` entries, each of whose bytes tells the batch, or loses it on its way.
+    /// Writes a batch of `count` entries, whose bytes identify the batch, or loses it in flight.
     fn append(&mut self, count: u16, lost: bool) {
         let sequence = self.writer.sequence;
         if lost {
@@ -64,24 +64,24 @@ fn entries(sequence: u32, len: usize) -> Vec<u8> {
     (0..len).map(|at| sequence.wrapping_mul(0x9e37_79b1).wrapping_add(at as u32) as u8).collect()
 }
 
-/// What one call told, the entries checked.
+/// The outcome of one call, with its entries verified.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Told {
+enum Outcome {
     Batch(u32),
     Lapped(u64),
     Missing(u64),
     Nothing,
 }
 
-fn ask(follower: &mut Follower) -> Told {
+fn ask(follower: &mut Follower) -> Outcome {
     match follower.next() {
         Next::Batch { sequence, entries: found, .. } => {
             assert_eq!(found, entries(sequence, found.len()), "batch {sequence}");
-            Told::Batch(sequence)
+            Outcome::Batch(sequence)
         }
-        Next::Lapped { lost } => Told::Lapped(lost),
-        Next::Missing { lost } => Told::Missing(lost),
-        Next::Nothing => Told::Nothing,
+        Next::Lapped { lost } => Outcome::Lapped(lost),
+        Next::Missing { lost } => Outcome::Missing(lost),
+        Next::Nothing => Outcome::Nothing,
         Next::Torn => panic!("torn, at rest"),
     }
 }
@@ -115,13 +115,13 @@ fn drains(all: &Lists, model: &Model) {
     let mut next = model.oldest();
     assert_eq!(follower.position(), next.unwrap_or(1));
     while let Some(sequence) = next {
-        assert_eq!(ask(&mut follower), Told::Batch(sequence), "{model:?}");
+        assert_eq!(ask(&mut follower), Outcome::Batch(sequence), "{model:?}");
         next = (Some(sequence) != model.newest).then(|| BlockTrailer::next(sequence));
     }
-    assert_eq!(ask(&mut follower), Told::Nothing);
+    assert_eq!(ask(&mut follower), Outcome::Nothing);
     let mut latest = all.from_now(list).unwrap();
     assert_eq!(latest.position(), model.newest.map_or(1, BlockTrailer::next));
-    assert_eq!(ask(&mut latest), Told::Nothing);
+    assert_eq!(ask(&mut latest), Outcome::Nothing);
 }
 
 /// From `sequence`, which was written or is the next: no call is in vain before the newest was handed on, and what is read and what
@@ -132,22 +132,22 @@ fn follows(all: &Lists, model: &Model, sequence: u32) {
     let (mut position, mut last) = (sequence, None);
     while BlockTrailer::ahead(newest, position) >= 0 {
         match ask(&mut follower) {
-            Told::Batch(found) => {
+            Outcome::Batch(found) => {
                 assert_eq!(found, position, "in order");
                 last = Some(found);
                 position = BlockTrailer::next(position);
             }
-            Told::Lapped(lost) => {
+            Outcome::Lapped(lost) => {
                 assert!(!model.has(position), "batch {position} is there and was passed over: {model:?}");
                 (0..lost).for_each(|_| position = BlockTrailer::next(position));
             }
-            Told::Missing(lost) => panic!("{lost} missing at {position}, none was lost: {model:?}"),
-            Told::Nothing => panic!("nothing at {position} of {newest}, from {sequence}: {model:?}"),
+            Outcome::Missing(lost) => panic!("{lost} missing at {position}, none was lost: {model:?}"),
+            Outcome::Nothing => panic!("nothing at {position} of {newest}, from {sequence}: {model:?}"),
         }
         assert_eq!(follower.position(), position);
     }
     assert_eq!((last, position), (Some(newest), BlockTrailer::next(newest)), "from {sequence}");
-    assert_eq!(ask(&mut follower), Told::Nothing);
+    assert_eq!(ask(&mut follower), Outcome::Nothing);
 }
 
 impl std::fmt::Debug for Model {
@@ -201,29 +201,29 @@ fn what_was_lost_is_passed_over_within_a_bounded_number_of_calls() {
         }
         model.append(1, false);
         let mut follower = all.from_sequence(100, begin).unwrap();
-        let (mut vain, mut told) = (0, 0_i64);
+        let (mut vain, mut reported) = (0, 0_i64);
         while BlockTrailer::ahead(model.newest.unwrap(), follower.position()) >= 0 {
             let before = follower.position();
             match ask(&mut follower) {
-                Told::Batch(found) => {
+                Outcome::Batch(found) => {
                     assert!(found == before && model.has(found));
-                    (vain, told) = (0, told + 1);
+                    (vain, reported) = (0, reported + 1);
                 }
-                Told::Missing(lost) => {
+                Outcome::Missing(lost) => {
                     let mut passed = before;
                     for _ in 0..lost {
                         assert!(!model.has(passed), "{passed} is there: {model:?}");
                         passed = BlockTrailer::next(passed);
                     }
-                    (vain, told) = (0, told + lost as i64);
+                    (vain, reported) = (0, reported + lost as i64);
                 }
                 // What was overtaken may be there still, where what would have overwritten it was lost.
-                Told::Lapped(lost) => (vain, told) = (0, told + lost as i64),
-                Told::Nothing => vain += 1,
+                Outcome::Lapped(lost) => (vain, reported) = (0, reported + lost as i64),
+                Outcome::Nothing => vain += 1,
             }
             assert!(vain < follower.max_empty_polls(), "stuck at {before}: {model:?}");
         }
-        assert_eq!(told, BlockTrailer::ahead(model.writer.sequence, begin));
+        assert_eq!(reported, BlockTrailer::ahead(model.writer.sequence, begin));
         assert_eq!(follower.position(), model.writer.sequence);
     }
 }
@@ -270,18 +270,18 @@ fn a_block_that_a_writer_a_lap_ahead_stands_in_is_overtaken_and_not_missing() {
         let at = model.writer.at(5);
         let block = model.writer.block(&entries(5, 15));
         store.region().write(at, &block[..written]).unwrap();
-        let told = loop {
+        let outcome = loop {
             match follower.next() {
                 Next::Nothing | Next::Torn => {}
-                Next::Lapped { lost } => break Told::Lapped(lost),
-                Next::Missing { lost } => break Told::Missing(lost),
-                Next::Batch { sequence, .. } => break Told::Batch(sequence),
+                Next::Lapped { lost } => break Outcome::Lapped(lost),
+                Next::Missing { lost } => break Outcome::Missing(lost),
+                Next::Batch { sequence, .. } => break Outcome::Batch(sequence),
             }
         };
-        assert_eq!(told, Told::Lapped(1), "{written} bytes of the block");
-        (2..5).for_each(|sequence| assert_eq!(ask(&mut follower), Told::Batch(sequence)));
+        assert_eq!(outcome, Outcome::Lapped(1), "{written} bytes of the block");
+        (2..5).for_each(|sequence| assert_eq!(ask(&mut follower), Outcome::Batch(sequence)));
         store.region().write(at, &block).unwrap();
-        assert_eq!(ask(&mut follower), Told::Batch(5));
+        assert_eq!(ask(&mut follower), Outcome::Batch(5));
     }
 }
 
@@ -318,10 +318,10 @@ fn after_a_writer_has_ended_nothing_is_left_behind() {
         // Nobody writes any more: not one call in vain up to the newest.
         while follower.position() != model.writer.sequence {
             match ask(&mut follower) {
-                Told::Batch(_) => read += 1,
-                Told::Lapped(lost) => gone += lost,
-                Told::Missing(lost) => panic!("round {round}: {lost} missing, nothing was lost"),
-                Told::Nothing => panic!("round {round}: nothing at {}", follower.position()),
+                Outcome::Batch(_) => read += 1,
+                Outcome::Lapped(lost) => gone += lost,
+                Outcome::Missing(lost) => panic!("round {round}: {lost} missing, nothing was lost"),
+                Outcome::Nothing => panic!("round {round}: nothing at {}", follower.position()),
             }
         }
         assert_eq!(read + gone, total, "round {round}");

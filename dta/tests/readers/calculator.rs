@@ -123,7 +123,7 @@ fn the_edges_have_numbers() {
         let one = Plan::new(1, 1, copies);
         assert_eq!((one.answered(), one.occupied(), one.load()), (1.0, 1.0, 1.0));
     }
-    // What is out of range is held at the nearest that can be.
+    // Values out of range are clamped.
     assert_eq!(Plan::new(5, 0, 0), Plan::new(5, 1, 1));
     assert_eq!(Plan::new(5, 8, 9), Plan::new(5, 8, 4));
     // No key: nothing is written, and nothing is answered falsely.
@@ -137,13 +137,13 @@ fn the_edges_have_numbers() {
                 let ages =
                     [0, 1, keys, u64::MAX].map(|later| (plan.answered_at(later), plan.expected_at(later)));
                 let all = ages.into_iter().chain([(plan.answered(), plan.expected())]);
-                for (answered, told) in all {
-                    let parts = [told.found, told.empty, told.ambiguous, told.wrong];
+                for (answered, predicted) in all {
+                    let parts = [predicted.found, predicted.empty, predicted.ambiguous, predicted.wrong];
                     assert!(
                         parts.iter().chain([&answered]).all(|one| (0.0..=1.0).contains(one)),
-                        "{plan:?} {told:?}"
+                        "{plan:?} {predicted:?}"
                     );
-                    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{plan:?} {told:?}");
+                    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{plan:?} {predicted:?}");
                 }
                 assert!((1..=4).contains(&plan.best_copies()) && (0.0..=1.0).contains(&plan.occupied()));
             }

@@ -53,9 +53,9 @@ fn ask(store: &DtaStore, number: u64) {
     if let Some(reader) = store.paths() {
         reader.get(&key, &mut [None; 255]).unwrap();
         let (mut hops, known) = ([Some(0); 255], |value| value < 1 << 31);
-        let told = reader.get_known(&key, &mut hops, known).unwrap();
+        let path = reader.get_known(&key, &mut hops, known).unwrap();
         let hops = &hops[..usize::from(reader.hops())];
-        assert!(matches!(told, Path::Found { .. }) || hops.iter().all(Option::is_none));
+        assert!(matches!(path, Path::Found { .. }) || hops.iter().all(Option::is_none));
     }
     if let Some(reader) = store.sketch() {
         let mut copy = SketchCopy::new();

@@ -95,7 +95,7 @@ fn missing_hops_are_told_from_an_end() {
 fn the_artifacts_masked_postcards_of_section_5_2_are_read() {
     let store = store(Geometry::Postcarding { slots: 1 << 16, hops: 5, family: Family::Artifact });
     let reader = store.paths().unwrap();
-    // Key 10.0.0.1, whose CRC-32 is 39fe0fee: hop 2 told 200, as in 5.2; then all five told. Masks by a CRC that goes bit by bit.
+    // Key 10.0.0.1, whose CRC-32 is 39fe0fee: hop 2 reported 200, as in 5.2; then all five reported. The masks use a bitwise CRC.
     let key = [10, 0, 0, 1];
     let mut hops = [Some(9); 6];
     assert_eq!(reader.get(&key, &mut hops), Ok(Path::Empty));
@@ -111,7 +111,7 @@ fn the_artifacts_masked_postcards_of_section_5_2_are_read() {
     assert_eq!(reader.get(&key, &mut hops), Ok(Path::Unproven { seen: 5, missing: 0 }));
     let path = [11, 200, 13, 14, 15].map(Some);
     assert_eq!(hops[..5], path);
-    // Who knows what nodes tell can tell whose it is: of this key, and of one that shares the slot.
+    // With the known values, the reader decides whose slot it is: of this key, and of one that shares the slot.
     let below = |most: u32| move |value: u32| value <= most;
     assert_eq!(reader.get_known(&key, &mut hops, below(200)), Ok(Path::Found { seen: 5, missing: 0 }));
     assert_eq!(hops[..5], path);
@@ -258,7 +258,7 @@ fn a_count_sketch_keeps_to_its_bound() {
     assert!((confidence - 0.896_484_375).abs() < 1e-9, "{confidence}");
     let beyond = (0..1000).filter(|number| off(*number)).count() as f64;
     assert!(beyond / 1000.0 <= 1.0 - confidence, "{beyond}");
-    assert!((0..10).filter(|number| off(*number)).count() < 4, "the heavy ones stand out");
+    assert!((0..10).filter(|number| off(*number)).count() < 4, "heavy hitters are exact");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Direct Telemetry Access in the demo: every simulated switch has the reporter and the sockets of a real one, and what they tell goes
-//! through a translator into memory, all of it in this process and over loopback. Here: the switches' end, and the account of it all.
+//! Direct Telemetry Access in the demo: every simulated switch has the reporter and the sockets of a real one, and its reports go
+//! through a translator into memory, all in this process and over loopback. This module has the switches' end, and the accounting.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,12 +20,12 @@ use crate::switch::dta::Dta;
 use terminal::CliError;
 use terminal::units;
 
-/// What the switches tell, and where it is kept.
+/// Settings of the reporters, the translator and the memory.
 const SETTINGS: &str = include_str!("dta.toml");
-/// How often a port is looked for that is free at the addresses of all switches.
+/// Attempts to find a port that is free at the addresses of all switches.
 const TRIES: u32 = 20;
 /// How long the translator may take to find the memory.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The settings of translator and memory, and those of the switches' reporters.
 pub(super) fn settings() -> Result<(Settings, DtaSettings), CliError> {
@@ -37,7 +37,7 @@ pub(super) fn settings() -> Result<(Settings, DtaSettings), CliError> {
     Ok((settings, switch))
 }
 
-/// Fills in what is known only now: where the memory's files are, and where the switches want to be answered.
+/// Fills in what is known at run time: the directory of the memory, and the port for messages to the switches.
 pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: u16) {
     if let Some(memory) = &mut settings.collector.memory {
         memory.directory = directory.to_path_buf();
@@ -47,15 +47,15 @@ pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: 
     }
 }
 
-/// Sockets for translators' answers, one per switch: each has a loopback address of its own, and all the same port, because a
-/// translator knows one for all.
+/// Sockets for messages of the translator, one per switch: each has its own loopback address, and all have the same port, because a
+/// translator has one port for all.
 #[derive(Debug)]
-pub(super) struct Doors {
+pub(super) struct ControlSockets {
     of: Vec<(u32, Sockets)>,
     pub(super) port: u16,
 }
 
-impl Doors {
+impl ControlSockets {
     /// Opens them at a port of the kernel's choice.
     pub(super) fn open(nodes: &[u32]) -> Result<Self, CliError> {
         let mut tries = 1..TRIES;
@@ -64,20 +64,20 @@ impl Doors {
                 // The port that was free at the first address is not at another.
                 Err(_) if tries.next().is_some() => {}
                 Err(error) => return Err(CliError::new(format!("the demo's switches: {error}"))),
-                Ok(doors) => return Ok(doors),
+                Ok(sockets) => return Ok(sockets),
             }
         }
     }
 
     fn try_open(nodes: &[u32]) -> Result<Self, nic::Error> {
-        let mut doors = Self { of: Vec::new(), port: 0 };
+        let mut sockets = Self { of: Vec::new(), port: 0 };
         for &node in nodes {
             let own = IpAddr::V4(Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8));
-            let sockets = Sockets::open(&[], SocketAddr::new(own, doors.port))?;
-            doors.port = sockets.control_address().port();
-            doors.of.push((node, sockets));
+            let opened = Sockets::open(&[], SocketAddr::new(own, sockets.port))?;
+            sockets.port = opened.control_address().port();
+            sockets.of.push((node, opened));
         }
-        Ok(doors)
+        Ok(sockets)
     }
 }
 
@@ -88,16 +88,16 @@ pub(super) struct Reporters(Vec<(u32, Dta)>);
 impl Reporters {
     /// Lets every switch report to the translator at `to`.
     pub(super) fn attach(
-        doors: Doors,
+        sockets: ControlSockets,
         settings: &DtaSettings,
         to: SocketAddr,
         fabric: &mut Fabric,
     ) -> Result<Self, CliError> {
         let (settings, now) = (DtaSettings { collectors: vec![to], ..settings.clone() }, fabric.now());
         let mut all = Vec::new();
-        for (node, sockets) in doors.of {
+        for (node, own) in sockets.of {
             if let Some(switch) = fabric.switch_mut(node) {
-                all.push((node, Dta::attach(&settings, node, now, sockets, switch)?));
+                all.push((node, Dta::attach(&settings, node, now, own, switch)?));
             }
         }
         Ok(Self(all))
@@ -113,68 +113,68 @@ impl Reporters {
         }
     }
 
-    /// What all of them did.
-    pub(super) fn account(&self, fabric: &Fabric) -> Told {
-        let mut told = Told::default();
+    /// Totals of all reporters.
+    pub(super) fn account(&self, fabric: &Fabric) -> Reported {
+        let mut reported = Reported::default();
         for (node, dta) in &self.0 {
             let Some(view) = fabric.switch(*node).and_then(|switch| dta.view(fabric.now(), switch)) else {
                 continue;
             };
-            told.reports += view.reports;
-            told.datagrams += view.sent;
-            told.unsent += view.lost;
+            reported.reports += view.reports;
+            reported.datagrams += view.sent;
+            reported.unsent += view.lost;
             for to in &view.collectors {
-                told.again += to.retransmitted;
-                told.waiting += u64::from(to.retransmit_buffered) + to.overwritten;
+                reported.again += to.retransmitted;
+                reported.waiting += u64::from(to.retransmit_buffered) + to.overwritten;
             }
             for mapping in &view.mappings {
-                told.made += mapping.made;
-                told.sent += mapping.sent;
-                told.held += mapping.pending;
+                reported.made += mapping.made;
+                reported.sent += mapping.sent;
+                reported.held += mapping.pending;
                 for (reason, count) in [
                     ("suppressed", mapping.suppressed),
                     ("absent", mapping.absent),
                     ("size", mapping.size),
                     ("no_room", mapping.no_room),
                 ] {
-                    *told.kept.entry(reason).or_default() += count;
+                    *reported.unsent_operations.entry(reason).or_default() += count;
                 }
             }
-            told.columns += view.sketches.iter().map(|sketch| sketch.columns).sum::<u64>();
+            reported.columns += view.sketches.iter().map(|sketch| sketch.columns).sum::<u64>();
         }
-        told.flows = fabric.flows().filter(|flow| flow.delivered > 0).map(|flow| flow.flow).collect();
-        told
+        reported.flows = fabric.flows().filter(|flow| flow.delivered > 0).map(|flow| flow.flow).collect();
+        reported
     }
 }
 
-/// What the switches told by DTA.
+/// What the switches reported by DTA.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Told {
+pub(super) struct Reported {
     /// Operations that mappings made; of lists, entries.
     pub(super) made: u64,
     /// Of these, those that went into reports.
     pub(super) sent: u64,
-    /// Of these, entries that wait for others.
+    /// Of these, entries that wait for a full report.
     pub(super) held: u64,
     /// The others, by reason.
-    pub(super) kept: BTreeMap<&'static str, u64>,
+    pub(super) unsent_operations: BTreeMap<&'static str, u64>,
     /// Columns of sketches.
     pub(super) columns: u64,
     /// Reports, each counted once.
     pub(super) reports: u64,
     /// Reports sent again.
     pub(super) again: u64,
-    /// Reports that wait to be sent, or lost their place before they were.
+    /// Reports that wait to be sent, or were overwritten before.
     pub(super) waiting: u64,
     /// Datagrams sent.
     pub(super) datagrams: u64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel refused.
     pub(super) unsent: u64,
-    /// Flows of which packets came to their end.
+    /// Flows with delivered packets.
     pub(super) flows: Vec<FlowKey>,
 }
 
-/// What became of it: the translator's and the memory's own words.
+/// Views of the translator and the memory.
 #[derive(Debug)]
 pub(super) struct Done {
     translator: Value,
@@ -185,8 +185,8 @@ pub(super) struct Done {
 pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
     let begun = Instant::now();
     while Done::ask(client)?.translator["collectors"][0]["state"] != "up" {
-        if begun.elapsed() > PATIENCE {
-            // What the switches tell meanwhile is counted.
+        if begun.elapsed() > CONNECT_TIMEOUT {
+            // Reports that the switches send meanwhile are counted.
             eprintln!(
                 "hopwise: the translator has not found the memory yet; see {}/api/v1/translator",
                 client.url()
@@ -205,12 +205,13 @@ impl Done {
     }
 
     /// The stages from what the switches know to what is in memory.
-    fn stages(&self, told: &Told) -> Vec<Stage> {
+    fn stages(&self, reported: &Reported) -> Vec<Stage> {
         let translator = &self.translator;
         let collector = &translator["collectors"][0];
         let own = |count: &str, of: &Value| of[count].as_u64().unwrap_or(0);
-        let kept = told.kept.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
-        let way = [("no_way", told.unsent), ("socket_buffer_full", own("kernel_drops", collector))];
+        let not_sent =
+            reported.unsent_operations.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+        let network = [("unsent", reported.unsent), ("socket_buffer_full", own("kernel_drops", collector))];
         let taken = own("reports", translator);
         let done = counts(&translator["done"]).values().sum();
         let refused = counts(&translator["dropped"]).into_iter().chain(counts(&translator["unreadable"]));
@@ -229,8 +230,8 @@ impl Done {
             drops,
         };
         vec![
-            stage("switches", "operations", (told.made, told.sent, told.held), kept),
-            stage("way", "datagrams", (told.datagrams + told.unsent, taken, 0), named(&way)),
+            stage("switches", "operations", (reported.made, reported.sent, reported.held), not_sent),
+            stage("network", "datagrams", (reported.datagrams + reported.unsent, taken, 0), named(&network)),
             stage("translator", "reports", (taken, done, own("waiting", translator)), refused.collect()),
             stage(
                 "memory",
@@ -241,12 +242,12 @@ impl Done {
         ]
     }
 
-    /// Is everything told, and everything that was told done or counted?
-    pub(super) fn is_settled(&self, told: &Told) -> bool {
+    /// Whether all is reported, and all reports are completed or counted.
+    pub(super) fn is_settled(&self, reported: &Reported) -> bool {
         let buffered = |of: &Value| of["buffered"].as_u64().unwrap_or(0);
         let translator = &self.translator;
-        let stages = self.stages(told);
-        told.reports + told.again == told.datagrams + told.unsent + told.waiting
+        let stages = self.stages(reported);
+        reported.reports + reported.again == reported.datagrams + reported.unsent + reported.waiting
             && stages.iter().all(|stage| stage.entered == stage.left + stage.queued + not_done(stage))
             && stages.iter().all(|stage| stage.queued == 0)
             && buffered(&translator["entries"]) == 0
@@ -255,30 +256,30 @@ impl Done {
     }
 
     /// The budget, stage by stage, and the verdict. `found`: of how many flows the memory knows the path.
-    pub(super) fn budget(&self, told: &Told, found: usize) -> String {
-        let again = match told.again {
+    pub(super) fn budget(&self, reported: &Reported, found: usize) -> String {
+        let again = match reported.again {
             0 => String::new(),
             again => format!(
                 "; {} of them were sent again, which the translator counts as duplicates",
                 units::count(again)
             ),
         };
-        let stages = table("NOT DONE", &self.stages(told));
-        let verdict = if self.is_settled(told) { FOR_ALL } else { "the difference is unexplained." };
+        let stages = table("NOT DONE", &self.stages(reported));
+        let verdict = if self.is_settled(reported) { FOR_ALL } else { "the difference is unexplained." };
         format!(
-            "\nBy DTA they reported {} and {} in {}{again}.\n\n{stages}\nThe memory knows the last path of {found} of {}, and of the DTA reports {verdict}\n",
-            units::counted(told.made, "thing"),
-            units::counted(told.columns, "column") + " of sketches",
-            units::counted(told.datagrams, "datagram"),
-            units::counted(told.flows.len() as u64, "flow"),
+            "\nBy DTA the switches reported {} and {} in {}{again}.\n\n{stages}\nThe memory has the last path of {found} of {}, and of the DTA reports {verdict}\n",
+            units::counted(reported.made, "thing"),
+            units::counted(reported.columns, "column") + " of sketches",
+            units::counted(reported.datagrams, "datagram"),
+            units::counted(reported.flows.len() as u64, "flow"),
         )
     }
 }
 
 /// Of how many flows the memory knows the path.
-pub(super) fn found(client: &Client, told: &Told) -> Result<usize, CliError> {
+pub(super) fn found(client: &Client, reported: &Reported) -> Result<usize, CliError> {
     let mut found = 0;
-    for flow in &told.flows {
+    for flow in &reported.flows {
         let answer = client.get(&format!("/dta/stores/paths/get?key={}", escape(&flow.to_string())))?;
         found += usize::from(answer["answer"] == "found");
     }
@@ -312,54 +313,55 @@ mod tests {
         Done { translator: dta, memory }
     }
 
-    fn told() -> Told {
-        Told {
+    fn reported() -> Reported {
+        Reported {
             made: 15,
             sent: 14,
-            kept: [("absent", 1), ("size", 0)].into(),
+            unsent_operations: [("absent", 1), ("size", 0)].into(),
             columns: 64,
             reports: 12,
             again: 2,
             datagrams: 13,
             unsent: 1,
             flows: vec![FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17)],
-            ..Told::default()
+            ..Reported::default()
         }
     }
 
     #[test]
     fn the_account_goes_from_what_is_known_to_what_is_in_memory() {
         assert_eq!(
-            done(20).budget(&told(), 1),
+            done(20).budget(&reported(), 1),
             "
-By DTA they reported 15 things and 64 columns of sketches in 13 datagrams; 2 of them were sent again, which the translator counts as duplicates.
+By DTA the switches reported 15 things and 64 columns of sketches in 13 datagrams; 2 of them were sent again, which the translator counts as duplicates.
 
 STAGE       IN  OUT  NOT DONE
 switches    15   14         1  operations: absent 1
-way         14   12         2  datagrams: no_way 1, socket_buffer_full 1
+network     14   12         2  datagrams: socket_buffer_full 1, unsent 1
 translator  12    9         3  reports: duplicate 2, short 1
 memory      30   20        10  RoCEv2 packets: duplicates 1, sequence 4, socket_buffer_full 3, unsent 2
 
-The memory knows the last path of 1 of 1 flow, and of the DTA reports every one is accounted for.
+The memory has the last path of 1 of 1 flow, and of the DTA reports every one is accounted for.
 "
         );
-        for (other, told) in [
-            (done(19), told()),
-            (done(20), Told { made: 16, ..told() }),
-            (done(20), Told { datagrams: 14, ..told() }),
-            (done(20), Told { again: 3, ..told() }),
-            (done(20), Told { made: 16, held: 1, ..told() }),
+        for (other, reported) in [
+            (done(19), reported()),
+            (done(20), Reported { made: 16, ..reported() }),
+            (done(20), Reported { datagrams: 14, ..reported() }),
+            (done(20), Reported { again: 3, ..reported() }),
+            (done(20), Reported { made: 16, held: 1, ..reported() }),
         ] {
-            let budget = other.budget(&told, 1);
+            let budget = other.budget(&reported, 1);
             assert!(budget.ends_with("of the DTA reports the difference is unexplained.\n"), "{budget}");
         }
     }
 
     #[test]
-    fn the_switches_are_answered_at_one_port_and_an_address_each() {
-        let doors = Doors::open(&[101, 102, 201]).unwrap();
-        let all: Vec<_> = doors.of.iter().map(|(_, sockets)| sockets.control_address().to_string()).collect();
-        let port = doors.port;
+    fn control_sockets_share_a_port_and_have_an_address_each() {
+        let sockets = ControlSockets::open(&[101, 102, 201]).unwrap();
+        let all: Vec<_> =
+            sockets.of.iter().map(|(_, sockets)| sockets.control_address().to_string()).collect();
+        let port = sockets.port;
         assert_eq!(all, ["101", "102", "201"].map(|last| format!("127.0.0.{last}:{port}")));
     }
 }

@@ -12,7 +12,7 @@ use dataplane::fabric::{Action, Fabric, FabricSink, Fate, Reporter, Truth};
 use nic::udp::Sender;
 use wire::FlowKey;
 
-use super::dta::{Doors, Reporters, Told};
+use super::dta::{ControlSockets, Reported, Reporters};
 use super::is_switch;
 use crate::config::dta::DtaSettings;
 use terminal::CliError;
@@ -30,7 +30,7 @@ pub(super) struct Network {
     fabric: Fabric,
     script: Vec<Line>,
     start: u64,
-    doors: Option<Doors>,
+    sockets: Option<ControlSockets>,
     reporters: Reporters,
 }
 
@@ -57,22 +57,22 @@ impl Network {
             .map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
         let switches = fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
         let names = switches.map(|node| (node.id, node.name.clone())).collect();
-        let (doors, reporters) = (None, Reporters::default());
-        Ok((Self { fabric, script, start, doors, reporters }, names))
+        let (sockets, reporters) = (None, Reporters::default());
+        Ok((Self { fabric, script, start, sockets, reporters }, names))
     }
 
     /// Opens the sockets at which the switches listen to translators: the port of all of them.
     pub(super) fn listen(&mut self) -> Result<u16, CliError> {
         let switches = self.fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
         let nodes: Vec<u32> = switches.map(|node| node.id).collect();
-        let doors = self.doors.insert(Doors::open(&nodes)?);
-        Ok(doors.port)
+        let sockets = self.sockets.insert(ControlSockets::open(&nodes)?);
+        Ok(sockets.port)
     }
 
     /// Lets the switches report by DTA as well, to the translator at `to`.
     pub(super) fn report_to(&mut self, to: SocketAddr, settings: &DtaSettings) -> Result<(), CliError> {
-        if let Some(doors) = self.doors.take() {
-            self.reporters = Reporters::attach(doors, settings, to, &mut self.fabric)?;
+        if let Some(sockets) = self.sockets.take() {
+            self.reporters = Reporters::attach(sockets, settings, to, &mut self.fabric)?;
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Network {
         to: SocketAddr,
         span: Option<Duration>,
         stop: &AtomicBool,
-    ) -> Result<(Sent, Told), CliError> {
+    ) -> Result<(Sent, Reported), CliError> {
         let begin = Instant::now();
         let mut wire = Outbox::new(to);
         let mut script = std::mem::take(&mut self.script).into_iter().peekable();

@@ -11,7 +11,7 @@ use terminal::units;
 
 /// Say how much was counted for a key in a key-increment store of a collector's memory
 ///
-/// The number is never too small; how much too large it can be is told beside it.
+/// The number is never too small; the bound of its error is printed beside it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise count bytes 10.0.0.1               the key is the address

@@ -16,7 +16,7 @@ use terminal::CliError;
 /// Make, grow and read the map of several collectors: which of them has which keys
 ///
 /// The file is made in one place and given to everyone who asks and to everyone who reports ([switch.dta] map, hopwise report --map).
-/// Reporters without it spread keys in the same way when they are told the same collectors in the same order. From n to n + 1 collectors
+/// Reporters without it spread keys in the same way if they have the same collectors in the same order. From n to n + 1 collectors
 /// only the keys of the new one move, 1 in n + 1.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:

@@ -105,7 +105,7 @@ fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError>
     serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Asks the collector, or each of a map. One of several that cannot be asked is told of, and the others are asked all the same: then
+/// Queries the collector, or each collector of a map. If one of several fails, its error is printed and the others are still queried; then
 /// the exit code is 1.
 fn of_each(
     source: &Source,

@@ -309,17 +309,21 @@ fn sketches() {
 
 #[test]
 fn what_is_wrong_is_told_with_its_line() {
-    let told = |text: &str| {
+    let error = |text: &str| {
         let ports = "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n[switch.dta]\n";
         Settings::parse(&format!("{ports}{text}"), "h.toml").unwrap_err().to_string()
     };
-    let first = |text: &str| told(text).lines().next().unwrap_or_default().to_owned();
-    assert!(first("").starts_with("h.toml:6:") && told("").contains("nowhere to report to"), "{}", told(""));
+    let first = |text: &str| error(text).lines().next().unwrap_or_default().to_owned();
+    assert!(
+        first("").starts_with("h.toml:6:") && error("").contains("nowhere to report to"),
+        "{}",
+        error("")
+    );
     let to = "collectors = [\"10.0.0.9:40040\"]\n";
     let report = |rest: &str| {
         format!("{to}[[switch.dta.report]]\non = \"path\"\noperation = \"key-write\"\nstore = 1\n{rest}")
     };
-    let unknown = told(&report("key = [\"flwo\"]\ndata = [\"node\"]\n"));
+    let unknown = error(&report("key = [\"flwo\"]\ndata = [\"node\"]\n"));
     let expected = "h.toml:12:8: there is no field `flwo`; docs/reference/dta-fields.md lists them";
     assert!(unknown.lines().any(|line| line == expected), "{unknown}");
     assert!(
@@ -359,8 +363,8 @@ fn a_map_says_who_keeps_what_and_where_reports_go() {
     };
     let dta =
         |rest: &str| Settings::parse(&switch(rest), "h.toml").map(|read| read.switch.unwrap().dta.unwrap());
-    let told = |rest: &str| dta(rest).unwrap_err().to_string().lines().next().unwrap().to_owned();
-    assert!(told("").starts_with("h.toml:7:7: cannot read "), "{}", told(""));
+    let error = |rest: &str| dta(rest).unwrap_err().to_string().lines().next().unwrap().to_owned();
+    assert!(error("").starts_with("h.toml:7:7: cannot read "), "{}", error(""));
     // By hand: 200 values to the second collector, list 7 too, sketches to the third, which has nothing else.
     let keys: Vec<u8> = (0..256).map(|value| u8::from(value < 200)).collect();
     let mut map = serde_json::json!({
@@ -389,15 +393,15 @@ fn a_map_says_who_keeps_what_and_where_reports_go() {
     );
     assert_eq!(dta(own).unwrap().config(1).unwrap().spread, spread);
     let few = "collectors = [\"10.0.0.1:1\"]\n";
-    assert!(told(few).contains("there are 1, and 3 in the map"), "{}", told(few));
-    assert!(told("sketch_collector = 1\n").starts_with("h.toml:8:20: the map says who keeps it"));
-    assert!(told("[[switch.dta.list]]\nfirst = 4\n").contains("the map says who keeps it"));
-    assert!(told("control = \"[::]:40044\"\n").contains("another family than `control`"));
+    assert!(error(few).contains("there are 1, and 3 in the map"), "{}", error(few));
+    assert!(error("sketch_collector = 1\n").starts_with("h.toml:8:20: the map says who keeps it"));
+    assert!(error("[[switch.dta.list]]\nfirst = 4\n").contains("the map says who keeps it"));
+    assert!(error("control = \"[::]:40044\"\n").contains("another family than `control`"));
     map["collectors"][1]["reports"] = serde_json::Value::Null;
     std::fs::write(&file, map.to_string()).unwrap();
-    assert!(told("").contains("does not say where reports for `b` go"), "{}", told(""));
+    assert!(error("").contains("has no report address of `b`"), "{}", error(""));
     std::fs::write(&file, "{}").unwrap();
-    assert!(told("").contains("is no map of collectors"), "{}", told(""));
+    assert!(error("").contains("is no map of collectors"), "{}", error(""));
     std::fs::remove_file(&file).unwrap();
 }
 
