@@ -10,16 +10,16 @@ use crate::postcard::{Exact, Postcard};
 use crate::stats::{Cause, Reason, Stats};
 use crate::table::{self, Table};
 
-/// Postcards that are looked up together, so that their registers are fetched from memory at the same time.
+/// Postcards that are looked up together, so that their registers are prefetched together.
 const TOGETHER: usize = 64;
-/// Streams of interop mode that can be numbered at once.
+/// Maximum numbered streams of interop mode.
 const STREAMS: usize = 8192;
 /// Places in which such a stream may be.
 const PROBES: usize = 8;
 
-/// Where datagrams go.
+/// Output of an aggregator.
 pub trait Out {
-    /// Takes a UDP payload for a destination, by its index.
+    /// Sends a UDP payload to a destination, by its index.
     fn send(&mut self, destination: usize, payload: &[u8]);
 }
 
@@ -54,7 +54,7 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// A stage that holds nothing yet. All memory it will ever need is allocated here.
+    /// An empty aggregator. Allocates all memory.
     ///
     /// # Errors
     /// Settings that cannot be used.
@@ -64,7 +64,7 @@ impl Aggregator {
         Ok(Self { decoder, nodes: Nodes::new(), core: Core::new(config) })
     }
 
-    /// Takes the payloads of datagrams that came at `now`, ns of any clock that does not go back.
+    /// Processes the payloads of datagrams that arrived at `now`, ns of any monotonic clock.
     pub fn ingest<'a>(
         &mut self,
         now: u64,
@@ -94,26 +94,26 @@ impl Aggregator {
         self.core.expire(now, out);
     }
 
-    /// Sends all that is held.
+    /// Sends all pending postcards.
     pub fn finish(&mut self, out: &mut impl Out) {
         while let Some((slot, _)) = self.core.table.oldest() {
             self.core.flush(slot, Cause::Stopped, out);
         }
     }
 
-    /// When the next register has waited long enough.
+    /// When the timer of the next register expires, ns.
     pub fn deadline(&self) -> Option<u64> {
         self.core.table.oldest().map(|(_, since)| since.saturating_add(self.core.config.timer))
     }
 
-    /// What was counted.
+    /// Counters.
     pub fn stats(&self) -> Stats {
         let table = &self.core.table;
         let sent: u64 = self.core.stats.sent.iter().map(|sent| sent.postcards).sum();
         Stats { pending: self.core.stats.postcards - sent, occupied: table.occupied, ..self.core.stats }
     }
 
-    /// The sequence numbers that came in, by node: their gaps are not told to the collector, which sees the stage's own.
+    /// Received sequence numbers by node. The collector cannot see their gaps: it sees only the aggregator's sequence numbers.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
@@ -124,7 +124,7 @@ impl Aggregator {
     }
 }
 
-/// A datagram that is not of the one layout that is read without the decoder.
+/// A datagram that needs the decoder.
 #[inline(never)]
 fn general<'a>(
     (decoder, nodes, core): (&mut Decoder, &mut Nodes, &mut Core),
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// Notes a sequence number. Nodes that do not say who they are cannot be told apart.
+    /// Records a sequence number. Nodes without a node id cannot be distinguished.
     #[inline(always)]
     fn number(&mut self, nodes: &mut Nodes, of: (u32, u8, bool), seq: u32) {
         if of.0 != u32::MAX && !nodes.note(of, seq) {
@@ -198,7 +198,7 @@ impl Core {
         self.stats.refused[reason as usize] += 1;
     }
 
-    /// Why a postcard is none for this kind.
+    /// Why this kind cannot use a postcard.
     #[inline(always)]
     fn unfit(&self, postcard: &Postcard) -> Option<Reason> {
         let kind = self.config.kind;
@@ -212,7 +212,7 @@ impl Core {
         (kind.is_correlated() && valueless).then_some(Reason::NoValue)
     }
 
-    /// To which destination does it go?
+    /// Its destination.
     #[inline(always)]
     fn destination(&self, postcard: &Postcard) -> u32 {
         if self.config.destinations == 1 {
@@ -222,12 +222,12 @@ impl Core {
             Spread::Node => postcard.node,
             Spread::Flow => postcard.flow,
         };
-        // The upper half, as the lower one chooses among registers.
+        // The upper half: the lower one selects the register.
         let hash = u64::from(wire::flow::crc_32c_of(u64::from(by)));
         ((hash * self.config.destinations as u64) >> 32) as u32
     }
 
-    /// Takes a postcard; it is in its register after [`Core::work`].
+    /// Queues a postcard; [`Core::work`] puts it into its register.
     #[inline(always)]
     fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Out) {
         if let Some(reason) = self.unfit(&postcard) {
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    /// Puts the postcards taken into their registers.
+    /// Puts the queued postcards into their registers.
     fn work(&mut self, now: u64, out: &mut impl Out) {
         let items = std::mem::take(&mut self.pending);
         for item in &items {
@@ -303,7 +303,7 @@ impl Core {
         slot
     }
 
-    /// Sends what has waited for the timer.
+    /// Sends registers whose timer has expired.
     fn expire(&mut self, now: u64, out: &mut impl Out) {
         while let Some((slot, since)) = self.table.oldest() {
             if now.saturating_sub(since) < self.config.timer {
@@ -392,7 +392,7 @@ impl Core {
         sequence
     }
 
-    /// The number of a group: a Report 2.0 is numbered by node. When there are more nodes than places one begins anew, which
+    /// Sequence number of a group: a Report 2.0 is numbered by node. With more nodes than places, one restarts its numbers, which
     /// a collector takes for a restart.
     fn stream_sequence(&mut self, node: u32, destination: u32) -> u32 {
         let key = u64::from(node) << 32 | u64::from(destination);

@@ -34,7 +34,7 @@ pub struct Config {
     pub kind: Kind,
     /// R: postcards until a register is sent.
     pub r: u32,
-    /// Longest time that a postcard is held, ns.
+    /// Maximum time that a postcard is pending, ns.
     pub timer: u64,
     /// Registers of kinds with a scope; a power of two. Kinds without one have a register for each destination.
     pub registers: usize,
@@ -89,7 +89,7 @@ pub enum ConfigError {
     Ways,
     /// None, or too many.
     Destinations,
-    /// A kind that cannot be told in Report 2.0.
+    /// A kind that Report 2.0 cannot express.
     Interop,
     /// The registers would need so many bytes.
     Memory(usize),

@@ -3,8 +3,8 @@
 //!
 //! A postcard goes into a register: one for all (Agg, Cor), one for its node (Agg_N, Cor_N), or one for its node and flow
 //! (Agg_{N,F}, Cor_{N,F}). A register is sent when it has R postcards, when its first one has waited for the timer, when
-//! another node or flow needs the register, or when the stage stops. The table of registers has a fixed size, is allocated
-//! once, and is found by CRC-32C of node and flow, as in a switch.
+//! another node or flow needs the register, or when the aggregator stops. The table of registers has a fixed size, is allocated
+//! once, and is indexed by CRC-32C of node and flow, as in a switch.
 //!
 //! # Example
 //! ```

@@ -1,11 +1,11 @@
-//! Sequence numbers of the nodes whose postcards come in: what they lost on the way is known here, and nowhere later, since
-//! the numbers end here.
+//! Sequence numbers of the nodes that send postcards. Only the aggregator can count their losses, since it does not forward the
+//! numbers.
 
-/// Nodes whose numbers can be followed.
+/// Maximum nodes that are tracked.
 const PLACES: usize = 4096;
 /// Places in which a node may be.
 const PROBES: usize = 8;
-/// A number that lies further back is a restart, not late.
+/// A number further behind than this is a restart, not reordering.
 const LATE: u32 = 1024;
 /// Not a node.
 const NOBODY: u64 = u64::MAX;
@@ -19,13 +19,13 @@ pub struct Node {
     pub hw_id: u8,
     /// Datagrams of 2.0, reports before: those with a number.
     pub numbered: u64,
-    /// Numbers that never came.
+    /// Lost numbers.
     pub lost: u64,
-    /// Numbers that came later than a higher one; they are not in `lost`.
+    /// Reordered numbers, after a higher one; they are not in `lost`.
     pub late: u64,
-    /// Numbers that came twice in a row.
+    /// Duplicates in a row.
     pub duplicated: u64,
-    /// Times that it began anew.
+    /// Restarts.
     pub restarts: u64,
     key: u64,
     last: u32,
@@ -79,7 +79,7 @@ impl Nodes {
         Self { places: vec![Node::NONE; PLACES] }
     }
 
-    /// Notes a number. `false`: there is no place for this node.
+    /// Records a number. `false`: the table has no place for this node.
     #[inline]
     pub(super) fn note(&mut self, (node, hw_id, short): (u32, u8, bool), seq: u32) -> bool {
         let bits = if short { 22 } else { 32 };

@@ -1,4 +1,4 @@
-//! Postcards, out of any report that is one node's word. Wire-formats 4.1 and 4.2.
+//! Postcards from any report with the data of one node. Wire-formats 4.1 and 4.2.
 
 use wire::aggregate;
 use wire::report::v20;
@@ -7,7 +7,7 @@ use wire::{Flags, Report};
 use super::config::V20_POSTCARD_LEN;
 use super::stats::Reason;
 
-/// What a node said about a packet.
+/// A node's data about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Postcard {
     /// All-ones: not known.
@@ -20,11 +20,11 @@ pub(super) struct Postcard {
     pub(super) egress: u64,
     /// Queue and occupancy as one word; all-ones: missing.
     pub(super) queue: u32,
-    /// Told without stamps; all-ones: not told.
+    /// Latency of a report without time stamps; all-ones: missing.
     pub(super) latency: u32,
 }
 
-/// The low 32 bits of a stamp that is there are never all-ones, which would be a missing one: it is told 1 ns less.
+/// The low 32 bits of a stamp. All-ones would mean that it is missing, so it becomes 1 ns less.
 #[inline(always)]
 fn low(stamp: u64) -> u32 {
     if stamp == u64::MAX { u32::MAX } else { (stamp as u32).min(u32::MAX - 1) }
@@ -73,7 +73,7 @@ impl Postcard {
         })
     }
 
-    /// Egress less ingress modulo 2^32, or the latency that was told.
+    /// Egress minus ingress modulo 2^32, or the reported latency.
     #[inline(always)]
     pub(super) fn hop_latency(&self) -> Option<u32> {
         if self.ingress == u64::MAX || self.egress == u64::MAX {
@@ -114,7 +114,7 @@ impl Postcard {
     }
 }
 
-/// A datagram that holds nothing but postcards of exactly the layout of wire-formats 4.1.
+/// A datagram that contains only postcards of exactly the layout of wire-formats 4.1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact<'a> {
     pub(super) node: u32,

@@ -1,16 +1,16 @@
-//! What an aggregator has counted. Everything adds up: see [`Stats::is_balanced`].
+//! Counters of an aggregator. They add up: see [`Stats::is_balanced`].
 
 use wire::Refusal;
 
-/// Why a report that could be read is no postcard for this stage.
+/// Why a valid report is not a postcard for this aggregator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reason {
-    /// It tells of several nodes: INT-MD, a trace.
+    /// It has data of several nodes: INT-MD, a trace.
     SeveralNodes,
-    /// It tells of no node's metadata.
+    /// It has no metadata of a node.
     NoMetadata,
-    /// It tells of a drop, for whose reason an aggregate has no place.
+    /// A drop report: an aggregate has no field for the reason.
     DropReport,
     /// It is of stateful INT: its record belongs to others.
     Stateful,
@@ -56,11 +56,11 @@ impl Reason {
 pub enum Cause {
     /// R postcards were in it.
     Full,
-    /// Its first postcard had waited long enough.
+    /// The timer expired.
     Timer,
     /// Another node or flow needed the register.
     Evicted,
-    /// The stage stopped.
+    /// The aggregator stopped.
     Stopped,
 }
 
@@ -88,16 +88,16 @@ pub struct Sent {
     pub postcards: u64,
 }
 
-/// Counters since the stage began.
+/// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Datagrams taken.
+    /// Datagrams received.
     pub datagrams: u64,
     /// Reports in them that could be read.
     pub reports: u64,
     /// What could not, by [`Refusal::index`]: a whole datagram, or a report of one.
     pub unreadable: [u64; Refusal::COUNT],
-    /// Reports that are no postcards for this stage, by [`Reason`].
+    /// Reports that are not postcards for this aggregator, by [`Reason`].
     pub refused: [u64; Reason::COUNT],
     /// Postcards taken.
     pub postcards: u64,
@@ -105,9 +105,9 @@ pub struct Stats {
     pub sent: [Sent; Cause::ALL.len()],
     /// Bytes of UDP payload sent.
     pub sent_bytes: u64,
-    /// Postcards that are held now.
+    /// Pending postcards.
     pub pending: u64,
-    /// Registers that hold them.
+    /// Registers in use.
     pub occupied: u64,
     /// Values that were missing and are therefore in no summary.
     pub missing_values: u64,
@@ -131,7 +131,7 @@ impl Stats {
         nodes_full: 0,
     };
 
-    /// Reports read are postcards taken and refused; postcards taken are those sent and those held.
+    /// Reports are postcards or refused; postcards are sent or pending.
     pub fn is_balanced(&self) -> bool {
         let sent: u64 = self.sent.iter().map(|sent| sent.postcards).sum();
         self.reports == self.postcards + self.refused.iter().sum::<u64>()

@@ -1,5 +1,5 @@
-//! Registers, as a switch has them: an array of fixed size, found by a hash. Whoever finds all its ways taken sends the
-//! oldest occupant early; nothing waits, and nothing is lost.
+//! Registers as in a switch: an array of fixed size, indexed by a hash. A key whose ways are all occupied evicts the oldest
+//! register, which is sent early; nothing waits, and nothing is lost.
 
 use wire::aggregate::{Summary, SummaryMetric};
 
@@ -11,7 +11,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Nobody's register. No key is this: node or flow would be unknown.
 pub(super) const NOBODY: u64 = u64::MAX;
 
-/// What a register knows beside the postcards themselves; a cache line.
+/// A register without its postcards; a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Register {
