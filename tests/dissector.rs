@@ -317,7 +317,7 @@ fn contents(tree: &Value, out: &mut Map<String, Value>) {
         let packet_id = number(header, "int.sf.packet_id");
         out.insert("sf".into(), json!({"state": state, "urgent": urgent, "packet_id": packet_id}));
         if let Some(own) = get(tree, "report.hop").filter(|_| !urgent) {
-            out.insert("own".into(), Value::Object(hop(own, "report.hop")));
+            out.insert("reporter_metadata".into(), Value::Object(hop(own, "report.hop")));
         }
     }
     let hops = hops(tree, &marks);

@@ -318,7 +318,7 @@ fn has_postcard(payload: &[u8], profile: &wire::Profile) -> bool {
         // Some say of themselves that they are one node's word.
         let declared =
             report.version == wire::Version::V05 || report.ds_id == wire::report::v20::POSTCARD_DOMAIN;
-        let alone = report.has_own_hop() && report.hop_count() == 1;
+        let alone = report.has_metadata() && report.hop_count() == 1;
         if read.is_ok() && (declared || alone) {
             return true;
         }

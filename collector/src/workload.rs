@@ -131,13 +131,13 @@ impl Case {
         let sink = self.node(self.hops - 1, flow);
         let header = v10::Repr {
             next: v10::NextProtocol::Ethernet,
-            metadata: 0,
+            bits: 0,
             flags: Flags::FLOW,
             hw_id: 1,
             switch_id: sink,
             seq,
             ingress_ts: seq.wrapping_mul(100),
-            own: Hop::default(),
+            metadata: Hop::default(),
             drop_reason: None,
         };
         let at = header.emit(Dialect::IntCollectorGen, rest);

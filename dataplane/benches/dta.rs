@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
     let stack =
         Stack { bytes: &bytes, layout: Layout::int_2(0x8000, 1, false).unwrap_or(Layout::EMPTY), count: 4 };
-    let own = Hop { node_id: Some(15), ..Hop::default() };
+    let metadata = Hop { node_id: Some(15), ..Hop::default() };
     let flows: Vec<FlowKey> = (0..FLOWS)
         .map(|i| FlowKey::v4([10, 0, (i >> 8) as u8, i as u8], [10, 0, 0, 2], Some((i as u16, 80)), 6))
         .collect();
@@ -100,7 +100,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let context = Context {
                         flow: Some(flow),
                         stack,
-                        own: Some(&own),
+                        metadata: Some(&metadata),
                         reason: Some(1),
                         packet,
                         ..Context::new(trigger, 15)

@@ -25,7 +25,7 @@ pub const QUEUE_UNIT: &str = "bytes";
 pub const UTILIZATION_SCALE: f64 = 0.0001;
 
 /// Thresholds at which the demo's traffic is quiet and its script is not: per metric, in the metric's unit. Without any, each
-/// of ten thousand packets a second would tell two changes.
+/// of ten thousand packets a second would distinguish two changes.
 pub const THRESHOLDS: detect::threshold::Set = {
     let mut set = [0; detect::Metric::COUNT];
     set[detect::Metric::FlowLatency as usize] = 2 * MS;
@@ -46,7 +46,7 @@ const ACTS: u64 = 24 * 60;
 const BURSTS: [u64; 3] = [5, 25, 45];
 /// Seconds into each minute at which the link fails and is restored.
 const CUT: u64 = 30;
-const MEND: u64 = 38;
+const RESTORE: u64 = 38;
 /// The hosts that send the microburst, and the one that gets it.
 const BURST_FROM: [u32; 4] = [10_001, 10_003, 10_004, 10_006];
 const BURST_TO: u32 = 10_008;
@@ -147,7 +147,7 @@ fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line
                 format!("microburst: h1, h3, h4 and h6 send {BURST_PACKETS} packets each to h8 at once");
             lines.push(Line { at, text });
         }
-        let (cut, restore) = (act * ACT + CUT * SECOND, act * ACT + MEND * SECOND);
+        let (cut, restore) = (act * ACT + CUT * SECOND, act * ACT + RESTORE * SECOND);
         fabric.schedule(start + cut, Action::CutLink { a, b })?;
         fabric.schedule(start + restore, Action::MendLink { a, b })?;
         lines.push(Line { at: cut, text: format!("link {link} fails; new routes in 200 ms") });
@@ -222,8 +222,12 @@ mod tests {
         };
         assert!((1..200).contains(&lost("queue_full")) && lost("link_down") > 100, "{drops:?}");
         assert_eq!(lost("no_route") + lost("ttl_zero"), 0);
-        assert_eq!(paths.keys().copied().collect::<Vec<_>>(), [CUT, MEND], "flows move away and come back");
-        assert_eq!(paths[&CUT], paths[&MEND]);
+        assert_eq!(
+            paths.keys().copied().collect::<Vec<_>>(),
+            [CUT, RESTORE],
+            "flows move away and come back"
+        );
+        assert_eq!(paths[&CUT], paths[&RESTORE]);
         assert!(
             queues.keys().all(|(second, _)| [5, 25].contains(second)) && !queues.is_empty(),
             "{queues:?}"

@@ -1,15 +1,15 @@
 //! The sink's filter: which packets with INT to report (`detect::detector` describes the algorithms).
 //!
 //! A list of [`Filter`]s; the first that matches the flow decides, and a flow that none matches is reported with every
-//! packet. Its input is the content of the report: the hops of the packet's stack and the sink's own, in the
+//! packet. Its input is the content of the report: the hops of the packet's stack and the sink's hop, in the
 //! units and by the rules by which the collector reads them.
 //!
 //! # Where it works
 //! - **INT-MD**, both versions: at the sink, of the whole path.
-//! - **INT-MX and postcards**: at every node that reports, of that node's own hop. Per-hop, change and rules about one node
+//! - **INT-MX and postcards**: at every node that reports, of that node's hop. Per-hop, change and rules about one node
 //!   mean what they say; per-flow is then per flow and node.
 //! - **Not SF-INT**: its samples are chosen by state already, and each is a part of a set that the collector joins; hiding
-//!   one would spoil the set.
+//!   one would invalidate the set.
 //! - **Not** packets with a path on which a record found no room (E or M is set, or the sink finds none itself): their stack is not
 //!   their path, so they are always reported.
 //! - **Not** drop reports and queue reports.
@@ -28,7 +28,7 @@ pub const REGISTERS: usize = 4096;
 /// Filters of a list at most: a packet's flow is compared with each until one matches.
 pub const MAX_FILTERS: usize = 256;
 
-/// The longest stack of one-word records, and the sink's own.
+/// The longest stack of one-word records, and the sink's record.
 const MOST_HOPS: usize = 256;
 
 /// What is looked for in which flows.
@@ -149,9 +149,9 @@ impl Needs {
     }
 }
 
-/// The sink's own record, as in its report.
+/// The sink's metadata, as in its report.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Own {
+pub(crate) struct Metadata {
     pub(crate) hop: Hop,
     /// On the packet's stack; else in the report's header.
     pub(crate) on_stack: bool,
@@ -228,15 +228,16 @@ impl Filters {
         &mut self,
         flow: &FlowKey,
         stack: &Stack<'_>,
-        own: Option<&Own>,
+        metadata: Option<&Metadata>,
         now: u64,
     ) -> Option<Decision> {
         let entry = self.entries.iter_mut().find(|entry| entry.filter.flows.matches(flow))?;
         let (values, needs, units) = (&mut self.values, entry.needs, self.units);
         values.clear();
         let records = stack.records().rev().map(|record| read(stack, record, needs, units));
-        values.extend(records.chain(own.map(|own| read_hop(&own.hop, units))).take(MOST_HOPS));
-        let flow_latency = if needs.flow_latency { flow_latency(values, stack, own, units) } else { None };
+        values.extend(records.chain(metadata.map(|metadata| read_hop(&metadata.hop, units))).take(MOST_HOPS));
+        let flow_latency =
+            if needs.flow_latency { flow_latency(values, stack, metadata, units) } else { None };
         let looped = needs.looped && is_loop(values, &mut self.nodes);
         let observation = Observation { flow_latency, looped, hops: values };
         Some(entry.monitor.decide(&observation, flow, now))
@@ -331,7 +332,12 @@ fn later(ends: Ends, stamp_ns: u32) -> u64 {
 
 /// The sum of the hops' latencies; with synchronised clocks the time from the first ingress to the last egress, unless that
 /// is less than the time spent inside the hops (by more than the stamps' rounding).
-fn flow_latency(values: &[HopValues], stack: &Stack<'_>, own: Option<&Own>, units: Units) -> Option<u64> {
+fn flow_latency(
+    values: &[HopValues],
+    stack: &Stack<'_>,
+    metadata: Option<&Metadata>,
+    units: Units,
+) -> Option<u64> {
     let mut total = Some(0_u64).filter(|_| !values.is_empty());
     for hop in values {
         total = total.filter(|_| hop.hop_latency != ABSENT).map(|total| total.wrapping_add(hop.hop_latency));
@@ -340,7 +346,7 @@ fn flow_latency(values: &[HopValues], stack: &Stack<'_>, own: Option<&Own>, unit
         return total;
     }
     let rounding = u64::from(units.stamp_ns) * values.len() as u64;
-    match later(ends(stack, own), units.stamp_ns) {
+    match later(ends(stack, metadata), units.stamp_ns) {
         ABSENT => total,
         measured => match total {
             Some(total) if measured.saturating_add(rounding) < total => Some(total),
@@ -349,19 +355,20 @@ fn flow_latency(values: &[HopValues], stack: &Stack<'_>, own: Option<&Own>, unit
     }
 }
 
-fn ends(stack: &Stack<'_>, own: Option<&Own>) -> Ends {
-    let own_stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
+fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> Ends {
+    let metadata_stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
     let layout = &stack.layout;
     let first = stack.records().next_back();
     let last = stack.records().next();
     // A report's header has stamps of 32 bits of ours; beside a stamp of 64 bits both are remainders.
-    let wide = layout.wide_ts() && own.is_none_or(|own| own.on_stack);
+    let wide = layout.wide_ts() && metadata.is_none_or(|metadata| metadata.on_stack);
     let ingress = first.map(|record| layout.ingress_ts(record));
     let egress = last.map(|record| layout.egress_ts(record));
     Ends {
-        ingress: ingress.unwrap_or_else(|| own_stamp(own.and_then(|own| own.hop.ingress_ts))),
-        egress: match own {
-            Some(own) => own_stamp(own.hop.egress_ts),
+        ingress: ingress
+            .unwrap_or_else(|| metadata_stamp(metadata.and_then(|metadata| metadata.hop.ingress_ts))),
+        egress: match metadata {
+            Some(metadata) => metadata_stamp(metadata.hop.egress_ts),
             None => egress.unwrap_or(ABSENT),
         },
         wide,

@@ -5,7 +5,7 @@ use wire::{FlowKey, Profile, Refusal};
 
 use crate::config::Config;
 use crate::dta::{Event, SwitchReporter, Trigger};
-use crate::filter::{Filters, Own};
+use crate::filter::{Filters, Metadata};
 use crate::packet::{Carried, Headers, Parsed, Seen, direct};
 use crate::report::Exporter;
 use crate::sf::Registers;
@@ -129,8 +129,8 @@ impl Node {
         let Some(dta) = &mut self.dta else { return false };
         let headers = carried.map(|carried| carried.headers).or_else(|| Headers::of(frame));
         let seen = Seen { flow: flow.copied(), headers, carried: carried.copied(), unsupported: false };
-        let own = visit.hop(self.id, bits);
-        dta.report(self.id, frame, &seen, visit, Event::new(occasion, &own))
+        let metadata = visit.hop(self.id, bits);
+        dta.report(self.id, frame, &seen, visit, Event::new(occasion, &metadata))
     }
 
     /// Writes this switch's record in the form of the packet's stack.
@@ -159,11 +159,11 @@ impl Node {
         if flags.0 & NO_ROOM.0 != 0 {
             return false;
         }
-        let on_stack = self.config.format.own_on_stack;
+        let on_stack = self.config.format.metadata_on_stack;
         let bits = bitmap & self.config.available;
         let bits = if on_stack { Some(bits) } else { self.exporter.own_bits(bits) };
-        let own = bits.map(|bits| Own { hop: visit.hop(self.id, bits), on_stack });
-        let decision = self.filters.decide(flow, stack, own.as_ref(), visit.egress_ts);
+        let metadata = bits.map(|bits| Metadata { hop: visit.hop(self.id, bits), on_stack });
+        let decision = self.filters.decide(flow, stack, metadata.as_ref(), visit.egress_ts);
         decision.is_some_and(|decision| !decision.is_reported())
     }
 
@@ -174,8 +174,8 @@ impl Node {
         }
         let Some(flow) = flow else { return false };
         let hop = visit.hop(self.id, self.exporter.own_bits(bits).unwrap_or(0));
-        let own = Own { hop, on_stack: false };
-        let decision = self.filters.decide(flow, &Stack::EMPTY, Some(&own), visit.egress_ts);
+        let metadata = Metadata { hop, on_stack: false };
+        let decision = self.filters.decide(flow, &Stack::EMPTY, Some(&metadata), visit.egress_ts);
         decision.is_some_and(|decision| !decision.is_reported())
     }
 }

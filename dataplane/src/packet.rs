@@ -78,37 +78,37 @@ impl Seen {
         let contents = packet::contents(frame, profile)?;
         let mut seen =
             Self { flow: contents.flow, headers: None, carried: None, unsupported: contents.destination };
-        let (Some(int), Some(place)) = (contents.int, contents.place) else {
+        let (Some(int), Some(location)) = (contents.int, contents.location) else {
             seen.headers = Headers::find(frame);
             return Ok(seen);
         };
-        let proto = match place.encapsulation {
+        let proto = match location.encapsulation {
             Encapsulation::Udp => UDP,
             Encapsulation::Tcp => TCP,
             _ => HOP_BY_HOP,
         };
-        let option = place.encapsulation == Encapsulation::HopByHop;
+        let option = location.encapsulation == Encapsulation::HopByHop;
         let ours = (proto != HOP_BY_HOP || option)
-            && place.mark != Mark::Probe
+            && location.mark != Mark::Probe
             && matches!((int.version, int.mode), (int::Version::V2, _) | (int::Version::V10, Mode::Md));
         if !ours {
             seen.unsupported = true;
             return Ok(seen);
         }
-        let headers = Headers::at(frame, place.ip, place.l4, proto);
-        let whole = |headers: &Headers| place.end <= headers.ip + headers.ip_len(frame);
+        let headers = Headers::at(frame, location.ip, location.l4, proto);
+        let whole = |headers: &Headers| location.end <= headers.ip + headers.ip_len(frame);
         let Some(headers) = headers.filter(whole) else {
             seen.unsupported = true;
             return Ok(seen);
         };
-        let head = &frame[place.header..place.stack];
+        let head = &frame[location.header..location.stack];
         seen.headers = Some(headers);
         seen.carried = Some(Carried {
             headers,
             version: int.version,
             mode: int.mode,
-            mark: place.mark,
-            original: place.original,
+            mark: location.mark,
+            original: location.original,
             flags: int.flags,
             hop_ml: int.hop_ml,
             remaining: int.remaining,
@@ -116,10 +116,10 @@ impl Seen {
             domain: [int.sf.map_or(int.ds_id, |sf| sf.packet_id), int.ds_instruction, int.ds_flags],
             replication: header::replication(head),
             layout: int.stack.layout,
-            int_words: ((place.end - place.header) / 4) as u8, // the shim's 8-bit length says so
+            int_words: ((location.end - location.header) / 4) as u8, // the shim's 8-bit length says so
             sf: int.sf,
-            shim: if option { place.start + OPTION_HEAD } else { place.start },
-            end: place.end,
+            shim: if option { location.start + OPTION_HEAD } else { location.start },
+            end: location.end,
         });
         Ok(seen)
     }
@@ -135,24 +135,24 @@ impl Carried {
 
     /// INT that [`Seen::of`] refuses only because of its stack, as far as a sink needs it to remove INT.
     pub(crate) fn malformed(frame: &[u8], profile: &Profile) -> Option<Self> {
-        let place = packet::malformed_stack(frame, profile)?;
-        let option = place.encapsulation == Encapsulation::HopByHop;
-        let proto = match place.encapsulation {
+        let location = packet::malformed_stack(frame, profile)?;
+        let option = location.encapsulation == Encapsulation::HopByHop;
+        let proto = match location.encapsulation {
             Encapsulation::Udp => UDP,
             Encapsulation::Tcp => TCP,
             Encapsulation::HopByHop => HOP_BY_HOP,
             _ => return None,
         };
-        let shim = if option { place.start + OPTION_HEAD } else { place.start };
-        let head = frame.get(shim..place.end)?.first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
-        let headers = Headers::at(frame, place.ip, place.l4, proto)
-            .filter(|headers| place.end <= headers.ip + headers.ip_len(frame))?;
-        (place.mark != Mark::Probe).then_some(Self {
+        let shim = if option { location.start + OPTION_HEAD } else { location.start };
+        let head = frame.get(shim..location.end)?.first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
+        let headers = Headers::at(frame, location.ip, location.l4, proto)
+            .filter(|headers| location.end <= headers.ip + headers.ip_len(frame))?;
+        (location.mark != Mark::Probe).then_some(Self {
             headers,
             version: int::Version::V2,
             mode: Mode::Md,
-            mark: place.mark,
-            original: place.original,
+            mark: location.mark,
+            original: location.original,
             flags: Flags(head[shim::LEN] >> 3 & 1), // D
             hop_ml: 0,
             remaining: 0,
@@ -163,7 +163,7 @@ impl Carried {
             int_words: head[1],
             sf: None,
             shim,
-            end: place.end,
+            end: location.end,
         })
     }
 

@@ -37,7 +37,7 @@ pub struct Format {
     pub version: Version,
     /// The sink's own record is on the packet's INT stack; otherwise in the report's header, which in 1.0 has no room for
     /// the egress part of bits 4 to 8.
-    pub own_on_stack: bool,
+    pub metadata_on_stack: bool,
     /// Reports per datagram (2.0), 1 to 64. A group that is not full waits for [`crate::Switch::flush`].
     pub group: u8,
     /// The packet in a report begins with its Ethernet header; else with its IP header.
@@ -58,7 +58,7 @@ impl Default for Format {
     fn default() -> Self {
         Self {
             version: Version::V20,
-            own_on_stack: false,
+            metadata_on_stack: false,
             group: 1,
             ethernet: false,
             snap: 8,
@@ -201,7 +201,7 @@ struct Draft<'a> {
     flags: Flags,
     /// RepMdBits of 2.0; none for a report without main contents.
     bits: Option<u16>,
-    own: &'a Hop,
+    metadata: &'a Hop,
     reason: Option<u8>,
     /// A postcard's flow.
     flow_id: Option<[u8; 4]>,
@@ -257,14 +257,14 @@ impl Exporter {
     }
 
     /// The common report of a sink, written in place: 2.0, not grouped, its own record in the main contents. `false`: it is
-    /// another, and nothing was written. `own` writes the items of `bits`.
+    /// another, and nothing was written. `metadata` writes the items of `bits`.
     #[inline]
     pub(crate) fn flow_report_direct(
         &mut self,
         frame: &[u8],
         reported: &ReportedPacket,
         (bits, egress_if): (u16, u16),
-        own: impl FnOnce(u16, &mut [u8]),
+        write: impl FnOnce(u16, &mut [u8]),
         out: &mut Outbox,
     ) -> bool {
         const HEAD: usize = v20::GROUP_LEN + v20::LEN + v20::MAIN_LEN;
@@ -293,7 +293,7 @@ impl Exporter {
             let [high, low] = bits.to_be_bytes();
             // Type 1, inner type; length; metadata length; F. Then RepMdBits; no domain.
             report[..6].copy_from_slice(&[0x10 | code, length as u8, (metadata / 4) as u8, 0x20, high, low]);
-            own(bits, record);
+            write(bits, record);
         }
         out.bytes.extend_from_slice(packet);
         out.bytes.resize(start + HEAD + metadata + padded, 0);
@@ -317,14 +317,14 @@ impl Exporter {
         frame: &[u8],
         carried: &Carried,
         bits: Option<u16>,
-        own: &Hop,
+        metadata: &Hop,
         out: &mut Outbox,
     ) {
         let packet =
             self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
         let bits = bits.map(|bits| bits & REPORTABLE);
         let draft =
-            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, own, packet) };
+            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, metadata, packet) };
         self.write(&Draft { record: Carrying::of(frame, carried), ..draft }, out);
     }
 
@@ -334,13 +334,13 @@ impl Exporter {
         frame: &[u8],
         carried: &Carried,
         bits: u16,
-        own: &Hop,
+        metadata: &Hop,
         out: &mut Outbox,
     ) {
         let packet = Packet::Int(&frame[carried.header()..carried.end]);
         let bits = Some(bits & REPORTABLE);
         let draft =
-            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, own, packet) };
+            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, metadata, packet) };
         self.write(&Draft { record: Carrying::of(frame, carried), ..draft }, out);
     }
 
@@ -350,27 +350,34 @@ impl Exporter {
         frame: &[u8],
         carried: &Carried,
         bits: u16,
-        own: &Hop,
+        metadata: &Hop,
         out: &mut Outbox,
     ) {
         let packet =
             self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
         let bits = Some(bits & REPORTABLE);
-        self.write(&Draft { bits, ..Draft::new(ReportKind::Postcard, Flags::FLOW, own, packet) }, out);
+        self.write(&Draft { bits, ..Draft::new(ReportKind::Postcard, Flags::FLOW, metadata, packet) }, out);
     }
 
     /// A node's postcard: no packet, the flow's id.
-    pub(crate) fn postcard(&mut self, flow: &FlowKey, bits: u16, own: &Hop, out: &mut Outbox) {
+    pub(crate) fn postcard(&mut self, flow: &FlowKey, bits: u16, metadata: &Hop, out: &mut Outbox) {
         let draft = Draft {
             bits: Some(bits & REPORTABLE),
             flow_id: Some(flow.flow_id().to_be_bytes()),
-            ..Draft::new(ReportKind::Postcard, Flags::FLOW, own, Packet::None)
+            ..Draft::new(ReportKind::Postcard, Flags::FLOW, metadata, Packet::None)
         };
         self.write(&draft, out);
     }
 
     /// A drop report: ports, ingress time, queue and reason, and the head of the packet.
-    pub(crate) fn drop_report(&mut self, frame: &[u8], seen: &Seen, own: &Hop, reason: u8, out: &mut Outbox) {
+    pub(crate) fn drop_report(
+        &mut self,
+        frame: &[u8],
+        seen: &Seen,
+        metadata: &Hop,
+        reason: u8,
+        out: &mut Outbox,
+    ) {
         let snap = usize::from(self.format.snap);
         let port_marked = seen.carried.is_some_and(|carried| carried.mark == wire::packet::Mark::Port);
         let with_int = seen.carried.filter(|_| self.format.drop_with_int || port_marked);
@@ -387,21 +394,24 @@ impl Exporter {
             record: with_int.and_then(|carried| Carrying::of(frame, &carried)),
             with_stack: with_int
                 .is_some_and(|carried| carried.mode == wire::int::Mode::Md && carried.sf.is_none()),
-            ..Draft::new(ReportKind::Drop, flags, own, self.packet(frame, seen.headers.as_ref(), end))
+            ..Draft::new(ReportKind::Drop, flags, metadata, self.packet(frame, seen.headers.as_ref(), end))
         };
         self.write(&draft, out);
     }
 
     /// A queue report: ports, queue, ingress time. It is about the queue and no flow, so it holds no packet; in 1.0, where one
     /// should follow, it is cut to nothing.
-    pub(crate) fn queue_report(&mut self, own: &Hop, out: &mut Outbox) {
+    pub(crate) fn queue_report(&mut self, metadata: &Hop, out: &mut Outbox) {
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
-        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, Packet::None) }, out);
+        self.write(
+            &Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, metadata, Packet::None) },
+            out,
+        );
     }
 
     /// A report of a packet that passes a congested queue: as [`Exporter::queue_report`], and the head of the packet, cut
     /// behind the ports (behind INT where that hides the port).
-    pub(crate) fn congested_packet(&mut self, frame: &[u8], seen: &Seen, own: &Hop, out: &mut Outbox) {
+    pub(crate) fn congested_packet(&mut self, frame: &[u8], seen: &Seen, metadata: &Hop, out: &mut Outbox) {
         let end = match (seen.carried, seen.headers) {
             (Some(carried), _) if carried.mark == wire::packet::Mark::Port => carried.end,
             (_, Some(headers)) => ports_end(&headers),
@@ -409,7 +419,7 @@ impl Exporter {
         };
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
         let packet = self.packet(frame, seen.headers.as_ref(), end);
-        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, packet) }, out);
+        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, metadata, packet) }, out);
     }
 
     /// Which of the items in `bits` a flow report contains for the switch itself; none without its own record.
@@ -445,7 +455,7 @@ impl Exporter {
     }
 
     fn write(&mut self, draft: &Draft<'_>, out: &mut Outbox) {
-        let hw_id = (draft.own.egress_if.unwrap_or(0) % u16::from(self.format.subsystems)) as u8;
+        let hw_id = (draft.metadata.egress_if.unwrap_or(0) % u16::from(self.format.subsystems)) as u8;
         match self.format.version {
             Version::V10 => self.write_10(draft, hw_id, out),
             Version::V20 => self.write_20(draft, hw_id, out),
@@ -464,13 +474,13 @@ impl Exporter {
         };
         let header = v10::Repr {
             next,
-            metadata: metadata_10(draft.bits.unwrap_or(0)),
+            bits: metadata_10(draft.bits.unwrap_or(0)),
             flags: draft.flags,
             hw_id,
             switch_id: self.node,
             seq,
-            ingress_ts: draft.own.ingress_ts.unwrap_or(0) as u32,
-            own: *draft.own,
+            ingress_ts: draft.metadata.ingress_ts.unwrap_or(0) as u32,
+            metadata: *draft.metadata,
             drop_reason: draft.reason,
         };
         let start = out.bytes.len();
@@ -495,7 +505,7 @@ impl Exporter {
                 ds_id,
                 ds_bits,
                 ds_status: 0,
-                own: *draft.own,
+                metadata: *draft.metadata,
                 drop_reason: draft.reason,
                 domain,
             }),
@@ -558,12 +568,12 @@ impl Exporter {
 }
 
 impl<'a> Draft<'a> {
-    fn new(kind: ReportKind, flags: Flags, own: &'a Hop, packet: Packet<'a>) -> Self {
+    fn new(kind: ReportKind, flags: Flags, metadata: &'a Hop, packet: Packet<'a>) -> Self {
         Self {
             kind,
             flags,
             bits: None,
-            own,
+            metadata,
             reason: None,
             flow_id: None,
             packet,

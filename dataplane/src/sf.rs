@@ -5,10 +5,10 @@
 //!   Nothing else decides, so that a P4 program can hold the same sixteen entries.
 //! - [`Registers`] stores a record per flow, at the index that the flow's CRC-32C has in its low bits, with the whole CRC
 //!   as a tag. A register of another flow, of other instructions, or one that is too old is empty: it is overwritten by
-//!   what the rule says. [`Config::single`] is the paper's own form, one register for all.
+//!   what the rule says. [`Config::single`] is the form in the paper, one register for all.
 //! - A source counts packets in the same way, per flow: sets are known by flow and number, and numbers of a flow that is
 //!   seen rarely would else come round in a moment. A flow that finds another's counter goes on from the source's
-//!   own, so that two flows in one place do not give out the same numbers again and again.
+//!   own, so that two flows with one counter do not repeat the same numbers.
 
 use wire::int::Sf;
 use wire::int::sf::State;
@@ -75,8 +75,8 @@ pub enum Forward {
     Arrival,
     /// The one that lay in the register.
     Register,
-    /// The node's own.
-    Own,
+    /// The record of this node.
+    Local,
 }
 
 /// What a rule does.
@@ -92,7 +92,7 @@ pub struct Rule {
 
 /// Table 1 by arrival state (1 to 3) and register state (0 is empty). Arrival state 0 is refused before.
 pub const RULES: [[Rule; 4]; 4] = {
-    use Forward::{Arrival, Own, Register};
+    use Forward::{Arrival, Local, Register};
     use State::{High, Low, Medium};
     const fn rule(number: u8, forward: (Forward, State), keep: Option<State>) -> Rule {
         Rule { number, forward, keep }
@@ -108,8 +108,8 @@ pub const RULES: [[Rule; 4]; 4] = {
             rule(7, (Register, High), Some(Low)),
         ],
         [
-            rule(3, (Own, Medium), Some(High)),
-            rule(2, (Own, Medium), Some(High)),
+            rule(3, (Local, Medium), Some(High)),
+            rule(2, (Local, Medium), Some(High)),
             NONE,
             rule(1, (Register, High), Some(Low)),
         ],
@@ -287,10 +287,10 @@ impl Registers {
         Number { packet_id, urgent: due || urgent.queue.is_some_and(|limit| queue >= limit) }
     }
 
-    /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that leaves; of rules 2 and 3,
-    /// whose is the node's own, `own` writes it and answers the sum of its words.
+    /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that leaves. For rules 2 and 3,
+    /// which send the local record, `write` writes it and returns the sum of its words.
     #[inline(always)]
-    pub(crate) fn swap(&mut self, arrival: Arrival<'_>, own: impl FnOnce(&mut [u8]) -> u64) -> Swapped {
+    pub(crate) fn swap(&mut self, arrival: Arrival<'_>, write: impl FnOnce(&mut [u8]) -> u64) -> Swapped {
         let Arrival { sf, bitmap, record, now, .. } = arrival;
         let tag = self.tag(arrival.tag);
         let index = self.index(tag);
@@ -299,26 +299,26 @@ impl Registers {
         // A clock that went back makes no record older.
         let fresh = now.saturating_sub(register.since) <= aging;
         let ours = register.tag == tag && register.bitmap == bitmap && fresh;
-        let held = if ours { usize::from(register.state & 3) } else { 0 };
-        let rule = RULES[usize::from(sf.state as u8)][held];
+        let stored = if ours { usize::from(register.state & 3) } else { 0 };
+        let rule = RULES[usize::from(sf.state as u8)][stored];
         let (forward, state) = rule.forward;
         let packet_id = if forward == Forward::Register { register.packet_id } else { sf.packet_id };
         let sf_after = Sf { urgent: false, state, packet_id };
         let len = record.len().min(MAX_RECORD);
-        let (record, place) = (&mut record[..len], &mut register.record[..len]);
-        let Some(kept) = rule.keep else {
+        let (record, slot) = (&mut record[..len], &mut register.record[..len]);
+        let Some(keep) = rule.keep else {
             // What was there was empty, old, or another's: by this rule the register is empty now.
             register.state = 0;
             return Swapped { rule, sf: sf_after, sums: (0, 0) };
         };
-        let sums = if forward == Forward::Own {
-            place.copy_from_slice(record);
-            (checksum::words(place), own(record))
+        let sums = if forward == Forward::Local {
+            slot.copy_from_slice(record);
+            (checksum::words(slot), write(record))
         } else {
-            swap(place, record)
+            swap(slot, record)
         };
         (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
-        (register.state, register.len, register.since) = (kept as u8, len as u8, now);
+        (register.state, register.len, register.since) = (keep as u8, len as u8, now);
         Swapped { rule, sf: sf_after, sums }
     }
 }
@@ -356,18 +356,18 @@ mod tests {
         let letter = |state: State| state.name()[..1].to_uppercase();
         let mut lines = Vec::new();
         for (arrival, row) in RULES.iter().enumerate() {
-            for (held, rule) in row.iter().enumerate().filter(|(_, rule)| rule.number != 0) {
+            for (stored, rule) in row.iter().enumerate().filter(|(_, rule)| rule.number != 0) {
                 let arrival = letter(State::from_bits(arrival as u8).unwrap());
-                let held =
-                    State::from_bits(held as u8).map_or("E()".to_owned(), |s| format!("{}(S)", letter(s)));
+                let stored =
+                    State::from_bits(stored as u8).map_or("E()".to_owned(), |s| format!("{}(S)", letter(s)));
                 let contents = match rule.forward.0 {
                     Forward::Arrival => 'A',
                     Forward::Register => 'S',
-                    Forward::Own => 'C',
+                    Forward::Local => 'C',
                 };
                 let forward = format!("{}({contents})", letter(rule.forward.1));
                 let keep = rule.keep.map_or("E()".to_owned(), |s| format!("{}(A)", letter(s)));
-                lines.push(format!("{} {arrival}(A) {held} {forward} {keep}", rule.number));
+                lines.push(format!("{} {arrival}(A) {stored} {forward} {keep}", rule.number));
             }
         }
         lines.sort();

@@ -49,7 +49,7 @@ pub(crate) fn process(
         strip(frame, carried);
         return Outcome { done: Done::Reported, verdict, sf: carried.sf };
     }
-    if !node.config.format.own_on_stack {
+    if !node.config.format.metadata_on_stack {
         report_apart(node, frame, carried, visit, out);
         strip(frame, carried);
         return Outcome { done: Done::Reported, verdict, sf: carried.sf };
@@ -72,16 +72,16 @@ fn report_sf(
     if node.report_dta(frame, (flow, Some(carried)), (Trigger::Sample, bits), visit) {
         return strip(frame, carried);
     }
-    let own = visit.hop(node.id, u16::MAX);
+    let metadata = visit.hop(node.id, u16::MAX);
     match node.config.sf.form {
         Form::Full => report_apart(node, frame, carried, visit, out),
-        Form::Compact => node.exporter.compact_report(frame, carried, bits, &own, out),
+        Form::Compact => node.exporter.compact_report(frame, carried, bits, &metadata, out),
         Form::Stack => {
             let mut record = [0; sf::MAX_RECORD];
             let record = &mut record[..usize::from(carried.hop_ml) * 4];
             visit.write_record(node.id, carried.bitmap, node.config.available, record);
             let after = transit::prepend(frame, carried, record);
-            node.exporter.flow_report(frame, &after, None, &own, out);
+            node.exporter.flow_report(frame, &after, None, &metadata, out);
             return strip(frame, &after);
         }
     }
@@ -93,11 +93,11 @@ fn report_sf(
 fn report_apart(node: &mut Node, frame: &[u8], carried: &Carried, visit: &Visit, out: &mut Outbox) {
     let bits = carried.bitmap & node.config.available;
     let id = node.id;
-    let own = |bits, record: &mut [u8]| {
+    let write = |bits, record: &mut [u8]| {
         visit.write_record(id, bits, u16::MAX, record);
     };
     let packet = ReportedPacket::of(frame, carried);
-    if !node.exporter.flow_report_direct(frame, &packet, (bits, visit.egress_if), own, out) {
+    if !node.exporter.flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out) {
         node.exporter.flow_report(frame, carried, Some(bits), &visit.hop(id, u16::MAX), out);
     }
 }
@@ -110,12 +110,12 @@ fn report_on_stack(
     visit: &Visit,
     out: &mut Outbox,
 ) -> (Done, Carried) {
-    let own = visit.hop(node.id, u16::MAX);
+    let metadata = visit.hop(node.id, u16::MAX);
     // This stack never leaves on a link, so the MTU does not matter.
     let write = |record: &mut [u8]| node.write_record(carried, visit, record);
     let pushed = transit::push(frame, carried, write, usize::MAX);
     let after = Seen::of(frame, &node.profile).ok().and_then(|seen| seen.carried).unwrap_or(*carried);
-    node.exporter.flow_report(frame, &after, None, &own, out);
+    node.exporter.flow_report(frame, &after, None, &metadata, out);
     let done = match pushed {
         Pushed::Added => Done::Reported,
         Pushed::HopsExceeded => Done::HopsExceeded,
@@ -139,7 +139,7 @@ fn suppresses(
     }
     let Some(flow) = flow else { return false };
     let room = carried.remaining > 0 && carried.holds(usize::from(carried.hop_ml) * 4);
-    if node.config.format.own_on_stack && !room {
+    if node.config.format.metadata_on_stack && !room {
         return false;
     }
     node.suppresses_path(flow, carried.flags, &carried.records(frame), carried.bitmap, visit)

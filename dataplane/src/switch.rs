@@ -215,9 +215,9 @@ impl Switch {
         let node = &mut self.node;
         let Ok(seen) = Seen::of(frame, &node.profile) else { return false };
         let watched = seen.flow.and_then(|flow| self.watchlist.find(&flow)).is_some_and(|watch| watch.drops);
-        let own = visit.hop(node.id, u16::MAX);
+        let metadata = visit.hop(node.id, u16::MAX);
         let replaced = node.dta.as_mut().is_some_and(|dta| {
-            let happened = Event { reason: Some(reason), ..Event::new(Trigger::Drop, &own) };
+            let happened = Event { reason: Some(reason), ..Event::new(Trigger::Drop, &metadata) };
             if !watched {
                 dta.dropped(node.id, frame, &seen, visit);
             }
@@ -225,7 +225,7 @@ impl Switch {
         });
         node.stats.drops_reported += u64::from(watched);
         if watched && !replaced {
-            node.exporter.drop_report(frame, &seen, &own, reason, out);
+            node.exporter.drop_report(frame, &seen, &metadata, reason, out);
         }
         watched
     }
@@ -391,10 +391,11 @@ impl Switch {
         }
         let (node, rises) = (&mut self.node, congested.is_some());
         node.stats.queues_reported += 1;
-        let own = visit.hop(node.id, u16::MAX);
-        let replaced = node.dta.as_mut().is_some_and(|dta| dta.queue(node.id, &own, rises, visit.egress_ts));
+        let metadata = visit.hop(node.id, u16::MAX);
+        let replaced =
+            node.dta.as_mut().is_some_and(|dta| dta.queue(node.id, &metadata, rises, visit.egress_ts));
         if !replaced {
-            node.exporter.queue_report(&own, out);
+            node.exporter.queue_report(&metadata, out);
         }
     }
 
@@ -402,14 +403,14 @@ impl Switch {
     fn report_congested(&mut self, frame: &[u8], seen: &Seen, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
         node.stats.congested_reported += 1;
-        let own = visit.hop(node.id, u16::MAX);
+        let metadata = visit.hop(node.id, u16::MAX);
         if let Some(dta) = &mut node.dta {
-            let happened = Event { congested: Some(true), ..Event::new(Trigger::CongestedPacket, &own) };
+            let happened = Event { congested: Some(true), ..Event::new(Trigger::CongestedPacket, &metadata) };
             if dta.report(node.id, frame, seen, visit, happened) {
                 return;
             }
         }
-        node.exporter.congested_packet(frame, seen, &own, out);
+        node.exporter.congested_packet(frame, seen, &metadata, out);
     }
 }
 

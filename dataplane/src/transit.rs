@@ -78,15 +78,15 @@ fn swap(
         }
         let arrival =
             Arrival { tag: sf::tag(flow), sf, bitmap: carried.bitmap, record, now: visit.egress_ts };
-        let own = |record: &mut [u8]| visit.write_record(*id, carried.bitmap, config.available, record);
-        let Swapped { rule, sf: after, .. } = registers.swap(arrival, own);
+        let write = |record: &mut [u8]| visit.write_record(*id, carried.bitmap, config.available, record);
+        let Swapped { rule, sf: after, .. } = registers.swap(arrival, write);
         stats.sf_rules[usize::from(rule.number) % 10] += 1;
-        let own = rule.forward.0 == sf::Forward::Own;
+        let is_local = rule.forward.0 == sf::Forward::Local;
         if let Ok(mut head) = Header::new_checked(head) {
             head.set_sf(after);
-            head.set_remaining(carried.remaining - u8::from(own));
+            head.set_remaining(carried.remaining - u8::from(is_local));
         }
-        (if own { Done::Recorded } else { Done::Swapped }, after)
+        (if is_local { Done::Recorded } else { Done::Swapped }, after)
     });
     Outcome { sf: Some(done.1), ..Outcome::forward(done.0) }
 }

@@ -179,7 +179,7 @@ impl FabricSink for Simulated {
 }
 
 /// Simulates at least so many packets of 400 flows over a leaf-spine fabric of twenty switches, each measured by INT-MD 2.1 over three of
-/// them and told by a Report 2.0, truth included.
+/// them and reported by a Report 2.0, truth included.
 ///
 /// # Errors
 /// Never: topology and configuration are good.
@@ -227,7 +227,7 @@ mod tests {
         let done = simulate(2_000).unwrap();
         assert!(done.packets >= 2_000, "{done:?}");
         assert_eq!(done.hops, done.packets * 3);
-        // Some are told of and have not arrived; of some the report is on its way.
+        // Some are reported and have not arrived; of some the report is in flight.
         assert!(done.reports.abs_diff(done.packets) < 100, "{done:?}");
     }
 

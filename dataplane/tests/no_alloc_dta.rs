@@ -77,15 +77,19 @@ fn a_reporter_at_work_allocates_nothing() {
     let mut reporter = Reporter::new(config()).expect("good settings");
     let mut out = Outbox::default();
     let mut nack = [0; 32];
-    let own = Hop { node_id: Some(7), ..Hop::default() };
+    let metadata = Hop { node_id: Some(7), ..Hop::default() };
     let before = allocations();
     let mut sent = 0;
     for i in 0..20_000_u64 {
         let now = i * 1000;
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((i as u16 % 500, 80)), 6);
         let packet = PacketFacts { bytes: 100, ..PacketFacts::default() };
-        let context =
-            Context { flow: Some(&flow), own: Some(&own), packet, ..Context::new(Trigger::Packet, 7) };
+        let context = Context {
+            flow: Some(&flow),
+            metadata: Some(&metadata),
+            packet,
+            ..Context::new(Trigger::Packet, 7)
+        };
         reporter.packet(&context, now, &mut out);
         let trigger = if i % 3 == 0 { Trigger::Drop } else { Trigger::Path };
         reporter.report(&Context { trigger, reason: Some(1), ..context }, now, &mut out);

@@ -60,7 +60,7 @@ fn report_holds_together(report: &Report<'_>, payload: &[u8]) {
     assert!(hops <= payload.len());
     assert_eq!(report.hops().count(), hops);
     assert_eq!(report.hop(hops), wire::Hop::default(), "nothing beyond the last hop");
-    assert_eq!(report.has_own_hop(), !report.own().carried.is_empty());
+    assert_eq!(report.has_metadata(), !report.metadata_hop().carried.is_empty());
     lies_in(report.inner, payload);
     lies_in(report.domain_words, payload);
     if let Some(int) = &report.int {
@@ -143,7 +143,7 @@ fn brief_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<
     assert_eq!((whole.hw_id, whole.seq, whole.ts), (brief.hw_id, brief.seq, Some(brief.ts)));
     assert_eq!((whole.flags, whole.flow, whole.tunnel), (brief.flags, Some(brief.flow), None));
     assert_eq!((int.flags, int.stack.bytes), (brief.int_flags, brief.records));
-    assert!(whole.own.is_none() && whole.drop_reason.is_none() && whole.ioam.is_none());
+    assert!(whole.metadata.is_none() && whole.drop_reason.is_none() && whole.ioam.is_none());
     assert_eq!(whole.annotations, wire::Annotations::default());
 }
 
@@ -152,13 +152,13 @@ fn single_agrees(payload: &[u8], profile: &Profile, all: &[Result<Report<'_>, Re
     let mut decoder = Decoder::new(*profile);
     let Some(single) = decoder.single(payload) else { return };
     let [Ok(whole)] = all else { panic!("what is read briefly is there, good and alone: {all:?}") };
-    let (int, own) = (whole.int.expect("and has INT"), whole.own.expect("and the sink's record"));
+    let (int, own) = (whole.int.expect("and has INT"), whole.metadata.expect("and the sink's record"));
     let sf = wire::int::Sf { urgent: false, state: single.state, packet_id: single.packet_id };
     assert_eq!((whole.version, whole.node_id), (Version::V20, Some(single.node_id)));
     assert_eq!((whole.hw_id, whole.seq, whole.ts), (single.hw_id, single.seq, None));
     assert_eq!((whole.flags, whole.flow, whole.tunnel), (single.flags, Some(single.flow), None));
     assert_eq!((int.flags, int.remaining, int.sf), (single.int_flags, single.remaining, Some(sf)));
-    assert_eq!((own.record, int.stack.bytes), (single.own, single.carried));
+    assert_eq!((own.record, int.stack.bytes), (single.metadata, single.carried));
     assert_eq!([own.layout, int.stack.layout], single.layouts());
     assert!(whole.drop_reason.is_none() && whole.ioam.is_none());
 }
@@ -190,14 +190,14 @@ pub fn packet(frame: &[u8], profile: &Profile) {
     let _ = wire::datagram(frame);
     let _ = wire::frame::ip(frame);
     let Ok(contents) = wire::packet::contents(frame, profile) else { return };
-    let (Some(int), Some(place)) = (&contents.int, &contents.place) else {
-        assert_eq!((contents.int.is_some(), contents.place.is_some()), (false, false));
+    let (Some(int), Some(location)) = (&contents.int, &contents.location) else {
+        assert_eq!((contents.int.is_some(), contents.location.is_some()), (false, false));
         return;
     };
     stack_holds_together(&int.stack);
-    assert!(place.ip < place.l4 && place.l4 < place.start && place.start < place.header);
-    assert!(place.header < place.stack && place.stack <= place.end && place.end <= frame.len());
-    let data = &frame[place.stack..place.end];
+    assert!(location.ip < location.l4 && location.l4 < location.start && location.start < location.header);
+    assert!(location.header < location.stack && location.stack <= location.end && location.end <= frame.len());
+    let data = &frame[location.stack..location.end];
     assert!(int.stack.is_empty() || data.starts_with(int.stack.bytes));
     lies_in(int.source_only, data);
     lies_in(int.stack.bytes, data);

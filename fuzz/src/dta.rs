@@ -4,7 +4,7 @@ use wire::Profile;
 use wire::dta::hash::{self, FlowBytes};
 use wire::dta::layout::{self, BlockTrailer, SketchTrailer};
 use wire::dta::{Control, Operation, PlainAppend, Report, artifact};
-use wire::roce::{self, Beginnings, Ends, Opcode, Packet, Psn};
+use wire::roce::{self, HeaderTemplates, Ends, Opcode, Packet, Psn};
 
 /// A DTA datagram, whichever layout: what is read keeps to its limits, lies in the datagram, and is written again as it was, but for
 /// reserved bits.
@@ -94,7 +94,7 @@ pub fn roce(frame: &[u8], _: &Profile) {
 
 /// A frame like one that was seen says in one glance what it says to the parser; one with a bit changed is not like it, or says the same.
 fn brief_agrees(packet: &Packet<'_>, frame: &[u8]) {
-    let mut known = Beginnings::new();
+    let mut known = HeaderTemplates::new();
     known.learn(frame, packet);
     let brief = known.read(frame);
     let said = |packet: &Packet<'_>| (packet.bth.psn, packet.bth.ack_request, packet.reth);

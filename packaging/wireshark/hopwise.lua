@@ -225,7 +225,7 @@ for _, which in ipairs({ "flow", "tunnel" }) do
   field(which .. "_proto", "uint8", which .. ".proto", "Protocol", base.DEC)
 end
 
--- Fields of a hop, three times: on the INT stack, in a report's own metadata, in an IOAM trace.
+-- Fields of a hop, three times: on the INT stack, in the metadata of a report, in an IOAM trace.
 local HOP_ITEMS = {
   { "node_id", "uint32", "Node ID" },
   { "ingress_if", "uint16", "Ingress interface" },
@@ -254,7 +254,7 @@ local function hop_fields(key, abbrev, name)
   field(key .. ".reserved", "bytes", abbrev .. ".reserved", "Word of a bit that is not defined")
 end
 hop_fields("hop", "int.hop", "Hop")
-hop_fields("own", "report.hop", "The reporter's own hop")
+hop_fields("metadata", "report.hop", "The reporter's metadata")
 hop_fields("ioam_hop", "ioam.hop", "IOAM node")
 
 local REPORT_TYPES = { [0] = "inner only", "INT", "IOAM" }
@@ -1355,11 +1355,11 @@ end
 local function split_own(report)
   local int = report.walk and report.walk.int
   if not int or not int.sf or int.sf.urgent or int.count < 2 or report.problem then return end
-  if report.own then
+  if report.metadata then
     report.problem = { refused = "bad_sf_stack", at = int.header }
     return
   end
-  report.own = { at = int.stack, layout = int.layout }
+  report.metadata = { at = int.stack, layout = int.layout }
   int.stack, int.count = int.stack + int.layout.bytes, 1
 end
 
@@ -1382,9 +1382,9 @@ local function finish(report, w)
   end
   -- Under SF-INT the reporter's own record is of the packet that carried the other, which need not be about it.
   local sf = walk and walk.int and walk.int.sf
-  if report.own and not (sf and not sf.one_packet) then
+  if report.metadata and not (sf and not sf.one_packet) then
     local id = report.node_id
-    if find_item(report.own.layout, "node") then id = node_of(w, report.own.layout, report.own.at) end
+    if find_item(report.metadata.layout, "node") then id = node_of(w, report.metadata.layout, report.metadata.at) end
     report.merged = report.node_id and newest == report.node_id
     if not report.merged then path[#path + 1] = id or false end
   end
@@ -1405,7 +1405,7 @@ local function read_10(w, s, at)
   if report.node_id == ONES then report.node_id = nil end
   if head.metadata ~= 0 then
     local layout = layout_report_10(head.metadata)
-    report.own = { at = at + 16, layout = layout }
+    report.metadata = { at = at + 16, layout = layout }
     report.drop = drop_reason(w, layout, at + 16)
   end
   read_inside(report, s, at + head.len, w.fin, ({ [0] = "ethernet", "ipv4", "ipv6" })[head.following], true)
@@ -1429,10 +1429,10 @@ local function read_05(w, s, at)
   report.node_id = node_at and u32(w, node_at)
   if report.node_id == ONES then report.node_id = nil end
   if head.kind == 1 then
-    report.own = { at = extra, layout = DROP_05 }
+    report.metadata = { at = extra, layout = DROP_05 }
     report.drop = drop_reason(w, DROP_05, extra)
   elseif head.kind == 2 then
-    report.own = { at = extra, layout = LOCAL_05, from_stamps = true }
+    report.metadata = { at = extra, layout = LOCAL_05, from_stamps = true }
   elseif head.kind == 3 then
     report.gap = extra
   end
@@ -1502,7 +1502,7 @@ local function read_20(w, s, at, fin, group)
     -- Bit 0 and bits 9 to 14 are no metadata.
     if bits(md_bits, 7, 8) ~= 0 or md_bits % 2 == 1 then
       local layout = build(md_bits, REPORT_2)
-      report.own = { at = metadata, layout = layout }
+      report.metadata = { at = metadata, layout = layout }
       report.drop = drop_reason(w, layout, metadata)
     end
   end
@@ -1959,12 +1959,12 @@ local function show_gap(tree, tvb, at)
   add(sub, "gap_count", tvb, at + 20, 4)
 end
 
--- The reporter's own hop, with what the header says of it beside the record.
-local function show_own(tree, tvb, w, report)
-  local own = report.own
-  local sub = tree:add(F.own, tvb(own.at, own.layout.bytes))
-  local h = { tree = sub, key = "own", tvb = tvb, w = w, text = {} }
-  if not find_item(own.layout, "node") then
+-- The metadata of the reporter, with what the header says of it beside the record.
+local function show_metadata(tree, tvb, w, report)
+  local metadata = report.metadata
+  local sub = tree:add(F.metadata, tvb(metadata.at, metadata.layout.bytes))
+  local h = { tree = sub, key = "metadata", tvb = tvb, w = w, text = {} }
+  if not find_item(metadata.layout, "node") then
     local at = 4
     local item = value(h, "node_id", at, 4, report.node_id == nil)
     generated(item)
@@ -1973,18 +1973,18 @@ local function show_own(tree, tvb, w, report)
     local item = value(h, "ingress_ts", report.ts_at, 4, all_ones(w, report.ts_at, 4))
     if item then generated(item:append_text(C.unit)) end
   end
-  local text = show_record(sub, "own", tvb, w, own.layout, own.at)
-  if own.from_stamps then
-    if all_ones(w, report.ts_at, 4) or all_ones(w, own.at + 12, 4) then
-      value(h, "latency", own.at + 12, 0, true)
+  local text = show_record(sub, "metadata", tvb, w, metadata.layout, metadata.at)
+  if metadata.from_stamps then
+    if all_ones(w, report.ts_at, 4) or all_ones(w, metadata.at + 12, 4) then
+      value(h, "latency", metadata.at + 12, 0, true)
     else
-      local latency = (u32(w, own.at + 12) - u32(w, report.ts_at)) % 4294967296
-      local item = sub:add(F["own.latency"], tvb(own.at + 12, 4), latency)
+      local latency = (u32(w, metadata.at + 12) - u32(w, report.ts_at)) % 4294967296
+      local item = sub:add(F["metadata.latency"], tvb(metadata.at + 12, 4), latency)
       generated(item:append_text(C.unit))
       text = text .. ", latency " .. latency .. C.unit
     end
   end
-  sub:set_text("The reporter's own hop: node " .. (report.node_id or "?") .. (text ~= "" and ", " or "") .. text)
+  sub:set_text("The reporter's metadata: node " .. (report.node_id or "?") .. (text ~= "" and ", " or "") .. text)
 end
 
 local function show_drop(tree, tvb, report)
@@ -2057,7 +2057,7 @@ local function show_report(tree, tvb, pinfo, report, number)
   if report.version == "0.5" then show_head_05(sub, tvb, report) end
   local walk, problem = report.walk, report.problem
   show_drop(sub, tvb, report)
-  if report.own then show_own(sub, tvb, w, report) end
+  if report.metadata then show_metadata(sub, tvb, w, report) end
   if report.tlvs then show_tlvs(sub, tvb, report) end
   local line = ""
   if walk then

@@ -420,10 +420,10 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
         ReportVersion::V20 => Version::V20,
     };
     // A report by 1.0 has no room for all that a record has: there it goes onto the packet's stack.
-    let own_on_stack = version == Version::V10;
+    let metadata_on_stack = version == Version::V10;
     switch::Config {
         mark: Mark { dscp: settings.mark.dscp, port: settings.mark.port },
-        format: Format { version, own_on_stack, ..Format::default() },
+        format: Format { version, metadata_on_stack, ..Format::default() },
         congestion: congestion(settings),
         sf: sf::Config {
             registers: settings.sf.registers,

@@ -45,10 +45,10 @@ fn payload(bytes: &[u8], profile: &Profile) -> Vec<String> {
 fn shim(bytes: &[u8], profile: &Profile) -> String {
     let frame = around_shim(bytes);
     match wire::packet::contents(&frame, profile) {
-        Ok(Contents { int: Some(int), place: Some(place), .. }) => {
+        Ok(Contents { int: Some(int), location: Some(location), .. }) => {
             let mut out = Object::new();
             out.int(&int);
-            out.original(&place.original);
+            out.original(&location.original);
             out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i)));
             out.source_only(&int);
             out.finish()
@@ -105,8 +105,8 @@ pub fn report(report: &Report<'_>) -> String {
         out.sf(int);
     }
     out.hops(report.hops());
-    if report.is_single_record() && report.has_own_hop() {
-        out.raw("own", &hop(&report.own()));
+    if report.is_single_record() && report.has_metadata() {
+        out.raw("reporter_metadata", &hop(&report.metadata_hop()));
     }
     if report.has_drop_reason() {
         out.nullable("drop_reason", report.drop_reason);
@@ -183,12 +183,12 @@ pub fn packet(contents: &Contents<'_>) -> String {
     let mut out = Object::new();
     out.flow("flow", contents.flow);
     out.flow("tunnel", contents.tunnel);
-    if let (Some(int), Some(place)) = (&contents.int, &contents.place) {
+    if let (Some(int), Some(location)) = (&contents.int, &contents.location) {
         out.int(int);
-        out.text("encapsulation", encapsulation(place.encapsulation));
-        out.text("recognised", mark(place.mark));
-        out.list("offsets", [place.start, place.header, place.stack, place.end].iter());
-        out.original(&place.original);
+        out.text("encapsulation", encapsulation(location.encapsulation));
+        out.text("recognised", mark(location.mark));
+        out.list("offsets", [location.start, location.header, location.stack, location.end].iter());
+        out.original(&location.original);
     }
     match (&contents.int, &contents.ioam) {
         (Some(int), _) => out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i))),

@@ -73,7 +73,7 @@ fn a_rule_decides_alike_in_the_switch_and_in_the_collector() {
         "(max(queue_occupancy) > 1000 and hops == 3) for 3",
         "not (previous(flow_latency) > 200us) or count(queue_occupancy > 700) >= 2 for 2",
     ];
-    let v10 = Format { version: Version::V10, own_on_stack: true, ..Format::default() };
+    let v10 = Format { version: Version::V10, metadata_on_stack: true, ..Format::default() };
     for (format, mode) in [(Format::default(), Mode::Md21), (v10, Mode::Md10)] {
         let all = run(format, mode, &Filters::default());
         for text in rules {

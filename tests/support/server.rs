@@ -368,13 +368,13 @@ pub(crate) fn report(seq: u32, src_port: u16, latencies: [u32; 3]) -> Vec<u8> {
     let mut payload = vec![0; 1024];
     let header = v10::Repr {
         next: v10::NextProtocol::Ethernet,
-        metadata: 0,
+        bits: 0,
         flags: Flags::FLOW,
         hw_id: 1,
         switch_id: 103,
         seq,
         ingress_ts: seq,
-        own: Hop::default(),
+        metadata: Hop::default(),
         drop_reason: None,
     };
     let mut at = header.emit(Dialect::Strict, &mut payload);

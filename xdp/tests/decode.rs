@@ -274,7 +274,7 @@ fn reports_of_switches_mean_what_they_mean_to_wire() {
         let version = if has(2) { Version::V10 } else { Version::V20 };
         let format = Format {
             version,
-            own_on_stack: has(3),
+            metadata_on_stack: has(3),
             ethernet: has(4),
             group: if has(5) && version == Version::V20 { 8 } else { 1 },
             drop_with_int: has(5),

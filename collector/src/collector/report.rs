@@ -105,7 +105,7 @@ impl Inner {
             return;
         }
         if let Some(int) = &report.int
-            && report.own.is_none()
+            && report.metadata.is_none()
             && report.flow.is_some()
             && head.whole_path
             && is_stacked(&int.stack)
@@ -118,7 +118,7 @@ impl Inner {
         }
         let (mut readings, ends) = self.read(report, *envelope.units);
         let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
-        let postcard = report.has_own_hop()
+        let postcard = report.has_metadata()
             && readings.len() == 1
             && !report.annotations.contains(wire::Annotations::MERGED);
         if !head.about.has_flow {
@@ -168,7 +168,10 @@ impl Inner {
         let mut ends = Ends::NONE;
         let mut widths = (false, false);
         for (at, mut hop) in report.hops().take(MOST_HOPS).enumerate() {
-            if report.version == wire::Version::V05 && report.own.is_some() && at + 1 == report.hop_count() {
+            if report.version == wire::Version::V05
+                && report.metadata.is_some()
+                && at + 1 == report.hop_count()
+            {
                 // Derived from stamps, and so in their unit; it is derived again, and checked.
                 hop.hop_latency = None;
             }

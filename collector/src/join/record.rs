@@ -22,7 +22,7 @@ impl Record {
     /// The sink's own record, in the place of this one.
     #[inline]
     pub(super) fn own(self, report: &Report<'_>, sf: Sf, units: Units) -> Option<Self> {
-        let record = match &report.own {
+        let record = match &report.metadata {
             // The header says whose it is; stamps of older headers are for those who decode whole.
             Some(own) if report.ts.is_none() => {
                 let mut record = self.read(&own.layout, own.record, units);
@@ -31,7 +31,7 @@ impl Record {
                 }
                 record
             }
-            Some(_) => self.with(&report.own(), units),
+            Some(_) => self.with(&report.metadata_hop(), units),
             // The sink's place on the path at least.
             None if sf.is_of_one_packet() => {
                 let node = report.node_id?;

@@ -207,7 +207,7 @@ impl<'a> SingleReport<'a> {
         (about.origin.seq, about.origin.hw_id) = (single.seq, single.hw_id);
         self.head.hash = single.flow.hash(seed);
         self.head.signals = single.int_flags.into();
-        (self.own, self.carried) = (single.own, single.carried);
+        (self.own, self.carried) = (single.metadata, single.carried);
         (self.node, self.order) = (single.node_id, order(single.seq, 0));
         (self.packet_id, self.remaining, self.priority) = (single.packet_id, single.remaining, single.state);
         self.exceeded = single.int_flags.contains(wire::int::Flags::HOPS_EXCEEDED);

@@ -88,7 +88,8 @@ impl SfCase {
         let header = Md2::stateful(6, HOP_LIMIT - writers, ITEMS, sf);
         let mut inner = [0; INNER];
         packet(&mut inner, flow, &header, &hop(node, flow, set));
-        let main = MainRepr { bits: ITEMS & 0x7fff, own: hop(NODES, flow, number), ..MainRepr::default() };
+        let main =
+            MainRepr { bits: ITEMS & 0x7fff, metadata: hop(NODES, flow, number), ..MainRepr::default() };
         let report = Repr::new(Flags::FLOW, main, Inner::Ipv6(&inner));
         let (head, rest) = frame.split_at_mut(OUTER);
         Packet { src: [192, 0, 2, 1], dst: [192, 0, 2, 100], src_port: 40_000, dst_port: 32_766, dscp: 0 }

@@ -213,7 +213,7 @@ fn has_postcard(payload: &[u8]) -> bool {
     let (mut decoder, mut report) = (Decoder::new(wire::Profile::default()), Report::EMPTY);
     let mut reports = decoder.reports(payload);
     while let Some(read) = reports.read(&mut report) {
-        if read.is_ok() && report.has_own_hop() && report.int.is_none() && report.hop_count() == 1 {
+        if read.is_ok() && report.has_metadata() && report.int.is_none() && report.hop_count() == 1 {
             return true;
         }
     }

@@ -63,8 +63,15 @@ impl Postcard {
         let bits = 0x4000
             | if self.latency.is_some() { 0x2000 } else { 0 }
             | if self.stamps.is_some() { 0x0c00 } else { 0 };
-        let main =
-            v20::MainRepr { bits, ds_id: 0, ds_bits: 0, ds_status: 0, own, drop_reason: None, domain: &[] };
+        let main = v20::MainRepr {
+            bits,
+            ds_id: 0,
+            ds_bits: 0,
+            ds_status: 0,
+            metadata: own,
+            drop_reason: None,
+            domain: &[],
+        };
         let mut bytes = vec![0; 256];
         let group = v20::Group { hw_id: 0, seq: self.seq, node_id: self.node };
         let mut builder = v20::GroupBuilder::new(&mut bytes, group).unwrap();

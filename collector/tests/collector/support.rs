@@ -122,13 +122,13 @@ impl Sent {
         let next = if self.v6 { v10::NextProtocol::Ipv6 } else { v10::NextProtocol::Ipv4 };
         let header = v10::Repr {
             next,
-            metadata: self.metadata,
+            bits: self.metadata,
             flags: self.flags,
             hw_id: self.hw_id,
             switch_id: self.reporter,
             seq: self.seq,
             ingress_ts: 7,
-            own,
+            metadata: own,
             drop_reason: self.reason,
         };
         let mut at = header.emit(Dialect::Strict, &mut bytes);
@@ -168,7 +168,7 @@ impl Sent {
             ds_id: 0,
             ds_bits: 0,
             ds_status: 0,
-            own: own.hop(),
+            metadata: own.hop(),
             drop_reason: self.reason,
             domain: &[],
         };
@@ -182,7 +182,7 @@ impl Sent {
     pub(crate) fn v05(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0].hop();
-        let kind = v05::Kind::Local { own };
+        let kind = v05::Kind::Local { metadata: own };
         let ingress_ts = own.ingress_ts.unwrap_or(0) as u32;
         let header = v05::Repr { flags: self.flags, hw_id: self.hw_id, seq: self.seq, ingress_ts, kind };
         let mut at = header.emit(Dialect::Strict, &mut bytes);

@@ -6,9 +6,9 @@ use wire::{FlowKey, Hop};
 /// What has just happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Trigger {
-    /// A sink took a packet's INT out, and finds its way worth telling: `stack` and `own` are the path.
+    /// A sink removed a packet's INT and reports its path, which is `stack` and `metadata`.
     Path,
-    /// A node measured a packet and tells of itself only (INT-MX, postcards).
+    /// A node measured a packet and reports only its own record (INT-MX, postcards).
     Hop,
     /// A sink of SF-INT took out a packet that carried one node's record: a part of a path.
     Sample,
@@ -72,7 +72,7 @@ impl Trigger {
 /// What a switch knows of one packet, record or table. What it does not know is `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Why it is told now.
+    /// Why it is reported now.
     pub trigger: Trigger,
     /// Node id of the switch.
     pub node: u32,
@@ -81,7 +81,7 @@ pub struct Context<'a> {
     /// Records of nodes before this one, the most recent first.
     pub stack: Stack<'a>,
     /// What this node measured, unless that is on the stack.
-    pub own: Option<&'a Hop>,
+    pub metadata: Option<&'a Hop>,
     /// The device's reason of a drop.
     pub reason: Option<u8>,
     /// The queue is congested. For [`Trigger::Queue`] and [`Trigger::CongestedPacket`].
@@ -97,7 +97,7 @@ pub struct Context<'a> {
 /// What is known of a packet beside its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFacts {
-    /// A number that all switches on its way find the same, and that differs between packets of a flow: made of what no switch
+    /// A number that all switches on the path compute alike, and that differs between packets of a flow: made of what no switch
     /// changes (see [`packet_id`]). PINT chooses by it.
     pub id: u32,
     /// Length of the IP packet as it came in, bytes.
@@ -115,7 +115,7 @@ pub struct PacketFacts {
 pub struct Counter<'a> {
     /// The key, as the table's fields have made it.
     pub key: &'a [u8],
-    /// Since it was told last.
+    /// Since the last report.
     pub since: Sums,
     /// Since the key came into the table.
     pub total: Sums,
@@ -184,7 +184,7 @@ impl<'a> Context<'a> {
             node,
             flow: None,
             stack: Stack::EMPTY,
-            own: None,
+            metadata: None,
             reason: None,
             congested: None,
             packet: PacketFacts::default(),
@@ -195,7 +195,7 @@ impl<'a> Context<'a> {
 
     /// Hops of the path.
     pub fn hops(&self) -> usize {
-        self.stack.len() + usize::from(self.own.is_some())
+        self.stack.len() + usize::from(self.metadata.is_some())
     }
 
     /// Hop `i` of the path, from 0, the source first.
@@ -204,7 +204,7 @@ impl<'a> Context<'a> {
         if i < before {
             return Some(self.stack.hop(before - 1 - i));
         }
-        self.own.filter(|_| i == before).copied()
+        self.metadata.filter(|_| i == before).copied()
     }
 
     /// The node id of hop `i`.
@@ -215,15 +215,15 @@ impl<'a> Context<'a> {
             let id = self.stack.layout.node_id(self.stack.record(before - 1 - i));
             return Some(id).filter(|id| *id != u32::MAX);
         }
-        self.own.filter(|_| i == before).and_then(|hop| hop.node_id)
+        self.metadata.filter(|_| i == before).and_then(|hop| hop.node_id)
     }
 
     /// The hop that is meant when none is named: this node's; where its record is on the stack, the last.
     pub fn last_hop(&self) -> Option<Hop> {
-        self.own.copied().or_else(|| self.hops().checked_sub(1).and_then(|last| self.hop(last)))
+        self.metadata.copied().or_else(|| self.hops().checked_sub(1).and_then(|last| self.hop(last)))
     }
 
-    /// Time that the packet spent in nodes, ns; `None` unless every hop tells it.
+    /// Time that the packet spent in nodes, ns; `None` unless every hop has it.
     pub fn flow_latency(&self) -> Option<u64> {
         let mut total = None;
         for i in 0..self.hops() {
@@ -239,7 +239,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A packet's number from what no switch on its way changes: `ident` is IPv4's identification or IPv6's flow label, `sequence` the
+/// A packet's number from fields that no switch on the path changes: `ident` is IPv4's identification or IPv6's flow label, `sequence` the
 /// first four bytes behind the ports of TCP, its sequence number; 0 for other protocols.
 #[inline]
 pub fn packet_id(flow: &FlowKey, ident: u32, sequence: u32) -> u32 {

@@ -1,11 +1,11 @@
 //! What a reporter keeps for one collector: the sequence of essential reports and the last of them, to send again those that did
-//! not arrive, and how congested the way is (wire-formats 5.8).
+//! not arrive, and how congested the path is (wire-formats 5.8).
 
 use wire::dta::{Priority, Report};
 
 use super::outbox::Outbox;
 
-/// W: essential reports that are kept, for each collector.
+/// W: essential reports that are stored, for each collector.
 pub const WINDOW: usize = 256;
 
 /// How reports are sent again.
@@ -46,9 +46,9 @@ pub struct Stats {
     pub nacks: u64,
     /// NACKs for a gap that was being filled.
     pub early: u64,
-    /// Reports that NACKs asked for and that were no longer kept.
+    /// Reports that NACKs asked for and that were no longer stored.
     pub forgotten: u64,
-    /// NACKs by a translator that went on from a sequence before our first: what is kept was numbered anew.
+    /// NACKs by a translator that went on from a sequence before our first: what is stored was renumbered.
     pub renumbered: u64,
     /// NACKs that give a report up: malformed, or of a store or list that is not there.
     pub refused: u64,
@@ -64,7 +64,7 @@ pub struct Stats {
 #[derive(Debug)]
 pub(super) struct Destination {
     number: u8,
-    /// Bytes of a place in the ring.
+    /// Bytes of a slot in the ring.
     width: usize,
     ring: Vec<u8>,
     lens: Vec<u16>,
@@ -145,7 +145,7 @@ impl Destination {
         self.level_until = now.saturating_add(u64::from(hold_us) * 1000);
     }
 
-    /// Sends a report, or puts it into the ring; false: there was no place for it.
+    /// Sends a report, or puts it into the ring; false: there was no room for it.
     pub(super) fn send(&mut self, report: &Report<'_>, now: u64, probe: u64, out: &mut Outbox) -> bool {
         if report.base.essential {
             return self.send_essential(report, now, probe, out);
@@ -164,10 +164,10 @@ impl Destination {
         let mut report = *report;
         report.base.sequence = self.next.wrapping_add(self.shift);
         let at = usize::from(self.next) % WINDOW;
-        let place = self.ring.get_mut(at * self.width..(at + 1) * self.width);
-        let Some(Ok(len)) = place.map(|place| report.emit(place)) else { return false };
+        let slot = self.ring.get_mut(at * self.width..(at + 1) * self.width);
+        let Some(Ok(len)) = slot.map(|slot| report.emit(slot)) else { return false };
         self.lens[at] = len as u16;
-        // What was in the place is gone.
+        // The slot's previous report is gone.
         if self.unsent == Some(self.next.wrapping_sub(WINDOW as u16)) {
             self.skip_unsent();
         }
@@ -257,7 +257,7 @@ impl Destination {
     }
 
     /// `last` was never one of ours: the translator goes on with what was sent under our ID before we began, and has taken nothing of
-    /// ours. Numbers what is kept behind `last`, and says how many there would be in all.
+    /// ours. Renumbers what is stored behind `last`, and returns how many there would be in all.
     fn renumber(&mut self, last: u16) -> u16 {
         self.stats.renumbered += 1;
         let first = self.next.wrapping_sub(self.buffered_count);

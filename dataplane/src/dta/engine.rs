@@ -1,4 +1,4 @@
-//! What carries mappings out: from what is known to reports on their way.
+//! Executes mappings: from measurements to queued reports.
 
 use detect::Match;
 use wire::dta::{Base, Operation, Report};
@@ -16,11 +16,11 @@ use super::{How, Unsent};
 pub struct MappingStats {
     /// Operations; of Append, entries.
     pub made: u64,
-    /// Given out, or kept for resending where there was no room yet.
+    /// Sent, or stored for resending where there was no room yet.
     pub sent: u64,
     /// Entries that wait for others.
     pub pending: u64,
-    /// Kept back because of congestion.
+    /// Suppressed because of congestion.
     pub suppressed: u64,
     /// A part of the key, or the value, was not known.
     pub absent: u64,
@@ -157,7 +157,7 @@ impl Engine {
         self.mappings.iter().map(|one| (&one.mapping, &one.stats))
     }
 
-    /// Carries out what there is to do on an occasion. `passed`: which mappings have told of this record already; the answer: and
+    /// Executes the mappings of a trigger. `passed`: which mappings have already reported this record; the answer: and
     /// which now.
     pub(super) fn report(
         &mut self,
@@ -191,7 +191,7 @@ impl Engine {
             return self.one(index, context, &Subject { hop, number: hop_number(context) }, (now, None), out);
         }
         let (needs_hop, mut met) = (one.needs_hop, false);
-        // A path is told whole, or not at all.
+        // A path is reported completely, or not at all.
         let whole = postcards.then(|| one.comes_next());
         for i in 0..context.hops().min(usize::from(u8::MAX)) {
             let hop = if needs_hop { context.hop(i) } else { None };
@@ -314,8 +314,8 @@ impl Engine {
         entry.iter().try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
         let len = scratch.len();
         let start = len * usize::from(pack.count);
-        let place = pack.bytes.get_mut(start..start + len).ok_or(Unsent::NoRoom)?;
-        place.copy_from_slice(&self.data[..len]);
+        let slot = pack.bytes.get_mut(start..start + len).ok_or(Unsent::NoRoom)?;
+        slot.copy_from_slice(&self.data[..len]);
         if pack.count == 0 {
             pack.since = now;
         }
@@ -446,7 +446,7 @@ struct By {
     probe: u64,
 }
 
-/// Sends a pack's entries. Those that waited are not kept back any more: it was decided when they came.
+/// Sends a pack's entries. Those that waited are not suppressed any more: that was decided when they came.
 fn flush(
     pack: &mut Pack,
     entry_len: usize,

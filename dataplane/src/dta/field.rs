@@ -92,7 +92,7 @@ numbers! {
     /// Occupancy of the shared buffer.
     BufferOccupancy = "buffer_occupancy", 4;
     /// Which hop of the path, from 1.
-    Place = "hop", 1;
+    HopNumber = "hop", 1;
     /// Hops of the path.
     PathLen = "path_len", 1;
     /// Time in all nodes of the path, ns.
@@ -107,9 +107,9 @@ numbers! {
     PacketBytes = "packet_bytes", 4;
     /// TTL or hop limit.
     HopLimit = "hop_limit", 1;
-    /// When it is told, ns.
+    /// Time of the report, ns.
     Time = "time", 8;
-    /// Of a table's record, since it was told last; of a window, of all records: packets.
+    /// Of a table's record, since the last report; of a window, of all records: packets.
     Packets = "packets", 8;
     /// Likewise bytes.
     Bytes = "bytes", 8;
@@ -144,17 +144,17 @@ pub const NAMES: &[(&str, u8, &str)] = &[
     (
         "flow",
         13,
-        "Source, destination, ports, protocol. In a key 13 or 37 bytes; in data 13, and IPv6 is not told.",
+        "Source, destination, ports, protocol. In a key 13 or 37 bytes; in data 13, and IPv6 is not reported.",
     ),
     ("flow6", 37, "The same of either family in 37 bytes, IPv4 as mapped addresses."),
-    ("src", 4, "Source address. In a key 4 or 16 bytes; in data 4, and IPv6 is not told."),
+    ("src", 4, "Source address. In a key 4 or 16 bytes; in data 4, and IPv6 is not reported."),
     ("dst", 4, "Destination address, likewise."),
     ("src6", 16, "Source address of either family, IPv4 mapped."),
     ("dst6", 16, "Destination address, likewise."),
     (
         "key",
         0,
-        "The key of a table's record, as the table says; in data `key[N]`, and only records whose key has N bytes are told.",
+        "The key of a table's record, as the table defines it; in data `key[N]`, and only records whose key has N bytes are reported.",
     ),
     ("top_key", 0, "`top_key[N]`: the key of most packets in a window, cut or filled with zeros to N bytes."),
 ];
@@ -270,7 +270,7 @@ impl Number {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Subject {
     pub(super) hop: Option<Hop>,
-    /// Its place on the path, from 1; 0: unknown.
+    /// Its position on the path, from 1; 0: unknown.
     pub(super) number: u8,
 }
 
@@ -309,7 +309,7 @@ impl Field {
             N::Proto => flow.map(|flow| u64::from(flow.proto())),
             N::Switch => Some(context.node.into()),
             N::Node => Some(subject.hop.and_then(|hop| hop.node_id).unwrap_or(context.node).into()),
-            N::Place => nonzero(subject.number.into()),
+            N::HopNumber => nonzero(subject.number.into()),
             N::PathLen => Some(context.hops() as u64).filter(|hops| *hops > 0),
             N::FlowLatency => context.flow_latency(),
             N::Reason => context.reason.map(u64::from),
@@ -382,7 +382,7 @@ impl Field {
         matches!(self.what, What::Number(number) if number.is_pint())
     }
 
-    /// How many bytes it has in data; `None`: it has no size of its own there.
+    /// How many bytes it has in data; `None`: its size there is not fixed.
     pub fn data_len(&self) -> Option<usize> {
         match self.what {
             What::Key { .. } => (self.count > 0).then_some(usize::from(self.count)),

@@ -116,7 +116,7 @@ impl Mapping {
             }
     }
 
-    /// Is it one that can be carried out? `index`: its number, `tables` and `longest`: how many there are, and how long a report
+    /// Checks whether it can be executed. `index`: its number, `tables` and `longest`: how many there are, and how long a report
     /// may be.
     pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
         let refuse =
@@ -170,7 +170,7 @@ impl Mapping {
                 return refuse(key, &why);
             }
             if field.needs_flow() && flowless {
-                let why = format!("`{field}`: what a table tells has its `key`, and no flow of its own");
+                let why = format!("`{field}`: the record of a table has a `key`, and no flow");
                 return refuse(key, &why);
             }
         }
@@ -246,7 +246,7 @@ fn check_data(data: &[Field]) -> Result<(), String> {
         return Err(format!("`{field}` needs its number of bytes here, such as `{field}[13]`"));
     }
     match data_len(data) {
-        None | Some(0) => Err("there is nothing to tell; write a field, such as [\"node[5]\"]".to_owned()),
+        None | Some(0) => Err("there is nothing to report; write a field, such as [\"node[5]\"]".to_owned()),
         Some(len) if len > MAX_DATA => Err(format!("it has {len} bytes; data have at most {MAX_DATA}")),
         Some(_) => Ok(()),
     }

@@ -2,9 +2,9 @@
 //! 4.1; wire-formats 5).
 //!
 //! [`Mapping`]s say on which [`Trigger`] what is made of [`Context`]: which operation, and of which [`Field`]s its key and data are.
-//! Beside what happens to single packets, [`table`]s count per key and [`sketches`] summarise, both of fixed size; what they tell
+//! Beside what happens to single packets, [`table`]s count per key and [`sketches`] summarise, both of fixed size; what they report
 //! is mapped, or sent column by column. Which collector a report goes to is decided by its key, list or sketch alone ([`Spread`]).
-//! Essential reports are numbered, kept, and sent again when a translator misses them; congestion keeps back what is less
+//! Essential reports are numbered, stored, and sent again when a translator misses them; congestion suppresses what is less
 //! important.
 //!
 //! No I/O and no clock: packets, events, control messages and the time go in; reports come out in an [`Outbox`]. All memory is
@@ -79,7 +79,7 @@ pub struct Config {
     /// Sequence of the first essential report to each collector. A translator that knows the reporter from before takes what is up
     /// to 32767 ahead of what it knows for new, and all else for old, silently; so let this grow with the time of the start.
     pub first_sequence: u16,
-    /// Keeps senders from aiming at one place of a table.
+    /// Prevents senders from aiming at one slot of a table.
     pub seed: u64,
 }
 
@@ -106,9 +106,9 @@ impl Default for Config {
 pub struct How {
     /// What may be lost first.
     pub priority: Priority,
-    /// It must arrive: it is numbered, kept, and sent again when it is missed.
+    /// It must arrive: it is numbered, stored, and sent again when it is lost.
     pub essential: bool,
-    /// The collector's CPU is told.
+    /// The collector's CPU is notified.
     pub immediate: bool,
 }
 
@@ -190,7 +190,7 @@ impl Reporter {
     /// A reporter with all its memory.
     ///
     /// # Errors
-    /// What in the configuration cannot be carried out.
+    /// What in the configuration cannot be executed.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         check(&config)?;
         let of_mappings =
@@ -247,7 +247,7 @@ impl Reporter {
         self.engine.report(context, None, 0, now, out);
     }
 
-    /// A packet is dropped that nobody wants to be told of: only tables count it.
+    /// A packet of an unwatched flow is dropped: only tables count it.
     pub fn count_drop(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.count(context, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
     }
@@ -368,7 +368,7 @@ impl Reporter {
     }
 }
 
-/// What is known of the way to a collector.
+/// The state of the path to a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// What happened.
@@ -381,7 +381,7 @@ pub struct Destination {
     pub last: Option<u16>,
 }
 
-/// What a table tells goes to the mappings of its records.
+/// Passes the records of a table to their mappings.
 struct TableReports<'a> {
     engine: &'a mut Engine,
     index: usize,
@@ -400,7 +400,7 @@ fn sketch_len(sketch: &sketches::Config) -> usize {
     BASE_LEN + 12 + usize::from(sketch.per_report) * column
 }
 
-/// Can this be carried out?
+/// Can this be executed?
 ///
 /// # Errors
 /// The first thing that cannot.

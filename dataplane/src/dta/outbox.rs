@@ -57,7 +57,7 @@ impl Outbox {
         })
     }
 
-    /// Place for a report of at most `len` bytes; `None`: there is none.
+    /// Room for a report of at most `len` bytes; `None`: there is none.
     #[inline]
     pub(super) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.slots.len() == self.slots.capacity() {

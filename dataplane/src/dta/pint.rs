@@ -2,7 +2,7 @@
 //! of the path, chosen by the packet.
 //!
 //! n = f(packet) is less than a number K. All else is a function of n: which hop it chooses, and how that hop's id is hashed. So
-//! whoever asks for a flow's K bytes knows what each of them says, and can tell the path's nodes among those of the network. The
+//! a query for a flow's K bytes knows what each of them encodes, and can identify the path's nodes among those of the network. The
 //! reports go to keys `flow, n`: DTA's copies of one key all hold the same, so what the paper calls redundancies are keys here.
 
 use super::context::Context;
@@ -14,12 +14,12 @@ pub fn n(packet: u32, count: u8) -> u8 {
 
 /// n of what is known of a packet. Not every sender numbers its packets, so when it came is a part of it.
 pub(super) fn n_of(context: &Context<'_>, count: u8) -> u8 {
-    let came = context.own.and_then(|own| own.ingress_ts).unwrap_or(0);
+    let came = context.metadata.and_then(|metadata| metadata.ingress_ts).unwrap_or(0);
     n(mix(u64::from(context.packet.id) << 32 ^ came) as u32, count)
 }
 
-/// Which hop of a path of `hops` nodes is told under `n`, from 0. Each node decides by itself, not knowing how many follow:
-/// the i-th replaces what is there with a chance of 1 in i, and the last to do so is told. Any node is as likely as any other.
+/// Which hop of a path of `hops` nodes is reported under `n`, from 0. Each node decides by itself, not knowing how many follow:
+/// the i-th replaces the value with a probability of 1 in i, and the last to do so is reported. Any node is as likely as any other.
 pub fn hop(n: u8, hops: usize) -> Option<usize> {
     (0..hops as u64).rev().find(|i| mix(u64::from(n) << 32 | *i).is_multiple_of(*i + 1)).map(|i| i as usize)
 }
@@ -70,9 +70,9 @@ mod tests {
     fn a_path_is_found_again_among_the_networks_nodes() {
         let (path, network) = ([11, 12, 13, 14, 15], 1..=60_u32);
         let reported = |n: u8| digest(path[hop(n, path.len()).unwrap()], n);
-        for (place, node) in path.iter().enumerate() {
+        for (position, node) in path.iter().enumerate() {
             let candidates = network.clone().filter(|candidate| {
-                (0..64).all(|n| hop(n, path.len()) != Some(place) || digest(*candidate, n) == reported(n))
+                (0..64).all(|n| hop(n, path.len()) != Some(position) || digest(*candidate, n) == reported(n))
             });
             assert_eq!(candidates.collect::<Vec<_>>(), [*node]);
         }

@@ -1,5 +1,5 @@
 //! Sketches that a switch fills packet by packet, and sends column by column when an epoch is over (wire-formats 5.4): Count and
-//! Count-Min, HyperLogLog, AROMA. Two buffers: one is filled while the other is sent, and kept until the next epoch is over, so
+//! Count-Min, HyperLogLog, AROMA. Two buffers: one is filled while the other is sent, and retained until the next epoch is over, so
 //! that columns can be sent again.
 
 use detect::Match;
@@ -36,7 +36,7 @@ pub struct Config {
     pub kind: SketchKind,
     /// Its shape.
     pub shape: Columns,
-    /// What is counted, or told apart: at most 64 bytes.
+    /// What is counted, or distinguished: at most 64 bytes.
     pub key: Vec<Field>,
     /// AROMA: what is sampled of a packet, as a number of 32 bits.
     pub item: Option<Field>,
@@ -71,11 +71,11 @@ pub struct Stats {
     pub again: u64,
     /// Columns that were not sent before the next epoch was over.
     pub late: u64,
-    /// Columns that congestion kept back: of an epoch all that were left, because columns must come in order.
+    /// Columns that congestion suppressed: of an epoch all that were left, because columns must come in order.
     pub suppressed: u64,
     /// NACKs.
     pub nacks: u64,
-    /// NACKs about an epoch that is no longer kept, or columns that were not sent.
+    /// NACKs about an epoch that is no longer stored, or columns that were not sent.
     pub stale: u64,
 }
 
@@ -193,7 +193,7 @@ impl Sketch {
         self.next_send = self.next_send.max(now);
     }
 
-    /// Sends what is due, at most `most` reports. `send` says whether a report found a place, and whether congestion keeps it back.
+    /// Sends what is due, at most `most` reports. `send` returns whether a report found room, and whether congestion suppresses it.
     pub(super) fn tick(
         &mut self,
         now: u64,

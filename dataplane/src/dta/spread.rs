@@ -10,7 +10,7 @@ pub const MAX_COLLECTORS: usize = 64;
 pub struct Spread {
     /// The collector of each value of `collector_of(key)`.
     by_key: [u8; 256],
-    /// First list, last list, collector; lists in none of them are dealt out in turn.
+    /// First list, last list, collector; lists in none of them are assigned round-robin.
     lists: Vec<(u32, u32, u8)>,
     /// The collector of sketches: all columns of all switches go to one.
     sketches: u8,
@@ -35,7 +35,7 @@ impl Spread {
     /// There are [`MAX_COLLECTORS`] already; in words.
     pub fn grown(&self) -> Result<[u8; 256], String> {
         if self.collectors() >= MAX_COLLECTORS {
-            return Err(format!("there are {MAX_COLLECTORS} collectors already; no more can be told apart"));
+            return Err(format!("there are already {MAX_COLLECTORS} collectors, which is the limit"));
         }
         let mut by_key = self.by_key;
         give_share(&mut by_key, self.collectors);
@@ -101,7 +101,7 @@ impl Spread {
 }
 
 /// Gives the collector `new`, the last of `new + 1`, its share of the 256 values: one after the other, each time from the one that has most
-/// (of equal ones the first) the first of its own.
+/// (of equal ones the first) the first of its list.
 fn give_share(by_key: &mut [u8; 256], new: u8) {
     for _ in 0..256 / (usize::from(new) + 1) {
         let mut pending = [0_u16; 256];
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_tables_of_the_first_collectors_by_hand() {
-        // The second gets the first 128 values, the third 85 of both in turn: the first of whoever has most, the lower number first.
+        // The second gets the first 128 values, the third 85, alternating between both: the first of whoever has most, the lower number first.
         let two: [u8; 256] = std::array::from_fn(|value| u8::from(value < 128));
         assert_eq!(*Spread::even(2).by_key(), two);
         let three = *Spread::even(3).by_key();

@@ -14,7 +14,7 @@ pub struct SwitchReporter {
     pub reporter: Reporter,
     /// Reports that are ready to be sent. The caller takes them out and clears it.
     pub outbox: Outbox,
-    /// The switch makes Telemetry Reports too; else DTA stands in their place.
+    /// The switch sends Telemetry Reports too; else DTA replaces them.
     pub also_reports: bool,
     /// What [`Reporter::wants_packets`] says.
     wants_packets: bool,
@@ -25,14 +25,14 @@ pub struct SwitchReporter {
 pub(crate) struct Event<'a> {
     pub(crate) trigger: Trigger,
     /// What this node measured.
-    pub(crate) own: Option<&'a Hop>,
+    pub(crate) metadata: Option<&'a Hop>,
     pub(crate) reason: Option<u8>,
     pub(crate) congested: Option<bool>,
 }
 
 impl<'a> Event<'a> {
-    pub(crate) fn new(trigger: Trigger, own: &'a Hop) -> Self {
-        Self { trigger, own: Some(own), reason: None, congested: None }
+    pub(crate) fn new(trigger: Trigger, metadata: &'a Hop) -> Self {
+        Self { trigger, metadata: Some(metadata), reason: None, congested: None }
     }
 }
 
@@ -51,8 +51,8 @@ impl SwitchReporter {
 
     /// A packet passes.
     pub(crate) fn packet(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
-        let own = visit.hop(node, u16::MAX);
-        let event = Event::new(Trigger::Packet, &own);
+        let metadata = visit.hop(node, u16::MAX);
+        let event = Event::new(Trigger::Packet, &metadata);
         let context = context(node, frame, seen, visit, event);
         self.reporter.packet(&context, visit.egress_ts, &mut self.outbox);
     }
@@ -73,22 +73,25 @@ impl SwitchReporter {
 
     /// A packet is dropped of which nobody wants to know, but tables count it.
     pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
-        let own = visit.hop(node, u16::MAX);
-        let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &own));
+        let metadata = visit.hop(node, u16::MAX);
+        let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &metadata));
         self.reporter.count_drop(&context, visit.egress_ts, &mut self.outbox);
     }
 
     /// Something has happened to a queue. True: that is all.
-    pub(crate) fn queue(&mut self, node: u32, own: &Hop, congested: bool, now: u64) -> bool {
-        let context =
-            Context { own: Some(own), congested: Some(congested), ..Context::new(Trigger::Queue, node) };
+    pub(crate) fn queue(&mut self, node: u32, metadata: &Hop, congested: bool, now: u64) -> bool {
+        let context = Context {
+            metadata: Some(metadata),
+            congested: Some(congested),
+            ..Context::new(Trigger::Queue, node)
+        };
         self.reporter.report(&context, now, &mut self.outbox);
         !self.also_reports
     }
 }
 
 fn context<'a>(node: u32, frame: &'a [u8], seen: &'a Seen, visit: &Visit, event: Event<'a>) -> Context<'a> {
-    let Event { trigger, own, reason, congested } = event;
+    let Event { trigger, metadata, reason, congested } = event;
     let flow = seen.flow.as_ref();
     let facts = flow.zip(seen.headers).map(|(flow, headers)| facts(frame, flow, &headers));
     // Other protocols and fragments are as long as an untagged frame says.
@@ -99,7 +102,7 @@ fn context<'a>(node: u32, frame: &'a [u8], seen: &'a Seen, visit: &Visit, event:
         (Some(carried), Trigger::Path | Trigger::Sample | Trigger::Drop) => carried.records(frame),
         _ => wire::int::Stack::EMPTY,
     };
-    Context { flow, stack, own, reason, congested, packet, ..Context::new(trigger, node) }
+    Context { flow, stack, metadata, reason, congested, packet, ..Context::new(trigger, node) }
 }
 
 /// What the headers say, INT or not.

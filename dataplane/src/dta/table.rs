@@ -1,4 +1,4 @@
-//! Tables of counters per key, as a switch has them: fixed size, each key in one place, and one that comes into a place that is
+//! Tables of counters per key, as a switch has them: fixed size, each key in one slot, and one that hashes to a slot that is
 //! taken puts the other out (TurboFlow's microflow records, Marple's key-value cache, Sonata's reduce).
 
 use detect::Match;
@@ -52,7 +52,7 @@ pub struct Config {
     pub slots: usize,
     /// How long a period is, ns; 0: there are none.
     pub period: u64,
-    /// Records that do not meet all of these are not told at the end of a period, nor part of its window.
+    /// Records that do not meet all of these are not reported at the end of a period, nor part of its window.
     pub having: Vec<Condition>,
 }
 
@@ -93,10 +93,10 @@ pub struct Stats {
 struct Record {
     key: [u8; MAX_KEY],
     len: u8,
-    /// Which mappings have told that it passed.
+    /// Which mappings have reported that it passed.
     passed: u8,
     total: Sums,
-    /// Totals when it was told last.
+    /// Totals at the last report.
     last_reported: Sums,
     first: u64,
     last: u64,
@@ -144,7 +144,7 @@ impl Round {
     };
 }
 
-/// Takes what a table tells: the record or window, and of which mappings it was told that they have passed. Gives those back.
+/// Receives what a table reports: the record or window, and which mappings have passed. Returns those that have passed afterwards.
 pub(super) trait RecordSink {
     fn report(&mut self, context: &Context<'_>, passed: u8) -> u8;
 }
@@ -202,7 +202,7 @@ impl Table {
         Ok(out.len() as u8)
     }
 
-    /// Tells of a period that is over; a part of it in each call.
+    /// Reports a period that is over; a part of it in each call.
     pub(super) fn tick(&mut self, node: u32, now: u64, report: &mut impl RecordSink) {
         if self.config.period == 0 {
             return;
@@ -272,7 +272,7 @@ fn last_reported<'a>(trigger: Trigger, context: &Context<'a>) -> Context<'a> {
     Context::new(trigger, context.node)
 }
 
-/// The place of a key. The seed keeps senders from aiming at one.
+/// The slot of a key. The seed prevents senders from aiming at one.
 #[inline]
 fn hash(key: &[u8; MAX_KEY], seed: u64) -> u64 {
     let words = key.as_chunks::<8>().0;

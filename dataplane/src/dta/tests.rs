@@ -15,19 +15,19 @@ use tables::{of_table, sketch_config, table};
 /// Five nodes, 11 to 15, of which 15 is the sink.
 struct Path {
     bytes: Vec<u8>,
-    own: Hop,
+    metadata: Hop,
 }
 
 impl Path {
     fn new() -> Self {
         let bytes = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
-        Self { bytes, own: Hop { node_id: Some(15), ingress_ts: Some(3), ..Hop::default() } }
+        Self { bytes, metadata: Hop { node_id: Some(15), ingress_ts: Some(3), ..Hop::default() } }
     }
 
     fn context<'a>(&'a self, flow: &'a FlowKey) -> Context<'a> {
         let layout = Layout::int_2(0x8000, 1, false).unwrap();
         let stack = Stack { bytes: &self.bytes, layout, count: 4 };
-        Context { flow: Some(flow), stack, own: Some(&self.own), ..Context::new(Trigger::Path, 15) }
+        Context { flow: Some(flow), stack, metadata: Some(&self.metadata), ..Context::new(Trigger::Path, 15) }
     }
 }
 
@@ -152,9 +152,10 @@ fn conditions_flows_and_samples_choose_what_is_told() {
     let third = Mapping { every: 3, ..base };
     let (mut reporter, mut out) = (reporter(vec![slow, web, third]), Outbox::default());
     for (i, latency) in [5_000, 10_001, 70_000, 1, 2, 3, 4].into_iter().enumerate() {
-        let own = Hop { hop_latency: Some(latency), ..Hop::default() };
+        let metadata = Hop { hop_latency: Some(latency), ..Hop::default() };
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, if i == 0 { 80 } else { 81 })), 6);
-        let context = Context { flow: Some(&flow), own: Some(&own), ..Context::new(Trigger::Hop, 7) };
+        let context =
+            Context { flow: Some(&flow), metadata: Some(&metadata), ..Context::new(Trigger::Hop, 7) };
         reporter.report(&context, 0, &mut out);
     }
     let reported: Vec<u64> = reporter.mappings().map(|(_, stats)| stats.sent).collect();
@@ -367,7 +368,7 @@ fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
     let buffered: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.no_room)).collect();
     assert_eq!(buffered, [(300, 0), (1, 299)]);
     let to = reporter.destinations(0).next().unwrap();
-    assert_eq!((to.stats.overwritten, to.waiting), (43, 256), "one was sent, 256 are kept");
+    assert_eq!((to.stats.overwritten, to.waiting), (43, 256), "one was sent, 256 are stored");
     let mut seen = sequences(&sent(&mut out));
     seen.remove(1);
     while reporter.destinations(0).next().unwrap().waiting > 0 {
@@ -411,12 +412,12 @@ fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
     assert_eq!(sequences(&sent(&mut out)), [904, 905, 906]);
     let to = reporter.destinations(0).next().unwrap();
     assert_eq!((to.stats.renumbered, to.stats.forgotten, to.last), (1, 0, Some(906)));
-    // A translator that was told more than we ever made.
+    // A translator that expects more than we ever made.
     reporter.control(0, &nack(907), 3000, &mut out);
     assert!(out.is_empty());
 }
 
-/// A translator's tracker (5.8), and the way to it and back, which loses a part.
+/// A translator's tracker (5.8), and the path to it and back, which loses packets.
 struct Tracker {
     last: u16,
     accepted: Vec<u32>,

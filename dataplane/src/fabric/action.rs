@@ -19,7 +19,7 @@ pub enum Action {
         /// The other end's id.
         b: u32,
     },
-    /// Mends it.
+    /// Restores it.
     MendLink {
         /// One end's id.
         a: u32,

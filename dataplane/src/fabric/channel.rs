@@ -1,11 +1,11 @@
-//! The way of report datagrams to the collector: delay, loss, duplication, reordering, and the truth of it.
+//! The channel of report datagrams to the collector: delay, loss, duplication, reordering, and the ground truth.
 
 use std::collections::BTreeMap;
 
 use super::random::Random;
 use super::truth::{Arrival, Fate};
 
-/// How good the way to the collector is. The default is perfect and takes 50 µs.
+/// The quality of the channel to the collector. The default is perfect and takes 50 µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
     /// From the node to the collector, ns.

@@ -1,5 +1,5 @@
 //! A fabric of executable INT switches in simulated time: hosts send packets, links carry them, queues delay and drop them,
-//! switches tell of them, and everything that really happened is known.
+//! switches report them, and the ground truth is recorded.
 //!
 //! The model, so that results can be checked by hand:
 //! - A frame is received when its last bit is in (store and forward); that is the ingress time. After a fixed pipeline
@@ -255,7 +255,7 @@ struct Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// The flow's own next packet.
+    /// The next packet of the flow.
     Send { flow: u32 },
     /// One packet of an ordered burst, of which `left` more follow.
     Burst { flow: u32, left: u32, gap: u64 },

@@ -17,7 +17,7 @@ pub(crate) struct Port {
     pub(crate) up: bool,
     /// Rate, delay and depth.
     pub(crate) wire: Wire,
-    /// Counts cuts and so tells a transmission that was cut from the next one.
+    /// Counts cuts and so distinguishes a transmission that was cut from the next one.
     pub(crate) epoch: u32,
     /// A frame is being transmitted.
     pub(crate) busy: bool,
@@ -42,7 +42,7 @@ impl Port {
         Self { node, number, edge, up: true, wire, epoch: 0, busy: false, meter, waiting, occupancy: 0 }
     }
 
-    /// Puts packet `slot` of `size` queue units at the end of the queue and tells what it found there. The frame being
+    /// Puts packet `slot` of `size` queue units at the end of the queue and returns what it found there. The frame being
     /// transmitted is not in the queue. A frame that would exceed the depth is refused (tail drop), but a frame that can be
     /// transmitted at once never waits and is always taken.
     pub(crate) fn offer(&mut self, slot: u32, size: u32) -> Result<u32, Full> {
@@ -72,7 +72,7 @@ impl Port {
 /// Utilisation as a weighted average over windows of 1 ms, each weighing a quarter; integer arithmetic only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
-    /// What one window can carry, bits.
+    /// The capacity of one window, bits.
     full: u64,
     window: u64,
     bits: u64,
@@ -93,7 +93,7 @@ impl Meter {
         self.bits += bytes as u64 * 8;
     }
 
-    /// The average at `now`, in hundredths of a percent, at most 10,000. The window under way is not in it.
+    /// The average at `now`, in hundredths of a percent, at most 10,000. The current window is not in it.
     pub(crate) fn read(&mut self, now: u64) -> u32 {
         self.roll(now);
         (self.average >> 16).min(10_000) as u32

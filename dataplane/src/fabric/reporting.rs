@@ -26,7 +26,7 @@ pub(super) struct Reporting {
     idle: Vec<u32>,
 }
 
-/// A datagram on its way to the collector.
+/// A datagram in flight to the collector.
 #[derive(Debug)]
 struct Underway {
     payload: Vec<u8>,
@@ -106,10 +106,10 @@ impl Fabric {
         for at in 0..self.outbox.made().len() {
             let made = self.outbox.made()[at];
             let (packet, flow, hops) = self.packet_truth(slot);
-            let sf = made.record.zip(hops.last()).map(|(carrying, own)| SfTruth {
+            let sf = made.record.zip(hops.last()).map(|(carrying, reporter)| SfTruth {
                 sf: carrying.sf,
                 carried: self.records.get(self.flow_of(slot), carrying),
-                own: *own,
+                reporter: *reporter,
             });
             let hops = match &sf {
                 Some(sf) => reported_by_sf(sf, made.kind),
@@ -185,7 +185,7 @@ impl Fabric {
     }
 }
 
-/// The records of SF-INT that nodes have made, so that it is known what a report tells long after.
+/// The records of SF-INT that nodes have made, so that the content of a report is known long after.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     by: BTreeMap<RecordKey, (u64, HopTruth)>,
@@ -215,27 +215,27 @@ impl Records {
     }
 }
 
-/// What a report of SF-INT tells of one packet: the record carried, and the reporter's if it is of the same packet.
+/// What a report of SF-INT contains about one packet: the record carried, and the reporter's if it is of the same packet.
 fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
     if kind == ReportKind::Drop && !sf.sf.is_of_one_packet() {
-        return vec![sf.own];
+        return vec![sf.reporter];
     }
     let mut hops: Vec<HopTruth> = sf.carried.iter().map(|(_, hop)| *hop).collect();
-    if sf.sf.is_of_one_packet() && hops.last().is_none_or(|hop| hop.node != sf.own.node) {
-        hops.push(sf.own);
+    if sf.sf.is_of_one_packet() && hops.last().is_none_or(|hop| hop.node != sf.reporter.node) {
+        hops.push(sf.reporter);
     }
     hops
 }
 
-/// Which of a packet's hops a report tells of.
+/// Which of a packet's hops a report contains.
 fn reported(hops: &[HopTruth], kind: ReportKind, with_stack: bool) -> Vec<HopTruth> {
-    let Some((own, before)) = hops.split_last() else { return Vec::new() };
+    let Some((reporter, before)) = hops.split_last() else { return Vec::new() };
     let mut reported: Vec<HopTruth> = match kind {
         ReportKind::Flow | ReportKind::Drop if with_stack => {
             before.iter().filter(|hop| hop.recorded).copied().collect()
         }
         _ => Vec::new(),
     };
-    reported.push(*own);
+    reported.push(*reporter);
     reported
 }

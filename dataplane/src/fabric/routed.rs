@@ -1,4 +1,4 @@
-//! What a routed network does to packets beside INT: each has a number of its own, each switch lowers its hop limit.
+//! What a routed network does to packets beside INT: each has a number, each switch lowers its hop limit.
 
 use wire::ethernet;
 

@@ -45,9 +45,9 @@ impl Routes {
         Self { choices, column }
     }
 
-    /// The port by which a packet of the flow with `hash` leaves switch `node` towards `host`; none when there is no way.
+    /// The port by which a packet of the flow with `hash` leaves switch `node` towards `host`; none when there is no route.
     ///
-    /// Highest random weight: when one of the choices goes away only its own flows move.
+    /// Highest random weight: when one of the choices disappears only its flows move.
     pub(crate) fn next(&self, node: usize, host: usize, hash: u64) -> Option<u32> {
         let ports = &self.choices[node][self.column[host]?];
         match ports.as_slice() {
@@ -58,7 +58,7 @@ impl Routes {
     }
 }
 
-/// Steps from every node to `host`, `u32::MAX` where there is no way. Other hosts are never passed through.
+/// Steps from every node to `host`, `u32::MAX` where there is no route. Other hosts are never passed through.
 fn distances(edges: &[Vec<Edge>], is_host: &[bool], host: usize) -> Vec<u32> {
     let mut distance = vec![u32::MAX; edges.len()];
     distance[host] = 0;

@@ -1,4 +1,4 @@
-//! The fabric's own behaviour: queues, links, routes, traffic. INT is tested with the switch and in `tests/`.
+//! The behaviour of the fabric: queues, links, routes, traffic. INT is tested with the switch and in `tests/`.
 
 use super::*;
 

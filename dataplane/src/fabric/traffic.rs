@@ -10,7 +10,7 @@ use crate::flow::{FlowSpec, Pattern};
 pub(crate) struct Schedule {
     pattern: Pattern,
     stop: u64,
-    /// When the burst under way ends (on-off only).
+    /// When the current burst ends (on-off only).
     burst_ends: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct FlowTotals {
     pub sent: u64,
     /// Packets that arrived.
     pub delivered: u64,
-    /// Packets that were lost. The rest is under way.
+    /// Packets that were lost. The rest is in flight.
     pub dropped: u64,
 }
 

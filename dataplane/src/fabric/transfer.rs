@@ -4,7 +4,7 @@ use super::truth::{DropReason, HopTruth, Journey, Truth};
 use super::{Fabric, FabricSink, Frames, QueueUnit, What, routed};
 use crate::switch::{Verdict, Visit};
 
-/// A packet on its way. Slots are reused, so in the long run none is allocated.
+/// A packet in flight. Slots are reused, so in the long run none is allocated.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
     bytes: Vec<u8>,
@@ -181,7 +181,7 @@ impl Fabric {
         step.verdict
     }
 
-    /// Drops a packet at a switch, which tells of it if it watches the flow, or at a host.
+    /// Drops a packet at a switch, which reports it if it watches the flow, or at a host.
     pub(super) fn drop_here(
         &mut self,
         slot: u32,
@@ -258,7 +258,7 @@ impl Fabric {
         self.changed(link, false, sink);
     }
 
-    /// Mends a link; routes use it after the convergence delay.
+    /// Restores a link; routes use it after the convergence delay.
     pub(super) fn restore(&mut self, link: usize, sink: &mut (impl FabricSink + ?Sized)) {
         if self.ports[link * 2].up {
             return;
@@ -288,7 +288,7 @@ impl Fabric {
     }
 }
 
-/// What the switch itself knows of a packet that is leaving, by its own clock.
+/// What the switch measures of a packet that is leaving, by its own clock.
 fn visit(hop: &HopTruth, mtu: u16) -> Visit {
     Visit {
         ingress_if: hop.ingress_if,

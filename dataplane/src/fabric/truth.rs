@@ -5,7 +5,7 @@ use wire::int::Sf;
 
 pub use crate::report::ReportKind;
 
-/// What went by one switch on a packet's way.
+/// What happened to a packet at one switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopTruth {
     /// The switch's id.
@@ -24,7 +24,7 @@ pub struct HopTruth {
     pub egress: u64,
     /// What the node's clock shows minus the true time, ns.
     pub clock_offset: i64,
-    /// The switch's record is in the packet's INT stack, or the switch told of it in a report of its own.
+    /// The switch's record is in the packet's INT stack, or the switch sent it in a separate report.
     pub recorded: bool,
 }
 
@@ -45,7 +45,7 @@ impl HopTruth {
     }
 }
 
-/// One packet's way, as far as it came.
+/// One packet's path, as far as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journey<'a> {
     /// Number of the packet in this run, from 0.
@@ -73,7 +73,7 @@ impl Journey<'_> {
 pub enum DropReason {
     /// It went through too many switches: a loop.
     TooManyHops = 26,
-    /// No way to its destination.
+    /// No route to its destination.
     NoRoute = 29,
     /// The egress queue was full (traffic manager).
     QueueFull = 71,
@@ -115,7 +115,7 @@ pub struct ReportTruth {
     pub packet: u64,
     /// That packet's 5-tuple (a queue report does not carry it).
     pub flow: FlowKey,
-    /// The switches whose records it holds, in forwarding order, the reporter's own last.
+    /// The switches whose records it contains, in forwarding order, the reporter last.
     pub hops: Vec<HopTruth>,
     /// Why the packet was dropped (drop reports).
     pub reason: Option<DropReason>,
@@ -123,7 +123,7 @@ pub struct ReportTruth {
     pub sf: Option<SfTruth>,
 }
 
-/// What a report of SF-INT really tells.
+/// The ground truth of a report of SF-INT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SfTruth {
     /// State, and the number that the source gave to the packet that the record is of.
@@ -131,7 +131,7 @@ pub struct SfTruth {
     /// Number in this run of that packet, and what went by; `None`: too long ago to be known.
     pub carried: Option<(u64, HopTruth)>,
     /// What went by at the reporter, with the packet that caused the report.
-    pub own: HopTruth,
+    pub reporter: HopTruth,
 }
 
 impl ReportTruth {
@@ -141,7 +141,7 @@ impl ReportTruth {
     }
 }
 
-/// What happened to a datagram of reports on its way to the collector.
+/// What happened to a datagram of reports in the channel to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrived once.
@@ -154,7 +154,7 @@ pub enum Fate {
     Delayed,
 }
 
-/// One datagram of reports, told when it is sent.
+/// One datagram of reports, recorded when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatagramTruth {
     /// When it left the node, true time, ns.
@@ -195,7 +195,7 @@ pub enum Truth<'a> {
     Delivered(Journey<'a>),
     /// A packet was lost, at `node`; for [`DropReason::LostOnLink`] the node before the link.
     Dropped {
-        /// Its way so far; `ended` is the time of the drop.
+        /// Its path so far; `ended` is the time of the drop.
         journey: Journey<'a>,
         /// Where.
         node: u32,

@@ -88,9 +88,9 @@ impl Row {
 fn a_sink_tells_what_moves_beyond_the_threshold() {
     let formats = [
         Format::default(),
-        Format { own_on_stack: true, ..Format::default() },
+        Format { metadata_on_stack: true, ..Format::default() },
         Format { version: Version::V10, ..Format::default() },
-        Format { version: Version::V10, own_on_stack: true, ..Format::default() },
+        Format { version: Version::V10, metadata_on_stack: true, ..Format::default() },
     ];
     for (format, mode) in formats.into_iter().flat_map(|f| [(f, Mode::Md21), (f, Mode::Md10)]) {
         let config = Config { format, ..Config::default() };
@@ -101,7 +101,7 @@ fn a_sink_tells_what_moves_beyond_the_threshold() {
         assert_eq!((row.sink().reported, row.sink().filtered), (4, 2));
         let sum = filter(Algorithm::PerFlow, Metric::QueueOccupancy, 10);
         let mut row = Row::new(&config, watch, &[sum]);
-        // 15, 25, 26, 37, 30, 18: told are 15, 26, 37, 18.
+        // 15, 25, 26, 37, 30, 18: reported are 15, 26, 37, 18.
         assert_eq!(row.course(&packets), [1, 0, 1, 1, 0, 1], "{format:?} {mode:?}: the sum");
         // The sums of 700 ns each do not change.
         let latency = filter(Algorithm::PerFlow, Metric::FlowLatency, 0);
@@ -129,7 +129,7 @@ fn filters_change_while_it_runs_and_those_that_stay_remember() {
     assert_eq!(row.course(&[[5, 5, 5], [5, 5, 15]]), [1, 0]);
     let other = Filter { flows: Match { proto: Some(1), ..ALL }, ..per_hop(3) };
     row.switches[2].set_filters(filters(&[other.clone(), per_hop(10)]));
-    assert_eq!(row.course(&[[5, 5, 15], [5, 5, 16]]), [0, 1], "it knows that 5 was told");
+    assert_eq!(row.course(&[[5, 5, 15], [5, 5, 16]]), [0, 1], "5 was the last value reported");
     assert_eq!(row.sink().filtered, 2);
     row.switches[2].set_filters(filters(&[other, per_hop(9)]));
     assert_eq!(row.course(&[[5, 5, 16], [5, 5, 16]]), [1, 0], "another threshold begins anew");
@@ -143,12 +143,13 @@ fn filters_change_while_it_runs_and_those_that_stay_remember() {
 #[test]
 fn a_way_that_is_not_whole_is_always_told() {
     let watch = Watch { hops: 2, ..Watch::new(ALL) };
-    let on_stack = Config { format: Format { own_on_stack: true, ..Format::default() }, ..Config::default() };
+    let on_stack =
+        Config { format: Format { metadata_on_stack: true, ..Format::default() }, ..Config::default() };
     let mut row = Row::new(&on_stack, watch, &[per_hop(10)]);
-    assert_eq!(row.course(&[[1, 1, 1]; 3]), [1, 1, 1], "the sink's own record finds no room");
+    assert_eq!(row.course(&[[1, 1, 1]; 3]), [1, 1, 1], "the sink's record finds no room");
     assert_eq!(row.switches[2].stats().hops_exceeded, 3);
     let mut row = Row::new(&Config::default(), Watch { hops: 1, ..watch }, &[per_hop(10)]);
-    assert_eq!(row.course(&[[1, 1, 1]; 3]), [1, 1, 1], "E is set on the way");
+    assert_eq!(row.course(&[[1, 1, 1]; 3]), [1, 1, 1], "E is set on the path");
     assert_eq!((row.sink().reported, row.sink().filtered), (3, 0));
 }
 
@@ -157,7 +158,7 @@ fn postcards_and_mx_are_filtered_where_they_are_made() {
     for mode in [Mode::Mx21, Mode::Postcard] {
         let watch = Watch { mode, ..Watch::new(ALL) };
         let mut row = Row::new(&Config::default(), watch, &[per_hop(10)]);
-        // The first two nodes tell everything.
+        // The first two nodes report everything.
         assert_eq!(row.course(&[[5, 5, 5], [50, 5, 15], [5, 5, 16]]), [3, 2, 3], "{mode:?}");
         assert_eq!((row.sink().reported, row.sink().filtered), (2, 1));
     }
@@ -247,7 +248,7 @@ fn which_queues_are_told_may_change() {
         if switch.set_congestion(congestion).is_err() {
             return vec![u32::MAX];
         }
-        let mut tells = |queue_occupancy: &u32| {
+        let mut reports = |queue_occupancy: &u32| {
             let mut outbox = Outbox::default();
             let mut packet = frame(Family::V4, Transport::Udp, 50);
             switch.forward(
@@ -257,7 +258,7 @@ fn which_queues_are_told_may_change() {
             );
             outbox.datagrams().next().is_some()
         };
-        occupancies.iter().copied().filter(|occupancy| tells(occupancy)).collect()
+        occupancies.iter().copied().filter(|occupancy| reports(occupancy)).collect()
     };
     assert!(decoded(None, &[900]).is_empty());
     assert_eq!(decoded(limits(500, 200, 9), &[900, 800]), [900, 800]);

@@ -1,8 +1,8 @@
-//! The common frames in one stride: Ethernet, IPv4 without options or IPv6 with at most our option, UDP or TCP, and INT-MD 2.x or
+//! Reads common frames without a general walk: Ethernet, IPv4 without options or IPv6 with at most our option, UDP or TCP, and INT-MD 2.x or
 //! SF-INT behind the usual marks.
 //!
-//! It sees what [`Seen::of`] sees, or says nothing: whatever is unusual, cut or wrong is left to the general walk. Tests hold
-//! the two together over all vectors and spoilt packets.
+//! It finds what [`Seen::of`] finds, or returns `None`: the general walk reads whatever is unusual, cut or malformed. Tests compare
+//! the two together over all vectors and corrupted packets.
 
 use wire::ethernet::ethertype;
 use wire::int::sf::{OPTION, State};
@@ -34,7 +34,7 @@ impl Cache {
 
     pub(crate) const NEW: Self = Self { bitmap: 0, layout: Layout::EMPTY };
 
-    /// Are records of a bitmap of so many words? Its layout is kept then.
+    /// Do records of `bitmap` have `hop_ml` words? If so, caches the layout.
     #[inline(always)]
     fn fits(&mut self, bitmap: u16, hop_ml: u8) -> bool {
         if self.bitmap != bitmap {
@@ -45,7 +45,7 @@ impl Cache {
     }
 }
 
-/// A common frame: what its headers say, and no more of it than is asked for.
+/// A common frame: the fields of its headers that the switch needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Common {
     pub(crate) headers: Headers,
@@ -77,7 +77,7 @@ pub(crate) struct Int {
     sf: u8,
 }
 
-/// What a switch sees in a common frame; `None` says nothing about it.
+/// Reads a common frame; `None` means only that the fast path does not support it.
 #[inline(always)]
 pub(crate) fn read(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common> {
     match u16_at(frame.first_chunk::<54>()?, 12) {
@@ -351,8 +351,8 @@ mod tests {
     use super::*;
     use crate::workload::{Task, Workload};
 
-    /// Spoils a few bytes, mostly early ones, and mends the IPv4 checksum now and then.
-    fn spoil(frame: &mut Vec<u8>, dice: &mut impl FnMut() -> usize) {
+    /// Corrupts a few bytes, mostly early ones, and sometimes recomputes the IPv4 checksum.
+    fn corrupt(frame: &mut Vec<u8>, dice: &mut impl FnMut() -> usize) {
         for _ in 0..1 + dice() % 3 {
             let at = (dice() % frame.len()).min(dice() % 160 + 1);
             let place = at.min(frame.len() - 1);
@@ -395,7 +395,7 @@ mod tests {
             for frame in &frames {
                 let mut frame = frame.clone();
                 if round > 0 {
-                    spoil(&mut frame, &mut dice);
+                    corrupt(&mut frame, &mut dice);
                 }
                 for profile in [&by_port, &by_dscp] {
                     if let Some(direct) = read(&frame, profile, &mut cache) {

@@ -1,7 +1,7 @@
 //! ARP (RFC 826) and neighbour discovery (RFC 4861) on edge ports: answering for everybody, asking for hosts, learning.
 //!
 //! The switch is nobody on the link. A host that asks for any address gets the port's: so it can have any router's address,
-//! or none but its own. Not answered are questions about oneself (gratuitous, duplicate detection) and about a neighbour
+//! or none but its own. It does not answer questions about the asker (gratuitous, duplicate detection) and about a neighbour
 //! that is known to be on the same link.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -98,8 +98,8 @@ impl Router {
         };
         let target = Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| message[8 + i]));
         let asked = message[0] == SOLICITATION;
-        let told = option(&message[DISCOVERY_LEN..], if asked { SOURCE_OPTION } else { TARGET_OPTION });
-        let mac = told.or_else(|| packet::source_mac(bytes)).filter(|mac| packet::is_host(*mac));
+        let option = option(&message[DISCOVERY_LEN..], if asked { SOURCE_OPTION } else { TARGET_OPTION });
+        let mac = option.or_else(|| packet::source_mac(bytes)).filter(|mac| packet::is_host(*mac));
         let Some(mac) = mac else { return self.lose(slot, port, Drop::Malformed) };
         let answer = asked
             && !src.is_unspecified()

@@ -65,7 +65,7 @@ const LONGEST_6: usize = 1280;
 const ICMP_HEADER: usize = 8;
 
 impl Router {
-    /// Tells the sender of the packet in `slot` why it does not go on, if that may be told.
+    /// Reports to the sender of the packet in `slot` why it is not forwarded, if RFC 1812 allows an error.
     pub(super) fn error(&mut self, slot: u32, from: usize, ip: &Ip, reason: Reason, out: &mut dyn Wires) {
         let bytes = &self.frames[slot as usize].bytes;
         if self.frames[slot as usize].from == LOCAL || ip.later || is_error(bytes, ip) || ip.is_link_scope() {

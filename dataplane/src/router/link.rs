@@ -1,4 +1,4 @@
-//! One direction of a port: a queue, a transmitter, and a way with delay, loss and reordering.
+//! One direction of a port: a queue, a transmitter, and a link with delay, loss and reordering.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ pub struct Link {
     pub depth: u32,
     /// From the transmitter to the other end, ns.
     pub delay: u64,
-    /// Frames lost on the way, per million.
+    /// Frames lost on the link, per million.
     pub loss: u32,
     /// Frames that take [`reorder_delay`](Self::reorder_delay) longer, per million.
     pub reorder: u32,
@@ -42,7 +42,7 @@ pub(super) struct LinkQueue {
     /// An event waits for that.
     scheduled: bool,
     meter: Meter,
-    /// Counts cuts, and so tells what was on the link then.
+    /// Counts cuts, and so identifies what was on the link then.
     epoch: u32,
 }
 
@@ -83,7 +83,7 @@ impl LinkQueue {
         self.link.rate.is_none() && self.waiting.is_empty()
     }
 
-    /// Puts a frame at the end of the queue and tells what waits before it, bytes. A frame that can be transmitted at once is
+    /// Puts a frame at the end of the queue and returns what waits before it, bytes. A frame that can be transmitted at once is
     /// always taken.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl LinkQueue {
         Some(slot)
     }
 
-    /// A frame of `len` bytes begins to be sent. Tells when it is sent.
+    /// A frame of `len` bytes begins to be sent. Returns when it is sent.
     pub(super) fn occupy(&mut self, now: u64, len: usize) -> u64 {
         let Some(rate) = self.link.rate else { return now };
         self.meter.count(now, len);
@@ -146,7 +146,7 @@ impl LinkQueue {
         self.link = link;
     }
 
-    /// Cuts it: what waits is given back, what is on the way will not arrive.
+    /// Cuts it: what waits is returned, what is in flight will not arrive.
     pub(super) fn cut(&mut self) -> Vec<u32> {
         self.epoch = self.epoch.wrapping_add(1);
         self.occupancy = 0;

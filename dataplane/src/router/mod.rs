@@ -10,7 +10,7 @@
 //! - IPv4 and IPv6 are forwarded by the longest prefix; among routes of equal length a flow keeps to one. Hop limits count
 //!   down. What cannot go on is answered with ICMP, at a limited rate. Nothing is ever fragmented.
 //! - Each port has two [`Link`]s, one for what leaves and one for what comes in, with rate, depth, delay, loss and
-//!   reordering: queue first, then the transmitter, then the way. INT happens when a frame leaves the queue, as in
+//!   reordering: queue first, then the transmitter, then the link. INT happens when a frame leaves the queue, as in
 //!   [`crate::fabric`]: occupancy is what it found there, bytes; utilisation is in millionths.
 //! - Every frame is accounted for: see [`Stats`].
 
@@ -177,7 +177,7 @@ const MAX_QUEUED: usize = 1 << 15;
 /// Came from no port: made here.
 const LOCAL: u16 = u16::MAX;
 
-/// A frame that is on its way through.
+/// A frame in the router.
 #[derive(Debug, Default)]
 struct Frame {
     bytes: Vec<u8>,
@@ -443,13 +443,13 @@ impl Router {
         }
     }
 
-    /// A frame is gone, and nothing tells of it.
+    /// A frame is gone without a report.
     fn lose(&mut self, slot: u32, port: usize, reason: Drop) {
         self.count(port, reason);
         self.release(slot);
     }
 
-    /// The switch drops a frame, and tells of it if its flow is watched.
+    /// The switch drops a frame, and reports it if its flow is watched.
     fn drop_here(&mut self, slot: u32, port: usize, reason: Drop) {
         let queued = &self.frames[slot as usize];
         if let (Some(code), true) = (reason.code(), queued.from != LOCAL) {
@@ -540,7 +540,7 @@ impl Router {
         best.or(choices.first()).map(hop)
     }
 
-    /// The MTU to tell when a packet is too long for port `to`, INT taken into account: a sink takes it out, elsewhere it stays.
+    /// The MTU to report when a packet is too long for port `to`, INT taken into account: a sink takes it out, elsewhere it stays.
     fn too_big(&self, slot: u32, to: usize) -> Option<u16> {
         let port = &self.config.ports[to];
         let bytes = &self.frames[slot as usize].bytes;
@@ -615,7 +615,7 @@ impl Router {
         }
     }
 
-    /// A frame leaves the queue: INT, then the transmitter, then the way.
+    /// A frame leaves the queue: INT, then the transmitter, then the link.
     fn depart(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
         if direction == Direction::Out && self.measure(slot, port) == Verdict::Discard {
             return self.consume(slot);

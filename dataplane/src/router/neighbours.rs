@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 /// Time between two questions, ns.
 pub(super) const RETRY: u64 = 1_000_000_000;
-/// Questions before those who wait are told that nobody is there.
+/// Solicitations before waiting senders get "host unreachable".
 const TRIES: u8 = 3;
-/// A neighbour not heard of for so long is asked again, ns; until it has ignored [`TRIES`] questions it stays in use.
+/// A neighbour silent for so long is asked again, ns; until it has ignored [`TRIES`] questions it stays in use.
 const FRESH: u64 = 60 * 1_000_000_000;
 /// Most neighbours.
 const MOST: usize = 4096;
@@ -36,7 +36,7 @@ enum Neighbour {
 pub(super) enum Found {
     Known {
         mac: [u8; 6],
-        /// It was not heard of for long: ask.
+        /// It was silent for long: ask.
         ask: bool,
     },
     Unknown,

@@ -1,4 +1,4 @@
-//! Work that a sender left to its NIC and that nobody did on the way: checksums, and cutting long TCP or UDP data
+//! Work that a sender left to its NIC and that is still to do: checksums, and cutting long TCP or UDP data
 //! into packets. Inside a machine such frames reach a program as they were.
 
 use wire::ethernet::ethertype;

@@ -140,7 +140,7 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
     Some(Ip { at, len, header: ipv6::HEADER_LEN, src, dst, hops: packet.hop_limit(), proto, later })
 }
 
-/// Takes one from the hop limit, and mends the checksum.
+/// Decrements the hop limit, and updates the checksum.
 pub(super) fn count_down(frame: &mut [u8], ip: &Ip) {
     let rest = &mut frame[ip.at..];
     if ip.dst.is_ipv6() {

@@ -17,7 +17,7 @@ pub struct Route {
     pub via: Option<IpAddr>,
 }
 
-/// One way on.
+/// One next hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Choice {
     /// Index of the port.

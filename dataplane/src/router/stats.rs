@@ -18,7 +18,7 @@ pub enum Drop {
     NoRoute,
     /// Longer than the egress link takes.
     TooBig,
-    /// The next hop does not tell its hardware address.
+    /// The next hop does not answer address resolution.
     Unresolved,
     /// The egress queue was full.
     QueueFull,
@@ -80,7 +80,7 @@ impl Drop {
     }
 
     /// The drop reason byte in reports; the same as [`crate::fabric::DropReason`]'s where that has it. `None`: no switch would
-    /// know, or none would tell.
+    /// know, or none would report it.
     pub fn code(self) -> Option<u8> {
         match self {
             Self::HopLimit => Some(26),

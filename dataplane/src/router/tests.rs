@@ -354,7 +354,10 @@ fn a_queue_is_paced_and_measured() {
         let mut decoder = wire::Decoder::new(wire::Profile::default());
         let report = decoder.reports(datagram.payload).next().unwrap().unwrap();
         if !report.flags.contains(wire::Flags::DROP) {
-            hops.push((report.own().queue_occupancy.unwrap(), report.own().hop_latency.unwrap()));
+            hops.push((
+                report.metadata_hop().queue_occupancy.unwrap(),
+                report.metadata_hop().hop_latency.unwrap(),
+            ));
         }
     }
     assert_eq!(hops, [(0, 0), (0, 1_000_000), (125, 2_000_000), (250, 3_000_000)]);
@@ -518,7 +521,7 @@ fn a_packet_that_int_makes_too_long_for_a_later_link_is_told_with_its_own_length
     let mut last = router(self::config());
     last.set_routes(vec![Route { to: "10.0.2.0/24".parse().unwrap(), port: 2, via: None }]).unwrap();
     last.receive(0, 1, &with_int, 0, &mut sent);
-    // Between switches it stays: too long, and the sender is told what is left for it, about the packet it sent.
+    // Between switches it stays: too long, and the sender gets the MTU that is left, with the packet it sent.
     assert_eq!(last.stats().dropped(Drop::TooBig), 1);
     let (port, error) = sent.one();
     assert_eq!((port, &error[34..36]), (1, &[3, 4][..]));
@@ -603,14 +606,14 @@ fn long_data_is_cut_as_a_card_would() {
     let mut parts = Vec::new();
     offload::segment(&frame, 1000, &mut Vec::new(), &mut |part| parts.push(part.to_vec())).unwrap();
     parts.iter().for_each(|part| assert_sound(part));
-    let told: Vec<_> = parts
+    let segments: Vec<_> = parts
         .iter()
         .map(|part| {
             let header = tcp::Packet::new_checked(&part[l4..]).unwrap();
             (part.len() - l4 - 32, header.seq(), header.flags(), u16::from_be_bytes([part[18], part[19]]))
         })
         .collect();
-    assert_eq!(told, [(1000, u32::MAX - 999, 0x90, 0xffff), (1000, 0, 0x10, 0), (500, 1000, 0x19, 1)]);
+    assert_eq!(segments, [(1000, u32::MAX - 999, 0x90, 0xffff), (1000, 0, 0x10, 0), (500, 1000, 0x19, 1)]);
     let data: Vec<u8> = parts.iter().flat_map(|part| &part[l4 + 32..]).copied().collect();
     assert_eq!(data, frame[l4 + 32..]);
     let long = udp_frame(v6(5, 1).into(), v6(6, 2).into(), (1, 2), 2500, 64);

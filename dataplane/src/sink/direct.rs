@@ -27,8 +27,11 @@ pub(crate) fn process(
     visit: &Visit,
     out: &mut Outbox,
 ) -> Option<Outcome> {
-    let other_form =
-        if int.is_single() { node.config.sf.form != Form::Full } else { node.config.format.own_on_stack };
+    let other_form = if int.is_single() {
+        node.config.sf.form != Form::Full
+    } else {
+        node.config.format.metadata_on_stack
+    };
     let packet = ReportedPacket::direct(frame, common, int);
     if other_form || common.headers.has_option() || !node.exporter.is_direct(&packet) {
         return None;
@@ -37,10 +40,10 @@ pub(crate) fn process(
         !node.filters.is_empty() && int.sf().is_none() && suppresses(node, frame, common, int, visit);
     if !suppressed {
         let (id, bits) = (node.id, int.bitmap & node.config.available);
-        let own = |bits, record: &mut [u8]| {
+        let write = |bits, record: &mut [u8]| {
             visit.write_record(id, bits, u16::MAX, record);
         };
-        if !node.exporter.flow_report_direct(frame, &packet, (bits, visit.egress_if), own, out) {
+        if !node.exporter.flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out) {
             return None;
         }
     }

@@ -1,4 +1,4 @@
-//! A packet's way through switches, byte by byte: what each makes of it, what is told, and that it leaves as it came.
+//! A packet's path through switches, byte by byte: what each does with it, what is reported, and that it leaves as it came.
 
 use detect::Match;
 use wire::report::Decoder;
@@ -145,9 +145,9 @@ fn a_packet_leaves_as_it_came_and_its_way_is_told() {
     let marks = [Mark::default(), Mark { port: Some(33_122), ..Mark::default() }];
     let formats = [
         Format::default(),
-        Format { own_on_stack: true, ..Format::default() },
+        Format { metadata_on_stack: true, ..Format::default() },
         Format { ethernet: true, snap: 64, ..Format::default() },
-        Format { version: Version::V10, own_on_stack: true, ..Format::default() },
+        Format { version: Version::V10, metadata_on_stack: true, ..Format::default() },
     ];
     let watches = [(Mode::Md21, 0xfd00), (Mode::Md10, 0xfd00), (Mode::Md21, 0xff81), (Mode::Md21, 0x8000)];
     let mut cases = 0;
@@ -170,8 +170,8 @@ fn a_packet_leaves_as_it_came_and_its_way_is_told() {
             assert_eq!(datagrams.len(), 1);
             let (hops, flow) = decoded(&datagrams[0], profile(&config));
             let nodes: Vec<_> = hops.iter().map(|hop| hop.node_id).collect();
-            if bitmap == 0x8000 && !format.own_on_stack {
-                assert_eq!(nodes, [Some(1), Some(2)], "no item of the sink's own fits into the header");
+            if bitmap == 0x8000 && !format.metadata_on_stack {
+                assert_eq!(nodes, [Some(1), Some(2)], "no item of the sink fits into the header");
             } else {
                 assert_eq!(nodes, [Some(1), Some(2), Some(3)]);
             }
@@ -190,7 +190,7 @@ fn a_packet_leaves_as_it_came_and_its_way_is_told() {
 fn every_item_arrives_as_it_was_measured() {
     for (mode, wide) in [(Mode::Md21, true), (Mode::Md10, false)] {
         let config =
-            Config { format: Format { own_on_stack: true, ..Format::default() }, ..Config::default() };
+            Config { format: Format { metadata_on_stack: true, ..Format::default() }, ..Config::default() };
         let watch = Watch { mode, ..Watch::new(Match::default()) };
         let (_, datagrams) = travel(&mut switches(3, &config, watch), &frame(Family::V4, Transport::Udp, 10));
         let (hops, _) = decoded(&datagrams[0], profile(&config));
@@ -294,8 +294,9 @@ fn a_stack_never_outgrows_its_length_field() {
 
 #[test]
 fn one_switch_can_be_source_and_sink() {
-    for own_on_stack in [false, true] {
-        let config = Config { format: Format { own_on_stack, ..Format::default() }, ..Config::default() };
+    for metadata_on_stack in [false, true] {
+        let config =
+            Config { format: Format { metadata_on_stack, ..Format::default() }, ..Config::default() };
         let original = frame(Family::V4, Transport::Tcp, 9);
         let (frames, datagrams) = travel(&mut switches(1, &config, Watch::new(Match::default())), &original);
         assert_eq!(frames[0], original);
@@ -320,11 +321,11 @@ fn in_mx_every_node_tells_and_nothing_is_pushed() {
         for (at, datagram) in datagrams.iter().enumerate() {
             let (hops, flow) = decoded(datagram, profile(&config));
             // The node id is in the group header, and buffers are not available: bit 8 is not even asked for.
-            let own = expected(at as u32 + 1, 0x7c00, true);
+            let metadata = expected(at as u32 + 1, 0x7c00, true);
             let node_id = Some(at as u32 + 1);
             assert_eq!(
-                hops.iter().map(|hop| Hop { carried: own.carried, node_id, ..*hop }).collect::<Vec<_>>(),
-                [own]
+                hops.iter().map(|hop| Hop { carried: metadata.carried, node_id, ..*hop }).collect::<Vec<_>>(),
+                [metadata]
             );
             assert_eq!(flow, flow_text(family, transport));
         }
@@ -366,8 +367,8 @@ fn a_drop_is_told_with_ports_queue_and_reason() {
         assert_eq!(report.flags.contains(wire::Flags::FLOW), drop_with_int);
         assert_eq!((report.node_id, report.drop_reason), (Some(2), Some(71)));
         assert_eq!(report.flow.unwrap().to_string(), flow_text(Family::V4, Transport::Udp));
-        let own = report.own();
-        assert_eq!((own.ingress_if, own.egress_if, own.queue_id), (Some(20), None, Some(21)));
+        let metadata = report.metadata_hop();
+        assert_eq!((metadata.ingress_if, metadata.egress_if, metadata.queue_id), (Some(20), None, Some(21)));
         let nodes: Vec<_> = report.hops().map(|hop| hop.node_id).collect();
         assert_eq!(nodes, if drop_with_int { vec![Some(1), Some(2)] } else { vec![Some(2)] });
         assert_eq!(path[1].stats().drops_reported, 1);
@@ -406,8 +407,8 @@ fn a_queue_is_told_when_it_fills_and_when_it_has_emptied() {
         for datagram in outbox.datagrams() {
             let report = decoder.reports(datagram.payload).next().unwrap().unwrap();
             assert_eq!(report.flags, wire::Flags::QUEUE);
-            let own = report.own();
-            seen.push((datagram.seq, report.seq, own.queue_id, own.queue_occupancy));
+            let metadata = report.metadata_hop();
+            seen.push((datagram.seq, report.seq, metadata.queue_id, metadata.queue_occupancy));
         }
         let wanted = [(0, 500), (1, 200), (2, 501)].map(|(seq, depth)| (seq, seq, Some(11), Some(depth)));
         assert_eq!(seen, wanted);

@@ -60,21 +60,21 @@ pub(super) fn swap(
     let (head, rest) = frame.split_at_mut_checked(int.shim + HEADS)?;
     let record = rest.get_mut(..usize::from(int.hop_ml) * 4)?;
     let arrival = Arrival { tag, sf, bitmap: int.bitmap, record, now: visit.egress_ts };
-    let own = |record: &mut [u8]| visit.write_record(*id, int.bitmap, config.available, record);
-    let Swapped { rule, sf: after, sums } = registers.swap(arrival, own);
+    let write = |record: &mut [u8]| visit.write_record(*id, int.bitmap, config.available, record);
+    let Swapped { rule, sf: after, sums } = registers.swap(arrival, write);
     stats.sf_rules[usize::from(rule.number) % 10] += 1;
-    let own = rule.forward.0 == sf::Forward::Own;
+    let is_local = rule.forward.0 == sf::Forward::Local;
     let heads = head.last_chunk_mut::<{ header::LEN_2 }>()?;
     if let Ok(mut head) = Header::new_checked(&mut heads[..]) {
         head.set_sf(after);
-        head.set_remaining(int.remaining - u8::from(own));
+        head.set_remaining(int.remaining - u8::from(is_local));
     }
     if !common.headers.has_option() {
         const STATE: u32 = 5; // where its bits are in the first 16
         let said = |sf: Sf| (u64::from(sf.state as u8) << STATE) + u64::from(sf.packet_id);
-        let changed = said(after) + sums.1 + negated(said(sf) + sums.0 + u64::from(own));
+        let changed = said(after) + sums.1 + negated(said(sf) + sums.0 + u64::from(is_local));
         update_l4(head, common.headers, None, changed, None);
     }
-    let done = if own { Done::Recorded } else { Done::Swapped };
+    let done = if is_local { Done::Recorded } else { Done::Swapped };
     Some(Outcome { sf: Some(after), ..Outcome::forward(done) })
 }

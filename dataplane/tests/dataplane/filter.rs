@@ -122,7 +122,7 @@ fn values(algorithm: &Algorithm, flow: &str, queues: &[(u32, u32)]) -> Vec<((Str
 #[test]
 fn what_is_hidden_is_within_the_threshold_of_what_was_told() {
     let v20 = Format::default();
-    let v10 = Format { version: Version::V10, own_on_stack: true, ..v20 };
+    let v10 = Format { version: Version::V10, metadata_on_stack: true, ..v20 };
     let threshold = 2_000_u64;
     for (format, mode) in [(v20, Mode::Md21), (v10, Mode::Md10)] {
         let (_, all) = run(format, mode, None);

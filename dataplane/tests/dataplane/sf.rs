@@ -77,7 +77,7 @@ struct Told {
     /// Node of the record carried, and the number of the packet that it was made of.
     carried: (u32, u64),
     /// Likewise of the sink's own.
-    own: (u32, u64),
+    reporter: (u32, u64),
 }
 
 /// Troubles on the way, per thousand packets and link.
@@ -184,7 +184,7 @@ impl Row {
                     state: sf.state,
                     packet_id: sf.packet_id,
                     carried: who(int.stack.hop(0)),
-                    own: who(report.own()),
+                    reporter: who(report.metadata_hop()),
                 });
             }
         }
@@ -206,7 +206,7 @@ impl Row {
             let set = sets.entry((told.flow.to_string(), told.packet_id)).or_default();
             set.insert(told.carried.0, told.carried.1);
             if told.state == State::Medium {
-                set.insert(told.own.0, told.own.1);
+                set.insert(told.reporter.0, told.reporter.1);
             }
         }
         sets
@@ -266,7 +266,9 @@ fn a_thousand_packets_make_the_sets_of_the_format_reference() {
         assert!(first.iter().all(|told| told.packet_id == 1));
         assert!(first.iter().map(|told| told.carried.0).eq((1..nodes).rev()));
         // The sink's own record is of the packet carried exactly where the state is medium.
-        assert!(row.told.iter().all(|told| (told.state == State::Medium) == (told.carried.1 == told.own.1)));
+        assert!(
+            row.told.iter().all(|told| (told.state == State::Medium) == (told.carried.1 == told.reporter.1))
+        );
     }
 }
 
@@ -466,8 +468,8 @@ fn counters_add_up() {
         let by_rule: u64 = stats.sf_rules.iter().sum();
         let transit = (1..5).contains(&at);
         assert_eq!(by_rule, if transit { all } else { 0 }, "node {}", at + 1);
-        let own = stats.sf_rules[2] + stats.sf_rules[3];
-        assert!(!transit || stats.recorded == own, "rules 2 and 3 write the node's own record");
+        let local = stats.sf_rules[2] + stats.sf_rules[3];
+        assert!(!transit || stats.recorded == local, "rules 2 and 3 write the local record");
     }
     assert_eq!(row.switches[0].stats().recorded, 5_000);
     assert_eq!(row.switches[5].stats().reported, row.delivered);

@@ -62,7 +62,7 @@ impl Auditor {
             let carried = report.int.unwrap().stack.hop(0);
             let (_, real) = truth.carried.expect("a record that was made");
             assert_eq!(carried.ingress_ts, Some(real.ingress_ts()), "{truth:?}");
-            assert_eq!(report.own().ingress_ts, Some(truth.own.ingress_ts()));
+            assert_eq!(report.metadata_hop().ingress_ts, Some(truth.reporter.ingress_ts()));
         }
         let hops: Vec<Hop> = report.hops().collect();
         let path: Vec<Option<u32>> = hops.iter().map(|hop| hop.node_id).collect();
@@ -80,8 +80,8 @@ impl Auditor {
             }
             ReportKind::Flow | ReportKind::Postcard => {
                 for (at, (hop, truth)) in hops.iter().zip(&truth.hops).enumerate() {
-                    let is_own = at + 1 == hops.len();
-                    let wanted = self.wanted(truth, is_own && self.in_header());
+                    let is_reporter = at + 1 == hops.len();
+                    let wanted = self.wanted(truth, is_reporter && self.in_header());
                     let got = Hop { carried: wanted.carried, wide_ts: wanted.wide_ts, ..*hop };
                     assert_eq!(got, wanted);
                 }
@@ -95,7 +95,7 @@ impl Auditor {
     }
 
     fn in_header(&self) -> bool {
-        !self.format.own_on_stack || matches!(self.mode, Mode::Mx21 | Mode::Postcard)
+        !self.format.metadata_on_stack || matches!(self.mode, Mode::Mx21 | Mode::Postcard)
     }
 
     /// The items a hop should have; in a report's header some have no place.
@@ -252,10 +252,10 @@ fn every_report_says_what_really_happened() {
     let v10 = Format { version: Version::V10, ..v20 };
     let cases = [
         (v20, watch),
-        (Format { own_on_stack: true, ethernet: true, ..v20 }, watch),
+        (Format { metadata_on_stack: true, ethernet: true, ..v20 }, watch),
         (Format { group: 8, subsystems: 3, drop_with_int: true, ..v20 }, watch),
         (v20, Watch { mode: Mode::Md10, ..watch }),
-        (Format { own_on_stack: true, ..v10 }, Watch { mode: Mode::Md10, ..watch }),
+        (Format { metadata_on_stack: true, ..v10 }, Watch { mode: Mode::Md10, ..watch }),
         (v10, Watch { mode: Mode::Md10, bitmap: 0xf500, ..watch }),
         (v20, Watch { mode: Mode::Sf, ..watch }),
         (Format { group: 4, drop_with_int: true, ..v20 }, Watch { mode: Mode::Sf, ..watch }),

@@ -130,7 +130,7 @@ fn a_packets_walk_is_as_written_down() {
         },
         Case {
             transport: Transport::Tcp,
-            format: Format { own_on_stack: true, ethernet: true, ..v10 },
+            format: Format { metadata_on_stack: true, ethernet: true, ..v10 },
             ..udp("INT 1.0, IPv4, TCP, DSCP, Report 1.0, own metadata on the stack", Mode::Md10, 0xec00)
         },
         udp("INT-MX 2.1, IPv4, UDP, DSCP", Mode::Mx21, 0xa000),

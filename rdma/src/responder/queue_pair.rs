@@ -1,7 +1,7 @@
 //! A queue pair at the responder: the expected packet and the unfinished message.
 
 use wire::crc::{Crc32, crc_32_update};
-use wire::roce::{Beginnings, MixedFamilies, Psn, Transport, Writer};
+use wire::roce::{HeaderTemplates, MixedFamilies, Psn, Transport, Writer};
 
 use super::config::QueuePairConfig;
 
@@ -47,7 +47,7 @@ pub(super) struct QueuePair {
     pub(super) transport: Transport,
     pub(super) writer: Writer,
     /// Headers of its recent packets.
-    pub(super) beginnings: Beginnings,
+    pub(super) templates: HeaderTemplates,
     pub(super) mtu: u32,
     pub(super) state: QueuePairState,
     /// The next packet.
@@ -83,7 +83,7 @@ impl QueuePair {
             number,
             transport: config.transport,
             writer: Writer::new(config.path, Transport::Rc, config.peer)?,
-            beginnings: Beginnings::with_crc(choose_crc),
+            templates: HeaderTemplates::with_crc(choose_crc),
             mtu: config.mtu,
             state: QueuePairState::Ready,
             expected: config.psn,

@@ -1,7 +1,7 @@
 //! Processes bursts of packets.
 
 use wire::Refusal;
-use wire::roce::{Beginning, Beginnings, Brief, Packet, Psn};
+use wire::roce::{Brief, HeaderTemplate, HeaderTemplates, Packet, Psn};
 
 use super::Out;
 use super::config::Config;
@@ -30,7 +30,7 @@ pub(super) struct Server {
 /// removed.
 #[derive(Clone, Copy)]
 struct Recent<'r> {
-    beginning: Beginning,
+    template: HeaderTemplate,
     queue_pair: u16,
     entry: &'r Entry,
 }
@@ -47,7 +47,7 @@ struct Run {
 impl Recent<'_> {
     /// Executes a write like this one, if it is valid and the expected one. Does not count it yet.
     fn execute(&self, frame: &[u8], run: &mut Run) -> bool {
-        self.beginning.read(frame).is_some_and(|brief| self.store(&brief, brief.payload, run))
+        self.template.read(frame).is_some_and(|brief| self.store(&brief, brief.payload, run))
     }
 
     /// Executes up to `most` writes like this one. Returns their number, and the first frame that is not one.
@@ -58,12 +58,12 @@ impl Recent<'_> {
         most: usize,
         run: &mut Run,
     ) -> (Option<&'a [u8]>, usize) {
-        match self.beginning.payload_len() {
-            8 if !self.beginning.is_v6() => self.execute_sized::<8>(frames, most, run),
-            16 if !self.beginning.is_v6() => self.execute_sized::<16>(frames, most, run),
-            24 if !self.beginning.is_v6() => self.execute_sized::<24>(frames, most, run),
-            32 if !self.beginning.is_v6() => self.execute_sized::<32>(frames, most, run),
-            80 if !self.beginning.is_v6() => self.execute_sized::<80>(frames, most, run),
+        match self.template.payload_len() {
+            8 if !self.template.is_v6() => self.execute_sized::<8>(frames, most, run),
+            16 if !self.template.is_v6() => self.execute_sized::<16>(frames, most, run),
+            24 if !self.template.is_v6() => self.execute_sized::<24>(frames, most, run),
+            32 if !self.template.is_v6() => self.execute_sized::<32>(frames, most, run),
+            80 if !self.template.is_v6() => self.execute_sized::<80>(frames, most, run),
             _ => execute_while(frames, most, run, |frame, run| self.execute(frame, run)),
         }
     }
@@ -77,7 +77,7 @@ impl Recent<'_> {
         run: &mut Run,
     ) -> (Option<&'a [u8]>, usize) {
         execute_while(frames, most, run, |frame, run| {
-            let brief = self.beginning.read_v4::<LEN>(frame);
+            let brief = self.template.read_v4::<LEN>(frame);
             let sized = brief.and_then(|brief| Some((brief, brief.payload.first_chunk::<LEN>()?)));
             sized.is_some_and(|(brief, payload)| self.store(&brief, payload, run))
         })
@@ -120,7 +120,7 @@ fn execute_while<'a>(
 fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, recent: Option<&Recent<'_>>) {
     for frame in ahead.take(TOGETHER) {
         let Some(recent) = recent else { continue };
-        let Some(seen) = recent.beginning.peek(frame) else { continue };
+        let Some(seen) = recent.template.peek(frame) else { continue };
         let of_recent = recent.entry.place(seen.address, 1).map(|at| (recent.entry, at));
         let found = of_recent.or_else(|| {
             let entry = regions.around(seen.address)?;
@@ -208,23 +208,23 @@ impl Server {
     /// The recent header that a packet seems to have, if its queue pair expects this PSN. The packet is not validated.
     #[inline(never)]
     fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
-        let number = Beginnings::queue_pair(frame)?;
+        let number = HeaderTemplates::queue_pair(frame)?;
         let index = number & 0xfff;
         let queue_pair = self
             .queue_pairs
             .get(index as usize)?
             .as_ref()
             .filter(|queue_pair| queue_pair.number == number)?;
-        let beginning = queue_pair.beginnings.of(frame)?;
-        let seen = beginning.peek(frame)?;
+        let template = queue_pair.templates.of(frame)?;
+        let seen = template.peek(frame)?;
         if queue_pair.takes()? != seen.psn
-            || beginning.payload_len() == 0
-            || beginning.payload_len() > queue_pair.mtu
+            || template.payload_len() == 0
+            || template.payload_len() > queue_pair.mtu
         {
             return None;
         }
         let (_, entry) = regions.open(seen.rkey, Access::Write).ok()?;
-        Some(Recent { beginning: *beginning, queue_pair: index as u16, entry })
+        Some(Recent { template: *template, queue_pair: index as u16, entry })
     }
 
     /// Starts a run of writes like these, unless their queue pair accepts none now.
@@ -254,7 +254,7 @@ impl Server {
         self.stats.packets += u64::from(run.count);
         self.stats.executed += u64::from(run.count);
         self.stats.messages += u64::from(run.count);
-        self.stats.bytes += u64::from(run.count) * u64::from(recent.beginning.payload_len());
+        self.stats.bytes += u64::from(run.count) * u64::from(recent.template.payload_len());
     }
 
     /// Parses a packet from its first byte.
@@ -266,7 +266,7 @@ impl Server {
                         self.queue_pairs.get_mut((packet.bth.queue_pair & 0xfff) as usize)
                     && let Some(queue_pair) = queue_pair.as_mut()
                 {
-                    queue_pair.beginnings.learn(frame, &packet);
+                    queue_pair.templates.learn(frame, &packet);
                 }
             }
             Err(refusal) => self.stats.refused[refusal.index()] += 1,
@@ -313,7 +313,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use wire::crc::{ChooseCrc32, choose_crc_32};
-    use wire::roce::{Beginnings, Head, Packet, Path, Psn, Reth, Transport, Writer};
+    use wire::roce::{Head, HeaderTemplates, Packet, Path, Psn, Reth, Transport, Writer};
 
     use super::super::queue_pair;
 
@@ -327,7 +327,7 @@ mod tests {
         for path in [Path::new(v4(1), v4(2), 0xc123), Path::new(v6(1), v6(2), 0xc123)] {
             let mut writers =
                 implementations.map(|crc| Writer::new(path, Transport::Uc, 7).unwrap().with_crc(crc));
-            let mut known = implementations.map(Beginnings::with_crc);
+            let mut known = implementations.map(HeaderTemplates::with_crc);
             for len in (0..=200_usize).chain([511, 512, 1000, 4096]) {
                 let payload: Vec<u8> = (0..len)
                     .map(|_| {

@@ -26,8 +26,8 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
         o.present("int_version", report.int.map(|int| int.version.name()));
         sf(o, report.int.and_then(|int| int.sf));
         hops(o, || report.hops());
-        if report.is_single_record() && report.has_own_hop() {
-            o.object("own", |o| items(o, &report.own()));
+        if report.is_single_record() && report.has_metadata() {
+            o.object("reporter_metadata", |o| items(o, &report.metadata_hop()));
         }
         if report.has_drop_reason() {
             o.field("drop_reason", report.drop_reason);

@@ -44,11 +44,11 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
         }
     }
     write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>());
-    if report.is_single_record() && report.has_own_hop() {
+    if report.is_single_record() && report.has_metadata() {
         // The record in the packet is of another packet, unless its state is medium.
         out.pop();
         out.push_str("  the reporter's own record, of the packet that it has reported\n");
-        write_table(out, &[report.own()]);
+        write_table(out, &[report.metadata_hop()]);
         out.push('\n');
     }
 }

@@ -60,7 +60,7 @@ fn flow() -> FlowKey {
 const FLOW: &str = "0a0000010a00000204d2005006";
 
 /// This switch's own measurement.
-fn own() -> Hop {
+fn metadata() -> Hop {
     Hop {
         node_id: Some(15),
         ingress_if: Some(1),
@@ -81,19 +81,19 @@ fn path(example: &mut Example, flow: &FlowKey) {
     let words = [record(14, 0xffff), record(13, 0), record(12, 0x1_0000), record(11, 7)].concat();
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     let layout = Layout::int_2(0xd000, 3, false).unwrap();
-    let own = own();
+    let metadata = metadata();
     let known = Context {
         flow: Some(flow),
         stack: Stack { bytes: &bytes, layout, count: 4 },
-        own: Some(&own),
+        metadata: Some(&metadata),
         ..Context::new(Trigger::Path, 11)
     };
     example.reporter.report(&known, 5, &mut example.out);
 }
 
 fn happens(example: &mut Example, occasion: Trigger, reason: Option<u8>) {
-    let (flow, own) = (flow(), own());
-    let known = Context { flow: Some(&flow), own: Some(&own), reason, ..Context::new(occasion, 11) };
+    let (flow, metadata) = (flow(), metadata());
+    let known = Context { flow: Some(&flow), metadata: Some(&metadata), reason, ..Context::new(occasion, 11) };
     example.reporter.report(&known, 5, &mut example.out);
 }
 
@@ -213,11 +213,11 @@ fn pint() {
     let mut seen = std::collections::BTreeMap::new();
     for sport in 0..200_u16 {
         // The example's paths are all alike; packets differ in when they came.
-        let own = Hop { ingress_ts: Some(sport.into()), ..own() };
+        let metadata = Hop { ingress_ts: Some(sport.into()), ..metadata() };
         let words: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
         let stack = Stack { bytes: &words, layout: Layout::int_2(0x8000, 1, false).unwrap(), count: 4 };
         let flow = flow();
-        let known = Context { flow: Some(&flow), stack, own: Some(&own), ..Context::new(Trigger::Path, 11) };
+        let known = Context { flow: Some(&flow), stack, metadata: Some(&metadata), ..Context::new(Trigger::Path, 11) };
         example.reporter.report(&known, 5, &mut example.out);
     }
     for sent in example.sent() {
@@ -385,13 +385,13 @@ fn a_map_says_who_keeps_what_and_where_reports_go() {
     let at = |end: &str| format!("10.0.0.{end}").parse().unwrap();
     let of_map = [at("9:40040"), at("10:40040"), at("11:40040")];
     assert_eq!(dta("").unwrap().ways().map(|(addresses, _)| addresses), Ok(of_map.to_vec()));
-    let own = "collectors = [\"10.0.0.1:1\", \"10.0.0.2:1\", \"10.0.0.3:1\"]\n";
+    let metadata = "collectors = [\"10.0.0.1:1\", \"10.0.0.2:1\", \"10.0.0.3:1\"]\n";
     assert_eq!(
-        dta(own).unwrap().ways().map(|(addresses, _)| addresses),
+        dta(metadata).unwrap().ways().map(|(addresses, _)| addresses),
         Ok(vec![at("1:1"), at("2:1"), at("3:1")]),
         "the file's own go before"
     );
-    assert_eq!(dta(own).unwrap().config(1).unwrap().spread, spread);
+    assert_eq!(dta(metadata).unwrap().config(1).unwrap().spread, spread);
     let few = "collectors = [\"10.0.0.1:1\"]\n";
     assert!(error(few).contains("there are 1, and 3 in the map"), "{}", error(few));
     assert!(error("sketch_collector = 1\n").starts_with("h.toml:8:20: the map says who keeps it"));

@@ -502,12 +502,12 @@ fn join24(id: Option<u8>, value: Option<u32>) -> u32 {
 #[derive(Clone, Debug)]
 pub(crate) struct Layouts {
     int: (u64, Layout),
-    own: (u64, Layout),
+    metadata: (u64, Layout),
 }
 
 impl Layouts {
     pub(crate) const fn new() -> Self {
-        Self { int: (u64::MAX, Layout::EMPTY), own: (u64::MAX, Layout::EMPTY) }
+        Self { int: (u64::MAX, Layout::EMPTY), metadata: (u64::MAX, Layout::EMPTY) }
     }
 
     /// The layout of INT 2.x records.
@@ -559,20 +559,20 @@ impl Layouts {
     #[inline]
     pub(crate) fn report_20(&mut self, bits: u16) -> &Layout {
         let key = 2 << 32 | u64::from(bits);
-        if self.own.0 != key {
-            self.own = (key, Layout::report_20(bits));
+        if self.metadata.0 != key {
+            self.metadata = (key, Layout::report_20(bits));
         }
-        &self.own.1
+        &self.metadata.1
     }
 
     /// The layout of Report 1.0 optional metadata.
     #[inline]
     pub(crate) fn report_10(&mut self, bits: u8) -> &Layout {
         let key = 1 << 32 | u64::from(bits);
-        if self.own.0 != key {
-            self.own = (key, Layout::report_10(bits));
+        if self.metadata.0 != key {
+            self.metadata = (key, Layout::report_10(bits));
         }
-        &self.own.1
+        &self.metadata.1
     }
 }
 

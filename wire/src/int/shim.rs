@@ -207,18 +207,18 @@ pub(crate) struct Where {
 /// The table of section 1.2. `version` is the high nibble of the metadata header, `zero_is_10` says that ruling (a)
 /// holds for this header.
 #[inline]
-pub(crate) fn detect(first: u8, version: u8, place: Where, zero_is_10: bool) -> Result<Detected, Refusal> {
+pub(crate) fn detect(first: u8, version: u8, context: Where, zero_is_10: bool) -> Result<Detected, Refusal> {
     match (first, version) {
         (0x01, 1) => Ok(Detected::Int(Version::V10, Mode::Md)),
         (0x01, 0) if zero_is_10 => Ok(Detected::Int(Version::V10, Mode::Md)),
         (0x01, 0) => Ok(Detected::Int(Version::V05, Mode::Md)),
-        (0x03, 0) if place.hostint => Ok(Detected::Private),
+        (0x03, 0) if context.hostint => Ok(Detected::Private),
         (0x02, _) => Ok(Detected::Destination(Version::V10)),
         (0x10..=0x1f, 2) => Ok(Detected::Int(Version::V2, Mode::Md)),
         (0x30..=0x3f, 2) => Ok(Detected::Int(Version::V2, Mode::Mx)),
         (0x20..=0x2f, _) => Ok(Detected::Destination(Version::V2)),
-        (0x40..=0x4f, 2) if place.sf => Ok(Detected::Sf),
-        (0x40..=0x4f, _) if place.sf => Err(Refusal::BadIntVersion),
+        (0x40..=0x4f, 2) if context.sf => Ok(Detected::Sf),
+        (0x40..=0x4f, _) if context.sf => Err(Refusal::BadIntVersion),
         (0x01 | 0x10..=0x1f | 0x30..=0x3f, _) => Err(Refusal::BadIntVersion),
         _ => Err(Refusal::BadShim),
     }

@@ -59,7 +59,7 @@ pub struct Original {
 
 /// Where INT lies in a packet: byte offsets from the packet's start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct Location {
     /// The header that carries INT.
     pub encapsulation: Encapsulation,
     /// How INT was recognised.
@@ -90,7 +90,7 @@ pub struct Contents<'a> {
     /// Its INT.
     pub int: Option<Int<'a>>,
     /// Where that lies.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// Its IOAM data.
     pub ioam: Option<Ioam<'a>>,
     /// INT for the destination was stepped over.
@@ -99,7 +99,7 @@ pub struct Contents<'a> {
 
 impl Contents<'_> {
     pub(crate) const EMPTY: Self =
-        Self { flow: None, tunnel: None, int: None, place: None, ioam: None, destination: false };
+        Self { flow: None, tunnel: None, int: None, location: None, ioam: None, destination: false };
 }
 
 /// Reads a whole data packet from its Ethernet header on.
@@ -116,11 +116,11 @@ pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, 
 
 /// Where INT lies in a frame whose stack is refused though its header is well-formed: cut records, or more of them than SF-INT
 /// may have. `None` for all other frames.
-pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Place> {
+pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Location> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
     match walk.ethernet(frame, 0) {
-        Err(Refusal::BadSfStack | Refusal::PartialHop) => walk.out.place,
+        Err(Refusal::BadSfStack | Refusal::PartialHop) => walk.out.location,
         _ => None,
     }
 }
@@ -425,8 +425,8 @@ impl<'a> Walk<'a, '_> {
     fn found(&mut self, found: Found, header: usize, stack: usize, end: usize, original: Original) {
         let Found { encapsulation, mark, ip, l4, start, .. } = found;
         self.seek = false;
-        self.out.place =
-            Some(Place { encapsulation, mark, ip: ip.at, l4, start, header, stack, end, original });
+        self.out.location =
+            Some(Location { encapsulation, mark, ip: ip.at, l4, start, header, stack, end, original });
     }
 
     /// The shim after GRE. Answers where INT ends and the EtherType of what follows.
@@ -573,20 +573,20 @@ impl<'a> Walk<'a, '_> {
 
 /// The table of section 1.2 for the shim at `at`.
 #[inline]
-fn detect(bytes: &[u8], at: usize, place: Where) -> Result<Detected, Refusal> {
+fn detect(bytes: &[u8], at: usize, context: Where) -> Result<Detected, Refusal> {
     let Some([first, ..]) = bytes.get(at..) else { return Err(Refusal::IntTruncated) };
     if matches!(first, 0x02 | 0x20..=0x2f) {
-        return shim::detect(*first, 0, place, false);
+        return shim::detect(*first, 0, context, false);
     }
     let header = bytes.get(at + shim::LEN..).unwrap_or(&[]);
     let Some(version) = header.first().map(|byte| byte >> 4) else {
         // What cannot be a shim is no cut shim either.
-        return shim::detect(*first, 2, place, false)
-            .or_else(|_| shim::detect(*first, 0, place, false))
+        return shim::detect(*first, 2, context, false)
+            .or_else(|_| shim::detect(*first, 0, context, false))
             .and(Err(Refusal::IntTruncated));
     };
     let zero_is_10 = *first == 0x01 && version == 0 && header::is_10_under_version_0(header);
-    shim::detect(*first, version, place, zero_is_10)
+    shim::detect(*first, version, context, zero_is_10)
 }
 
 /// Ruling (m): NPT must fit the mark.

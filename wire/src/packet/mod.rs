@@ -13,7 +13,7 @@ use crate::ioam::{self, Ioam};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
-pub use int::{Contents, Encapsulation, Mark, Original, Place, contents, malformed_stack};
+pub use int::{Contents, Encapsulation, Location, Mark, Original, contents, malformed_stack};
 
 pub(crate) use crate::ethernet::ethertype::{
     ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, VLAN,

@@ -193,7 +193,7 @@ pub struct Report<'a> {
     /// Domain Specific ID (2.0).
     pub ds_id: u16,
     /// The reporter's own metadata, if it has any real item.
-    pub own: Option<ReporterMetadata<'a>>,
+    pub metadata: Option<ReporterMetadata<'a>>,
     /// The (inner) 5-tuple of the packet reported, as much of it as was not cut off.
     pub flow: Option<FlowKey>,
     /// The outer 5-tuple, if the packet was tunnelled.
@@ -225,7 +225,7 @@ impl<'a> Report<'a> {
         drop_reason: None,
         flow_id: None,
         ds_id: 0,
-        own: None,
+        metadata: None,
         flow: None,
         tunnel: None,
         int: None,
@@ -250,7 +250,7 @@ impl<'a> Report<'a> {
         self.drop_reason = None;
         self.flow_id = None;
         self.ds_id = 0;
-        self.own = None;
+        self.metadata = None;
         self.flow = None;
         self.tunnel = None;
         self.int = None;
@@ -262,24 +262,24 @@ impl<'a> Report<'a> {
 
     /// Does the reporter add metadata of its own?
     #[inline]
-    pub fn has_own_hop(&self) -> bool {
-        self.own.is_some()
+    pub fn has_metadata(&self) -> bool {
+        self.metadata.is_some()
     }
 
     /// Is there a field for the reporter? `node_id` without a value is then one that is not available.
     pub fn has_node_id(&self) -> bool {
-        self.node_id.is_some() || self.own.is_some() || self.version != Version::V05
+        self.node_id.is_some() || self.metadata.is_some() || self.version != Version::V05
     }
 
     /// Is there a field for a drop reason? `drop_reason` without a value is then one that is not available.
     pub fn has_drop_reason(&self) -> bool {
-        self.own.is_some_and(|own| own.layout.has_drop())
+        self.metadata.is_some_and(|metadata| metadata.layout.has_drop())
     }
 
     /// The reporter's own metadata as a hop; nothing carried if it has none.
-    pub fn own(&self) -> Hop {
-        let Some(own) = &self.own else { return Hop::default() };
-        let mut hop = own.layout.hop(own.record);
+    pub fn metadata_hop(&self) -> Hop {
+        let Some(metadata) = &self.metadata else { return Hop::default() };
+        let mut hop = metadata.layout.hop(metadata.record);
         // A record taken from a stack says by itself whose it is.
         if !hop.carried.contains(Items::NODE_ID) {
             hop.carried.insert(Items::NODE_ID);
@@ -289,7 +289,7 @@ impl<'a> Report<'a> {
             hop.carried.insert(Items::INGRESS_TS);
             let ts = Some(ts).filter(|ts| *ts != u32::MAX);
             hop.ingress_ts = ts.map(u64::from);
-            if own.latency_from_stamps {
+            if metadata.latency_from_stamps {
                 hop.carried.insert(Items::HOP_LATENCY);
                 let stamps = hop.egress_ts.zip(ts);
                 hop.hop_latency = stamps.map(|(egress, ingress)| (egress as u32).wrapping_sub(ingress));
@@ -306,18 +306,19 @@ impl<'a> Report<'a> {
 
     /// Is the reporter's own record about another packet than the one carried (SF-INT)? It is no hop then.
     #[inline]
-    fn has_stray_own(&self) -> bool {
+    fn has_unrelated_metadata(&self) -> bool {
         self.int.is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
     }
 
     /// How many nodes have measured something: about one packet, so that of SF-INT the reporter's own record counts only if
     /// the one carried is of the same packet; else a drop report tells the reporter's, and any other the one carried. See
-    /// [`Report::int`] and [`Report::own`] for all that there is.
+    /// [`Report::int`] and [`Report::metadata`] for all that there is.
     #[inline]
     pub fn hop_count(&self) -> usize {
-        let own =
-            self.own.is_some() && !self.annotations.contains(Annotations::MERGED) && !self.has_stray_own();
-        self.passed() + usize::from(own)
+        let metadata = self.metadata.is_some()
+            && !self.annotations.contains(Annotations::MERGED)
+            && !self.has_unrelated_metadata();
+        self.passed() + usize::from(metadata)
     }
 
     /// Nodes that the packet itself tells of.
@@ -333,17 +334,22 @@ impl<'a> Report<'a> {
     /// Hop `i` in forwarding order, 0 being the first node; nothing carried beyond the last.
     pub fn hop(&self, i: usize) -> Hop {
         let passed = self.passed();
-        if i == 0 && self.flags.contains(Flags::DROP) && self.own.is_some() && self.has_stray_own() {
+        if i == 0
+            && self.flags.contains(Flags::DROP)
+            && self.metadata.is_some()
+            && self.has_unrelated_metadata()
+        {
             // What is told is the drop, not what the packet happened to carry.
-            return self.own();
+            return self.metadata_hop();
         }
         if i > passed
-            || (i == passed && (self.annotations.contains(Annotations::MERGED) || self.has_stray_own()))
+            || (i == passed
+                && (self.annotations.contains(Annotations::MERGED) || self.has_unrelated_metadata()))
         {
             return Hop::default();
         }
         if i == passed {
-            return self.own();
+            return self.metadata_hop();
         }
         let hop = match (&self.int, &self.ioam) {
             (Some(int), _) => int.stack.hop(passed - 1 - i),
@@ -351,7 +357,7 @@ impl<'a> Report<'a> {
             (None, None) => Hop::default(),
         };
         if i + 1 == passed && self.annotations.contains(Annotations::MERGED) {
-            merge(hop, &self.own())
+            merge(hop, &self.metadata_hop())
         } else {
             hop
         }
@@ -367,7 +373,7 @@ impl<'a> Report<'a> {
     pub(crate) fn finish(&mut self) {
         let odd = self.drop_reason.is_some() && !self.flags.contains(Flags::DROP);
         self.annotations = self.annotations.with(Annotations::UNFLAGGED_DROP_REASON, odd);
-        if let (Some(_), Some(node), Some(int)) = (&self.own, self.node_id, &self.int) {
+        if let (Some(_), Some(node), Some(int)) = (&self.metadata, self.node_id, &self.int) {
             let stack = &int.stack;
             let top = !stack.is_empty()
                 && stack.layout.node_id(stack.record(0)) == node
@@ -380,16 +386,16 @@ impl<'a> Report<'a> {
 
     /// Of two records of an SF packet the first is the reporter's own, if it has told none elsewhere; a third there is not.
     #[inline]
-    pub(crate) fn split_own(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn split_metadata(&mut self) -> Result<(), Refusal> {
         let Some(int) = self.int.as_mut().filter(|int| int.is_single_record() && int.stack.len() > 1) else {
             return Ok(());
         };
-        if self.own.is_some() {
+        if self.metadata.is_some() {
             return Err(Refusal::BadSfStack);
         }
         let Stack { bytes, layout, .. } = int.stack;
-        let (own, carried) = bytes.split_at_checked(layout.len()).ok_or(Refusal::BadSfStack)?;
-        self.own = Some(ReporterMetadata::new(own, layout));
+        let (metadata, carried) = bytes.split_at_checked(layout.len()).ok_or(Refusal::BadSfStack)?;
+        self.metadata = Some(ReporterMetadata::new(metadata, layout));
         int.stack = Stack { bytes: carried, layout, count: 1 };
         Ok(())
     }
@@ -398,7 +404,7 @@ impl<'a> Report<'a> {
     #[cold]
     fn finish_ioam(&mut self) {
         let newest = self.ioam.and_then(|trace| Some(trace.hop(trace.hop_count().checked_sub(1)?)));
-        let top = self.own.is_some()
+        let top = self.metadata.is_some()
             && self.node_id.is_some()
             && newest.and_then(|hop| hop.node_id) == self.node_id;
         self.annotations = self.annotations.with(Annotations::MERGED, self.int.is_none() && top);
@@ -496,7 +502,7 @@ pub struct Single<'a> {
     /// Number of the packet that the record carried is of.
     pub packet_id: u16,
     /// The sink's own record.
-    pub own: &'a [u8],
+    pub metadata: &'a [u8],
     /// The record carried.
     pub carried: &'a [u8],
     /// Equal shapes have equal layouts, whatever the decoder; see [`Single::layouts`].
@@ -504,7 +510,7 @@ pub struct Single<'a> {
 }
 
 impl Single<'_> {
-    /// Where the items lie of `own` and of `carried`, in this order.
+    /// Where the items lie of `metadata` and of `carried`, in this order.
     pub fn layouts(&self) -> [Layout; 2] {
         single::layouts(self.shape)
     }

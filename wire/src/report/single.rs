@@ -194,7 +194,7 @@ fn is_sound(payload: &[u8], head: &Head, inner: &Inner, latest: &Template) -> bo
 #[inline(always)]
 pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Template) -> Option<Single<'a>> {
     let (head, rest) = payload.split_first_chunk::<{ head::LEN }>()?;
-    let (own, rest) = rest.split_at_checked(usize::from(head[head::MD_LENGTH]) * 4)?;
+    let (metadata, rest) = rest.split_at_checked(usize::from(head[head::MD_LENGTH]) * 4)?;
     let (inner, rest) = rest.split_first_chunk::<{ inner::LEN }>()?;
     if !latest.is_like(head, inner) {
         let dst_port = |at: usize| rest.get(at..at + PORTS).map(|ports| u16_at(ports, 2));
@@ -234,7 +234,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
         remaining: inner[inner::REMAINING],
         state: State::from_bits(inner[inner::STATE] >> 5)?,
         packet_id: u16_at(inner, inner::PACKET_ID),
-        own,
+        metadata,
         carried,
         shape: latest.shape,
     })

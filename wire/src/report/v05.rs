@@ -40,14 +40,14 @@ pub enum Kind {
     /// 1: the drop header; Ethernet follows.
     Drop {
         /// Node, interfaces and queue id.
-        own: Hop,
+        metadata: Hop,
         /// Drop reason, if the device told one.
         reason: Option<u8>,
     },
     /// 2: the switch-local header; Ethernet follows.
     Local {
         /// Node, interfaces, queue and egress time stamp.
-        own: Hop,
+        metadata: Hop,
     },
     /// 3, host-int: packets that did not arrive; IPv4 follows.
     Gap {
@@ -90,10 +90,10 @@ impl Repr {
         let kind = match head.kind {
             0 => Kind::Plain,
             1 => Kind::Drop {
-                own: Layout::DROP_05.hop(head.extra),
+                metadata: Layout::DROP_05.hop(head.extra),
                 reason: drop_reason(&Layout::DROP_05, head.extra),
             },
-            2 => Kind::Local { own: Layout::LOCAL_05.hop(head.extra) },
+            2 => Kind::Local { metadata: Layout::LOCAL_05.hop(head.extra) },
             3 => Kind::Gap {
                 sink: u32_at(head.extra, field::GAP_SINK),
                 interfaces: (u16_at(head.extra, field::GAP_PORTS), u16_at(head.extra, field::GAP_PORTS + 2)),
@@ -149,11 +149,11 @@ impl Repr {
         extra.fill(0);
         match self.kind {
             Kind::Plain | Kind::Node { sink: None } => {}
-            Kind::Drop { own, reason } => {
-                Layout::DROP_05.write(&own, extra);
-                Layout::DROP_05.write_drop(own.queue_id, reason, extra);
+            Kind::Drop { metadata, reason } => {
+                Layout::DROP_05.write(&metadata, extra);
+                Layout::DROP_05.write_drop(metadata.queue_id, reason, extra);
             }
-            Kind::Local { own } => Layout::LOCAL_05.write(&own, extra),
+            Kind::Local { metadata } => Layout::LOCAL_05.write(&metadata, extra),
             Kind::Gap { sink, interfaces, gap } => {
                 put_u32(extra, field::GAP_SOURCE, gap.source);
                 put_u32(extra, field::GAP_SINK, sink);
@@ -251,11 +251,11 @@ pub(crate) fn read<'a>(
     match head.kind {
         1 => {
             report.drop_reason = drop_reason(&Layout::DROP_05, head.extra);
-            report.own = Some(ReporterMetadata::new(head.extra, Layout::DROP_05));
+            report.metadata = Some(ReporterMetadata::new(head.extra, Layout::DROP_05));
         }
         2 => {
-            let own = ReporterMetadata::new(head.extra, Layout::LOCAL_05);
-            report.own = Some(ReporterMetadata { latency_from_stamps: true, ..own });
+            let metadata = ReporterMetadata::new(head.extra, Layout::LOCAL_05);
+            report.metadata = Some(ReporterMetadata { latency_from_stamps: true, ..metadata });
         }
         3 => {
             report.gap = Some(gap(head.extra));
@@ -263,7 +263,7 @@ pub(crate) fn read<'a>(
         _ => {}
     }
     inside(report, head.inside(), profile, layouts)?;
-    report.split_own()?;
+    report.split_metadata()?;
     report.finish();
     Ok(())
 }

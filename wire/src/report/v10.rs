@@ -60,7 +60,7 @@ pub struct Repr {
     pub next: NextProtocol,
     /// Which optional words there are, six bits, most significant first: ports, hop latency, queue, egress time stamp,
     /// queue and drop reason, egress utilisation.
-    pub metadata: u8,
+    pub bits: u8,
     /// D, Q and F.
     pub flags: Flags,
     /// Subsystem, six bits.
@@ -72,8 +72,8 @@ pub struct Repr {
     /// Ingress time stamp.
     pub ingress_ts: u32,
     /// Values of the optional words.
-    pub own: Hop,
-    /// Drop reason, if `metadata` has its bit.
+    pub metadata: Hop,
+    /// Drop reason, if `bits` has its bit.
     pub drop_reason: Option<u8>,
 }
 
@@ -89,13 +89,13 @@ impl Repr {
         let record = &header[LEN..];
         let repr = Self {
             next: NextProtocol::from(head.next),
-            metadata: head.metadata,
+            bits: head.metadata,
             flags: head.flags(profile.dialect),
             hw_id: (head.word & 0x3f) as u8,
             switch_id: u32_at(header, field::SWITCH_ID),
             seq: u32_at(header, field::SEQ),
             ingress_ts: u32_at(header, field::INGRESS_TS),
-            own: layout.hop(record),
+            metadata: layout.hop(record),
             drop_reason: drop_reason(&layout, record),
         };
         Ok((repr, inner))
@@ -103,7 +103,7 @@ impl Repr {
 
     /// Bytes of the header with its optional words.
     pub fn header_len(&self) -> usize {
-        LEN + self.metadata.count_ones() as usize * 4
+        LEN + self.bits.count_ones() as usize * 4
     }
 
     /// Writes the header as `dialect` would, and answers its length.
@@ -119,16 +119,16 @@ impl Repr {
         let word = 1 << 28
             | nibble << 24
             | (u32::from(u8::from(self.next)) & 7) << 21
-            | (u32::from(self.metadata) & 0x3f) << 15
+            | (u32::from(self.bits) & 0x3f) << 15
             | dqf << if dialect == Dialect::Onos { 12 } else { 6 }
             | u32::from(self.hw_id) & 0x3f;
         put_u32(out, field::WORD, word);
         put_u32(out, field::SWITCH_ID, self.switch_id);
         put_u32(out, field::SEQ, self.seq);
         put_u32(out, field::INGRESS_TS, self.ingress_ts);
-        let layout = Layout::report_10(self.metadata);
-        layout.write(&self.own, &mut out[LEN..]);
-        layout.write_drop(self.own.queue_id, self.drop_reason, &mut out[LEN..]);
+        let layout = Layout::report_10(self.bits);
+        layout.write(&self.metadata, &mut out[LEN..]);
+        layout.write_drop(self.metadata.queue_id, self.drop_reason, &mut out[LEN..]);
         len
     }
 }
@@ -202,11 +202,11 @@ pub(crate) fn read<'a>(
         let layout = *layouts.report_10(head.metadata);
         let record = &payload[LEN..head.len];
         report.drop_reason = drop_reason(&layout, record);
-        report.own = Some(ReporterMetadata::new(record, layout));
+        report.metadata = Some(ReporterMetadata::new(record, layout));
     }
     // Embedded INT is looked for whatever F says (ruling b).
     inside(report, head.inside(payload), profile, layouts)?;
-    report.split_own()?;
+    report.split_metadata()?;
     report.finish();
     Ok(())
 }

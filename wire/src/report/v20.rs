@@ -171,7 +171,7 @@ pub(crate) fn read<'a>(
         if main.bits & REAL_ITEMS != 0 {
             let layout = *layouts.report_20(main.bits);
             report.drop_reason = drop_reason(&layout, main.baseline);
-            report.own = Some(ReporterMetadata::new(main.baseline, layout));
+            report.metadata = Some(ReporterMetadata::new(main.baseline, layout));
         }
     }
     if inner_type == 0 && !report.inner.is_empty() {
@@ -184,7 +184,7 @@ pub(crate) fn read<'a>(
     } else {
         inside(report, packet, profile, layouts)?;
     }
-    report.split_own()?;
+    report.split_metadata()?;
     report.finish();
     Ok(())
 }
@@ -311,7 +311,7 @@ pub struct MainRepr<'a> {
     /// DSMdstatus.
     pub ds_status: u16,
     /// Values of the baseline metadata.
-    pub own: Hop,
+    pub metadata: Hop,
     /// Drop reason, if `bits` has bit 15.
     pub drop_reason: Option<u8>,
     /// Domain metadata, whole words.
@@ -331,7 +331,7 @@ impl<'a> MainRepr<'a> {
             ds_id: main.ds_id,
             ds_bits: main.ds_bits,
             ds_status: u16_at(report, LEN + field::DS_STATUS),
-            own: layout.hop(main.baseline),
+            metadata: layout.hop(main.baseline),
             drop_reason: drop_reason(&layout, main.baseline),
             domain: main.domain,
         };
@@ -424,12 +424,12 @@ impl<'a> Repr<'a> {
     }
 
     /// A postcard (INT-XD): queue and both time stamps of one node, and the flow's id.
-    pub fn postcard(own: Hop, flow_id: &'a [u8; 4]) -> Self {
+    pub fn postcard(metadata: Hop, flow_id: &'a [u8; 4]) -> Self {
         let main = MainRepr {
             bits: 0x1c00,
             ds_id: POSTCARD_DOMAIN,
             ds_bits: POSTCARD_FLOW_ID,
-            own,
+            metadata,
             domain: flow_id,
             ..MainRepr::default()
         };
@@ -476,8 +476,8 @@ impl<'a> Repr<'a> {
             let layout = Layout::report_20(main.bits);
             let (baseline, rest) = out[MAIN_LEN..].split_at_mut(layout.len());
             baseline.fill(0xff);
-            layout.write(&main.own, baseline);
-            layout.write_drop(main.own.queue_id, main.drop_reason, baseline);
+            layout.write(&main.metadata, baseline);
+            layout.write_drop(main.metadata.queue_id, main.drop_reason, baseline);
             rest[..main.domain.len()].copy_from_slice(main.domain);
             at += MAIN_LEN + main.md_len();
         }

@@ -9,7 +9,7 @@ use crate::bytes::{array_at, u32_at};
 use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 
 /// How many beginnings are kept.
-const KEPT: usize = 8;
+const TEMPLATES: usize = 8;
 /// Bytes of the base transport header that change with each packet.
 const CHANGING: usize = 4;
 /// Where the changing part begins: Ethernet, IP and UDP headers, and what comes before in the base transport header.
@@ -77,7 +77,7 @@ const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
 
 /// The beginning of a queue pair's writes of one length.
 #[derive(Clone, Copy, Debug)]
-pub struct Beginning {
+pub struct HeaderTemplate {
     words: [u64; WORDS_V6],
     by: Crc32,
     /// CRC of what comes before `sealed`.
@@ -95,7 +95,7 @@ fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
     (tail - icrc::Running::run_up(len), tail + len)
 }
 
-impl Beginning {
+impl HeaderTemplate {
     /// Reads a frame that is a write in one packet, begins like this, and has a good CRC. So it is for the same queue pair and has
     /// a payload of the same length as all that are read by this.
     #[inline(always)]
@@ -178,18 +178,18 @@ impl Beginning {
 
 /// Beginnings that one queue pair has seen.
 #[derive(Clone, Debug)]
-pub struct Beginnings {
+pub struct HeaderTemplates {
     choose: ChooseCrc32,
-    kept: [Beginning; KEPT],
+    templates: [HeaderTemplate; TEMPLATES],
 }
 
-impl Default for Beginnings {
+impl Default for HeaderTemplates {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Beginnings {
+impl HeaderTemplates {
     /// Nothing was seen.
     pub fn new() -> Self {
         Self::with_crc(choose_crc_32)
@@ -200,7 +200,7 @@ impl Beginnings {
         // No frame has these words.
         let (crc, words) = (icrc::Running::new(0), [u64::MAX; WORDS_V6]);
         let by = crc_32_update;
-        Self { kept: [Beginning { words, by, crc, payload_len: 0, v6: false }; KEPT], choose }
+        Self { templates: [HeaderTemplate { words, by, crc, payload_len: 0, v6: false }; TEMPLATES], choose }
     }
 
     /// Where a frame without VLAN tag names its queue pair, if it is long enough for a write. Anything may stand there.
@@ -213,10 +213,10 @@ impl Beginnings {
 
     /// The beginning that a frame may have.
     #[inline]
-    pub fn of(&self, frame: &[u8]) -> Option<&Beginning> {
+    pub fn of(&self, frame: &[u8]) -> Option<&HeaderTemplate> {
         let head = frame.first_chunk::<HEAD_V4>()?;
         let len = if head[12] == 0x08 { head[17] } else { head[19] };
-        Some(&self.kept[usize::from(len >> 2) & (KEPT - 1)])
+        Some(&self.templates[usize::from(len >> 2) & (TEMPLATES - 1)])
     }
 
     /// Reads a frame that is a write in one packet, begins as one that was [learned](Self::learn), and has a good CRC.
@@ -244,7 +244,7 @@ impl Beginnings {
             _ => None,
         };
         if let Some((words, Some(crc), sealed, len_at)) = learned {
-            self.kept[usize::from(frame[len_at]) >> 2 & (KEPT - 1)] = Beginning {
+            self.templates[usize::from(frame[len_at]) >> 2 & (TEMPLATES - 1)] = HeaderTemplate {
                 words,
                 by: (self.choose)(sealed.1 - sealed.0),
                 crc,
@@ -306,13 +306,13 @@ mod tests {
     #[test]
     fn what_is_read_in_brief_is_what_the_parser_reads() {
         for ends in ends() {
-            let mut known = Beginnings::new();
+            let mut known = HeaderTemplates::new();
             for psn in 0..400 {
                 let (bytes, len) = frame(ends, psn, psn as usize % 301);
                 let frame = &bytes[..len];
                 let packet = Packet::parse(frame).unwrap();
                 assert_eq!(known.read(frame), None);
-                assert_eq!(Beginnings::queue_pair(frame), Some(0x1234));
+                assert_eq!(HeaderTemplates::queue_pair(frame), Some(0x1234));
                 known.learn(frame, &packet);
                 let expected = Brief {
                     psn: packet.bth.psn,
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_changed_bit_is_either_free_to_change_or_not_read_in_brief() {
         for ends in ends() {
-            let mut known = Beginnings::new();
+            let mut known = HeaderTemplates::new();
             let (bytes, len) = frame(ends, 7, 22);
             known.learn(&bytes[..len], &Packet::parse(&bytes[..len]).unwrap());
             for bit in 0..len * 8 {
@@ -361,7 +361,7 @@ mod tests {
         let mut out = [0; 256];
         let reth = Reth { address: 0, rkey: 0, len: 8 };
         let len = writer.write_only_immediate(&mut out, Head::default(), reth, 5, &[0; 8]).unwrap();
-        let mut known = Beginnings::new();
+        let mut known = HeaderTemplates::new();
         known.learn(&out[..len], &Packet::parse(&out[..len]).unwrap());
         assert_eq!(known.read(&out[..len]), None);
     }

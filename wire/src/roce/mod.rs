@@ -28,7 +28,7 @@ mod icrc;
 mod packet;
 mod write;
 
-pub use brief::{Beginning, Beginnings, Brief, Seen};
+pub use brief::{Brief, HeaderTemplate, HeaderTemplates, Seen};
 pub use packet::{Ends, Packet, seal};
 pub use write::{Head, MixedFamilies, Path, Segment, Segments, Writer};
 

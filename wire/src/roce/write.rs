@@ -20,7 +20,7 @@ const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
 /// Bytes of the base transport header behind the acknowledge request: they change with each packet.
 const CHANGING: usize = 4;
 /// How many beginnings a writer keeps.
-const KEPT: usize = 8;
+const TEMPLATES: usize = 8;
 
 /// The way that frames take.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -157,7 +157,7 @@ impl Head {
 
 /// What all frames with the same opcode, wake bit and length begin with.
 #[derive(Clone, Debug)]
-struct Beginning {
+struct HeaderTemplate {
     /// Opcode, flags and payload length; `None` was never used.
     of: Option<(u8, u8, u16)>,
     /// The CRC of all that does not change, but for the last `run_up` bytes of it.
@@ -167,7 +167,7 @@ struct Beginning {
     bytes: [u8; MAX_BEGINNING],
 }
 
-impl Beginning {
+impl HeaderTemplate {
     #[inline(always)]
     fn copy_to(&self, out: &mut [u8]) {
         // The usual lengths, IPv4 and IPv6 without a tag, need no call.
@@ -190,7 +190,7 @@ pub struct Writer {
     /// Bytes of a beginning.
     len: usize,
     choose: ChooseCrc32,
-    kept: [Beginning; KEPT],
+    templates: [HeaderTemplate; TEMPLATES],
 }
 
 impl Writer {
@@ -203,7 +203,7 @@ impl Writer {
             return Err(MixedFamilies);
         }
         let len = path.headers_len() + BTH_LEN;
-        let empty = |_| Beginning {
+        let empty = |_| HeaderTemplate {
             of: None,
             crc: icrc::Running::new(0),
             by: crc_32_update,
@@ -216,7 +216,7 @@ impl Writer {
             queue_pair,
             len,
             choose: choose_crc_32,
-            kept: core::array::from_fn(empty),
+            templates: core::array::from_fn(empty),
         })
     }
 
@@ -463,8 +463,8 @@ impl Writer {
         let len = self.frame_len(opcode, payload_len);
         let out = out.get_mut(..len).ok_or(Unwritten::Short(len))?;
         let (start, body) = out.split_at_mut(self.len);
-        let beginning = self.beginning(number, opcode, head.solicited, payload_len);
-        beginning.copy_to(start);
+        let template = self.template(number, opcode, head.solicited, payload_len);
+        template.copy_to(start);
         let changing = if head.ack_request { 0x8000_0000 } else { 0 } | head.psn.value();
         let at = start.len() - CHANGING;
         put_u32(start, at, changing);
@@ -473,32 +473,38 @@ impl Writer {
         fill(extension, payload);
         let pad = end.len() - ICRC_LEN;
         end[..pad].fill(0);
-        let crc = beginning.crc.finish(beginning.by, &out[at - (beginning.run_up & 15)..len - ICRC_LEN]);
+        let crc = template.crc.finish(template.by, &out[at - (template.run_up & 15)..len - ICRC_LEN]);
         out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
         Ok(len)
     }
 
     /// The beginning of such frames, made if it is not kept.
     #[inline]
-    fn beginning(&mut self, number: u8, opcode: Opcode, solicited: bool, payload_len: usize) -> &Beginning {
+    fn template(
+        &mut self,
+        number: u8,
+        opcode: Opcode,
+        solicited: bool,
+        payload_len: usize,
+    ) -> &HeaderTemplate {
         let pad = (payload_len.wrapping_neg() & 3) as u8;
         let flags = field::MIGRATED | if solicited { field::SOLICITED } else { 0 } | pad << 4;
         let of = Some((number, flags, payload_len as u16));
-        let at = (usize::from(number) ^ payload_len >> 2) % KEPT;
-        if self.kept[at].of != of {
+        let at = (usize::from(number) ^ payload_len >> 2) % TEMPLATES;
+        if self.templates[at].of != of {
             self.begin(at, number, opcode, flags, payload_len);
         }
-        &self.kept[at]
+        &self.templates[at]
     }
 
     #[cold]
     fn begin(&mut self, at: usize, number: u8, opcode: Opcode, flags: u8, payload_len: usize) {
         let headers = self.path.headers_len();
         let len = self.frame_len(opcode, payload_len) - headers;
-        let kept = &mut self.kept[at];
-        kept.of = Some((number, flags, payload_len as u16));
-        self.path.emit(len, &mut kept.bytes);
-        let bth = &mut kept.bytes[headers..headers + BTH_LEN];
+        let template = &mut self.templates[at];
+        template.of = Some((number, flags, payload_len as u16));
+        self.path.emit(len, &mut template.bytes);
+        let bth = &mut template.bytes[headers..headers + BTH_LEN];
         bth.fill(0);
         bth[field::OPCODE] = number;
         bth[field::FLAGS] = flags;
@@ -507,20 +513,20 @@ impl Writer {
         put_u24(bth, field::QUEUE_PAIR, self.queue_pair);
         let crc = if self.path.source.is_ipv4() {
             let mut masked = [0; icrc::HEAD_V4];
-            masked.copy_from_slice(&kept.bytes[headers - 28..headers + BTH_LEN]);
+            masked.copy_from_slice(&template.bytes[headers - 28..headers + BTH_LEN]);
             icrc::mask_v4(&mut masked);
             icrc::go_on(icrc::START, &masked[..icrc::HEAD_V4 - CHANGING])
         } else {
             let mut masked = [0; icrc::HEAD_V6];
-            masked.copy_from_slice(&kept.bytes[headers - 48..headers + BTH_LEN]);
+            masked.copy_from_slice(&template.bytes[headers - 48..headers + BTH_LEN]);
             icrc::mask_v6(&mut masked);
             icrc::go_on(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
         };
         let constant = headers + BTH_LEN - CHANGING;
         let covered = len - (BTH_LEN - CHANGING) - ICRC_LEN;
-        kept.run_up = icrc::Running::run_up(covered);
-        kept.by = (self.choose)(kept.run_up + covered);
-        kept.crc = icrc::Running::before(crc, &kept.bytes[constant - kept.run_up..constant]);
+        template.run_up = icrc::Running::run_up(covered);
+        template.by = (self.choose)(template.run_up + covered);
+        template.crc = icrc::Running::before(crc, &template.bytes[constant - template.run_up..constant]);
     }
 }
 

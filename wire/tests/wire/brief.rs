@@ -13,13 +13,13 @@ fn report(dialect: Dialect) -> Vec<u8> {
     let mut out = vec![0; 512];
     let header = v10::Repr {
         next: v10::NextProtocol::Ethernet,
-        metadata: 0,
+        bits: 0,
         flags: Flags::FLOW,
         hw_id: 5,
         switch_id: 77,
         seq: 123_456,
         ingress_ts: 99,
-        own: Hop::default(),
+        metadata: Hop::default(),
         drop_reason: None,
     };
     let at = header.emit(dialect, &mut out);
@@ -63,7 +63,7 @@ fn compare_by(decoder: &mut Decoder, payload: &[u8]) -> bool {
     );
     assert_eq!((brief.int_flags, brief.records, layout), (int.flags, int.stack.bytes, int.stack.layout));
     let rest =
-        (report.own, report.tunnel, report.ioam, report.drop_reason, report.annotations.0, report.index);
+        (report.metadata, report.tunnel, report.ioam, report.drop_reason, report.annotations.0, report.index);
     assert_eq!(rest, (None, None, None, None, 0, 0));
     true
 }

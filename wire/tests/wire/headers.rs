@@ -223,16 +223,16 @@ fn report_05() {
 #[test]
 fn report_10_has_its_flags_where_the_dialect_has_them() {
     let flags = ReportFlags::QUEUE.with(ReportFlags::FLOW, true);
-    let own = Hop { carried: Items::HOP_LATENCY, hop_latency: Some(0x01020304), ..Hop::default() };
+    let metadata = Hop { carried: Items::HOP_LATENCY, hop_latency: Some(0x01020304), ..Hop::default() };
     let repr = v10::Repr {
         next: v10::NextProtocol::Ipv6,
-        metadata: 0x10,
+        bits: 0x10,
         flags,
         hw_id: 0x2a,
         switch_id: 1,
         seq: 2,
         ingress_ts: 3,
-        own,
+        metadata,
         drop_reason: None,
     };
     let tail = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4];
@@ -259,7 +259,7 @@ fn report_20() {
         ds_id: 0x0102,
         ds_bits: 0x0304,
         ds_status: 0x0506,
-        own: Hop {
+        metadata: Hop {
             carried: Items::HOP_LATENCY,
             hop_latency: Some(0x0708090a),
             wide_ts: true,

@@ -13,7 +13,7 @@ use wire::{Annotations, Decoder, Dialect, Flags, Hop, Layout, Profile, Telemetry
 #[derive(Clone, Copy)]
 struct Made {
     items: u16,
-    own: u16,
+    metadata: u16,
     state: State,
     proto: u8,
     flags: Flags,
@@ -21,7 +21,7 @@ struct Made {
 }
 
 const USUAL: Made =
-    Made { items: 0xac00, own: 0x2c00, state: State::High, proto: 17, flags: Flags::FLOW, reports: 1 };
+    Made { items: 0xac00, metadata: 0x2c00, state: State::High, proto: 17, flags: Flags::FLOW, reports: 1 };
 
 impl Made {
     fn packet(self) -> Vec<u8> {
@@ -57,8 +57,9 @@ impl Made {
 
     fn datagram(self) -> Vec<u8> {
         let packet = self.packet();
-        let own = Hop { hop_latency: Some(7), ingress_ts: Some(70), egress_ts: Some(77), ..Hop::default() };
-        let main = MainRepr { bits: self.own, own, ..MainRepr::default() };
+        let metadata =
+            Hop { hop_latency: Some(7), ingress_ts: Some(70), egress_ts: Some(77), ..Hop::default() };
+        let main = MainRepr { bits: self.metadata, metadata, ..MainRepr::default() };
         let report = Repr::new(self.flags, main, Inner::Ipv6(&packet));
         let mut out = vec![0; 1024];
         let mut builder =
@@ -73,17 +74,17 @@ impl Made {
 /// Both readings by a decoder; true when there was a brief one.
 fn compare(decoder: &mut Decoder, payload: &[u8]) -> bool {
     let Some(single) = decoder.single(payload) else { return false };
-    let [own_layout, carried_layout] = single.layouts();
+    let [metadata_layout, carried_layout] = single.layouts();
     let whole: Vec<_> = decoder.reports(payload).collect();
     let [Ok(report)] = whole.as_slice() else { panic!("{whole:?} of {payload:02x?}") };
-    let (int, own) = (report.int.unwrap(), report.own.unwrap());
+    let (int, metadata) = (report.int.unwrap(), report.metadata.unwrap());
     assert_eq!(
         (Some(single.node_id), single.hw_id, single.seq, single.flags, Some(single.flow)),
         (report.node_id, report.hw_id, report.seq, report.flags, report.flow)
     );
     let sf = Sf { urgent: false, state: single.state, packet_id: single.packet_id };
     assert_eq!((single.int_flags, single.remaining, Some(sf)), (int.flags, int.remaining, int.sf));
-    assert_eq!((single.own, own_layout), (own.record, own.layout));
+    assert_eq!((single.metadata, metadata_layout), (metadata.record, metadata.layout));
     assert_eq!((single.carried, carried_layout, 1), (int.stack.bytes, int.stack.layout, int.stack.count));
     assert!(report.is_single_record());
     let rest =
@@ -101,9 +102,9 @@ fn briefly(payload: &[u8]) -> bool {
 fn the_usual_report_is_read_briefly_with_all_items_states_and_protocols() {
     for items in (0x8000..=0xff80_u16).step_by(0x80) {
         for state in State::ALL {
-            for (proto, own) in [(17, 0x2c00), (6, 0x7f80), (17, 0x4000)] {
-                let made = Made { items, own, state, proto, ..USUAL };
-                assert!(briefly(&made.datagram()), "{items:04x} {own:04x}");
+            for (proto, metadata) in [(17, 0x2c00), (6, 0x7f80), (17, 0x4000)] {
+                let made = Made { items, metadata, state, proto, ..USUAL };
+                assert!(briefly(&made.datagram()), "{items:04x} {metadata:04x}");
             }
         }
     }
@@ -115,8 +116,8 @@ fn what_is_unusual_is_left_to_the_whole_decoder() {
     let with = |flag| Flags::FLOW.with(flag, true);
     let unusual = [
         Made { proto: 1, ..USUAL },
-        Made { own: 0, ..USUAL },
-        Made { own: 0x2c01, ..USUAL },
+        Made { metadata: 0, ..USUAL },
+        Made { metadata: 0x2c01, ..USUAL },
         Made { flags: Flags::QUEUE, ..USUAL },
         Made { flags: with(Flags::DROP), ..USUAL },
         Made { flags: with(Flags::INTERMEDIATE), ..USUAL },
@@ -153,7 +154,7 @@ fn whatever_is_changed_the_two_agree() {
         }
         let made = Made {
             items: 0x8000 | (random(256) as u16) << 7,
-            own: (random(256) as u16) << 7,
+            metadata: (random(256) as u16) << 7,
             state: State::ALL[random(3)],
             proto: [17, 6][random(2)],
             ..USUAL

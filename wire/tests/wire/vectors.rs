@@ -117,7 +117,7 @@ fn says_less(cut: &Report<'_>, whole: &Report<'_>, what: &str) {
         )
     };
     assert_eq!(header(cut), header(whole), "{what}");
-    assert_eq!(cut.own(), whole.own(), "{what}");
+    assert_eq!(cut.metadata_hop(), whole.metadata_hop(), "{what}");
     if cut.int.is_some() || whole.int.is_none() && cut.ioam == whole.ioam {
         assert_eq!(meaning::hops(cut), meaning::hops(whole), "{what}");
     } else {
@@ -148,7 +148,12 @@ fn a_packet_cut_anywhere_has_its_int_whole_or_not_at_all() {
         for len in 0..frame.len() {
             let Ok(cut) = wire::packet::contents(&frame[..len], &vector.profile) else { continue };
             if let (Ok(whole), Some(int)) = (&whole, cut.int) {
-                assert_eq!((Some(int), cut.place), (whole.int, whole.place), "{} cut at {len}", vector.name);
+                assert_eq!(
+                    (Some(int), cut.location),
+                    (whole.int, whole.location),
+                    "{} cut at {len}",
+                    vector.name
+                );
             }
         }
     }

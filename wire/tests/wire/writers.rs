@@ -17,7 +17,7 @@ const GROUP: Group = Group { hw_id: 1, seq: 5, node_id: 3 };
 
 #[test]
 fn a_postcard_is_the_one_of_the_format() {
-    let own = Hop {
+    let metadata = Hop {
         queue_id: Some(1),
         queue_occupancy: Some(0x2a),
         ingress_ts: Some(0x17a3_b2c1_d0e0_f000),
@@ -26,7 +26,7 @@ fn a_postcard_is_the_one_of_the_format() {
     };
     let mut out = [0xa5; 64];
     let mut group = GroupBuilder::new(&mut out, Group { hw_id: 0, seq: 12, node_id: 21 }).expect("it fits");
-    assert!(group.push(&Repr::postcard(own, &0xf10a_u32.to_be_bytes())));
+    assert!(group.push(&Repr::postcard(metadata, &0xf10a_u32.to_be_bytes())));
     assert_eq!(group.finish(), bytes_of("pc_hop"));
 }
 

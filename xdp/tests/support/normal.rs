@@ -150,7 +150,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
     let marks = mark(report.flow.is_some(), HAS_FLOW)
         | mark(report.node_id.is_some(), HAS_NODE)
         | mark(report.drop_reason.is_some(), HAS_REASON)
-        | mark(report.has_own_hop(), OWN_HOP)
+        | mark(report.has_metadata(), OWN_HOP)
         | mark(report.annotations.contains(Annotations::MERGED), MERGED)
         | mark(report.version == Version::V05 || report.ds_id == POSTCARD_DOMAIN, POSTCARD)
         | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
@@ -191,7 +191,7 @@ fn is_stacked(report: &wire::Report<'_>) -> bool {
     let stack = report.int.map(|int| int.stack);
     let readable =
         stack.is_some_and(|stack| !stack.is_empty() && (1..=WIDEST).contains(&stack.layout.words()));
-    readable && whole_path && report.own.is_none() && report.flow.is_some()
+    readable && whole_path && report.metadata.is_none() && report.flow.is_some()
 }
 
 type Ends = (u64, u64, bool);
@@ -241,7 +241,7 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
 fn one_by_one(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
     let (mut hops, mut ends, mut widths) = (Vec::new(), (NO_VALUE, NO_VALUE), (false, false));
     for (at, mut hop) in report.hops().enumerate() {
-        if report.version == Version::V05 && report.own.is_some() && at + 1 == report.hop_count() {
+        if report.version == Version::V05 && report.metadata.is_some() && at + 1 == report.hop_count() {
             hop.hop_latency = None;
         }
         if at == 0 {

@@ -94,14 +94,15 @@ fn ipv6_has_a_long_key_and_no_place_in_short_data() {
 
 #[test]
 fn numbers_take_the_width_that_is_written() {
-    let own = Hop {
+    let metadata = Hop {
         node_id: Some(11),
         hop_latency: Some(0x0102_0304),
         queue_id: Some(5),
         ingress_ts: Some(0x1_0000_0002),
         ..Hop::default()
     };
-    let context = Context { own: Some(&own), reason: Some(0xff), ..Context::new(Trigger::Drop, 11) };
+    let context =
+        Context { metadata: Some(&metadata), reason: Some(0xff), ..Context::new(Trigger::Drop, 11) };
     assert_eq!(data("hop_latency", &context), Ok(vec![1, 2, 3, 4]));
     assert_eq!(data("hop_latency:u48", &context), Ok(vec![0, 0, 1, 2, 3, 4]));
     assert_eq!(
@@ -124,14 +125,14 @@ fn a_list_is_the_path_from_its_source() {
     // Node and hop latency; the most recent hop first.
     let bytes = [0, 0, 0, 12, 0, 0, 0, 200, 0, 0, 0, 11, 0xff, 0xff, 0xff, 0xff];
     let stack = wire::int::Stack { bytes: &bytes, layout, count: 2 };
-    let own = Hop { node_id: Some(13), hop_latency: Some(70_000), ..Hop::default() };
-    let context = Context { stack, own: Some(&own), ..Context::new(Trigger::Path, 13) };
+    let metadata = Hop { node_id: Some(13), hop_latency: Some(70_000), ..Hop::default() };
+    let context = Context { stack, metadata: Some(&metadata), ..Context::new(Trigger::Path, 13) };
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
     assert_eq!(data("node[5]", &context), Ok(words(&[11, 12, 13, 0, 0])));
     assert_eq!(data("node[2]", &context), Ok(words(&[11, 12])));
     assert_eq!(data("hop_latency[3]:u16", &context), Ok(vec![0xff, 0xff, 0, 200, 0xff, 0xfe]));
     assert_eq!(data("path_len", &context), Ok(vec![3]));
-    assert_eq!(data("flow_latency", &context), Ok(vec![0xff; 4]), "one hop does not tell");
+    assert_eq!(data("flow_latency", &context), Ok(vec![0xff; 4]), "one hop has no value");
     let context = Context { stack: wire::int::Stack { bytes: &bytes[..8], count: 1, ..stack }, ..context };
     assert_eq!(data("flow_latency", &context), Ok(words(&[70_200])));
 }
@@ -162,9 +163,9 @@ fn a_tables_record_and_window_are_fields_too() {
 
 #[test]
 fn conditions_compare_what_is_known() {
-    let own = Hop { node_id: Some(11), hop_latency: Some(500_000), ..Hop::default() };
+    let metadata = Hop { node_id: Some(11), hop_latency: Some(500_000), ..Hop::default() };
     let packet = PacketFacts { bytes: 64, ..PacketFacts::default() };
-    let context = Context { own: Some(&own), packet, ..Context::new(Trigger::Hop, 11) };
+    let context = Context { metadata: Some(&metadata), packet, ..Context::new(Trigger::Hop, 11) };
     let subject = Subject { hop: context.last_hop(), number: 0 };
     let met = |text: &str| text.parse::<Condition>().unwrap().is_met(&context, &subject, 0);
     for text in ["hop_latency >= 500us", "hop_latency == 500_000", "hop_latency<1ms", "packet_bytes <= 64"] {
