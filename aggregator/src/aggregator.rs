@@ -89,7 +89,7 @@ impl Aggregator {
         core.work(now, out);
     }
 
-    /// Sends what has waited long enough. [`Aggregator::ingest`] does it too.
+    /// Sends registers whose timer has expired. [`Aggregator::ingest`] does it too.
     pub fn tick(&mut self, now: u64, out: &mut impl Out) {
         self.core.expire(now, out);
     }

@@ -1,4 +1,4 @@
-//! Triggers at work.
+//! Executes triggers.
 
 use rdma::transport::Transport;
 use wire::dta::Report;
@@ -9,7 +9,7 @@ use crate::stats::Stats;
 use crate::stores::Stores;
 use crate::trigger::{MAX_ENTRY, Subject, Trigger};
 
-/// Triggers at work.
+/// Context of trigger actions.
 #[derive(Debug)]
 pub(crate) struct TriggerAction<'a> {
     pub(crate) now: u64,

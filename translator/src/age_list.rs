@@ -1,26 +1,26 @@
-//! The order in which things of a table began to wait: a list through the table itself, so that nothing is allocated or searched.
+//! Elements of a table by age: a doubly linked list within the table itself, without allocation or search.
 
-/// No place.
+/// No element.
 const NONE: u32 = u32::MAX;
 
-/// What an element keeps of the list. It stands with it only between [`AgeList::push`] and [`AgeList::remove`].
+/// Links of an element. Valid only between [`AgeList::push`] and [`AgeList::remove`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgeLink {
-    /// When it began to wait, ns.
+    /// When it was pushed, ns.
     pub(super) since: u64,
-    /// The places of those that began after and before.
+    /// Indices of the next newer and older elements.
     newer: u32,
     older: u32,
 }
 
 impl AgeLink {
-    /// Of an element that does not wait.
+    /// Of an element that is not in the list.
     pub(super) const NONE: Self = Self { since: 0, newer: NONE, older: NONE };
 }
 
-/// An element that can wait.
+/// An element that can be in the list.
 pub(super) trait Aged {
-    /// Its part of the list.
+    /// Its links.
     fn age_link(&mut self) -> &mut AgeLink;
 }
 
@@ -34,13 +34,13 @@ pub(super) struct AgeList {
 impl AgeList {
     pub(super) const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 
-    /// The place of the element that has waited longest; outside the table if there is none.
+    /// Index of the oldest element; outside the table if the list is empty.
     #[inline(always)]
     pub(super) fn oldest(&self) -> usize {
         self.oldest as usize
     }
 
-    /// Puts an element that does not wait at the young end.
+    /// Appends an element that is not in the list.
     #[inline]
     pub(super) fn push<T: Aged>(&mut self, table: &mut [T], at: usize, now: u64) {
         *table[at].age_link() = AgeLink { since: now, newer: NONE, older: self.newest };
@@ -51,7 +51,7 @@ impl AgeList {
         self.newest = at as u32;
     }
 
-    /// Takes an element that waits out.
+    /// Removes an element that is in the list.
     #[inline]
     pub(super) fn remove<T: Aged>(&mut self, table: &mut [T], at: usize) {
         let AgeLink { newer, older, .. } = *table[at].age_link();
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_come_out_in_the_order_of_their_coming_whoever_left_between() {
+    fn elements_leave_by_age_after_removals() {
         let mut table = [AgeLink::NONE; 5];
         let mut queue = AgeList::EMPTY;
         for (now, at) in [3, 0, 4, 1].into_iter().enumerate() {

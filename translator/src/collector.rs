@@ -1,4 +1,4 @@
-//! One collector: its stores, how fast its memory may be written, and what waits for it.
+//! State of one collector: its stores, its meter, and the reports that wait for it.
 
 use crate::config::Rate;
 use crate::local::Local;
@@ -14,18 +14,18 @@ pub(crate) struct Memory {
     pub(crate) local: Local,
     pub(crate) attached: bool,
     pub(crate) level: u8,
-    /// Before this time it is of no use to try again what is due and found no room.
+    /// Do not retry pending writes before this time, ns.
     pub(crate) retry: u64,
 }
 
 impl Memory {
-    /// A collector whose memory is not known yet: what may not be lost waits.
+    /// A collector that is not attached yet: reports that must not be lost wait.
     pub(crate) fn new(local: usize) -> Self {
         let meter = Meter::new(Rate::ENDLESS);
         Self { stores: Stores::new(), meter, local: Local::new(local), attached: false, level: 0, retry: 0 }
     }
 
-    /// The level now, by the meter alone.
+    /// The current level, by the meter alone.
     #[inline(always)]
     pub(crate) fn look(&mut self, now: u64, stats: &mut Stats) -> u8 {
         let level = if self.attached { self.meter.level(now) } else { 3 };

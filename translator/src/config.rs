@@ -1,4 +1,4 @@
-//! How the translator is set up: collectors and their stores, limits, timers, triggers.
+//! Settings of a translator: collectors and their stores, limits, timers, triggers.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -29,8 +29,8 @@ pub const MAX_REPORTERS: usize = 1 << 20;
 /// Settings of a [`super::Translator`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Collectors, in the order in which they are called by number; those whose memory is not known yet are `None`, and are told
-    /// by [`super::Translator::attach`].
+    /// Collectors, in the order in which they are called by number; those whose memory is not known yet are `None`, until
+    /// [`super::Translator::attach`].
     pub collectors: Vec<Option<CollectorConfig>>,
     /// Layouts of reports that are read.
     pub accept: Accept,
@@ -54,7 +54,7 @@ pub struct Config {
     pub nack_limit: u8,
     /// An ACK for each 64 essential reports in order.
     pub acks: bool,
-    /// How long a congestion level holds at a reporter, ns.
+    /// How long a congestion notice is in force, ns.
     pub hold: u64,
     /// Most copies of a Key-Write by congestion level; 4 changes nothing.
     pub copies: [u8; 4],
@@ -62,7 +62,7 @@ pub struct Config {
     pub append_timer: u64,
     /// Longest time that a postcard waits for the others of its path, ns.
     pub postcard_timer: u64,
-    /// Paths of which postcards are held, for each store of postcards; a power of two.
+    /// Paths with pending postcards, for each store of postcards; a power of two.
     pub postcards: usize,
     /// Longest time that an epoch of a sketch waits for its columns, ns.
     pub sketch_timer: u64,
@@ -123,7 +123,7 @@ pub struct Known {
     pub address: IpAddr,
 }
 
-/// One collector's memory, as the exchange told it, and how fast it may be filled.
+/// One collector's memory, as announced in the exchange, and its rate.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CollectorConfig {
     /// What is in its memory.

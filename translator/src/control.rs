@@ -30,9 +30,9 @@ pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
     })
 }
 
-/// Where messages to reporters go.
+/// Output of a translator: messages to reporters.
 pub trait Out {
-    /// Takes the UDP payload of a message to the sender of a report. It goes to [`wire`]'s control port at `to`'s address (or to
+    /// Sends the UDP payload of a message to the sender of a report. It goes to [`wire`]'s control port at `to`'s address (or to
     /// `to` itself, where several reporters share an address), from the address to which this collector's reports are sent.
     fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]);
 }
@@ -54,7 +54,7 @@ impl Emitter {
         }
     }
 
-    /// Tells that a report was not done.
+    /// Sends a NACK.
     #[cold]
     pub(super) fn nack(&mut self, received: &Received<'_>, cause: Cause, last: u16, out: &mut impl Out) {
         self.counts.nacks[usize::from(cause.number().clamp(1, 4) - 1)] += 1;
@@ -66,7 +66,7 @@ impl Emitter {
         self.send(received, Body::Nack { cause, last, trigger: received.report.base.sequence }, out);
     }
 
-    /// Tells that all up to a report were accepted. The artifact has no such message.
+    /// Acknowledges all reports up to this one. The artifact has no such message.
     pub(super) fn ack(&mut self, received: &Received<'_>, last: u16, out: &mut impl Out) {
         if !received.artifact {
             self.counts.acks += 1;
@@ -74,7 +74,7 @@ impl Emitter {
         }
     }
 
-    /// Tells from which column on a sketch is missing.
+    /// Sends a sketch NACK with the first missing column.
     #[cold]
     pub(super) fn sketch_nack(&mut self, received: &Received<'_>, column: u32, out: &mut impl Out) {
         if let Operation::SketchMerge { sketch, epoch, .. } = received.report.operation {
@@ -83,7 +83,7 @@ impl Emitter {
         }
     }
 
-    /// Tells a level of congestion. The artifact has no such message.
+    /// Sends a congestion notice. The artifact has no such message.
     #[cold]
     pub(super) fn notify(&mut self, received: &Received<'_>, notice: Notice, hold: u64, out: &mut impl Out) {
         if !received.artifact {

@@ -1,4 +1,4 @@
-//! A table of fixed size with open addresses: who is known, in memory that a flood of made-up names does not enlarge.
+//! A hash table of fixed size with open addressing: a flood of invented keys cannot grow it.
 
 /// What a key must be.
 pub(super) trait Key: Copy + Eq {
@@ -84,7 +84,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// Asks for where a key is, or not far from it.
+    /// Prefetches the home place of a key.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: K) {
         let home = self.home(key);
@@ -98,7 +98,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.search(key).ok()
     }
 
-    /// The place of a key, made if there is room, and whether it was.
+    /// The place of a key, claimed if it is new and the table is not full; and whether it is new.
     #[inline]
     pub(super) fn find_or_make(&mut self, key: K) -> Option<(usize, bool)> {
         match self.search(key) {
@@ -143,7 +143,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// Takes out what is at a place, and closes the gap: whoever stands behind it and not at home comes nearer.
+    /// Removes the entry at a place, and moves displaced entries behind it closer to their home places.
     fn remove(&mut self, place: usize) {
         let mask = self.mask();
         let (mut gap, mut at) = (place, place);

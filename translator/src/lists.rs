@@ -1,4 +1,4 @@
-//! Append: entries wait in the block that they will be written with, until it is full, old, or somebody must be told.
+//! Append: entries wait in their block until it is full, its timer expires, or a report asks for an immediate value.
 //! Wire-formats 5.5 and 5.9.
 
 use wire::dta::Opcode;
@@ -13,17 +13,17 @@ use rdma::transport::{Blocked, Transport};
 /// One list's head.
 #[derive(Clone, Copy, Debug)]
 struct List {
-    /// Tagged: the number of the batch that is waiting.
+    /// Tagged: sequence number of the pending batch.
     sequence: u32,
     /// Entries waiting.
     filled: u16,
     /// One of them is essential.
     keep: bool,
-    /// Somebody is to be told of them.
+    /// One of them asks for an immediate value.
     notice: bool,
-    /// Bare: where the first of them will lie, in entries.
+    /// Bare: position of the first of them, in entries.
     head: u64,
-    /// When the first of them came.
+    /// When the first of them arrived.
     age: AgeLink,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Lists {
     ring: Ring,
     first: u32,
     lists: Vec<List>,
-    /// The blocks in the making.
+    /// The pending blocks.
     blocks: Vec<u8>,
     block_len: usize,
     entry_len: usize,
@@ -76,14 +76,14 @@ impl Lists {
         &self.entry
     }
 
-    /// The place of a list, if it is here.
+    /// Index of a list, if it is in this region.
     #[inline(always)]
     pub(super) fn find(&self, list: u32) -> Option<usize> {
         let at = list.wrapping_sub(self.first) as usize;
         (at < self.lists.len()).then_some(at)
     }
 
-    /// Asks for a list's head and the block in the making, if it is here.
+    /// Prefetches a list's head and its pending block, if it is in this region.
     #[inline(always)]
     pub(super) fn prefetch(&self, list: u32) {
         let at = list.wrapping_sub(self.first) as usize;
@@ -93,7 +93,7 @@ impl Lists {
         }
     }
 
-    /// Bytes of all heads and blocks in the making.
+    /// Bytes of all heads and pending blocks.
     #[inline(always)]
     pub(super) fn footprint(&self) -> usize {
         self.blocks.len() + size_of_val(&self.lists[..])
@@ -105,27 +105,27 @@ impl Lists {
         self.entry_len
     }
 
-    /// Where the list goes on: see [`super::Translator::set_next`]. What waits is numbered from there on.
+    /// Where the list continues: see [`super::Translator::set_next`]. Pending entries are numbered from there on.
     pub(super) fn set_next(&mut self, at: usize, next: u64) {
         let Some(list) = self.lists.get_mut(at) else { return };
         list.sequence = (next as u32).max(1);
-        // What waits at a bare list's head must end where its batch does.
+        // The pending entries of a bare list must end with their batch.
         let batch = u64::from(self.ring.batch);
         let next = next % self.ring.entries.max(1);
         list.head = if next % batch + u64::from(list.filled) <= batch { next } else { next / batch * batch };
     }
 
-    /// Entries that wait now.
+    /// Pending entries.
     pub(super) fn pending(&self) -> u64 {
         self.lists.iter().map(|list| u64::from(list.filled)).sum()
     }
 
-    /// Since when the oldest entry waits.
+    /// When the oldest pending entry arrived.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.lists.get(self.waiting.oldest()).map(|list| list.age.since)
     }
 
-    /// How many entries the block in the making takes: a bare one that was written early is made up to its end first.
+    /// Capacity of the pending block in entries: a bare block that was written early is completed first.
     #[inline(always)]
     fn capacity(&self, list: &List) -> u16 {
         if self.ring.tagged {
@@ -142,7 +142,7 @@ impl Lists {
         if bytes == self.entry_len { 1 } else { (bytes as u32 / self.entry_len as u32) as usize }
     }
 
-    /// Puts entries (a whole number of them) at the end of a list.
+    /// Appends entries (a whole number of them) to a list.
     #[inline(always)]
     pub(super) fn append<W: Transport>(
         &mut self,
@@ -178,7 +178,7 @@ impl Lists {
             (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(request.immediate);
         let has_credit =
             |writes: u32, keep| sender.has_credit(writes, u64::from(writes) * self.block_len as u64, keep);
-        // What waits may have to be kept, and what comes behind it not.
+        // Pending entries may be reliable, and those behind them not.
         let is_mixed = list.keep && !request.keep && writes > 1;
         if !has_credit(writes, request.keep || list.keep) || is_mixed && !has_credit(writes - 1, false) {
             return Err(Fault::Blocked);
@@ -201,7 +201,7 @@ impl Lists {
             let cause = if full { Cause::Full } else { Cause::Immediate };
             let written = self.flush(at, cause, sender, stats);
             if rest.is_empty() {
-                // If it could not be written, it waits with the others.
+                // If it could not be written, it stays pending.
                 return Ok(());
             }
             if written.is_err() {
@@ -211,7 +211,7 @@ impl Lists {
         }
     }
 
-    /// Puts entries that fit into the block in the making, and says how many they are.
+    /// Puts entries that fit into the pending block. Returns their number.
     #[inline(always)]
     fn fill(&mut self, at: usize, now: u64, entries: &[u8], keep: bool) -> u16 {
         let count = self.count(entries.len()) as u16;
@@ -239,7 +239,7 @@ impl Lists {
         count
     }
 
-    /// Writes what waits in a list, and goes on behind it. What can never be written is lost.
+    /// Writes the pending block of a list, and starts the next one. A block that can never be written is lost.
     fn flush<W: Transport>(
         &mut self,
         at: usize,
@@ -277,7 +277,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Writes what has waited since `until` or longer, as far as the way takes it. False if it did not take all.
+    /// Writes blocks that are pending since `until` or longer, as far as the transport accepts them. False if it did not accept all.
     pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
@@ -298,7 +298,7 @@ impl Lists {
     }
 }
 
-/// Makes a block whole: zeros where entries are missing, and the trailer.
+/// Completes a block: zeros for missing entries, and the trailer.
 #[inline]
 fn seal(block: &mut [u8], list: &List, ring: Ring) {
     let trailer = BlockTrailer { sequence: list.sequence, count: list.filled, entry_len: ring.entry_len };

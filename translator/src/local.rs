@@ -1,9 +1,9 @@
-//! Local memory for reports that must not be lost while the collector does not keep up: first in, first out, of fixed size.
+//! Local memory for reports that must not be lost while the collector does not keep up: a queue of fixed size.
 //! The paper's "re-routes critical reports to its local CPU for temporary storage" (3.2).
 
 /// Bytes before each report: its length, its reporter, its layout.
 const HEAD: usize = 9;
-/// The length that says: go on at the beginning.
+/// The length that marks a wrap to the beginning.
 const WRAP: [u8; 4] = [0xff; 4];
 
 /// See the module's text.
@@ -17,7 +17,7 @@ pub(super) struct Local {
     used: u64,
 }
 
-/// A report that waited.
+/// A report in local memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record<'a> {
     pub(super) reporter: u32,
@@ -40,12 +40,12 @@ impl Local {
         (self.records, self.used)
     }
 
-    /// Is half of it taken?
+    /// Is at least half of it in use?
     pub(super) fn is_half_full(&self) -> bool {
         2 * (self.used + self.records * HEAD as u64) >= self.bytes.len() as u64
     }
 
-    /// Puts a report behind the others; false if there is no room.
+    /// Appends a report; false if the queue is full.
     pub(super) fn push(&mut self, record: Record<'_>) -> bool {
         let len = HEAD + record.payload.len();
         let Some(at) = self.reserve(len) else { return false };
@@ -60,7 +60,7 @@ impl Local {
         true
     }
 
-    /// Where so many bytes in a row are free, behind the last record.
+    /// Offset of `len` free contiguous bytes behind the last record.
     fn reserve(&mut self, len: usize) -> Option<usize> {
         if self.records == 0 {
             (self.head, self.tail) = (0, 0);
@@ -100,7 +100,7 @@ impl Local {
         Some(Record { reporter: u32::from_le_bytes(*reporter), artifact: *layout != 0, payload })
     }
 
-    /// Takes the oldest report away.
+    /// Removes the oldest report.
     pub(super) fn pop(&mut self) {
         let Some(len) = self.peek().map(|record| record.payload.len()) else { return };
         self.head = self.first() + HEAD + len;

@@ -1,10 +1,10 @@
-//! How fast: buckets that fill with what is sent and leak with time. A full one is congestion.
+//! Rate limits: leaky buckets that fill with operations and leak with time. A full bucket is congestion.
 
 use super::config::Rate;
 
 /// Bits behind the point of a level, in ns.
 const FRACTION: u32 = 16;
-/// Longest time that a bucket remembers, ns: more than any burst.
+/// Maximum level of a bucket, ns: more than any burst.
 const LONGEST: u64 = 1 << 46;
 
 /// A leaky bucket. Its level is the time that it needs to run empty.
@@ -16,7 +16,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// For so many units per second; 0: no limit.
+    /// For `rate` units per second; 0: no limit.
     pub(super) fn new(rate: u64) -> Self {
         let cost = (1_000_000_000u64 << FRACTION).checked_div(rate).map_or(0, |cost| cost.max(1));
         Self { cost, level: 0 }
@@ -40,9 +40,9 @@ pub(super) struct Meter {
     bytes: Bucket,
     /// When it leaked last.
     at: u64,
-    /// Above which the levels 1, 2, 3 begin, ns with a fraction.
+    /// Thresholds of levels 1, 2, 3, ns with a fraction.
     above: [u64; 3],
-    /// By how much it must fall again, so that the level does not flutter.
+    /// Hysteresis of the thresholds.
     slack: u64,
     level: u8,
 }
@@ -86,20 +86,20 @@ impl Meter {
         let fill = self.messages.level.max(self.bytes.level);
         let above =
             |slack: u64| self.above.iter().filter(|above| fill > above.saturating_sub(slack)).count() as u8;
-        // It rises at once, and falls only well below.
+        // The level rises at once, and falls with hysteresis.
         self.level = above(0).max(self.level.min(above(self.slack)));
         self.level
     }
 }
 
-/// The meter of one sender: a bucket that takes a burst and no more.
+/// The meter of one sender: a bucket that holds one burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReporterMeter {
     level: u64,
     at: u64,
 }
 
-/// What all senders' meters have in common.
+/// Rate and burst of all senders' meters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReporterRate {
     cost: u64,

@@ -1,4 +1,4 @@
-//! Postcarding: the hops of a key's path wait for each other, and are written together. Wire-formats 5.5 and 5.9; the artifact's
+//! Postcarding: collects the hops of a key's path and writes them together. Wire-formats 5.5 and 5.9; the artifact's
 //! slots 5.2.
 
 use wire::dta::Opcode;
@@ -12,15 +12,15 @@ use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Postcards, Reason};
 use rdma::transport::{Blocked, Transport};
 
-/// Paths among which a key chooses its place: the older one goes when all are taken.
+/// Associativity of the cache of paths: the oldest path is evicted when all ways are in use.
 const WAYS: usize = 4;
 /// Bytes of the longest slot.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
 
-/// A path whose postcards are coming.
+/// An incomplete path.
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    /// Hops that came, the first in the lowest bit; none: the place is free.
+    /// Received hops, the first in the lowest bit; 0: the slot is free.
     seen: u64,
     age: AgeLink,
     checksum: u32,
@@ -93,17 +93,17 @@ impl Paths {
         &self.entry
     }
 
-    /// Postcards that wait now.
+    /// Pending postcards.
     pub(super) fn pending(&self) -> u64 {
         self.paths.iter().map(|path| u64::from(path.seen.count_ones())).sum()
     }
 
-    /// Since when the oldest path waits.
+    /// When the oldest pending path began.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.paths.get(self.waiting.oldest()).map(|path| path.age.since)
     }
 
-    /// Takes a postcard; writes its path if it is complete, or another one whose place it needs.
+    /// Adds a postcard; writes its path if it is complete, or evicts another path.
     #[inline]
     pub(super) fn take<W: Transport>(
         &mut self,
@@ -131,14 +131,14 @@ impl Paths {
         let complete = path.seen & all == all;
         let keep = path.keep;
         self.values[at * usize::from(self.hops) + usize::from(postcard.hop - 1)] = postcard.value;
-        // A complete path that finds no room waits for its timer.
+        // Without credit a complete path waits for its timer.
         if complete && sender.has_credit(1, MAX_SLOT as u64, keep) {
             let _ = self.write(at, Cause::Full, sender, stats);
         }
         Ok(())
     }
 
-    /// The place of a key's path, made if there is none.
+    /// Slot of a key's path, claimed if there is none.
     fn place<W: Transport>(
         &mut self,
         now: u64,
@@ -146,7 +146,7 @@ impl Paths {
         sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<usize, Fault> {
-        // What the cache is addressed with, in both families.
+        // Index of the cache, in both families.
         let ([slot, spread], checksum) = hash::slots_n::<2>(postcard.key);
         let set = spread as usize & (self.paths.len() - 1) & !(WAYS - 1);
         let ways = set..set + WAYS;
@@ -180,7 +180,7 @@ impl Paths {
         Ok(at)
     }
 
-    /// Writes a path, and frees its place. What can never be written is lost.
+    /// Writes a path, and frees its slot. A path that can never be written is lost.
     fn write<W: Transport>(
         &mut self,
         at: usize,
@@ -220,7 +220,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Writes what has waited since `until` or longer, as far as the way takes it. False if it did not take all.
+    /// Writes paths that are pending since `until` or longer, as far as the transport accepts them. False if it did not accept all.
     pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,

@@ -1,4 +1,4 @@
-//! A report that came in, and where it came from.
+//! A received report and its origin.
 
 use core::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use wire::dta::{Priority, Report};
 use crate::reporters::tracker_key;
 use crate::tracker::Width;
 
-/// Where a report came from, and for whom it is.
+/// Sender and collector of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// Source address and port.
@@ -16,7 +16,7 @@ pub struct Origin {
     pub collector: u8,
 }
 
-/// One report on its transport.
+/// A report in processing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received<'a> {
     pub(crate) now: u64,
@@ -27,13 +27,13 @@ pub(crate) struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// Must it not be lost to congestion?
+    /// Must congestion not drop it?
     #[inline(always)]
     pub(crate) fn is_important(&self) -> bool {
         self.report.base.essential || self.report.base.priority == Priority::High
     }
 
-    /// What finds its reporter's sequence.
+    /// Key of its reporter's sequence, and its sender.
     pub(crate) fn sequence(&self) -> (u64, SocketAddr) {
         let Origin { sender, collector } = self.origin;
         (tracker_key(collector, self.report.base.reporter, self.artifact), sender)

@@ -1,4 +1,4 @@
-//! Who sends: how fast, what it was told of congestion, and which reporter IDs are its own.
+//! Senders of reports: their rates, congestion notices, and reporter IDs.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use super::meter::{ReporterMeter, ReporterRate};
 use super::stats::Reason;
 use super::tracker::Tracker;
 
-/// HashTable that a tick looks at, to forget who is silent.
+/// Places of a table that one tick checks for expired entries.
 const SWEEP: usize = 256;
 
 /// An address as a key.
@@ -25,19 +25,19 @@ pub(super) fn key_of(address: IpAddr) -> u128 {
 struct Sender {
     meter: ReporterMeter,
     seen: u64,
-    /// The level it was told, until when that holds, and when.
+    /// Level of the last congestion notice, its expiry, and when it was sent.
     notified_level: u8,
     notified_until: u64,
     notified_at: u64,
-    /// It was told because of its own rate, not a collector's: that is not over when the collector's is.
+    /// The notice is because of its own rate, not a collector's congestion, and does not end with that.
     by_rate: bool,
-    /// Its reports that were dropped since.
+    /// Its reports dropped since the last notice.
     dropped: u32,
-    /// Reporter IDs that are its own.
+    /// Number of its reporter IDs.
     owned: u32,
 }
 
-/// What a sender is to be told.
+/// A congestion notice to a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Notice {
     pub(super) level: u8,
@@ -50,14 +50,14 @@ pub(super) struct Reporters {
     senders: HashTable<u128, Sender>,
     trackers: HashTable<u64, Tracker>,
     rate: ReporterRate,
-    /// All who found no place share one meter.
+    /// Senders without a place in the table share one meter.
     others: ReporterMeter,
-    /// Until when somebody holds back because it was told so.
+    /// Expiry of the last notice to any sender.
     notified_until: u64,
 }
 
 impl Reporters {
-    /// With the reporters that the settings know.
+    /// With the reporters of the settings.
     pub(super) fn new(config: &Config) -> Self {
         let mut trackers = HashTable::new(config.reporters);
         for known in &config.known {
@@ -77,18 +77,18 @@ impl Reporters {
         }
     }
 
-    /// Reporters and reporters known now.
+    /// Senders and reporters in the tables.
     pub(super) fn known(&self) -> (u64, u64) {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
 
-    /// May all send as many reports as they like?
+    /// Is there no rate limit?
     #[inline(always)]
     pub(super) fn is_unmetered(&self) -> bool {
         self.rate.is_endless()
     }
 
-    /// Does nobody hold back because it was told so?
+    /// Is no congestion notice in force?
     #[inline(always)]
     pub(super) fn is_nobody_notified(&self, now: u64) -> bool {
         now >= self.notified_until
@@ -115,7 +115,7 @@ impl Reporters {
         Some(sender)
     }
 
-    /// A report of this sender met congestion: is it to be told?
+    /// A report of this sender met congestion. Returns the notice to send, if one is due.
     pub(super) fn congested(
         &mut self,
         now: u64,
@@ -126,7 +126,7 @@ impl Reporters {
         let until = now.saturating_add(config.hold);
         let sender = self.sender(now, sender.ip())?;
         sender.dropped = sender.dropped.saturating_add(u32::from(is_dropped));
-        // What holds is told again when half of its time is over; another level sooner, but not with each report.
+        // Repeats a notice after half of its time; sends another level sooner, but not with each report.
         let since = now.saturating_sub(sender.notified_at);
         let wait = if sender.notified_level == level { config.hold / 2 } else { config.hold / 16 };
         if sender.notified_until != 0 && since < wait {
@@ -140,7 +140,7 @@ impl Reporters {
         Some(notice)
     }
 
-    /// A report of this sender met none: is it to be told that what it was told is over?
+    /// A report of this sender met no congestion. Returns the notice that ends the last one, if one is in force.
     #[inline(always)]
     pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
         if self.is_nobody_notified(now) { None } else { self.end_notice(now, sender) }
@@ -160,7 +160,7 @@ impl Reporters {
     /// The sequence of a reporter, if this sender may use its ID.
     ///
     /// # Errors
-    /// It may not, or there is no place.
+    /// The sender may not use the ID, or the table is full.
     #[inline]
     pub(super) fn tracker(
         &mut self,
@@ -211,7 +211,7 @@ impl Reporters {
         Ok(at)
     }
 
-    /// Another reporter ID is this sender's.
+    /// Assigns another reporter ID to this sender.
     fn claim_id(&mut self, now: u64, sender: SocketAddr, config: &Config) -> Result<(), Reason> {
         let sender = self.sender(now, sender.ip()).ok_or(Reason::ReportersFull)?;
         if sender.owned >= config.owned {
@@ -228,20 +228,20 @@ impl Reporters {
         }
     }
 
-    /// Asks for what is known of a reporter.
+    /// Prefetches the state of a reporter.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: u64) {
         self.trackers.prefetch(key);
     }
 
-    /// What is known of a reporter. The place is good until the next [`Reporters::sweep`].
+    /// State of a reporter. The index is valid until the next [`Reporters::sweep`].
     #[inline(always)]
     pub(super) fn at(&mut self, tracker: usize) -> &mut Tracker {
         self.trackers.at(tracker)
     }
 
-    /// Forgets some of those who were silent for long: senders, and reporters when half of their table is taken. Until then it is
-    /// better to know their last numbers.
+    /// Removes some expired senders, and expired reporters if their table is half full. Until then it is better to remember
+    /// their last sequence numbers.
     pub(super) fn sweep(&mut self, now: u64, config: &Config) {
         let over = |seen: u64| now.saturating_sub(seen) >= config.idle;
         let senders = &mut self.senders;
@@ -258,7 +258,7 @@ impl Reporters {
     }
 }
 
-/// How a reporter's sequence to one collector is found. The artifact's reporters are called by their addresses.
+/// Key of a reporter's sequence to one collector. The artifact's reporters are identified by their addresses.
 #[inline(always)]
 pub(super) fn tracker_key(collector: u8, reporter: u32, artifact: bool) -> u64 {
     u64::from(artifact) << 40 | u64::from(collector) << 32 | u64::from(reporter)

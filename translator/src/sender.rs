@@ -1,17 +1,17 @@
-//! Operations to one collector: given to the transport, metered and counted.
+//! Sends operations to one collector by the transport, and meters and counts them.
 
 use super::meter::Meter;
 use super::stats::{Operations, Reason};
 use rdma::transport::{Blocked, RemoteAddr, Transport};
 
-/// Why a report was not carried out.
+/// Why a report was not executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
-    /// The way is closed for now; nothing was done.
+    /// The transport has no credit now; nothing was done.
     Blocked,
-    /// It cannot be done.
+    /// It cannot be executed.
     Drop(Reason),
-    /// A sketch's columns are missing before these: the one that is due, and whether to say so.
+    /// Columns of the sketch are missing before these.
     ColumnGap {
         /// The column that is due.
         due: u32,
@@ -35,7 +35,7 @@ pub(super) struct Sender<'a, W> {
     pub(super) stats: &'a mut Operations,
 }
 
-/// Where one write goes, and how.
+/// Destination and options of one write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) region: u16,
@@ -45,7 +45,7 @@ pub(super) struct Target {
 }
 
 impl<W: Transport> Sender<'_, W> {
-    /// Is there room for so much now?
+    /// Does the transport have credit for this now?
     #[inline(always)]
     pub(super) fn has_credit(&self, messages: u32, bytes: u64, keep: bool) -> bool {
         self.transport.has_credit(self.collector, messages, bytes, keep)

@@ -1,4 +1,4 @@
-//! Sketch-Merge: columns of several reporters become one sketch, here, and go to memory a batch at a time. Wire-formats 5.4,
+//! Sketch-Merge: merges columns of several reporters into one sketch, and writes it in batches. Wire-formats 5.4,
 //! 5.5, 5.9.
 //!
 //! There are two buffers, for the even and the odd epoch, which have the bytes that memory will have. A buffer's counters are
@@ -27,7 +27,7 @@ pub(super) struct Delivery<'a> {
     pub(super) immediate: bool,
 }
 
-/// How far a reporter is in an epoch.
+/// Progress of a reporter in an epoch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     /// The column that is due.
@@ -36,14 +36,14 @@ struct Member {
     nacked_at: u64,
 }
 
-/// Where an epoch is.
+/// State of an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Nothing of it came.
+    /// Nothing received.
     Idle,
-    /// Columns come.
+    /// Receives columns.
     Open,
-    /// No more are taken; the rest is being written, as this cause wants.
+    /// Accepts no more columns; the rest is being written, for this cause.
     Closing(Cause),
     /// All was written, because of this cause.
     Closed(Cause),
@@ -51,16 +51,16 @@ enum State {
     Lost,
 }
 
-/// HashTable that are looked at for one that may be forgotten, when there is none.
+/// Places that are checked for an expired entry when the table is full.
 const SWEEP: usize = 16;
 
-/// Reporters that delivered nothing of an epoch yet, and from when on they may be told (again) to begin. They take no place among its
-/// members: anybody can make up an ID. No more are known than may be members; while all of those were just told, others are not.
+/// Reporters that delivered nothing of an epoch yet, and when the next NACK to each is due. They do not count as members, because
+/// anybody can invent an ID. The table has as many places as there may be members; when it is full of recent NACKs, others get none.
 #[derive(Debug)]
 struct NonMembers(HashTable<u64, u64>);
 
 impl NonMembers {
-    /// Is it time to tell this one?
+    /// Is a NACK to this reporter due?
     fn may_nack(&mut self, reporter: u32, now: u64, config: &Config) -> bool {
         let key = u64::from(reporter);
         let place = self.0.find_or_make(key).or_else(|| {
@@ -76,7 +76,7 @@ impl NonMembers {
         nack
     }
 
-    /// It could not be told.
+    /// The NACK was not sent.
     fn forget(&mut self, reporter: u32) {
         if let Some(place) = self.0.find(u64::from(reporter)) {
             *self.0.at(place) = 0;
@@ -159,7 +159,7 @@ impl Sketch {
         self.buffers.iter().filter(|buffer| buffer.is_open() && !buffer.again).count() as u64
     }
 
-    /// Since when the oldest open epoch waits.
+    /// When the oldest open epoch began.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.buffers.iter().filter(|buffer| buffer.is_open()).map(|buffer| buffer.first_at).min()
     }
@@ -199,7 +199,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// A reporter whose columns are missing could not be told: it is when the next ones come.
+    /// The NACK to a reporter was not sent: its next columns cause another one.
     pub(super) fn nack_not_sent(&mut self, reporter: u32, epoch: u16) {
         let buffer = &mut self.buffers[usize::from(epoch & 1)];
         match buffer.members.find(u64::from(reporter)).filter(|_| buffer.epoch == epoch) {
@@ -208,7 +208,7 @@ impl Sketch {
         }
     }
 
-    /// What was written is in no memory any more: both epochs are written again, from their first columns on.
+    /// The written memory is gone: writes both epochs again, from their first columns on.
     pub(super) fn renew(&mut self) {
         for buffer in &mut self.buffers {
             (buffer.written, buffer.reopened) = (0, false);
@@ -218,7 +218,7 @@ impl Sketch {
         }
     }
 
-    /// Makes this epoch one whose columns are taken.
+    /// Opens this epoch for columns.
     fn open_epoch<W: Transport>(
         &mut self,
         now: u64,
@@ -255,8 +255,8 @@ impl Sketch {
         Ok(())
     }
 
-    /// Writes complete columns, `batch` at a time, and at last the trailer, as far as the way takes it. Everything of a sketch is
-    /// kept until it arrives: its reader could not tell that columns were missing. What can never be written is lost.
+    /// Writes complete columns, `batch` at a time, and finally the trailer, as far as the transport accepts them. All writes of a
+    /// sketch are reliable: a reader could not detect missing columns. What can never be written is lost.
     fn write<W: Transport>(
         &mut self,
         at: usize,
@@ -298,7 +298,7 @@ impl Sketch {
             if end - buffer.written < batch && !closing {
                 return Ok(());
             }
-            // Whoever reads meanwhile must not take the old trailer for that of new columns.
+            // A concurrent reader must not take the old trailer for that of new columns.
             if !buffer.reopened {
                 put(shape.trailer(buffer.epoch), &trailer(0, 0), None)?;
                 buffer.reopened = true;
@@ -319,8 +319,8 @@ impl Sketch {
         Ok(())
     }
 
-    /// Closes epochs that have waited since `until` or longer, and writes what is complete as far as the way takes it. False if
-    /// it did not take all.
+    /// Closes epochs that are open since `until` or longer, and writes complete columns as far as the transport accepts them. False
+    /// if it did not accept all.
     pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
@@ -370,7 +370,7 @@ impl Buffer {
         (self.reopened, self.notice, self.again) = (false, false, false);
     }
 
-    /// How far this reporter is. Only a first column makes it a member.
+    /// Progress of this reporter. Only a first column makes it a member.
     fn member(
         &mut self,
         now: u64,
@@ -388,7 +388,7 @@ impl Buffer {
         place.map(|place| self.members.at(place)).ok_or(Fault::Drop(Reason::OneReporterTooMany))
     }
 
-    /// Puts a delivery's counters to those that are there; where none are, they are the first.
+    /// Merges a delivery's counters; copies them where they are the first.
     fn merge(&mut self, delivery: Delivery<'_>, end: u32, shape: &Columns, how: (MergeOp, bool)) {
         let len = shape.column_len() as usize;
         let (first, end) = (delivery.first as usize, end as usize);
@@ -420,7 +420,7 @@ impl Buffer {
         }
     }
 
-    /// Takes no more: what is missing is as if empty sketches had been delivered.
+    /// Closes the epoch: missing columns count as empty sketches.
     fn close(&mut self, cause: Cause, shape: &Columns, op: MergeOp) {
         if self.state != State::Open {
             return;

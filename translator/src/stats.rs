@@ -1,8 +1,8 @@
-//! What the translator has counted. Everything adds up: see [`Stats::is_balanced`].
+//! Counters of the translator. They add up: see [`Stats::is_balanced`].
 
 use wire::Refusal;
 
-/// Why a report that could be read did nothing.
+/// Why a valid report was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Reason {
@@ -42,7 +42,7 @@ pub enum Reason {
     Forged,
     /// No place is left to follow this reporter's sequence.
     ReportersFull,
-    /// The sender sends more than its rate.
+    /// The sender exceeds its rate.
     Metered,
     /// Congestion, and the report is of low priority.
     CongestedLow,
@@ -52,11 +52,11 @@ pub enum Reason {
     AbsentLow,
     /// The collector is not there, and the report is of medium priority.
     AbsentMedium,
-    /// Congestion or no collector, and the local memory is full. Of an essential report the reporter is told, and sends it again.
+    /// Congestion or no collector, and the local memory is full. The reporter of an essential report gets a NACK, and sends it again.
     LocalFull,
-    /// The way to memory closed in the midst of an operation; some of it was done.
+    /// The transport refused the rest of an operation that was partly done.
     CutShort,
-    /// The way to memory does not know this region, or not these addresses.
+    /// The transport does not know this region, or not these addresses.
     TransportRefused,
 }
 
@@ -135,7 +135,7 @@ pub const PRIMITIVES: [&str; 5] = ["key_write", "append", "key_increment", "post
 pub enum Cause {
     /// It was complete.
     Full,
-    /// It had waited long enough.
+    /// Its timer expired.
     Timer,
     /// A report asked for notice.
     Immediate,
@@ -163,7 +163,7 @@ impl Cause {
     }
 }
 
-/// Reports, by what became of them.
+/// Reports by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reports {
     /// Datagrams taken; each is a report, or unreadable.
@@ -182,7 +182,7 @@ pub struct Reports {
     pub diverted: u64,
 }
 
-/// Operations given to the transport.
+/// Operations that the transport accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Operations {
     /// Writes.
@@ -193,9 +193,9 @@ pub struct Operations {
     pub bytes: u64,
     /// How many of them had an immediate value.
     pub immediates: u64,
-    /// How many of the writes must arrive.
+    /// Reliable writes.
     pub reliable: u64,
-    /// Asked, and not taken by the transport, by [`super::Blocked`].
+    /// Refused by the transport, by [`super::Blocked`].
     pub blocked: [u64; 5],
 }
 
@@ -208,7 +208,7 @@ pub struct Copies {
     pub written: u64,
     /// Left out because of load.
     pub spared: u64,
-    /// Not written because the way closed behind the first.
+    /// Not written because the transport refused them after the first.
     pub lost: u64,
 }
 
@@ -225,9 +225,9 @@ pub struct Entries {
     pub pending: u64,
     /// Lost when a collector came back with other lists.
     pub lost: u64,
-    /// That a trigger would have made, had there been room.
+    /// Entries of triggers that could not be appended.
     pub missed: u64,
-    /// That a trigger would have made, had its interval been over.
+    /// Entries of triggers suppressed by their interval.
     pub muted: u64,
     /// Batches written, by [`Cause`].
     pub batches: [u64; Cause::COUNT],
@@ -270,9 +270,9 @@ pub struct Sketches {
 pub struct Sequences {
     /// Accepted.
     pub accepted: u64,
-    /// Given up after NACKs: numbers that never came.
+    /// Lost: given up after NACKs.
     pub lost: u64,
-    /// Reporters that began anew.
+    /// Restarts of reporters.
     pub restarts: u64,
     /// Reporters followed now.
     pub reporters: u64,
@@ -291,7 +291,7 @@ pub struct Controls {
     pub notices: u64,
 }
 
-/// Counters since the translator began.
+/// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Reports.
@@ -362,8 +362,8 @@ impl Stats {
         senders: 0,
     };
 
-    /// Reports are unreadable, dropped, done or waiting; copies, entries and postcards likewise are written, held, or counted as
-    /// something else.
+    /// Reports are malformed, dropped, done or waiting; copies, entries and postcards are written, pending, or lost for a counted
+    /// reason.
     pub fn is_balanced(&self) -> bool {
         let reports = &self.reports;
         let became = reports.unreadable.iter().sum::<u64>()

@@ -106,7 +106,7 @@ impl Stores {
         }
     }
 
-    /// Those of a collector. What `before` holds for the same stores stays; the rest of it is lost, and counted.
+    /// The stores of a collector. Pending data of `before` for the same stores stays; the rest is lost, and counted.
     pub(super) fn replace(
         before: Self,
         memory: &CollectorConfig,
@@ -167,12 +167,12 @@ impl Stores {
         })
     }
 
-    /// Entries and postcards that wait now.
+    /// Pending entries and postcards.
     pub(super) fn pending(&self) -> (u64, u64) {
         (self.append.iter().map(Lists::pending).sum(), self.postcarding.iter().map(Paths::pending).sum())
     }
 
-    /// When the first of what waits has waited long enough.
+    /// When the first timer expires.
     pub(super) fn deadline(&self, config: &Config) -> Option<u64> {
         let entries =
             self.append.iter().filter_map(Lists::oldest).map(|at| at.saturating_add(config.append_timer));
@@ -186,7 +186,7 @@ impl Stores {
         entries.chain(paths).chain(sketches).min()
     }
 
-    /// Carries a report out.
+    /// Executes a report.
     #[inline(always)]
     pub(super) fn perform<W: Transport>(
         &mut self,
@@ -239,7 +239,7 @@ impl Stores {
         }
     }
 
-    /// Carries out an Append that asks for nothing else. `None`: nothing was done, and the long way says why.
+    /// Executes a plain Append. `None`: nothing was done, and [`Stores::perform`] finds the reason.
     #[inline(always)]
     pub(super) fn append_plain<W: Transport>(
         &mut self,
@@ -260,7 +260,7 @@ impl Stores {
         }
     }
 
-    /// Nobody was there to be told of the columns that are missing before this report's.
+    /// No NACK was sent for the columns that are missing before this report's.
     #[cold]
     pub(super) fn nack_not_sent(&mut self, report: &Report<'_>) {
         if let Operation::SketchMerge { sketch, epoch, .. } = report.operation
@@ -276,13 +276,13 @@ impl Stores {
         self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)))
     }
 
-    /// Are all lists' heads and blocks in the making likely to be near, so that they need not be asked for?
+    /// Are all lists' heads and pending blocks likely in the cache, so that prefetching is not needed?
     #[inline(always)]
     pub(super) fn are_lists_few(&self) -> bool {
         self.append.iter().map(Lists::footprint).sum::<usize>() <= NEAR
     }
 
-    /// Asks for a list's head and the block in the making.
+    /// Prefetches a list's head and its pending block.
     #[inline(always)]
     pub(super) fn prefetch_list(&self, list: u32) {
         for lists in &self.append {
@@ -295,7 +295,7 @@ impl Stores {
         self.append.iter().find(|lists| lists.find(list).is_some()).map(Lists::entry_len)
     }
 
-    /// Puts an entry that a trigger made at the end of its list.
+    /// Appends an entry of a trigger to its list.
     pub(super) fn append<W: Transport>(
         &mut self,
         now: u64,
@@ -317,8 +317,8 @@ impl Stores {
         done
     }
 
-    /// Writes what has waited long enough by `now`; all there is when `cause` is that the translator stops. False if the way did
-    /// not take all.
+    /// Writes data whose timer has expired at `now`, or all if the translator stops (`cause`). False if the transport did not accept
+    /// all.
     pub(super) fn flush<W: Transport>(
         &mut self,
         now: u64,
@@ -342,7 +342,7 @@ impl Stores {
                 all &= paths.flush_until(until, cause, sender, &mut stats.postcards);
             }
         }
-        // Also those that are complete and did not find room.
+        // Also complete columns that had no credit.
         let until = until(config.sketch_timer).unwrap_or(0);
         for sketch in self.sketches.iter_mut() {
             all &= sketch.flush_until(until, (cause, config.sketch_columns), sender, &mut stats.sketches);
@@ -351,14 +351,14 @@ impl Stores {
     }
 }
 
-/// What is held for a store that is there again.
+/// Takes the pending data of the same store.
 fn reuse<T>(known: &mut Vec<T>, entry: &StoreEntry, of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
     let at = known.iter().position(|known| of(known) == entry)?;
     Some(known.swap_remove(at))
 }
 
 impl Slots {
-    /// Writes copies, and says how many.
+    /// Writes copies. Returns their number.
     #[inline(always)]
     fn write<W: Transport>(
         &self,

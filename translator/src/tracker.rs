@@ -1,10 +1,10 @@
-//! Sequences of essential reports: what came, what is missing, what came twice. Wire-formats 5.8.
+//! Sequences of essential reports: received, missing and duplicate numbers. Wire-formats 5.8.
 
 use super::config::Config;
 
-/// How many of its essential reports a reporter keeps: what is further behind than these is no repetition.
+/// Essential reports that a reporter keeps for retransmission: a number further behind is no duplicate.
 const WINDOW: u16 = 256;
-/// So many numbers in a row from behind the window are a reporter that began anew.
+/// So many consecutive numbers from behind the window mean that the reporter restarted.
 const RESTART_RUN: u8 = 8;
 /// After so long without anything new, ns, and with no NACK that would have asked for them, numbers in a row from within the window
 /// are no repetitions either: a network that doubles reports does it sooner, and the last one is all that is sent unasked.
@@ -30,18 +30,18 @@ impl Width {
     }
 }
 
-/// What is known of one reporter's essential reports to one collector.
+/// State of one reporter's essential reports to one collector.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tracker {
     /// The only address that may use this reporter's ID.
     pub(super) address: u128,
-    /// When its last report came, accepted or not.
+    /// When its last report arrived, accepted or not.
     pub(super) seen: u64,
-    /// It stands in the settings and stays.
+    /// It is in the settings and never expires.
     pub(super) pinned: bool,
-    /// Has it a last number?
+    /// Is `last` valid?
     begun: bool,
-    /// The last number in order.
+    /// The last sequence number in order.
     last: u16,
     /// NACKs for the gap behind it.
     nacks: u8,
@@ -60,23 +60,23 @@ pub(super) struct Tracker {
     accepted: u8,
 }
 
-/// What a sequence number says.
+/// Classification of a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It is due: so many before it were given up.
+    /// It is due.
     Due {
-        /// Numbers given up.
+        /// Numbers before it that were given up.
         lost: u16,
-        /// The reporter began anew.
+        /// The reporter restarted.
         restart: bool,
     },
-    /// It was here before.
+    /// It was received before.
     Duplicate,
-    /// Some before it are missing; tell the reporter, or not again so soon.
+    /// Some before it are missing.
     Gap {
         /// Send a NACK.
         nack: bool,
-        /// The reporter began anew.
+        /// The reporter restarted.
         restart: bool,
     },
 }
@@ -92,12 +92,12 @@ impl Tracker {
         if self.begun { self.last } else { sequence.wrapping_sub(1) & width.mask() }
     }
 
-    /// Is this number due, as far as one can tell without changing anything?
+    /// Is this number due? Does not change the state.
     pub(super) fn is_next(&self, sequence: u16, width: Width) -> bool {
         !self.begun || sequence.wrapping_sub(self.last) & width.mask() == 1
     }
 
-    /// Looks at a number. What is due is accepted only by [`Tracker::accept`]; what is given up is so at once.
+    /// Classifies a number. [`Tracker::accept`] accepts a due number; lost numbers are given up at once.
     #[inline]
     pub(super) fn classify(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> Verdict {
         let mask = width.mask();
@@ -114,7 +114,7 @@ impl Tracker {
         self.ahead(sequence, ahead, width, (now, config))
     }
 
-    /// A number that was here before, or one of a reporter that began anew behind it.
+    /// A duplicate, or a number of a reporter that restarted behind it.
     fn repeated(
         &mut self,
         sequence: u16,
@@ -132,7 +132,7 @@ impl Tracker {
         if !self.is_restart(sequence, ahead, width, (now, config)) && !silent {
             return Verdict::Duplicate;
         }
-        // The reporter still holds those that were taken for repetitions: it is asked for them.
+        // The reporter still has those that were taken for duplicates: a NACK requests them.
         let first = if self.run > 0 { self.run_first } else { sequence };
         self.last = first.wrapping_sub(1) & width.mask();
         (self.seen, self.run, self.refused) = (now, 0, false);
@@ -183,20 +183,19 @@ impl Tracker {
         Verdict::Gap { nack: true, restart: false }
     }
 
-    /// What was due is not accepted, because of congestion: the reporter keeps it, and sends it again. True if it is to be told so
-    /// now.
+    /// Congestion prevents the acceptance of a due report: the reporter will send it again. True if a NACK is due.
     pub(super) fn refuse(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> bool {
         if !self.begun {
             self.begun = true;
             self.last = sequence.wrapping_sub(1) & width.mask();
         }
-        // Those behind it will be here before it is, and are not to be taken for a loss.
+        // Those behind it will arrive before it, which is not a loss.
         self.nacks = 1;
         self.refused = true;
         self.may_nack(now, config)
     }
 
-    /// A NACK of another cause: is it time for one?
+    /// Is a NACK of another cause due?
     pub(super) fn may_nack(&mut self, now: u64, config: &Config) -> bool {
         let due = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.nack_interval;
         if due {

@@ -1,4 +1,4 @@
-//! One report through its operation, its collector's memory and the triggers.
+//! Processes reports: sequence, congestion, operation and triggers.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -19,11 +19,11 @@ use crate::stats::{Cause, Operations, Reason, Stats};
 use crate::stores::Stores;
 use crate::tracker::Verdict;
 
-/// Reports from local memory that one tick carries out, so that it does not take long.
+/// Maximum reports from local memory per tick.
 const PER_TICK: usize = 4096;
-/// What found no room is tried again after this time, ns.
+/// Retry interval of writes without credit, ns.
 const RETRY: u64 = 1_000_000;
-/// Reports whose tables are fetched from memory together.
+/// Reports whose tables are prefetched together.
 const TOGETHER: usize = 16;
 
 /// See the module's text.
@@ -57,7 +57,7 @@ pub struct Translator {
     now: u64,
 }
 
-/// What became of a report.
+/// Outcome of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Done,
@@ -71,7 +71,7 @@ enum Outcome {
 }
 
 impl Translator {
-    /// A translator that holds nothing yet. All memory that it needs for the collectors known is allocated here.
+    /// An empty translator. Allocates all memory for the known collectors.
     ///
     /// # Errors
     /// Settings that cannot be used.
@@ -95,8 +95,8 @@ impl Translator {
         Ok(translator)
     }
 
-    /// Tells what a collector's memory is, when its exchange said so: for the first time, or again after it was gone. Where the
-    /// same store is there again, what is held for it stays; what is held for others is lost, and counted. Allocates.
+    /// Attaches a collector's memory after the exchange with it: for the first time, or again after a restart. Pending data of the
+    /// same stores stays; that of others is lost, and counted. Allocates.
     ///
     /// # Errors
     /// Stores that cannot be used; then nothing has changed.
@@ -112,9 +112,8 @@ impl Translator {
         Ok(())
     }
 
-    /// Tells that a collector came back as another one, whose memory may be new and empty; between [`Translator::attach`] and
-    /// connecting its transport. The sketches that are here are written again as a whole: who reads one could not tell that columns written
-    /// before are missing.
+    /// The collector restarted, and its memory may be new and empty. Call it between [`Translator::attach`] and connecting the
+    /// transport. All sketches are written again as a whole: a reader could not detect that earlier columns are missing.
     pub fn renew(&mut self, collector: u8, transport: &mut impl Transport) {
         let Some(memory) = self.memories.get_mut(usize::from(collector)) else { return };
         for region in memory.stores.renew() {
@@ -122,8 +121,8 @@ impl Translator {
         }
     }
 
-    /// Tells the number of the next batch of a tagged list, or the place of the next entry of a bare one, as the collector found
-    /// it in its memory: a translator that begins anew goes on behind it. False if there is no such list.
+    /// Sets the sequence number of the next batch of a tagged list, or the position of the next entry of a bare one, as the collector
+    /// found it in its memory: a restarted translator continues there. False if there is no such list.
     pub fn set_next(&mut self, collector: u8, list: u32, next: u64) -> bool {
         self.memories.get_mut(usize::from(collector)).is_some_and(|memory| memory.stores.set_next(list, next))
     }
@@ -138,7 +137,7 @@ impl Translator {
         })
     }
 
-    /// Takes the UDP payload of a report that came at `now`, ns of a clock that does not go back.
+    /// Processes the UDP payload of a report that arrived at `now`, ns of a monotonic clock.
     #[inline]
     pub fn take(
         &mut self,
@@ -155,7 +154,7 @@ impl Translator {
         {
             return self.take_artifact(now, origin, payload, transport, out);
         }
-        // What was read stays where it is, and is handed on by reference: copying costs more than reading.
+        // Passed on by reference: copying the report costs more than reading it.
         match &Report::parse(payload) {
             Ok(report) => {
                 self.take_report(&Received { now, origin, report, payload, artifact: false }, transport, out)
@@ -211,8 +210,7 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// Takes several reports for one collector that came at the same time: what they need of large tables is fetched from memory
-    /// together.
+    /// Processes several reports for one collector that arrived together: prefetches their entries of large tables.
     pub fn take_burst<'a>(
         &mut self,
         now: u64,
@@ -253,7 +251,7 @@ impl Translator {
         }
     }
 
-    /// Is nothing to be looked at but the report itself: no meter, no congestion, nobody who waits or must be nacks, no trigger?
+    /// Does processing depend on the report alone: no meter, no congestion, no waiting reports, no notice in force, no trigger?
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.memories.get(usize::from(collector)) else { return false };
@@ -263,7 +261,7 @@ impl Translator {
         v1 && unmetered && calm && self.reporters.is_nobody_notified(now) && self.config.triggers.is_empty()
     }
 
-    /// Takes a plain Append while everything is smooth. False: nothing was done, and it goes the long transport.
+    /// The fast path of a plain Append. False: nothing was done; take the slow path.
     #[inline(always)]
     fn take_plain(
         &mut self,
@@ -287,7 +285,7 @@ impl Translator {
         true
     }
 
-    /// Asks for what a report will need, by a look at its first bytes. What they say is not believed, only tried.
+    /// Prefetches what a report will need, by its first bytes, which are not validated.
     #[inline(always)]
     fn prefetch(&self, collector: u8, payload: &[u8]) {
         let Some(&[first, flags, _, _, a, b, c, d, e, f, g, h]) = payload.first_chunk::<12>() else { return };
@@ -301,8 +299,8 @@ impl Translator {
         }
     }
 
-    /// Does what is due: batches, paths and epochs that have waited long enough, reports in local memory, what the way had no
-    /// room for. To be called every millisecond or so, and when [`Translator::deadline`] has come.
+    /// Writes batches, paths and epochs whose timers have expired, retries writes without credit, and executes reports from local
+    /// memory. Call it about every millisecond, and at [`Translator::deadline`].
     pub fn tick(&mut self, now: u64, transport: &mut impl Transport) {
         self.now = now;
         self.reporters.sweep(now, &self.config);
@@ -315,7 +313,7 @@ impl Translator {
         }
     }
 
-    /// When the next batch, path or epoch has waited long enough, or what waits in local memory is to be tried again.
+    /// When the next timer expires, or reports in local memory are to be retried.
     pub fn deadline(&self) -> Option<u64> {
         let waits = self.memories.iter().any(|memory| !memory.local.is_empty());
         let again = waits.then(|| self.now.saturating_add(RETRY));
@@ -323,7 +321,7 @@ impl Translator {
         self.memories.iter().filter_map(due).chain(again).min()
     }
 
-    /// Writes all that is held, as far as the way takes it. True when nothing is left.
+    /// Writes all pending data, as far as the transport accepts it. True when nothing is left.
     pub fn finish(&mut self, now: u64, transport: &mut impl Transport) -> bool {
         self.now = now;
         let mut all = true;
@@ -335,12 +333,12 @@ impl Translator {
         all
     }
 
-    /// The congestion level of a collector when it was looked at last, 0 to 3.
+    /// The last congestion level of a collector, 0 to 3.
     pub fn level(&self, collector: u8) -> u8 {
         self.memories.get(usize::from(collector)).map_or(0, |memory| memory.level)
     }
 
-    /// What was counted. Looks at all lists and paths to say what is held.
+    /// Counters. Iterates over all lists and paths to count pending data.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         stats.operations = self.operations;
@@ -366,7 +364,7 @@ impl Translator {
         self.stats.reports.dropped[reason as usize] += 1;
     }
 
-    /// Carries a report out, diverts or drops it, as congestion wants: wire-formats 5.5.
+    /// Executes, diverts or drops a report, depending on congestion: wire-formats 5.5.
     #[inline(always)]
     fn process(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
         let collector = received.origin.collector;
@@ -389,7 +387,7 @@ impl Translator {
         }
     }
 
-    /// What becomes of a report while there is congestion, or others wait; `None`: it is carried out.
+    /// Outcome of a report under congestion, or behind waiting reports; `None`: execute it.
     fn under_load(
         &mut self,
         level: u8,
@@ -397,11 +395,11 @@ impl Translator {
         transport: &mut impl Transport,
     ) -> Option<Outcome> {
         let collector = received.origin.collector;
-        // Where those who wait find the way closed, that is what reporters are nacks, whatever the meter says.
+        // If waiting reports have no credit, reporters are notified of level 3, whatever the meter says.
         let is_closed = level < 3 && self.reinject(received.now, collector, 2, transport);
         let is_dropped = match received.report.base.priority {
             _ if received.is_important() => {
-                // Those who wait come first: a newer value must not be overwritten by an older one.
+                // Waiting reports go first: an older value must not overwrite a newer one.
                 level >= 3 || !self.memories[usize::from(collector)].local.is_empty()
             }
             Priority::Low => level >= 1,
@@ -411,7 +409,7 @@ impl Translator {
         is_dropped.then(|| self.shed(reported, received, transport))
     }
 
-    /// Diverts what is important, and drops what is not.
+    /// Diverts important reports, and drops others.
     #[cold]
     fn shed(&mut self, level: u8, received: &Received<'_>, transport: &impl Transport) -> Outcome {
         if !received.is_important() {
@@ -430,7 +428,7 @@ impl Translator {
         let Received { artifact, payload, report, .. } = *received;
         let record = Record { reporter: report.base.reporter, artifact, payload };
         let local = &mut self.memories[usize::from(received.origin.collector)].local;
-        // A flood of what may be lost leaves half of it to what may not.
+        // Reports of high priority that are not essential may use half of it.
         if (report.base.essential || !local.is_half_full()) && local.push(record) {
             self.stats.reports.diverted += 1;
             Outcome::Diverted(level)
@@ -439,8 +437,8 @@ impl Translator {
         }
     }
 
-    /// Carries out reports from local memory, the oldest first, as long as there is no congestion of level 3. True if the
-    /// oldest found the way closed.
+    /// Executes reports from local memory, the oldest first, below congestion level 3. True if the transport had no credit for the
+    /// oldest.
     fn reinject(&mut self, now: u64, collector: u8, most: usize, transport: &mut impl Transport) -> bool {
         for _ in 0..most {
             let memory = &mut self.memories[usize::from(collector)];
@@ -449,7 +447,7 @@ impl Translator {
             }
             let Some(record) = memory.local.peek() else { return false };
             let Ok(report) = reread(&record) else {
-                // It was read before; it cannot be that it no longer is.
+                // Unreachable: the report was parsed before.
                 memory.local.pop();
                 self.drop(Reason::TransportRefused);
                 continue;
@@ -483,7 +481,7 @@ impl Translator {
         false
     }
 
-    /// Writes what a collector's stores hold.
+    /// Writes pending data of a collector's stores.
     fn write_pending(&mut self, collector: usize, cause: Cause, transport: &mut impl Transport) -> bool {
         let (now, memory) = (self.now, &mut self.memories[collector]);
         if !memory.attached {
@@ -494,7 +492,7 @@ impl Translator {
         memory.stores.flush(now, cause, &self.config, &mut sender, &mut self.stats)
     }
 
-    /// Counts what became of a report, fires triggers, and tells the reporter what it must know.
+    /// Counts the outcome of a report, fires triggers, and notifies the reporter.
     #[inline(always)]
     fn settle(
         &mut self,
@@ -538,7 +536,7 @@ impl Translator {
             self.drop(reason);
         }
         if level == 0 {
-            // It stands behind others that are on their transport: there is nothing to tell.
+            // It waits behind others only: no congestion to report.
             return;
         }
         let sender = received.origin.sender;
@@ -565,7 +563,7 @@ impl Translator {
         fire.all(received.report, &mut sender);
     }
 
-    /// A sender that sends more than it may.
+    /// A report above its sender's rate.
     #[cold]
     fn metered(&mut self, received: &Received<'_>, out: &mut impl Out) {
         self.drop(Reason::Metered);
@@ -573,7 +571,7 @@ impl Translator {
         if let Some(notice) = self.reporters.congested(received.now, sender, (2, true, true), &self.config) {
             self.messages.notify(received, notice, self.config.hold, out);
         }
-        // The first of a reporter is followed too: it would not be missed otherwise.
+        // Tracks a reporter's first report too: otherwise its loss would go unnoticed.
         if received.report.base.essential
             && let Ok(at) = self.reporters.tracker(received.now, received.sequence(), &self.config)
             && self.reporters.at(at).is_next(received.report.base.sequence, received.width())
@@ -582,7 +580,7 @@ impl Translator {
         }
     }
 
-    /// An essential report: its sequence decides first.
+    /// Processes an essential report: checks its sequence first.
     fn take_essential(
         &mut self,
         received: &Received<'_>,
@@ -620,7 +618,7 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// What was due is not accepted: the reporter keeps it, and sends it again.
+    /// Does not accept a due report: the reporter will send it again.
     #[cold]
     fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Out) {
         let (sequence, width) = (received.report.base.sequence, received.width());
@@ -630,8 +628,8 @@ impl Translator {
         }
     }
 
-    /// An essential report is in order. What can never be carried out is accepted too, and the reporter told why it was not done:
-    /// to send it again would not help.
+    /// Accepts an essential report in order. A report that can never be executed is accepted too, with a NACK that has the reason:
+    /// sending it again would not help.
     fn accept(&mut self, received: &Received<'_>, at: usize, outcome: Outcome, out: &mut impl Out) {
         let sequence = received.report.base.sequence;
         let ack = self.reporters.at(at).accept(sequence);
@@ -655,8 +653,7 @@ impl Translator {
         }
     }
 
-    /// What cannot be read. An essential report whose base header can is accepted, so that those behind it are, and the reporter
-    /// told.
+    /// A malformed report. If it is essential and its base header is valid, it is accepted, so that later ones are, and gets a NACK.
     #[cold]
     fn unreadable(
         &mut self,
@@ -673,7 +670,7 @@ impl Translator {
         let report = &Report { base, operation: Operation::Append { list: 0, entry_len: 0, entries: &[] } };
         let received = Received { now, origin, report, payload, artifact: false };
         let Some(at) = self.reporters.known_tracker(received.sequence(), &self.config) else { return };
-        // Before what is missing has come there is nothing to say of it: it will be sent again.
+        // Behind a gap there is nothing to do: it will be sent again.
         if self.reporters.at(at).is_next(base.sequence, received.width()) {
             self.reporters.at(at).seen = now;
             self.accept(&received, at, Outcome::Dropped(Reason::WrongShape), out);
@@ -681,7 +678,7 @@ impl Translator {
     }
 }
 
-/// Reads a report from local memory again.
+/// Parses a report from local memory again.
 fn reread<'a>(record: &Record<'a>) -> Result<Report<'a>, Refusal> {
     if record.artifact {
         return artifact::parse(record.payload, record.reporter).map(|(report, _)| report);

@@ -27,7 +27,7 @@ pub struct Trigger {
     pub list: u32,
     /// What the entry is made of, in order; together as long as the list's entries.
     pub entry: Vec<Part>,
-    /// Tell the collector's CPU at once.
+    /// Send an immediate value to the collector's CPU at once.
     pub immediate: bool,
     /// Shortest time between two entries of this trigger, ns; 0: no limit.
     pub interval: u64,

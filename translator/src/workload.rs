@@ -1,4 +1,4 @@
-//! Reports to measure the translator with: each case one primitive, made by the same rules every time.
+//! Reports for benchmarks of the translator: one primitive per case, the same every time.
 
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
@@ -229,7 +229,7 @@ fn next(seed: &mut u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// A way that takes everything and keeps nothing: what is measured is the translator alone.
+/// A transport that accepts everything and stores nothing, to measure the translator alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nowhere {
     /// Operations.
