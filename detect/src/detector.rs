@@ -470,7 +470,7 @@ fn digest(observation: &Observation<'_>, change: Change) -> u32 {
         ABSENT => ABSENT,
         value => value.checked_shr(u32::from(bits)).unwrap_or(0),
     };
-    // Their number too: a checksum does not tell leading zeros from nothing.
+    // Their number too: a checksum does not distinguish leading zeros from nothing.
     let start = Crc::new().word(observation.hops.len() as u32);
     let hops = observation.hops.iter().fold(start, |crc, hop| {
         let latency = bucket(hop.hop_latency, change.latency_bits);

@@ -1,7 +1,7 @@
 //! Aggregates of postcards: what an aggregator makes of many postcards and sends to UDP port [`PORT`]. Wire-formats
 //! section 4; Alhamed et al., "P4 Postcard Telemetry Collector in Packet-Optical Networks".
 //!
-//! An aggregate begins as a Report 1.0 does (version nibble 1): it is told by the port that it comes to, never by its bytes.
+//! An aggregate begins as a Report 1.0 does (version nibble 1): the destination port identifies it, never its bytes.
 //! [`Aggregate::parse`] checks everything before it gives anything.
 
 use core::fmt;

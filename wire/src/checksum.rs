@@ -53,7 +53,7 @@ pub fn udp(addresses: &[u8], segment: &[u8]) -> u16 {
     }
 }
 
-/// Mends a checksum after 16 bits that it covers went from `old` to `new` (RFC 1624).
+/// Updates a checksum after 16 bits that it covers went from `old` to `new` (RFC 1624).
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
@@ -77,7 +77,7 @@ pub fn negated(sum: u64) -> u64 {
     u64::from(!fold(sum))
 }
 
-/// Mends a checksum after what it covers has become more by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and 2^16
+/// Updates a checksum after the sum of what it covers grew by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and 2^16
 /// leave 1, modulo 0xffff). Never 0xffff.
 #[inline(always)]
 pub fn adjusted(checksum: u16, more: u64) -> u16 {

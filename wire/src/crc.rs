@@ -82,7 +82,7 @@ pub fn crc_32c_update(state: u32, bytes: &[u8]) -> u32 {
 /// Goes on with a CRC-32 (zlib's): begin with all ones, invert what comes out last.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
-/// Tells what computes best the CRCs of strings of a length. (What it tells computes others, too.)
+/// Returns the fastest function for CRCs of strings of a length. (It also computes others.)
 pub type ChooseCrc32 = fn(usize) -> Crc32;
 
 /// The [`Crc32`] of this crate, whatever the length.

@@ -5,7 +5,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
-/// A flow's 5-tuple. IPv4 addresses are held as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) with [`FlowKey::V6`] clear.
+/// A flow's 5-tuple. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) with [`FlowKey::V6`] clear.
 ///
 /// Ports are absent (zero, with [`FlowKey::PORTS`] clear) when the packet was cut before them, is a fragment, or
 /// carries a protocol without ports.

@@ -1,4 +1,4 @@
-//! A frame's way down to UDP: Ethernet, VLAN and QinQ, MPLS, IPv4 with options, IPv6 with extension headers.
+//! A frame's headers down to UDP: Ethernet, VLAN and QinQ, MPLS, IPv4 with options, IPv6 with extension headers.
 
 use crate::bytes::{array_at, try_u16, u16_at};
 use crate::packet::{IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, UDP, VLAN};

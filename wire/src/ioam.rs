@@ -6,9 +6,9 @@ use crate::bytes::{put_u16, put_u24, put_u32, put_u64, try_u32, try_u64, u16_at,
 use crate::hop::{Hop, Items};
 use crate::refusal::Refusal;
 
-/// IPv6 option type whose data may change on the way.
+/// IPv6 option type whose data may change on the path.
 pub const OPTION_MUTABLE: u8 = 0x31;
-/// IPv6 option type whose data does not change on the way.
+/// IPv6 option type whose data does not change on the path.
 pub const OPTION_IMMUTABLE: u8 = 0x11;
 
 mod field {

@@ -57,7 +57,7 @@ pub struct TelemetryPorts {
 }
 
 impl TelemetryPorts {
-    /// How many ports can be held.
+    /// How many ports fit.
     pub const MAX: usize = 8;
 
     /// The given ports; `None` if there are more than [`Self::MAX`].

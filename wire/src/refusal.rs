@@ -99,7 +99,7 @@ pub enum Refusal {
     BadHopValue,
     /// DTA: no columns, rows not 1 to 16, or counters that are not of 4 or 8 bytes (samples: of 8).
     BadSketch,
-    /// DTA: a way of merging counters that is none.
+    /// DTA: an unknown operation to merge counters.
     BadMergeOp,
     /// DTA: a control message of a type, length or level that is none.
     BadControl,
@@ -182,7 +182,7 @@ impl Refusal {
     /// How many causes there are.
     pub const COUNT: usize = Self::BadRoceOpcode as usize + 1;
 
-    /// How many of them, the first ones, the decoder in the kernel tells too.
+    /// How many of them, the first ones, the decoder in the kernel reports too.
     pub const IN_KERNEL: usize = Self::BadSfStack as usize + 1;
 
     /// Position of this cause in an array of counters.

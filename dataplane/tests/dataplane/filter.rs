@@ -1,4 +1,4 @@
-//! What a sink's filter hides is within the threshold of what was told: a congested fabric runs twice, once with filters.
+//! What a sink's filter hides is within the threshold of what was reported: a congested fabric runs twice, once with filters.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
@@ -15,13 +15,13 @@ use wire::report::Decoder;
 
 const MS: u64 = 1_000_000;
 
-/// A report of a sink: its number, its flow, node and queue of each hop, and what tells packets apart.
-type Told = (u32, String, Vec<(u32, u32)>, u64);
+/// A report of a sink: its number, its flow, node and queue of each hop, and what distinguishes packets.
+type Reported = (u32, String, Vec<(u32, u32)>, u64);
 
 /// The reports of each sink, in their order.
 #[derive(Default)]
 struct Reports {
-    by_sink: BTreeMap<u32, Vec<Told>>,
+    by_sink: BTreeMap<u32, Vec<Reported>>,
 }
 
 impl FabricSink for Reports {
@@ -134,25 +134,26 @@ fn what_is_hidden_is_within_the_threshold_of_what_was_told() {
         ];
         for (algorithm, registers) in cases {
             let (fabric, some) = run(format, mode, Some(&filters(algorithm.clone(), threshold, registers)));
-            let (mut hidden, mut told) = (0_u64, 0_u64);
+            let (mut hidden, mut reported) = (0_u64, 0_u64);
             for (sink, reports) in &all.by_sink {
                 let mut left = some.by_sink[sink].iter().peekable();
                 let mut known: HashMap<(String, u32), Vec<u64>> = HashMap::new();
                 for report in reports {
                     let (_, flow, queues, stamp) = report;
                     let values = values(&algorithm, flow, queues);
-                    let is_told =
+                    let is_reported =
                         left.next_if(|(_, of, path, at)| (of, path, at) == (flow, queues, stamp)).is_some();
-                    (told, hidden) = (told + u64::from(is_told), hidden + u64::from(!is_told));
+                    (reported, hidden) =
+                        (reported + u64::from(is_reported), hidden + u64::from(!is_reported));
                     for (key, value) in values {
                         let known = known.entry(key.clone()).or_default();
                         let near = known.iter().any(|last| last.abs_diff(value) <= threshold);
-                        assert!(is_told || near, "{algorithm:?} at {sink}: {key:?} {known:?} {value}");
+                        assert!(is_reported || near, "{algorithm:?} at {sink}: {key:?} {known:?} {value}");
                         match algorithm {
-                            _ if !is_told => {}
-                            // Whatever is told is what is compared with.
+                            _ if !is_reported => {}
+                            // The next values are compared with the reported one.
                             Algorithm::PerFlow => *known = vec![value],
-                            // Another hop may be why it is told; this one is then compared with what it was.
+                            // Another hop may be the reason of the report; this one is then compared with what it was.
                             Algorithm::PerHop if near => {}
                             Algorithm::PerHop => *known = vec![value],
                             // The same, but a register that was another's meanwhile begins anew.
@@ -160,11 +161,11 @@ fn what_is_hidden_is_within_the_threshold_of_what_was_told() {
                         }
                     }
                 }
-                assert!(left.next().is_none(), "{algorithm:?} at {sink}: told what did not happen");
+                assert!(left.next().is_none(), "{algorithm:?} at {sink}: reported what did not happen");
             }
             assert!(
-                hidden > 500 && told > 50,
-                "{algorithm:?} with {registers}: {hidden} hidden, {told} told"
+                hidden > 500 && reported > 50,
+                "{algorithm:?} with {registers}: {hidden} hidden, {reported} reported"
             );
             let filtered: u64 =
                 all.by_sink.keys().map(|sink| fabric.switch(*sink).unwrap().stats().filtered).sum();

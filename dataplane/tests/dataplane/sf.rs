@@ -34,7 +34,7 @@ impl Dice {
 
 const PAYLOAD: &[u8] = b"twelve bytes";
 
-/// A UDP packet of a flow, which its source port tells.
+/// A UDP packet of a flow, which its source port identifies.
 fn packet(v6: bool, src_port: u16) -> Vec<u8> {
     let len = 8 + PAYLOAD.len();
     let mut out = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
@@ -68,9 +68,9 @@ fn packet(v6: bool, src_port: u16) -> Vec<u8> {
     out
 }
 
-/// What one report told.
+/// The content of one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Told {
+struct Reported {
     flow: FlowKey,
     state: State,
     packet_id: u16,
@@ -97,7 +97,7 @@ struct Row {
     dice: Dice,
     /// Behind each node: a packet that the next one overtakes.
     held: Vec<Option<(Vec<u8>, u64)>>,
-    told: Vec<Told>,
+    reports: Vec<Reported>,
     delivered: u64,
     lost: u64,
 }
@@ -118,7 +118,7 @@ impl Row {
             trouble: Trouble::default(),
             dice: Dice(nodes.into()),
             held: vec![None; nodes as usize],
-            told: Vec::new(),
+            reports: Vec::new(),
             delivered: 0,
             lost: 0,
         }
@@ -179,7 +179,7 @@ impl Row {
                 let int = report.int.unwrap();
                 let sf = int.sf.unwrap();
                 let who = |hop: wire::Hop| (hop.node_id.unwrap(), hop.ingress_ts.unwrap());
-                self.told.push(Told {
+                self.reports.push(Reported {
                     flow: report.flow.unwrap(),
                     state: sf.state,
                     packet_id: sf.packet_id,
@@ -202,11 +202,11 @@ impl Row {
     /// is of the same packet.
     fn sets(&self) -> BTreeMap<(String, u16), BTreeMap<u32, u64>> {
         let mut sets = BTreeMap::<_, BTreeMap<u32, u64>>::new();
-        for told in &self.told {
-            let set = sets.entry((told.flow.to_string(), told.packet_id)).or_default();
-            set.insert(told.carried.0, told.carried.1);
-            if told.state == State::Medium {
-                set.insert(told.reporter.0, told.reporter.1);
+        for report in &self.reports {
+            let set = sets.entry((report.flow.to_string(), report.packet_id)).or_default();
+            set.insert(report.carried.0, report.carried.1);
+            if report.state == State::Medium {
+                set.insert(report.reporter.0, report.reporter.1);
             }
         }
         sets
@@ -221,20 +221,22 @@ impl Row {
     }
 
     fn states(&self) -> String {
-        self.told.iter().map(|told| told.state.name()[..1].to_uppercase()).collect()
+        self.reports.iter().map(|report| report.state.name()[..1].to_uppercase()).collect()
     }
 }
 
 /// Wire-formats 3.4: the reports of both traces.
 #[test]
 fn the_traces_are_those_of_the_format_reference() {
-    let told = |nodes| {
+    let reports = |nodes| {
         let row = Row::run(nodes, 5, Trouble::default());
-        let line = |told: &Told| format!("{}{} n{}", &told.state.name()[..1], told.packet_id, told.carried.0);
-        row.told.iter().map(line).collect::<Vec<_>>().join(", ")
+        let line = |report: &Reported| {
+            format!("{}{} n{}", &report.state.name()[..1], report.packet_id, report.carried.0)
+        };
+        row.reports.iter().map(line).collect::<Vec<_>>().join(", ")
     };
-    assert_eq!(told(3), "m1 n2, h1 n1, m3 n2, h3 n1, m5 n2");
-    assert_eq!(told(4), "m1 n3, h1 n2, h1 n1, l3 n2, m5 n3");
+    assert_eq!(reports(3), "m1 n2, h1 n1, m3 n2, h3 n1, m5 n2");
+    assert_eq!(reports(4), "m1 n3, h1 n2, h1 n1, l3 n2, m5 n3");
 }
 
 /// Wire-formats 3.5, the table.
@@ -252,7 +254,7 @@ fn a_thousand_packets_make_the_sets_of_the_format_reference() {
     for (nodes, full, partial, never, reports, pattern) in TABLE {
         let row = Row::run(nodes, 1000, Trouble::default());
         let sets = row.sets();
-        assert_eq!(row.told.len(), 1000);
+        assert_eq!(row.reports.len(), 1000);
         assert_eq!(row.full(), (full, full), "{nodes} nodes: full sets, and clean ones");
         assert_eq!(sets.len() - full, partial, "{nodes} nodes: partial ids");
         assert_eq!(1000 - sets.len(), never, "{nodes} nodes: ids never reported");
@@ -262,12 +264,14 @@ fn a_thousand_packets_make_the_sets_of_the_format_reference() {
             row.states()
         );
         // A full set takes so many reports, one after the other: medium, then high, from the sink's neighbour to the source.
-        let first = &row.told[..reports];
-        assert!(first.iter().all(|told| told.packet_id == 1));
-        assert!(first.iter().map(|told| told.carried.0).eq((1..nodes).rev()));
+        let first = &row.reports[..reports];
+        assert!(first.iter().all(|report| report.packet_id == 1));
+        assert!(first.iter().map(|report| report.carried.0).eq((1..nodes).rev()));
         // The sink's own record is of the packet carried exactly where the state is medium.
         assert!(
-            row.told.iter().all(|told| (told.state == State::Medium) == (told.carried.1 == told.reporter.1))
+            row.reports
+                .iter()
+                .all(|report| (report.state == State::Medium) == (report.carried.1 == report.reporter.1))
         );
     }
 }
@@ -354,10 +358,10 @@ fn flows_that_share_one_register_get_each_others_records() {
     // Which flow a packet was of.
     let mut coin = Dice(3);
     let of: Vec<u16> = (0..20_000).map(|_| 40_000 + (coin.roll() >> 20) as u16 % 2).collect();
-    let other = |told: &&Told| told.flow.src_port() != Some(of[told.carried.1 as usize]);
-    let strangers = row.told.iter().filter(other).count();
-    println!("{strangers} of {} reports carry the other flow's record", row.told.len());
-    assert!((strangers as i64 * 1000 / 20_000 - 374).abs() < 30, "{strangers} strangers, not 37.4 %");
+    let other = |report: &&Reported| report.flow.src_port() != Some(of[report.carried.1 as usize]);
+    let unrelated = row.reports.iter().filter(other).count();
+    println!("{unrelated} of {} reports carry the other flow's record", row.reports.len());
+    assert!((unrelated as i64 * 1000 / 20_000 - 374).abs() < 30, "{unrelated} unrelated, not 37.4 %");
 }
 
 /// A record that lay in a register while its flow paused is not delivered.
@@ -367,7 +371,7 @@ fn a_pause_ages_registers_out() {
     row.send(40_000, 0);
     row.now += 10 * GAP;
     row.send(40_000, 1);
-    let states: Vec<_> = row.told.iter().map(|told| (told.state, told.packet_id)).collect();
+    let states: Vec<_> = row.reports.iter().map(|report| (report.state, report.packet_id)).collect();
     assert_eq!(states, [(State::Medium, 1), (State::Medium, 2)], "both set out anew");
 }
 

@@ -116,7 +116,7 @@ impl Run {
 
     fn nothing_left(&mut self) {
         if self.out.is_some() {
-            self.wrong.push_str("  a packet came out that is not told of\n");
+            self.wrong.push_str("  a packet came out that is not listed\n");
         }
         if !self.reports.is_empty() {
             writeln!(self.wrong, "  reports too many: {:02x?}", self.reports).unwrap();

@@ -19,7 +19,7 @@ use wire::{Hop, Profile, Report};
 
 const MS: u64 = 1_000_000;
 
-/// Compares each report that arrives with the truth that was told when it was sent.
+/// Compares each report that arrives with the ground truth that was recorded when it was sent.
 struct Auditor {
     decoder: Decoder,
     mode: Mode,
@@ -31,7 +31,7 @@ struct Auditor {
     /// Per flow, what it sent and what its receiver got.
     sent: BTreeMap<Vec<u8>, u64>,
     received: BTreeMap<Vec<u8>, u64>,
-    drops_told: BTreeMap<(u32, u8), usize>,
+    drops_reported: BTreeMap<(u32, u8), usize>,
     drops_true: BTreeMap<(u32, u8), usize>,
     path_changes: usize,
 }
@@ -49,7 +49,7 @@ impl Auditor {
             longest: 0,
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
-            drops_told: BTreeMap::new(),
+            drops_reported: BTreeMap::new(),
             drops_true: BTreeMap::new(),
             path_changes: 0,
         }
@@ -143,7 +143,7 @@ impl FabricSink for Auditor {
             *self.kinds.entry(truth.kind).or_default() += 1;
             self.longest = self.longest.max(truth.hops.len());
             if truth.kind == ReportKind::Drop {
-                *self.drops_told.entry((from.node, report.drop_reason.unwrap())).or_default() += 1;
+                *self.drops_reported.entry((from.node, report.drop_reason.unwrap())).or_default() += 1;
             }
         }
     }
@@ -272,7 +272,7 @@ fn every_report_says_what_really_happened() {
             let kind = if hop_reports { ReportKind::Flow } else { ReportKind::Postcard };
             let counts = [kind, ReportKind::Drop, ReportKind::Queue].map(|kind| auditor.kinds[&kind]);
             assert!(counts[0] > 5_000 && counts[1] > 100 && counts[2] >= 1, "case {case}: {counts:?}");
-            // Of SF-INT a report tells the record carried and at most the sink's own.
+            // A report of SF-INT contains the record carried and at most the sink's.
             let longest = if watch.mode == Mode::Sf { 2 } else { 3 };
             assert_eq!(auditor.longest, if hop_reports { longest } else { 1 });
             assert!(auditor.path_changes >= 4, "{}", auditor.path_changes);
@@ -292,7 +292,7 @@ fn without_mishaps_every_drop_but_those_on_a_link_is_told() {
     let watch = Watch::new(Match::default());
     let config = Config { channel: Channel::default(), ..config(Format::default(), watch) };
     let (fabric, auditor) = audit(config, watch);
-    assert_eq!(auditor.drops_told, auditor.drops_true);
+    assert_eq!(auditor.drops_reported, auditor.drops_true);
     assert!(auditor.drops_true.keys().any(|&(_, reason)| reason == DropReason::LinkDown.code()));
     assert!(auditor.drops_true.keys().any(|&(_, reason)| reason == DropReason::QueueFull.code()));
     assert!(fabric.channel_totals().iter().all(|one| one.sent == one.arrived && one.lost == 0));

@@ -42,7 +42,7 @@ const IMMEDIATE: u8 = 0x80;
 const ESSENTIAL: u8 = 0x40;
 const NACK: u8 = 0x80;
 
-/// Is this the artifact's layout rather than version 1? The first byte tells: there it is the opcode, 1 to 4.
+/// Is this the artifact's layout rather than version 1? The first byte decides: there it is the opcode, 1 to 4.
 #[inline]
 pub fn is_artifact(payload: &[u8]) -> bool {
     matches!(payload.first(), Some(1..=4))
@@ -332,8 +332,8 @@ mod tests {
             assert_eq!(put_path(&mut out, &key, values), Some(PATH_LEN));
             assert_eq!((&out[..PATH_LEN], &out[PATH_LEN..]), (&slot[..], &[0xa5; 4][..]));
             let read = path_of(&slot, &key);
-            let told = values.iter().map(|value| Some(*value).filter(|value| *value != NO_HOP));
-            assert!(told.eq(read.into_iter().take(values.len())), "{read:x?}");
+            let wanted = values.iter().map(|value| Some(*value).filter(|value| *value != NO_HOP));
+            assert!(wanted.eq(read.into_iter().take(values.len())), "{read:x?}");
         }
         assert_eq!(put_path(&mut [0; PATH_LEN - 1], &key, &[1]), None);
         // CRC-32 of the key is 39fe0fee.

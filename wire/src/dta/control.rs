@@ -286,10 +286,10 @@ mod tests {
                 (8, 0, Refusal::BadControl),
                 (8, 5, Refusal::BadControl),
             ] {
-                let mut spoilt = [0; MAX_LEN];
-                spoilt[..bytes.len()].copy_from_slice(bytes);
-                spoilt[at] = value;
-                assert_eq!(Control::parse(&spoilt[..bytes.len()]), Err(refusal), "{at} is {value:#x}");
+                let mut corrupted = [0; MAX_LEN];
+                corrupted[..bytes.len()].copy_from_slice(bytes);
+                corrupted[at] = value;
+                assert_eq!(Control::parse(&corrupted[..bytes.len()]), Err(refusal), "{at} is {value:#x}");
             }
         }
         let mut level = [0; 20];

@@ -83,7 +83,7 @@ pub struct Ring {
     pub entries: u64,
     /// Entries of a block, at most 255.
     pub batch: u16,
-    /// Do blocks end with a trailer? Bare rings are the artifact's, and tell a reader nothing of what is new and whole.
+    /// Do blocks end with a trailer? Bare rings are the artifact's, and do not show a reader which entries are new and complete.
     pub tagged: bool,
 }
 

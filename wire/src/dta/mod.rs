@@ -187,7 +187,7 @@ impl Priority {
 /// The base header's fields (5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Base {
-    /// The collector's CPU must be told of this.
+    /// The collector's CPU must be notified of this.
     pub immediate: bool,
     /// The translator tracks the sequence, and asks for what is missing.
     pub essential: bool,
@@ -196,7 +196,7 @@ pub struct Base {
     /// Of the essential reports of this reporter to this destination, +1 each, modulo 2^16 (artifact: 2^8). 0 for others:
     /// it is neither read nor written without `essential`.
     pub sequence: u16,
-    /// Node id of the reporter; in the artifact's layouts what the reader was told of the sender.
+    /// Node id of the reporter; in the artifact's layouts the sender that the reader is configured with.
     pub reporter: u32,
 }
 
@@ -321,7 +321,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The value with which the collector is told of it, if it is to be told: opcode and ID of store, list or sketch (5.5).
+    /// The immediate value that notifies the collector, if it is to be notified: opcode and ID of store, list or sketch (5.5).
     #[inline]
     pub const fn immediate_value(&self) -> u32 {
         let id = match *self {

@@ -437,7 +437,7 @@ impl Layout {
         }
         let word = match (queue_id, reason) {
             (None, None) => u32::MAX,
-            // The queue's own item tells its id; this word was unavailable as a whole.
+            // The queue item has its id; this word was unavailable as a whole.
             (Some(_), None) if self.at[QUEUE] != ABSENT => u32::MAX,
             (queue, reason) => u32::from(queue.unwrap_or(0)) << 24 | u32::from(reason.unwrap_or(0)) << 16,
         };

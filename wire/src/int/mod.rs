@@ -13,7 +13,7 @@ pub use sf::Sf;
 
 use crate::hop::Hop;
 
-/// Version of INT, as far as the header bits tell.
+/// Version of INT, as far as the header bits show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Version {
     /// 0.5.
@@ -121,7 +121,7 @@ impl<'a> Stack<'a> {
 /// ```
 /// use wire::{Profile, packet};
 ///
-/// // A data packet on its way: UDP, INT-MD 2.1, records of two hops.
+/// // A data packet in flight: UDP, INT-MD 2.1, records of two hops.
 /// let frame = testkit::vectors::bytes("int21_md_udp");
 /// let int = packet::contents(&frame, &Profile::default())?.int.expect("the packet carries INT");
 /// assert_eq!((int.version.name(), int.hop_ml, int.remaining, int.bitmap), ("2.x", 7, 6, 0xdc00));

@@ -1,5 +1,5 @@
 //! SF-INT, stateful INT (Xiong et al., APNet 2024): a packet carries the record of one node, whatever the path's length, and
-//! nodes keep a record each that they trade against the arriving one. Wire-formats section 3.
+//! each node stores a record that it swaps with the arriving one. Wire-formats section 3.
 //!
 //! Three fields lie in reserved bits of the INT-MD 2.x header, and the Domain Specific ID is the number of the packet whose
 //! record is carried. Everything else is INT-MD 2.x.
@@ -8,7 +8,7 @@ use crate::hop::Items;
 use crate::refusal::Refusal;
 
 /// Type of the IPv6 hop-by-hop option that holds INT: experimental (RFC 4727), skipped by who does not know it, may change
-/// on the way. Its data are a shim of four bytes, then INT header and stack.
+/// on the path. Its data are a shim of four bytes, then INT header and stack.
 pub const OPTION: u8 = 0x3e;
 /// Domain Specific ID of a compact report, "SF": its inner contents are INT header and record, without a shim.
 pub const REPORT_DOMAIN: u16 = 0x5346;

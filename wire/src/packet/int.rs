@@ -44,7 +44,7 @@ pub enum Mark {
     Option,
 }
 
-/// What the packet was before INT came in, as far as shim or tail tell.
+/// The packet's fields before INT was inserted, as far as shim or tail contain them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Original {
     /// L4 destination port.
@@ -278,7 +278,7 @@ impl<'a> Walk<'a, '_> {
         let header = found.shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
         let read = self.int_2(bytes, header, end, kind);
-        // Where it lies is known, whatever it says: see `spoilt`.
+        // Where it lies is known, whatever it says: see `malformed_stack`.
         self.found(found, header, header + header::LEN_2, end, original);
         read.map(|()| (end, original))
     }

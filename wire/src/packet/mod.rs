@@ -44,7 +44,7 @@ pub(crate) enum Aim {
     Frame,
 }
 
-/// One IP header on the way.
+/// One IP header of the packet.
 #[derive(Clone, Copy)]
 pub(crate) struct Ip {
     pub(crate) at: usize,

@@ -202,7 +202,7 @@ pub struct Report<'a> {
     pub int: Option<Int<'a>>,
     /// IOAM data inside the packet reported.
     pub ioam: Option<Ioam<'a>>,
-    /// Packets that did not arrive, as host-int tells.
+    /// Packets that did not arrive, as host-int reports.
     pub gap: Option<Gap>,
     /// Domain words of the main contents (2.0).
     pub domain_words: &'a [u8],
@@ -298,7 +298,7 @@ impl<'a> Report<'a> {
         hop
     }
 
-    /// Does it tell one record of a set (SF-INT), whose others come in other reports? Then its hops are no path.
+    /// Does it contain one record of a set (SF-INT), whose others come in other reports? Then its hops are no path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
         self.int.is_some_and(|int| int.is_single_record())
@@ -311,7 +311,7 @@ impl<'a> Report<'a> {
     }
 
     /// How many nodes have measured something: about one packet, so that of SF-INT the reporter's own record counts only if
-    /// the one carried is of the same packet; else a drop report tells the reporter's, and any other the one carried. See
+    /// the one carried is of the same packet; else a drop report counts the reporter's, and any other the one carried. See
     /// [`Report::int`] and [`Report::metadata`] for all that there is.
     #[inline]
     pub fn hop_count(&self) -> usize {
@@ -321,7 +321,7 @@ impl<'a> Report<'a> {
         self.passed() + usize::from(metadata)
     }
 
-    /// Nodes that the packet itself tells of.
+    /// Nodes with a record in the packet itself.
     #[inline]
     fn passed(&self) -> usize {
         match (&self.int, &self.ioam) {
@@ -339,7 +339,7 @@ impl<'a> Report<'a> {
             && self.metadata.is_some()
             && self.has_unrelated_metadata()
         {
-            // What is told is the drop, not what the packet happened to carry.
+            // The report is about the drop, not about the record that the packet happened to carry.
             return self.metadata_hop();
         }
         if i > passed
@@ -384,7 +384,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Of two records of an SF packet the first is the reporter's own, if it has told none elsewhere; a third there is not.
+    /// Of two records of an SF packet the first is the reporter's own, if its header has none; there is never a third.
     #[inline]
     pub(crate) fn split_metadata(&mut self) -> Result<(), Refusal> {
         let Some(int) = self.int.as_mut().filter(|int| int.is_single_record() && int.stack.len() > 1) else {
@@ -411,14 +411,14 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The drop reason in a record, if it has one and the device told it.
+/// The drop reason in a record, if it has one and the device reported it.
 #[inline]
 fn drop_reason(layout: &Layout, record: &[u8]) -> Option<u8> {
     let word = layout.drop_word(record);
     (word != u32::MAX).then_some((word >> 16) as u8)
 }
 
-/// One hop out of two tellings: every item that `header` carries wins, the others stay.
+/// Merges two records of one hop: every item that `header` carries wins, the others stay.
 fn merge(stack: Hop, header: &Hop) -> Hop {
     let mut hop = stack;
     let has = |item| header.carried.contains(item);

@@ -56,7 +56,7 @@ type Inner = [u8; inner::LEN];
 
 /// A report of type 1, of an IPv6 packet.
 const TYPES: u8 = 0x15;
-/// D, F and I: neither a drop nor a node on the way reports so.
+/// D, F and I: neither a drop nor a transit node reports so.
 const FLAGS: u8 = 0xb0;
 const FLOW: u8 = 0x20;
 /// RepMdBits of items of which no more is to be known than where they lie: neither reserved nor the drop reason.
@@ -128,7 +128,7 @@ impl Template {
         (fields.0 ^ self.head) | (fields.1 ^ self.option) | (fields.2 ^ self.int) == 0
     }
 
-    /// Of a report, if it is a usual one as far as a look tells.
+    /// Of a report, if it looks like a usual one.
     #[inline(never)]
     fn of(
         head: &Head,

@@ -41,7 +41,7 @@ pub enum Kind {
     Drop {
         /// Node, interfaces and queue id.
         metadata: Hop,
-        /// Drop reason, if the device told one.
+        /// Drop reason, if the device reported one.
         reason: Option<u8>,
     },
     /// 2: the switch-local header; Ethernet follows.

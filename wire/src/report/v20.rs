@@ -189,7 +189,7 @@ pub(crate) fn read<'a>(
     Ok(())
 }
 
-/// A compact report of SF-INT: the inner contents are INT header and record, of a packet that is not told.
+/// A compact report of SF-INT: the inner contents are INT header and record, of a packet without its flow.
 #[inline(never)]
 fn compact<'a>(report: &mut Report<'a>, profile: &Profile, layouts: &mut Layouts) -> Result<(), Refusal> {
     match report.inner.first() {

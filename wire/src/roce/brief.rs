@@ -1,14 +1,14 @@
-//! The common packet, read in one glance: a write in one packet, like one that was seen before.
+//! The common packet, read by comparison: a write in one packet, like one that was seen before.
 //!
 //! All writes of one queue pair with the same length begin with the same bytes, but for fields that routers change. Once
-//! [`Packet::parse`](super::Packet::parse) has accepted one of them, the others need only a comparison with its beginning, and the
+//! [`Packet::parse`](super::Packet::parse) has accepted one of them, the others need only a comparison with its headers, and the
 //! CRC of what comes after. Whatever is not alike is left to [`Packet`](super::Packet): nothing is refused here.
 
 use super::{BTH_LEN, ICRC_LEN, Opcode, Packet, Psn, RETH_LEN, Reth, icrc};
 use crate::bytes::{array_at, u32_at};
 use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 
-/// How many beginnings are kept.
+/// How many header templates are cached.
 const TEMPLATES: usize = 8;
 /// Bytes of the base transport header that change with each packet.
 const CHANGING: usize = 4;
@@ -23,7 +23,7 @@ const WORDS_V6: usize = 8;
 const START_V4: usize = TAIL_V4 + 2 - 8 * WORDS_V4;
 const START_V6: usize = TAIL_V6 + 2 - 8 * WORDS_V6;
 
-/// What must be alike of EtherType to queue pair, by bytes; the rest may be changed on the way, and the CRC does not cover it, or
+/// What must be alike of EtherType to queue pair, by bytes; the rest may change on the path, and the CRC does not cover it, or
 /// it changes with each packet.
 const MASK_V4: [u64; WORDS_V4] = [
     mask([0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff]), // EtherType, version, (service), length, identification
@@ -75,7 +75,7 @@ pub struct Seen {
 const HEAD_V4: usize = TAIL_V4 + TO_PAYLOAD;
 const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
 
-/// The beginning of a queue pair's writes of one length.
+/// The headers of a queue pair's writes of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderTemplate {
     words: [u64; WORDS_V6],
@@ -165,7 +165,7 @@ impl HeaderTemplate {
         Some(Brief { psn: Psn::new(changing), ack_request: changing >> 31 != 0, reth, payload })
     }
 
-    /// Bits in which a frame's beginning differs.
+    /// Bits in which a frame's headers differ.
     #[inline(always)]
     fn differ<const WORDS: usize, const START: usize>(&self, head: &[u8], mask: &[u64; WORDS]) -> u64 {
         let mut bits = 0;
@@ -176,7 +176,7 @@ impl HeaderTemplate {
     }
 }
 
-/// Beginnings that one queue pair has seen.
+/// Header templates that one queue pair has seen.
 #[derive(Clone, Debug)]
 pub struct HeaderTemplates {
     choose: ChooseCrc32,
@@ -211,7 +211,7 @@ impl HeaderTemplates {
         Some(number & 0x00ff_ffff)
     }
 
-    /// The beginning that a frame may have.
+    /// The header template that a frame may match.
     #[inline]
     pub fn of(&self, frame: &[u8]) -> Option<&HeaderTemplate> {
         let head = frame.first_chunk::<HEAD_V4>()?;
@@ -225,8 +225,8 @@ impl HeaderTemplates {
         self.of(frame)?.read(frame)
     }
 
-    /// Keeps the beginning of a frame from which `packet` was read, if it is a write in one packet without immediate data, fault or
-    /// VLAN tag. IPv4 identifications other than 0 change from packet to packet and are not kept.
+    /// Caches the headers of a frame from which `packet` was read, if it is a write in one packet without immediate data, fault or
+    /// VLAN tag. IPv4 identifications other than 0 change from packet to packet and are not cached.
     pub fn learn(&mut self, frame: &[u8], packet: &Packet<'_>) {
         if packet.bth.opcode != Opcode::WriteOnly || packet.fault.is_some() {
             return;

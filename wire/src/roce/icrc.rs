@@ -27,7 +27,7 @@ pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The register of a CRC that has come some way and goes on from there again and again.
+/// The register of a CRC over a prefix, from which it continues again and again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running(u32);
 

@@ -94,11 +94,11 @@ pub enum Opcode {
     WriteMiddle,
     /// The last.
     WriteLast,
-    /// The last, and the CPU is told.
+    /// The last, with immediate data: the CPU is notified.
     WriteLastImmediate,
     /// A write in one packet.
     WriteOnly,
-    /// A write in one packet, and the CPU is told.
+    /// A write in one packet with immediate data: the CPU is notified.
     WriteOnlyImmediate,
     /// Acknowledges, or refuses.
     Acknowledge,
@@ -269,9 +269,9 @@ pub struct Bth {
     pub solicited: bool,
     /// Bytes of padding after the payload, 0 to 3.
     pub pad: u8,
-    /// FECN: congestion on the way here.
+    /// FECN: congestion on the forward path.
     pub fecn: bool,
-    /// BECN: congestion on the way there.
+    /// BECN: congestion on the backward path.
     pub becn: bool,
     /// The queue pair it is for, 24 bits.
     pub queue_pair: u32,

@@ -31,13 +31,13 @@ pub struct Ends {
 /// answered, on a reliable connection, and not passed over in silence (6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// Ethernet source, for the way back; zero if the frame was not seen.
+    /// Ethernet source, for the reply; zero if the frame was not seen.
     pub source_mac: [u8; 6],
     /// Ethernet destination; zero if the frame was not seen.
     pub destination_mac: [u8; 6],
     /// Between whom it goes.
     pub ends: Ends,
-    /// A switch has marked congestion on its way (ECN 3); not known without the IP header.
+    /// A switch has marked congestion on the path (ECN 3); not known without the IP header.
     pub congestion: bool,
     /// Base transport header.
     pub bth: Bth,
@@ -53,7 +53,7 @@ pub struct Packet<'a> {
     pub atomic_ack: Option<u64>,
     /// What it carries, without pad bytes. Of opcodes that we do not carry out: all between base header and CRC.
     pub payload: &'a [u8],
-    /// An invalid request: an unknown opcode, a wrong pad count or length. Only what one packet tells alone; the order of packets,
+    /// An invalid request: an unknown opcode, a wrong pad count or length. Only what one packet shows alone; the order of packets,
     /// rights and ranges are the responder's to check.
     pub fault: Option<Refusal>,
 }
@@ -195,7 +195,7 @@ impl<'a> Packet<'a> {
         Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
     }
 
-    /// `crc_of` is told what lies behind the base transport header, and gives the CRC of the whole.
+    /// `crc_of` gets what lies behind the base transport header, and returns the CRC of the whole.
     ///
     /// Everything is worked out before the packet is put together, once: a structure of this size that is copied, or changed in
     /// parts, costs more than all of the rest.
@@ -351,7 +351,7 @@ fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refus
     }
 }
 
-/// Does the payload's length fit opcode and message length, as far as one packet tells?
+/// Does the payload's length fit opcode and message length, as far as one packet shows?
 #[inline(always)]
 fn has_right_length(opcode: Opcode, len: usize, whole: usize) -> bool {
     match opcode {

@@ -1,6 +1,6 @@
-//! Frames of our own making.
+//! Frames that this system makes.
 //!
-//! All frames of one queue pair with the same opcode and length begin with the same bytes. A [`Writer`] keeps those beginnings, and how
+//! All frames of one queue pair with the same opcode and length begin with the same bytes. A [`Writer`] caches those headers, and how
 //! far the CRC has come with them, so that a frame costs little more than its payload.
 
 use super::{
@@ -15,14 +15,14 @@ use crate::refusal::{Refusal, Unwritten};
 use core::fmt;
 use core::net::IpAddr;
 
-/// Bytes of the longest beginning: Ethernet, VLAN tag, IPv6, UDP, base transport header.
+/// Bytes of the longest header template: Ethernet, VLAN tag, IPv6, UDP, base transport header.
 const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
 /// Bytes of the base transport header behind the acknowledge request: they change with each packet.
 const CHANGING: usize = 4;
-/// How many beginnings a writer keeps.
+/// How many header templates a writer caches.
 const TEMPLATES: usize = 8;
 
-/// The way that frames take.
+/// The path of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
     /// Ethernet source.
@@ -35,7 +35,7 @@ pub struct Path {
     pub source: IpAddr,
     /// IP destination, of the same family.
     pub destination: IpAddr,
-    /// UDP source port: 0xC000 to 0xFFFF, the same for all of a queue pair, so that its packets take one way.
+    /// UDP source port: 0xC000 to 0xFFFF, the same for all of a queue pair, so that its packets take one path.
     pub source_port: u16,
     /// Type of service, or traffic class: 2 says that switches may mark congestion.
     pub tos: u8,
@@ -48,7 +48,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// A way with the usual values: no VLAN, ECN capable, hop limit 64, identification and flow label 0; Ethernet addresses are zero.
+    /// A path with the usual values: no VLAN, ECN capable, hop limit 64, identification and flow label 0; Ethernet addresses are zero.
     pub const fn new(source: IpAddr, destination: IpAddr, source_port: u16) -> Self {
         Self {
             source_mac: [0; 6],
@@ -187,7 +187,7 @@ pub struct Writer {
     path: Path,
     transport: Transport,
     queue_pair: u32,
-    /// Bytes of a beginning.
+    /// Bytes of a header template.
     len: usize,
     choose: ChooseCrc32,
     templates: [HeaderTemplate; TEMPLATES],
@@ -226,7 +226,7 @@ impl Writer {
         Self { choose, ..self }
     }
 
-    /// The way that its frames take.
+    /// The path of its frames.
     pub const fn path(&self) -> &Path {
         &self.path
     }
@@ -281,7 +281,7 @@ impl Writer {
         })
     }
 
-    /// A write in one packet of which the CPU is told; `fill` as in [`write_only_by`](Self::write_only_by).
+    /// A write in one packet with immediate data, which notifies the CPU; `fill` as in [`write_only_by`](Self::write_only_by).
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -301,7 +301,7 @@ impl Writer {
         })
     }
 
-    /// A write in one packet of which the CPU is told.
+    /// A write in one packet with immediate data, which notifies the CPU.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -354,7 +354,7 @@ impl Writer {
         self.put(out, Opcode::WriteLast, head, payload.len(), |_, to| to.copy_from_slice(payload))
     }
 
-    /// The last packet of a longer write, of which the CPU is told.
+    /// The last packet of a longer write with immediate data, which notifies the CPU.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -478,7 +478,7 @@ impl Writer {
         Ok(len)
     }
 
-    /// The beginning of such frames, made if it is not kept.
+    /// The header template of such frames, made if it is not cached.
     #[inline]
     fn template(
         &mut self,
@@ -593,5 +593,5 @@ impl Iterator for Segments {
     }
 }
 
-// Beginnings hold every header that comes before extension headers, and those end where payload may begin.
+// Templates contain every header that comes before extension headers, and those end where payload may begin.
 const _: () = assert!(MAX_BEGINNING >= 18 + 40 + 8 + BTH_LEN && ATOMIC_LEN > RETH_LEN + IMMEDIATE_LEN);

@@ -77,8 +77,8 @@ fn the_examples_of_section_5_7() {
 
 #[test]
 fn immediates_tell_operation_and_place() {
-    let told = examples().map(|(_, report)| report.operation.immediate_value());
-    assert_eq!(told, [0x1000_0001, 0x2000_0005, 0x3000_0001, 0x4000_0001, 0x5000_0004]);
+    let values = examples().map(|(_, report)| report.operation.immediate_value());
+    assert_eq!(values, [0x1000_0001, 0x2000_0005, 0x3000_0001, 0x4000_0001, 0x5000_0004]);
     let far = Operation::Append { list: 0xf234_5678, entry_len: 1, entries: &[0] };
     assert_eq!(far.immediate_value(), 0x2234_5678);
 }

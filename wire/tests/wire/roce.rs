@@ -98,9 +98,9 @@ fn writes(example: &str, write: impl FnOnce(&mut [u8]) -> Result<usize, Unwritte
 #[test]
 fn the_examples_are_written() {
     writes(WRITE, |out| there(0x12).write_only(out, wanted(0x100), TO_SLOT, &slot()));
-    let told = Head { solicited: true, ..wanted(0x101) };
+    let solicited = Head { solicited: true, ..wanted(0x101) };
     writes(WRITE_IMMEDIATE, |out| {
-        there(0x12).write_only_immediate(out, told, TO_LIST, 0x2000_0005, &entry())
+        there(0x12).write_only_immediate(out, solicited, TO_LIST, 0x2000_0005, &entry())
     });
     writes(FETCH_ADD, |out| there(0x13).fetch_add(out, wanted(0x200), TO_COUNTER));
     writes(ATOMIC_ACK, |out| back(0x56).atomic_ack(out, Psn::new(0x200), 1, 0x1122_3344_5566_7788));

@@ -209,9 +209,9 @@ fn of_every_vector_cut_and_spoilt_the_two_say_the_same() {
             compare(&mut decoder, &payload[..length]);
         }
         for _ in 0..200 {
-            let mut spoilt = payload.to_vec();
-            dice.spoil(&mut spoilt);
-            compare(&mut decoder, &spoilt);
+            let mut corrupted = payload.to_vec();
+            dice.spoil(&mut corrupted);
+            compare(&mut decoder, &corrupted);
         }
     }
     assert!(brief > 0, "no vector is a usual report");

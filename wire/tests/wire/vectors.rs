@@ -1,4 +1,4 @@
-//! Every vector of `vectors/`, read, written, cut and spoilt.
+//! Every vector of `vectors/`, read, written, cut and corrupted.
 
 use testkit::dice::Dice;
 use testkit::vectors::{Kind, Vector};
@@ -74,9 +74,9 @@ fn a_report_cut_anywhere_is_refused_or_says_less_never_something_else() {
             continue;
         }
         let shortest = match vector.profile.dialect {
-            // Which version INTCollector's generator meant is told by the EtherType inside.
+            // Which version INTCollector's generator meant follows from the EtherType inside.
             Dialect::IntCollectorGen => 42,
-            // Whether host-int put a word before IPv4 is told, where both ways look right, by that header's checksum.
+            // If both readings look right, the checksum of the IPv4 header decides whether host-int put a word before it.
             Dialect::HostInt => 32,
             _ => 0,
         };
@@ -205,7 +205,7 @@ fn read_all(bytes: &[u8], profile: &Profile) {
 }
 
 #[test]
-fn spoilt_bytes_are_read_without_a_panic() {
+fn corrupted_bytes_are_read_without_a_panic() {
     let mut dice = Dice(0x5eed);
     for vector in vectors::all() {
         for _ in 0..100 {
