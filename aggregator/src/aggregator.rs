@@ -398,9 +398,9 @@ impl Core {
         let key = u64::from(node) << 32 | u64::from(destination);
         let first = wire::flow::crc_32c_of(key) as usize;
         let place = |probe| (first + probe) & (STREAMS - 1);
-        let held =
+        let found =
             |probe: &usize| matches!(self.streams[place(*probe)].0, of if of == key || of == table::NOBODY);
-        let at = place((0..PROBES).find(held).unwrap_or(0));
+        let at = place((0..PROBES).find(found).unwrap_or(0));
         let stream = &mut self.streams[at];
         if stream.0 != key {
             *stream = (key, 0);

@@ -45,7 +45,7 @@ fn main() {
     let (len, rounds) = if timed { (mib << 20, rounds as usize) } else { (1 << 22, 3) };
     let memory = Arc::new(Region::anonymous(len, true).expect("memory"));
     memory.populate().expect("memory");
-    let huge = memory.huge_bytes().expect("told by the kernel");
+    let huge = memory.huge_bytes().expect("reported by the kernel");
     println!("region of {} MiB, pages: {:?}, {} MiB large", len >> 20, memory.pages(), huge >> 20);
     println!("{:<26}{:>16}{:>16}{:>16}{:>13}{:>13}", "case", "store", "copy", "ours", "of store", "of copy");
     let wanted = |name: &str| {

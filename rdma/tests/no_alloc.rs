@@ -19,7 +19,7 @@ struct Answers {
     frames: Box<[[u8; 128]; 64]>,
     lens: [usize; 64],
     count: usize,
-    told: u64,
+    completions: u64,
 }
 
 impl responder::Out for Answers {
@@ -30,7 +30,7 @@ impl responder::Out for Answers {
     }
 
     fn complete(&mut self, _: &Completion) {
-        self.told += 1;
+        self.completions += 1;
     }
 }
 
@@ -77,7 +77,7 @@ fn connected() -> (Links, Responder, Arc<Region>) {
 #[test]
 fn both_ends_at_work_allocate_nothing() {
     let (mut links, mut responder, memory) = connected();
-    let mut answers = Answers { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, told: 0 };
+    let mut answers = Answers { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, completions: 0 };
     let place = RemoteAddr { collector: 0, region: 0 };
     let data = [7; 700];
     let mut before = 0;
@@ -106,6 +106,6 @@ fn both_ends_at_work_allocate_nothing() {
     assert_eq!(allocations() - before, 0);
     let stats = links.stats(0).expect("a collector");
     assert!(stats.is_balanced() && stats.retransmitted > 0 && stats.acknowledged > 3000, "{stats:?}");
-    assert!(answers.told > 1000);
+    assert!(answers.completions > 1000);
     assert_eq!(memory.load_u64(4096), Ok(0x0707_0707_0707_0707));
 }

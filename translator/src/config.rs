@@ -110,7 +110,7 @@ pub enum Accept {
     V1,
     /// The artifact's only.
     Artifact,
-    /// Both; the first byte tells which.
+    /// Both; by the first byte.
     Both,
 }
 

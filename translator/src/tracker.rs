@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told_after_one_and_four_milliseconds_again_and_given_up_after_sixteen() {
+    fn a_gap_gets_nacks_after_one_and_four_milliseconds_again_and_given_up_after_sixteen() {
         let config = Config::default();
         let mut tracker = after(10, Width::Sixteen);
         let mut at = |now, sequence| tracker.classify(sequence, Width::Sixteen, now, &config);
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(at(21_100 * US, 13), Verdict::Due { lost: 2, restart: false });
         assert!(!tracker.accept(13));
         assert_eq!(tracker.classify(14, Width::Sixteen, 21_101 * US, &config), DUE);
-        // Another gap is told at once.
+        // Another gap gets a NACK at once.
         tracker.accept(14);
         assert_eq!(tracker.classify(16, Width::Sixteen, 21_102 * US, &config), GAP);
     }

@@ -1,5 +1,5 @@
 //! What a responder does with packets that are wrong: nothing outside of its region changes, everything is counted, and a reliable
-//! requester is told.
+//! requester gets a NAK.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rdma::responder::{
 use wire::Refusal;
 use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, Transport, Writer};
 
-use crate::world::{Dice, Heard, paths};
+use crate::world::{Dice, Received, paths};
 
 const LEN: u64 = 1 << 14;
 /// What requests may touch lies between what they must not.
@@ -28,7 +28,7 @@ struct Bed {
     queue_pair: u32,
     writer: Writer,
     paths: (Path, Path),
-    heard: Heard,
+    received: Received,
 }
 
 type Frame = Vec<u8>;
@@ -69,7 +69,7 @@ impl Bed {
             queue_pair,
             writer,
             paths: (there, path),
-            heard: Heard::default(),
+            received: Received::default(),
         }
     }
 
@@ -117,12 +117,12 @@ impl Bed {
     }
 
     fn take(&mut self, frame: &[u8]) {
-        self.responder.take([frame], &mut self.heard);
+        self.responder.take([frame], &mut self.received);
     }
 
     /// What was answered since the last time.
     fn answers(&mut self) -> Vec<(u32, Aeth, Option<u64>)> {
-        let answers = std::mem::take(&mut self.heard.answers);
+        let answers = std::mem::take(&mut self.received.answers);
         let read = answers.iter().map(|frame| {
             let packet = Packet::parse(frame).unwrap();
             assert_eq!((packet.bth.queue_pair, packet.fault), (0x77, None));
@@ -292,7 +292,7 @@ fn numbers_around_the_wrap_are_acknowledged_once_for_all_of_a_burst() {
             bed.only(0xff_fffe + i as u32, reth)
         })
         .collect();
-    bed.responder.take(frames.iter().map(Vec::as_slice), &mut bed.heard);
+    bed.responder.take(frames.iter().map(Vec::as_slice), &mut bed.received);
     assert_eq!(bed.answers(), [(2, ack(5), None)]);
     assert_eq!(bed.bytes(START, 41), [[0x55; 40].as_slice(), &[0]].concat());
     assert_eq!(bed.responder.expected(bed.queue_pair), Some(Psn::new(3)));
@@ -360,9 +360,9 @@ fn a_message_of_many_packets_is_written_whole_or_broken_off() {
             bed.take(frame);
         }
         assert_eq!(bed.bytes(START + 100, 701), [data.as_slice(), &[0]].concat());
-        let [told] = bed.heard.completions[..] else { panic!("one completion") };
+        let [completion] = bed.received.completions[..] else { panic!("one completion") };
         assert_eq!(
-            (told.immediate, told.place, told.len, told.queue_pair),
+            (completion.immediate, completion.place, completion.len, completion.queue_pair),
             (9, Some((3, 100)), 700, bed.queue_pair)
         );
         // A message that is cut by another one.
@@ -460,15 +460,15 @@ fn without_a_receive_an_immediate_is_not_executed() {
             });
             bed.take(&frame);
         }
-        assert_eq!(bed.heard.completions.len(), 2);
+        assert_eq!(bed.received.completions.len(), 2);
         assert_eq!((bed.dropped(Reason::NoReceive), bed.bytes(START + 16, 8)), (1, vec![0; 8]));
-        let told = bed.answers();
-        assert_eq!(told.len(), answers);
-        assert!(told.iter().all(|(psn, aeth, _)| *psn == 0 && aeth.syndrome == Syndrome::Rnr(14)));
+        let answered = bed.answers();
+        assert_eq!(answered.len(), answers);
+        assert!(answered.iter().all(|(psn, aeth, _)| *psn == 0 && aeth.syndrome == Syndrome::Rnr(14)));
         let hello = bed.make(|writer, out| writer.send(out, head(0), b"hello").unwrap());
         bed.responder.replenish(bed.queue_pair, 1);
         bed.take(&hello);
-        assert_eq!(bed.heard.sent, [b"hello"]);
+        assert_eq!(bed.received.sent, [b"hello"]);
     }
 }
 
@@ -489,7 +489,7 @@ fn strangers_are_not_heard() {
     {
         bed.take(&frame);
     }
-    assert!(bed.untouched() && bed.heard.answers.is_empty());
+    assert!(bed.untouched() && bed.received.answers.is_empty());
     let stats = *bed.responder.stats();
     for reason in [Reason::WrongPeer, Reason::UnknownQueuePair, Reason::WrongTransport] {
         assert_eq!(bed.dropped(reason), 1, "{reason:?}");
@@ -515,8 +515,8 @@ fn what_is_for_a_pair_that_was_lent_is_left_alone() {
         assert!(bed.responder.lend(bed.queue_pair) && !bed.responder.lend(bed.queue_pair ^ 0x1000));
         // Singly, and read before.
         bed.take(&frame);
-        bed.responder.take_parsed([Packet::parse(&frame)], &mut bed.heard);
-        assert!(bed.untouched() && bed.heard.answers.is_empty());
+        bed.responder.take_parsed([Packet::parse(&frame)], &mut bed.received);
+        assert!(bed.untouched() && bed.received.answers.is_empty());
         assert_eq!((bed.dropped(Reason::Lent), bed.responder.stats().is_balanced()), (2, true));
         assert_eq!(bed.responder.state(bed.queue_pair), Some(QueuePairState::Lent));
         assert!(bed.responder.disconnect(bed.queue_pair));
@@ -606,19 +606,19 @@ fn a_glance_sees_what_a_reader_sees() {
             }
             let [bursts, singly, read] = &mut beds;
             for burst in frames.chunks(1 + dice.below(40) as usize) {
-                bursts.responder.take(burst.iter().map(Vec::as_slice), &mut bursts.heard);
+                bursts.responder.take(burst.iter().map(Vec::as_slice), &mut bursts.received);
             }
             for frame in &frames {
                 singly.take(frame);
-                read.responder.take_parsed([Packet::parse(frame)], &mut read.heard);
+                read.responder.take_parsed([Packet::parse(frame)], &mut read.received);
             }
             for bed in [&*bursts, &*singly] {
                 assert_eq!(bed.bytes(0, LEN as usize), read.bytes(0, LEN as usize));
-                assert_eq!(bed.heard.completions, read.heard.completions);
+                assert_eq!(bed.received.completions, read.received.completions);
                 assert_eq!(bed.responder.expected(bed.queue_pair), read.responder.expected(read.queue_pair));
             }
             assert_eq!(singly.responder.stats(), read.responder.stats());
-            assert_eq!(singly.heard.answers, read.heard.answers);
+            assert_eq!(singly.received.answers, read.received.answers);
             let (mut a, mut b) = (*bursts.responder.stats(), *read.responder.stats());
             (a.acks, b.acks) = (0, 0);
             assert_eq!(a, b);
@@ -650,7 +650,7 @@ fn by_turns(these: Vec<Frame>, those: Vec<Frame>, dice: &mut Dice) -> Vec<Frame>
 /// 300 packets, most of them good and in order.
 fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
     let reliable = bed.transport == Transport::Rc;
-    let (mut psn, mut told) = (0xff_fffe, 0);
+    let (mut psn, mut completions) = (0xff_fffe, 0);
     let mut frames = Vec::new();
     for round in 0..300 {
         // A reliable pair does not outlive what is refused, nor goes on without room for another immediate: that comes at the end.
@@ -667,8 +667,8 @@ fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
         let head = Head { ack_request: dice.permille(100), ..Head::new(Psn::new(psn)) };
         let byte = dice.next() as u8;
         let mut frame = match dice.below(20) {
-            0 if !gentle || told < 2 => bed.make(|writer, out| {
-                told += 1;
+            0 if !gentle || completions < 2 => bed.make(|writer, out| {
+                completions += 1;
                 writer.write_only_immediate(out, head, reth, psn, &vec![byte; reth.len as usize]).unwrap()
             }),
             1 if reliable => {

@@ -108,10 +108,11 @@ impl Load {
         }
     }
 
-    /// Every immediate of a kept operation was told, in order, and none twice.
+    /// Every immediate value of a reliable operation was delivered once, in order.
     fn check_immediates(&self, world: &World) {
-        let told: Vec<u32> = world.heard.completions.iter().map(|completion| completion.immediate).collect();
-        assert_eq!(told, self.immediates);
+        let delivered: Vec<u32> =
+            world.received.completions.iter().map(|completion| completion.immediate).collect();
+        assert_eq!(delivered, self.immediates);
     }
 }
 
@@ -168,7 +169,7 @@ fn what_is_not_kept_is_lost_only_where_a_counter_says_so() {
         world.links.write(LOSSY, number * 8 % 8000, &number.to_le_bytes(), None, false).unwrap();
         world.send();
     }
-    // The last one tells the responder how many there were.
+    // The last one shows the responder how many there were.
     world.net.faults = Faults::default();
     world.links.write(LOSSY, 0, &[1; 8], None, false).unwrap();
     world.send();
@@ -238,7 +239,8 @@ fn after_the_collector_restarts_everything_kept_is_sent_again() {
             stats.uncertain_fetch_adds
         );
         assert!(
-            world.heard.completions.len() as u64 <= load.immediates.len() as u64 + stats.uncertain_immediates
+            world.received.completions.len() as u64
+                <= load.immediates.len() as u64 + stats.uncertain_immediates
         );
     }
 }
@@ -331,15 +333,16 @@ fn a_full_receive_queue_makes_the_links_wait() {
     }
     world.send();
     world.pass(10 * MILLI);
-    assert_eq!(world.heard.completions.len(), 3);
+    assert_eq!(world.received.completions.len(), 3);
     let stats = *world.links.stats(0).unwrap();
     // Asked again every 1.28 ms, not in between.
     assert!((5..10).contains(&stats.responses[Response::ReceiverNotReady as usize]), "{stats:?}");
     let queue_pair = world.queue_pair.unwrap();
     world.responder.replenish(queue_pair, 7);
     world.settle();
-    let told: Vec<u32> = world.heard.completions.iter().map(|completion| completion.immediate).collect();
-    assert_eq!(told, (0..10).collect::<Vec<_>>());
+    let delivered: Vec<u32> =
+        world.received.completions.iter().map(|completion| completion.immediate).collect();
+    assert_eq!(delivered, (0..10).collect::<Vec<_>>());
     assert_eq!(world.responder.receives(queue_pair), Some(0));
     world.check_books();
 }

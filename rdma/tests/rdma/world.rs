@@ -134,13 +134,13 @@ impl Net {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) answers: Vec<Vec<u8>>,
     pub(crate) completions: Vec<Completion>,
     pub(crate) sent: Vec<Vec<u8>>,
 }
 
-impl responder::Out for Heard {
+impl responder::Out for Received {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.answers.push(frame.to_vec());
     }
@@ -164,7 +164,7 @@ pub(crate) struct World<F = Alone> {
     pub(crate) memory: Vec<Arc<Region>>,
     pub(crate) registered: Vec<Registered>,
     pub(crate) net: Net,
-    pub(crate) heard: Heard,
+    pub(crate) received: Received,
     pub(crate) mtu: u32,
     pub(crate) receives: u32,
     /// The reliable queue pair at the responder.
@@ -233,7 +233,7 @@ impl World {
             memory,
             registered: Vec::new(),
             net: Net::new(seed, faults),
-            heard: Heard::default(),
+            received: Received::default(),
             mtu: 256,
             receives: 1 << 20,
             queue_pair: None,
@@ -256,7 +256,7 @@ impl World {
             memory: self.memory,
             registered: self.registered,
             net: self.net,
-            heard: self.heard,
+            received: self.received,
             mtu: self.mtu,
             receives: self.receives,
             queue_pair: self.queue_pair,
@@ -378,8 +378,8 @@ impl<F: Front> World<F> {
                 }
             }
         }
-        self.responder.take(frames.iter().map(Vec::as_slice), &mut self.heard);
-        for answer in std::mem::take(&mut self.heard.answers) {
+        self.responder.take(frames.iter().map(Vec::as_slice), &mut self.received);
+        for answer in std::mem::take(&mut self.received.answers) {
             self.net.send(self.now, Side::Links, &answer);
         }
         self.links.tick(self.now);

@@ -97,15 +97,15 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     for at in (0..65536).step_by(16384) {
         assert!(guest.memory(at, 16384) == expected[at..at + 16384], "memory from {at} on");
     }
-    let mut told: Vec<_> = guest.ask("poll").split(' ').map(str::to_owned).collect();
-    told.sort();
+    let mut completions: Vec<_> = guest.ask("poll").split(' ').map(str::to_owned).collect();
+    completions.sort();
     let mut expected = vec![
         format!("{rc_number}:0:129:0:24"),
         format!("{rc_number}:0:129:77:0"),
         format!("{uc_number}:0:129:5:24"),
     ];
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(completions, expected);
 }
 
 /// What a responder says.

@@ -1,5 +1,5 @@
 //! A Linux guest whose kernel speaks RoCEv2 in software: frames to and from it over a pair of local sockets, and its queue
-//! pairs driven by lines on its serial port (`peer.c` tells which). Made by `scripts/rxe-guest`; no root, no network.
+//! pairs driven by lines on its serial port (`peer.c` lists them). Made by `scripts/rxe-guest`; no root, no network.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -62,10 +62,10 @@ impl Guest {
             .map_err(|error| format!("qemu-system-x86_64: {error} (package qemu-system-x86)"))?;
         let orders = child.stdin.take().ok_or("no way in")?;
         let said = BufReader::new(child.stdout.take().ok_or("no way out")?);
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in said.lines().map_while(Result::ok) {
-                if tell.send(line.trim_end().to_owned()).is_err() {
+                if sender.send(line.trim_end().to_owned()).is_err() {
                     break;
                 }
             }
@@ -76,10 +76,10 @@ impl Guest {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
-        let mut heard = String::new();
+        let mut output = String::new();
         loop {
             let Ok(line) = self.lines.recv_timeout(BOOT) else {
-                return Err(format!("the guest did not start; it said:\n{heard}"));
+                return Err(format!("the guest did not start; it said:\n{output}"));
             };
             if let Some(rest) = line.strip_prefix("ready ") {
                 let mut words = rest.split(' ').map(|word| u64::from_str_radix(word, 16));
@@ -87,7 +87,7 @@ impl Guest {
                 (self.address, self.rkey, self.length) = (word()?, word()? as u32, word()?);
                 return Ok(());
             }
-            let _ = writeln!(heard, "{line}");
+            let _ = writeln!(output, "{line}");
         }
     }
 

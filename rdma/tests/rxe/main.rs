@@ -159,10 +159,10 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
     assert_eq!(bench.memory(4096, long.len()), long, "over IPv{version}");
     let queue_pair = bench.writer.queue_pair();
     // Opcode 129 is "received by write with immediate", 128 "received".
-    let told = [(129, 0xbeef, 2500), (129, 0xcafe, 4), (128, 0, 5)];
-    let told: Vec<_> =
-        told.iter().map(|(op, imm, len)| format!("{queue_pair}:0:{op}:{imm:x}:{len}")).collect();
-    assert_eq!(received, told);
+    let expected = [(129, 0xbeef, 2500), (129, 0xcafe, 4), (128, 0, 5)];
+    let expected: Vec<_> =
+        expected.iter().map(|(op, imm, len)| format!("{queue_pair}:0:{op}:{imm:x}:{len}")).collect();
+    assert_eq!(received, expected);
 }
 
 /// What the guest received, when it is so much.

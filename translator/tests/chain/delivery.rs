@@ -29,7 +29,7 @@ const OTHER: How = How { priority: Priority::Low, essential: false, immediate: f
 
 /// What was reported.
 #[derive(Default)]
-struct Told {
+struct Reported {
     values: Vec<([u8; 13], [u8; 20])>,
     entries: [Vec<u32>; 2],
     others: BTreeSet<u32>,
@@ -89,7 +89,7 @@ pub(crate) fn restart_translator(world: &mut World<Chain>) {
 struct Run {
     world: World<Chain>,
     stores: Vec<DtaStore>,
-    told: Told,
+    reported: Reported,
     dice: Dice,
 }
 
@@ -104,7 +104,7 @@ impl Run {
         Self {
             world,
             stores,
-            told: Told { counts: vec![0; 50], ..Told::default() },
+            reported: Reported { counts: vec![0; 50], ..Reported::default() },
             dice: Dice::new(seed + 1000),
         }
     }
@@ -119,20 +119,20 @@ impl Run {
 
     /// One report at random.
     fn report(&mut self) {
-        let number = self.told.reports as u32;
-        self.told.reports += 1;
+        let number = self.reported.reports as u32;
+        self.reported.reports += 1;
         match self.dice.below(4) {
             0 => {
                 let (key, data) = (key(number), [number as u8; 20]);
                 self.send(&Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data }, ESSENTIAL);
-                self.told.values.push((key, data));
+                self.reported.values.push((key, data));
             }
             1 => {
                 let list = self.dice.below(2) as usize;
                 let append =
                     Operation::Append { list: 5 + list as u32, entry_len: 6, entries: &entry(number) };
                 self.send(&append, ESSENTIAL);
-                self.told.entries[list].push(number);
+                self.reported.entries[list].push(number);
             }
             2 => {
                 let counter = self.dice.below(50);
@@ -140,12 +140,12 @@ impl Run {
                 let add =
                     Operation::KeyIncrement { copies: 2, store: 1, delta: u64::from(number), key: &key };
                 self.send(&add, ESSENTIAL);
-                self.told.counts[counter as usize] += u64::from(number);
+                self.reported.counts[counter as usize] += u64::from(number);
             }
             _ => {
                 let append = Operation::Append { list: 6, entry_len: 6, entries: &entry(number) };
                 if self.send(&append, OTHER) {
-                    self.told.others.insert(number);
+                    self.reported.others.insert(number);
                 }
             }
         }
@@ -172,7 +172,7 @@ impl Run {
     /// Values that are not there. What is there is right.
     fn missing_values(&self) -> usize {
         let reader = self.stores[0].key_write().unwrap();
-        let absent = self.told.values.iter().filter(|(key, data)| {
+        let absent = self.reported.values.iter().filter(|(key, data)| {
             let mut value = [0; 20];
             match reader.get(key, Policy::Majority, 4, &mut value).unwrap() {
                 Answer::Found { .. } => {
@@ -217,11 +217,11 @@ impl Run {
             self.world.links.stats(0),
             self.world.front.translator.stats()
         );
-        assert_eq!((&first, lost), (&self.told.entries[0], 0));
+        assert_eq!((&first, lost), (&self.reported.entries[0], 0));
         let (second, _) = self.followed(1);
         let essential: Vec<u32> =
-            second.iter().copied().filter(|number| !self.told.others.contains(number)).collect();
-        assert_eq!(essential, self.told.entries[1]);
+            second.iter().copied().filter(|number| !self.reported.others.contains(number)).collect();
+        assert_eq!(essential, self.reported.entries[1]);
         let stats = self.world.front.translator.stats();
         assert_eq!((stats.entries.lost, stats.entries.pending), (0, 0));
     }
@@ -239,15 +239,16 @@ fn essential_reports_are_in_memory_however_bad_the_networks_are() {
         run.reports(300, |_, _| {});
         assert_eq!(run.missing_values(), 0, "seed {seed}");
         run.check_lists();
-        assert_eq!(run.counts(), run.told.counts);
+        assert_eq!(run.counts(), run.reported.counts);
         let chain = &run.world.front;
         let (translator, reporter) =
             (chain.translator.stats(), chain.reporter.destinations(0).next().unwrap());
         assert_eq!(translator.sequences.lost, 0);
         assert!(translator.controls.nacks[0] > 0 && reporter.stats.retransmitted > 0);
         // Some of what is not essential was lost, on its way to the translator and nowhere else.
-        let arrived = run.followed(1).0.into_iter().filter(|number| run.told.others.contains(number)).count();
-        assert!(arrived < run.told.others.len() && arrived > run.told.others.len() / 2);
+        let arrived =
+            run.followed(1).0.into_iter().filter(|number| run.reported.others.contains(number)).count();
+        assert!(arrived < run.reported.others.len() && arrived > run.reported.others.len() / 2);
     }
 }
 
@@ -264,9 +265,13 @@ fn a_collector_that_restarts_loses_nothing_essential() {
         assert_eq!(run.missing_values(), 0, "seed {seed}");
         run.check_lists();
         // Additions whose answers died with the collector may have been made twice.
-        let more =
-            run.counts().iter().zip(&run.told.counts).filter(|(found, told)| found > told).count() as u64;
-        assert!(run.counts().iter().zip(&run.told.counts).all(|(found, told)| found >= told));
+        let more = run
+            .counts()
+            .iter()
+            .zip(&run.reported.counts)
+            .filter(|(found, reported)| found > reported)
+            .count() as u64;
+        assert!(run.counts().iter().zip(&run.reported.counts).all(|(found, reported)| found >= reported));
         assert!(more <= run.world.links.stats(0).unwrap().uncertain_fetch_adds);
     }
 }
@@ -275,20 +280,20 @@ fn a_collector_that_restarts_loses_nothing_essential() {
 fn a_translator_that_restarts_loses_no_more_than_it_held() {
     for seed in 0..3 {
         let mut run = Run::new(seed, Faults::default());
-        let mut held = 0;
+        let mut pending = 0;
         run.reports(200, |world, round| {
             if round != 100 {
                 return;
             }
             let chain = &mut world.front;
-            held = world.links.stats(0).unwrap().unacknowledged + chain.translator.stats().entries.pending;
+            pending = world.links.stats(0).unwrap().unacknowledged + chain.translator.stats().entries.pending;
             restart_translator(world);
         });
-        let entries = run.told.entries[0].len() - run.followed(0).0.len()
-            + run.told.entries[1].len()
-            + run.told.others.len()
+        let entries = run.reported.entries[0].len() - run.followed(0).0.len()
+            + run.reported.entries[1].len()
+            + run.reported.others.len()
             - run.followed(1).0.len();
         let missing = run.missing_values() as u64 + entries as u64;
-        assert!(missing <= held, "{missing} of {held}");
+        assert!(missing <= pending, "{missing} of {pending}");
     }
 }
