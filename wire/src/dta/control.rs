@@ -103,11 +103,11 @@ pub enum Body {
         /// The column that is due.
         column: u32,
     },
-    /// Reporters shall hold back (5.5, 5.8).
+    /// Congestion: reporters shall send less (5.5, 5.8).
     Congestion {
         /// 0 to 3; 0 ends it.
         level: u8,
-        /// For how long it holds, microseconds.
+        /// For how long it is in force, microseconds.
         hold_us: u32,
         /// Reports dropped since the notice before.
         dropped: u32,

@@ -238,7 +238,7 @@ impl<'a> Packet<'a> {
 /// otherwise is not looked at.
 ///
 /// # Errors
-/// If it is no UDP datagram with room for the headers and the CRC.
+/// If it is no UDP datagram, or too short for the headers and the CRC.
 pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
     let (mut ethertype, mut at) = (try_u16(frame, 12).ok_or(Refusal::Truncated)?, 14);
     while matches!(ethertype, VLAN | QINQ | QINQ_OLD) {
