@@ -330,61 +330,97 @@ impl Out for Outlets {
 
 /// `/api/v1/aggregator`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Aggregator"))]
 pub(crate) struct AggregatorView {
+    /// Address or interface on which it receives postcards.
     listen: String,
+    /// Kind of aggregation, as configured.
     kind: Name,
+    /// Postcards per datagram or summary.
     r: u32,
+    /// True when it sends plain Telemetry Report 2.0.
     interop: bool,
+    /// Number of registers.
     registers: usize,
+    /// Memory of the registers, bytes.
     bytes: usize,
+    /// Datagrams received.
     pub(crate) datagrams: u64,
+    /// Datagrams dropped in the kernel.
     pub(crate) kernel_drops: u64,
+    /// Datagrams longer than 9,216 bytes, truncated.
     cut: u64,
+    /// Reports decoded.
     reports: u64,
+    /// Datagrams that could not be decoded, by reason.
     pub(crate) unreadable: NamedCounts,
+    /// Reports that are not postcards for this aggregator, by reason.
     pub(crate) refused: NamedCounts,
+    /// Postcards received.
     pub(crate) postcards: u64,
+    /// Postcards that wait in registers.
     pub(crate) pending: u64,
+    /// Registers in use.
     pub(crate) occupied: u64,
+    /// Postcards sent, by cause: `full` (R postcards), `timer`, `evicted` (another node or flow needed the register), `stopped`.
+    #[cfg_attr(test, schemars(extend("required" = Cause::ALL.map(Cause::name))))]
     pub(crate) sent: BTreeMap<Name, SentView>,
+    /// Missing values, which no summary includes.
     missing_values: u64,
+    /// True while the balance holds.
     adds_up: bool,
+    /// Destinations.
     pub(crate) forward: Vec<ForwardView>,
+    /// Nodes, at most 1,024.
     pub(crate) nodes: Vec<NodeView>,
+    /// Datagrams of nodes beyond this maximum; their losses are not counted.
     nodes_full: u64,
     #[serde(skip)]
     stats: Stats,
 }
 
-/// What was sent for one cause.
+/// Postcards sent for one cause.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AggregatorSent"))]
 pub(crate) struct SentView {
+    /// Datagrams sent.
     pub(crate) datagrams: u64,
+    /// Postcards in them, or in their summaries.
     pub(crate) postcards: u64,
 }
 
 /// A destination.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AggregatorForward"))]
 pub(crate) struct ForwardView {
+    /// Address.
     pub(crate) to: String,
+    /// Datagrams passed to the kernel.
     pub(crate) datagrams: u64,
+    /// Payload of these datagrams, bytes.
     pub(crate) bytes: u64,
+    /// Datagrams that the kernel refused for lack of memory.
     pub(crate) no_buffers: u64,
+    /// Datagrams that the kernel refused for another reason.
     pub(crate) failed: u64,
 }
 
 /// Sequence numbers of a node's postcards.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AggregatorNode"))]
 pub(crate) struct NodeView {
+    /// Node id.
     pub(crate) node: u32,
+    /// Subsystem of the node.
     hw_id: u8,
+    /// Datagrams with a sequence number.
     numbered: u64,
+    /// Sequence numbers never received.
     pub(crate) lost: u64,
+    /// Datagrams received after one with a higher sequence number.
     late: u64,
+    /// Datagrams received twice.
     duplicated: u64,
+    /// Restarts of the sequence.
     restarts: u64,
 }

@@ -36,7 +36,7 @@ pub struct Calculation {
 
 /// Result for one number of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CalculationChoice"))]
 pub struct Choice {
     /// Copies.
     pub copies: u8,

@@ -307,6 +307,7 @@ pub(crate) async fn config(
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Reload {
+    /// True.
     reloaded: bool,
     /// Settings of the new file that stay as they were until a restart.
     kept: Vec<String>,

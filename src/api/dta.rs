@@ -72,6 +72,7 @@ pub(crate) async fn view(
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Stores {
+    /// All stores.
     #[cfg_attr(test, schemars(with = "Vec<schema::answer::StoreView>"))]
     stores: Vec<StoreView>,
 }
@@ -224,6 +225,7 @@ pub(crate) async fn sketch(
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Lists {
+    /// All lists.
     #[cfg_attr(test, schemars(with = "Vec<schema::answer::ListView>"))]
     lists: Vec<ListView>,
 }
@@ -263,6 +265,7 @@ pub(crate) async fn tail(
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Snapshots {
+    /// Snapshots, newest first.
     snapshots: Vec<SnapshotView>,
 }
 
@@ -277,6 +280,7 @@ pub(crate) async fn snapshots(
 
 /// What to take a snapshot of.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SnapshotRequest"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     /// Names of stores; none: those of the schedule, or all.

@@ -16,9 +16,11 @@ pub(crate) struct Refusal {
     message: String,
 }
 
+/// Why a request was refused.
 #[derive(Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Body<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Error"))]
+pub(super) struct Body<'a> {
+    /// One sentence that says what to do.
     error: &'a str,
 }
 

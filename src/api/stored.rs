@@ -121,25 +121,35 @@ pub(crate) async fn history(
 
 /// The body of `/query`.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SqlQuery"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
+    /// A single SELECT statement.
     sql: String,
+    /// Only files with records at or after, nanoseconds since the Unix epoch.
     #[serde(default)]
     from: Option<u64>,
+    /// Only files with records at or before, nanoseconds since the Unix epoch.
     #[serde(default)]
     to: Option<u64>,
+    /// Maximum number of rows; at most `[api] query_rows`.
     #[serde(default)]
     limit: Option<usize>,
 }
 
 /// The answer of `/query`.
 #[derive(Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rows"))]
 pub(crate) struct Answer {
+    /// Names of the columns.
     columns: Vec<String>,
+    /// Rows; a cell is a string, a number or null.
     rows: Vec<Vec<serde_json::Value>>,
+    /// True when there are more rows than the limit.
     truncated: bool,
+    /// Remarks on the answer.
     notes: Vec<String>,
+    /// Duration of the query, milliseconds.
     elapsed_ms: f64,
 }
 

@@ -52,10 +52,15 @@ struct Pending {
 pub(crate) struct AdmissionView {
     /// Whether translators must prove that they know a secret.
     pub(crate) secret: bool,
+    /// Connections: `connections = accepted + refused + pending`.
     pub(crate) connections: u64,
+    /// Connections accepted.
     pub(crate) accepted: u64,
+    /// Connections refused, by reason.
     pub(crate) refused: NamedCounts,
+    /// Connections without an answer yet.
     pub(crate) pending: u64,
+    /// True while the balance holds.
     pub(crate) adds_up: bool,
 }
 

@@ -22,7 +22,7 @@ const SLEEP: Duration = Duration::from_millis(50);
 
 /// A snapshot that was taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Snapshot"))]
 pub(crate) struct SnapshotView {
     /// The store.
     pub(crate) store: String,

@@ -13,7 +13,7 @@ use crate::view::{Name, NamedCounts};
 
 /// `/api/v1/dta`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Memory"))]
 pub(crate) struct MemoryView {
     /// The responder: socket, xdp or verbs.
     mode: Name,
@@ -24,37 +24,57 @@ pub(crate) struct MemoryView {
     listen: String,
     /// Address of the exchange with translators.
     exchange: String,
+    /// Directory of the regions.
     directory: String,
+    /// Policy when copies differ: first, majority or strict.
     policy: Name,
     /// Bytes of all stores.
     bytes: u64,
+    /// Datagrams received by the socket.
     pub(crate) datagrams: u64,
+    /// Datagrams dropped in the kernel.
     pub(crate) kernel_drops: u64,
+    /// RoCEv2 packets: `packets = executed + duplicates + refused + dropped`.
     pub(crate) packets: u64,
+    /// Packets executed.
     pub(crate) executed: u64,
+    /// Packets received again, and only acknowledged.
     pub(crate) duplicates: u64,
+    /// Packets that could not be decoded, by reason.
     pub(crate) refused: NamedCounts,
+    /// Packets decoded and not executed, by reason.
     pub(crate) dropped: NamedCounts,
+    /// True while the balance holds.
     adds_up: bool,
+    /// RDMA writes and fetch-and-add operations done.
     pub(crate) messages: u64,
+    /// Bytes written.
     pub(crate) written_bytes: u64,
+    /// RDMA fetch-and-add operations done.
     pub(crate) fetch_adds: u64,
     /// Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived late.
     pub(crate) missing: u64,
+    /// ACKs sent.
     pub(crate) acks: u64,
+    /// NAKs sent, by syndrome.
     pub(crate) naks: NamedCounts,
+    /// Responses that the kernel did not send.
     responses_lost: u64,
+    /// Links of translators.
     pub(crate) links: Vec<LinkView>,
     /// Connections to the exchange.
     pub(crate) translators: AdmissionView,
+    /// Entries of lists reported as events.
     pub(crate) events: EventsView,
+    /// Snapshots.
     pub(crate) snapshots: SnapshotsView,
 }
 
 /// The responder in the kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemoryXdp"))]
 pub(crate) struct XdpView {
+    /// Network interface.
     interface: String,
     /// Whether it is attached.
     pub(crate) up: bool,
@@ -88,25 +108,29 @@ impl XdpView {
 
 /// A translator's link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemoryLink"))]
 pub(crate) struct LinkView {
     /// Random ID of the translator's process.
     pub(crate) instance: String,
     /// The number of the link there.
     pub(crate) link: u8,
+    /// Address of the translator.
     pub(crate) from: String,
+    /// True while it is connected.
     pub(crate) up: bool,
     /// Seconds since it connected or disconnected.
     since_s: f64,
+    /// Connections so far.
     connections: u64,
     /// State of its unreliable queue pair: ready, error or gone.
     unreliable: Name,
+    /// State of its reliable queue pair: ready, error or gone.
     reliable: Name,
 }
 
 /// Entries of lists, and immediates.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemoryEvents"))]
 pub(crate) struct EventsView {
     /// Entries of lists that were reported as events.
     pub(crate) entries: u64,
@@ -122,11 +146,15 @@ pub(crate) struct EventsView {
 
 /// Snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemorySnapshots"))]
 pub(crate) struct SnapshotsView {
+    /// Snapshots taken.
     pub(crate) taken: u64,
+    /// Snapshots that failed.
     pub(crate) failed: u64,
+    /// The last failure.
     message: Option<String>,
+    /// Directory of the files.
     directory: String,
 }
 

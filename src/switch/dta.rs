@@ -165,78 +165,116 @@ fn invalid(error: &dyn std::fmt::Display) -> CliError {
     CliError::new(format!("[switch.dta]: {error}"))
 }
 
-/// What a switch reported by DTA.
+/// DTA reports of a switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDta"))]
 pub(crate) struct DtaView {
     /// Reports originated, without retransmissions.
     pub(crate) reports: u64,
     /// Datagrams sent.
     pub(crate) sent: u64,
-    /// Datagrams for which there was no route.
+    /// Datagrams without a route.
     pub(crate) lost: u64,
     /// Control messages processed.
     pub(crate) controls: u64,
-    /// Control messages that could not be read, were for another, or came from an unknown sender.
+    /// Control messages that are malformed, for another reporter, or from an unknown peer.
     pub(crate) controls_refused: u64,
+    /// Collectors.
     pub(crate) collectors: Vec<CollectorView>,
+    /// Reports by mapping, as `[[switch.dta.report]]`.
     pub(crate) mappings: Vec<MappingView>,
+    /// Tables of counters.
     pub(crate) tables: Vec<TableView>,
+    /// Sketches.
     pub(crate) sketches: Vec<SketchView>,
 }
 
-/// The sender to a collector.
+/// Reports to a collector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDtaCollector"))]
 pub(crate) struct CollectorView {
+    /// Address of the translator.
     pub(crate) address: String,
     /// Congestion, 0 to 3.
     pub(crate) congestion_level: u8,
+    /// Essential reports made.
     pub(crate) essential: u64,
+    /// Essential reports in the retransmit buffer.
     pub(crate) retransmit_buffered: u16,
+    /// Essential reports overwritten before they were sent.
     pub(crate) overwritten: u64,
+    /// Reports sent again, after a NACK or because none followed.
     pub(crate) retransmitted: u64,
+    /// NACKs processed.
     pub(crate) nacks: u64,
+    /// Reports that a NACK asked for and that were no longer stored.
     pub(crate) forgotten: u64,
+    /// NACKs that refuse a report: no such store or list, or malformed.
     pub(crate) refused: u64,
+    /// Reports that the translator dropped, by its own count.
     pub(crate) translator_drops: u64,
 }
 
 /// `made = sent + pending + suppressed + absent + size + no_room`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDtaMapping"))]
 pub(crate) struct MappingView {
+    /// Name, as configured.
     pub(crate) name: String,
+    /// The occasion.
     pub(crate) on: Name,
+    /// Operations; of an append, entries.
     pub(crate) made: u64,
+    /// Operations sent.
     pub(crate) sent: u64,
+    /// Entries that wait for a full batch.
     pub(crate) pending: u64,
+    /// Operations suppressed because of congestion.
     pub(crate) suppressed: u64,
+    /// Operations without a value, or with an incomplete key.
     pub(crate) absent: u64,
+    /// Operations whose key or value has the wrong size, such as an IPv6 address for a field of four bytes.
     pub(crate) size: u64,
+    /// Operations that found no room in the send queue.
     pub(crate) no_room: u64,
 }
 
+/// A table of counters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDtaTable"))]
 pub(crate) struct TableView {
+    /// Name, as configured.
     pub(crate) name: String,
+    /// Packets counted.
     pub(crate) counted: u64,
+    /// Packets without such a key.
     pub(crate) keyless: u64,
+    /// Records in the table.
     pub(crate) records: u64,
+    /// Records evicted for others.
     pub(crate) evicted: u64,
+    /// Periods completed.
     pub(crate) periods: u64,
 }
 
+/// A sketch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDtaSketch"))]
 pub(crate) struct SketchView {
+    /// Name, as configured.
     pub(crate) name: String,
+    /// Sketch id.
     pub(crate) id: u16,
+    /// Packets counted.
     pub(crate) counted: u64,
+    /// Epochs completed.
     pub(crate) epochs: u64,
+    /// Columns sent.
     pub(crate) columns: u64,
+    /// Columns sent again.
     pub(crate) again: u64,
+    /// Columns not sent before the end of the next epoch.
     pub(crate) late: u64,
+    /// Columns suppressed because of congestion.
     pub(crate) suppressed: u64,
 }

@@ -10,90 +10,130 @@ use crate::config::filter::FilterSettings;
 use crate::view::NamedCounts;
 use settings::setting::Setting;
 
-/// A switch now.
+/// State of a switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Switch"))]
 pub(crate) struct SwitchView {
+    /// Node id.
     node: u32,
+    /// Name, as configured.
     name: Option<String>,
+    /// Balance of all frames.
     pub(crate) totals: Totals,
+    /// Its ports.
     pub(crate) ports: Vec<PortView>,
-    /// As in the configuration.
+    /// Watched flows, as in the configuration.
+    #[cfg_attr(test, schemars(with = "Vec<serde_json::Map<String, Value>>"))]
     watch: Value,
-    /// As in the configuration.
+    /// Routes, as in the configuration.
+    #[cfg_attr(test, schemars(with = "Vec<serde_json::Map<String, Value>>"))]
     routes: Value,
-    /// As in the configuration.
+    /// INT roles, as in the configuration.
+    #[cfg_attr(test, schemars(with = "Vec<Value>"))]
     roles: Value,
+    /// Filters of the sink.
     pub(crate) filters: Vec<FilterView>,
+    /// INT counters.
     pub(crate) int: IntView,
+    /// Datagrams with reports.
     pub(crate) reports: ReportsView,
-    /// What it reported by DTA, if it does.
+    /// DTA reports; null without `[switch.dta]`.
     pub(crate) dta: Option<DtaView>,
-    /// Hosts' addresses that are known.
+    /// Addresses of hosts in the neighbour table.
     pub(crate) neighbours: usize,
+    /// ICMP errors suppressed by the rate limit.
     pub(crate) errors_suppressed: u64,
 }
 
 /// Every frame: `received + originated = sent + consumed + queued + dropped`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchTotals"))]
 pub(crate) struct Totals {
+    /// Frames received.
     received: u64,
+    /// ARP, neighbour discovery and ICMP frames that the switch sent itself.
     pub(crate) originated: u64,
+    /// Frames sent.
     sent: u64,
+    /// ARP, neighbour discovery and other frames for the switch itself.
     pub(crate) consumed: u64,
+    /// In queues, on links, or waiting for address resolution.
     pub(crate) queued: u64,
+    /// Frames dropped.
     dropped: u64,
+    /// Drops by reason.
     drops: NamedCounts,
+    /// Frames dropped under overload before they were read; not part of `received`.
     ring_full: u64,
+    /// True while the balance holds.
     adds_up: bool,
 }
 
-/// A port now.
+/// State of a port.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchPort"))]
 pub(crate) struct PortView {
+    /// Port number.
     pub(crate) number: u16,
+    /// Network interface.
     pub(crate) interface: String,
+    /// MAC address; hosts send to it.
     mac: String,
-    /// Why nothing goes through its interface, if so.
+    /// Why the interface does not work; null while it works.
     failed: Option<String>,
-    /// As in the configuration.
+    /// Settings, as in the configuration.
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
     settings: Value,
+    /// Effective MTU, bytes.
     mtu: u16,
+    /// Frames received.
     pub(crate) received: u64,
+    /// Bytes of these frames.
     pub(crate) received_bytes: u64,
+    /// Frames sent.
     pub(crate) sent: u64,
+    /// Bytes of these frames.
     pub(crate) sent_bytes: u64,
+    /// Frames dropped under overload before they were read; not part of `received`.
     pub(crate) ring_full: u64,
+    /// Drops by reason.
     pub(crate) drops: NamedCounts,
+    /// Egress queue.
     pub(crate) queue: QueueView,
+    /// Ingress queue.
     pub(crate) in_queue: QueueView,
 }
 
-/// A queue now.
+/// State of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchQueue"))]
 pub(crate) struct QueueView {
+    /// Bytes queued.
     pub(crate) bytes: u32,
+    /// Frames queued.
     frames: u32,
+    /// Largest number of bytes that were queued.
     most_bytes: u32,
 }
 
 /// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchFilter"))]
 pub(crate) struct FilterView {
-    /// As in the configuration.
+    /// Settings, as in the configuration.
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
     settings: Value,
+    /// Packets reported, by reason.
     pub(crate) reported: ReportedView,
+    /// Packets not reported.
     pub(crate) suppressed: u64,
+    /// Packets whose register held another flow or node; they were reported as the first of their key.
     pub(crate) collisions: u64,
 }
 
 /// Reasons for which packets were reported.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchReported"))]
 pub(crate) struct ReportedView {
     /// The algorithm detected an event.
     pub(crate) event: u64,
@@ -121,20 +161,31 @@ impl FilterView {
     }
 }
 
-/// What INT did; every packet is in one of the first eight.
+/// INT counters; each packet is in one of the first eight.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchInt"))]
 pub(crate) struct IntView {
+    /// Packets without INT.
     pub(crate) plain: u64,
+    /// Packets with malformed or unsupported INT.
     pub(crate) refused: u64,
+    /// Packets to which this switch added its metadata.
     pub(crate) recorded: u64,
+    /// SF-INT: packets with metadata of another switch, received or from a register.
     pub(crate) swapped: u64,
+    /// Remaining hop count was zero (E bit).
     pub(crate) hops_exceeded: u64,
+    /// Metadata would exceed the MTU (M bit), or INT was not added for this reason.
     pub(crate) mtu_exceeded: u64,
+    /// Packets reported.
     pub(crate) reported: u64,
+    /// Packets at the sink that `[[switch.filter]]` suppressed.
     pub(crate) filtered: u64,
+    /// Drop reports.
     pub(crate) drops_reported: u64,
+    /// Queue reports.
     pub(crate) queues_reported: u64,
+    /// Packets reported because they passed a congested queue (`quota`).
     pub(crate) congested_reported: u64,
 }
 
@@ -158,10 +209,13 @@ impl From<Stats> for IntView {
 
 /// Datagrams with reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchReports"))]
 pub(crate) struct ReportsView {
+    /// Address of the collector; null without one.
     to: Option<String>,
+    /// Datagrams sent.
     pub(crate) sent: u64,
+    /// Datagrams not sent: no address is known, or the system refused them.
     pub(crate) lost: u64,
 }
 

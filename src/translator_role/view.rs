@@ -11,70 +11,97 @@ use crate::view::{Name, NamedCounts};
 
 /// `/api/v1/translator`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Translator"))]
 pub(crate) struct TranslatorView {
+    /// Layouts that it accepts: v1, artifact or both.
     layout: Name,
     /// Reports received: = done + dropped + unreadable + waiting.
     pub(crate) reports: u64,
+    /// Reports done, by primitive.
     pub(crate) done: NamedCounts,
+    /// Reports dropped, by reason.
     pub(crate) dropped: NamedCounts,
+    /// Reports that could not be decoded, by reason.
     pub(crate) unreadable: NamedCounts,
     /// Datagrams received where collectors send responses that are not responses.
     pub(crate) responses_unreadable: NamedCounts,
     /// Reports in local memory that wait for credit.
     pub(crate) waiting: u64,
+    /// Bytes of these reports.
     waiting_bytes: u64,
+    /// True while the balance holds.
     pub(crate) adds_up: bool,
+    /// RDMA writes.
     pub(crate) writes: u64,
+    /// RDMA fetch-and-add operations.
     pub(crate) fetch_adds: u64,
+    /// Bytes of data in writes and fetch-and-add operations.
     pub(crate) operation_bytes: u64,
+    /// Immediates sent.
     immediates: u64,
+    /// Copies of Key-Write.
     copies: CopiesView,
+    /// Entries of Append.
     pub(crate) entries: BufferView,
+    /// Postcards.
     pub(crate) postcards: BufferView,
+    /// Essential reports.
     pub(crate) essential: EssentialView,
     /// Messages to reporters, by kind.
     pub(crate) messages: NamedCounts,
+    /// Collectors.
     pub(crate) collectors: Vec<CollectorView>,
 }
 
 /// Copies of Key-Write.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorCopies"))]
 pub(crate) struct CopiesView {
+    /// Copies requested.
     asked: u64,
+    /// Copies written.
     written: u64,
     /// Skipped under load.
     skipped: u64,
+    /// Copies lost.
     lost: u64,
 }
 
 /// Entries or postcards that the translator buffers to write them together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorBuffer"))]
 pub(crate) struct BufferView {
+    /// Items received.
     pub(crate) taken: u64,
+    /// Items written.
     pub(crate) written: u64,
+    /// Items pending.
     pub(crate) buffered: u64,
+    /// Items lost when a collector returned with other stores.
     pub(crate) lost: u64,
 }
 
 /// Essential reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorEssential"))]
 pub(crate) struct EssentialView {
+    /// Essential reports accepted.
     pub(crate) accepted: u64,
     /// Requested by a NACK and never received.
     pub(crate) lost: u64,
+    /// Reporters tracked.
     reporters: u64,
+    /// Restarts of reporters.
     restarts: u64,
 }
 
 /// A collector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorCollector"))]
 pub(crate) struct CollectorView {
+    /// Collector number.
     collector: u8,
+    /// Address of its exchange.
     pub(crate) exchange: String,
     /// Address that receives its reports.
     listen: String,
@@ -82,38 +109,55 @@ pub(crate) struct CollectorView {
     pub(crate) state: Name,
     /// Why it is not connected.
     message: Option<String>,
+    /// Destination of RoCEv2; null while not connected.
     target: Option<String>,
     /// Restarts of its memory.
     restarts: u64,
     /// Congestion, 0 to 3.
     pub(crate) level: u8,
+    /// Datagrams for it.
     pub(crate) datagrams: u64,
+    /// Datagrams dropped in the kernel.
     pub(crate) kernel_drops: u64,
+    /// Datagrams that were too long.
     cut: u64,
+    /// Names of its stores.
     stores: Vec<String>,
     /// Operations sent without acknowledgement.
     pub(crate) unreliable: u64,
     /// Operations that need an acknowledgement: = acknowledged + unacknowledged + given_up.
     pub(crate) reliable: u64,
+    /// Operations acknowledged.
     pub(crate) acknowledged: u64,
+    /// Operations not acknowledged yet.
     pub(crate) unacknowledged: u64,
+    /// Operations given up, by reason.
     pub(crate) given_up: NamedCounts,
     /// Operations that the link refused, by reason.
     pub(crate) refused: NamedCounts,
+    /// RoCEv2 packets made.
     pub(crate) frames: u64,
+    /// Bytes of these packets.
     pub(crate) frame_bytes: u64,
+    /// Packets sent again.
     pub(crate) retransmitted: u64,
     /// Frames that the kernel refused.
     pub(crate) unsent: u64,
+    /// Responses, by kind.
     pub(crate) responses: NamedCounts,
+    /// Timeouts of the retransmission timer.
     timeouts: u64,
+    /// Connections so far.
     pub(crate) connections: u64,
+    /// Connections that broke.
     pub(crate) broken: u64,
     /// Whether the collector must prove that it knows the shared secret.
     exchange_secret: bool,
     /// Exchange attempts that one side refused, by reason.
     pub(crate) exchange_refused: NamedCounts,
+    /// Fetch-and-add operations that may have been done twice.
     uncertain_fetch_adds: u64,
+    /// True while the balance holds.
     adds_up: bool,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A name out of a fixed set.
 pub(crate) type Name = Cow<'static, str>;
 
-/// NamedCounts by name, for example drops by reason.
+/// Counts by name, for example drops by reason.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]

@@ -4,7 +4,8 @@ use collector::{Kind, event::Basis};
 use detect::Metric;
 use serde_json::Value;
 
-/// The answers of the crate `dta`. Its release build has no schemas, so these are compiled again from its source.
+/// The answers of the crate `dta`. Its release build has no schemas, so these are compiled again from its source: a feature
+/// with schemas would build `dta` and the crates that use it twice, for the program and for the tests.
 #[allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
 #[path = "../../dta/src/source/answer.rs"]
 pub(crate) mod answer;

@@ -45,22 +45,27 @@ pub(crate) struct StatusView {
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Postcards"))]
 pub(crate) struct PostcardsView {
+    /// Postcards received.
     pub(crate) received: u64,
-    /// Postcards of sets that gave, or confirmed, a path; and those sets.
+    /// Postcards of sets that gave or confirmed a path.
     pub(crate) joined: u64,
+    /// Sets that gave or confirmed a path.
     pub(crate) sets: u64,
-    /// Waiting for others.
+    /// Postcards that wait for others.
     pub(crate) pending: u64,
-    /// Pending once and not joined, by reason.
+    /// Postcards that waited and were not joined, by reason.
     pub(crate) partial: NamedCounts,
-    /// Never pending, by reason.
+    /// Postcards that never waited, by reason.
     pub(crate) unjoinable: NamedCounts,
-    /// Postcards whose Flow ID stood for a known flow, and those whose ID stands for several.
+    /// Postcards whose Flow ID belongs to one known flow.
     pub(crate) resolved: u64,
+    /// Postcards whose Flow ID belongs to several flows.
     pub(crate) ambiguous: u64,
-    /// Aggregates of an aggregator, and the postcards and summaries in them.
+    /// Aggregates received.
     pub(crate) aggregates: u64,
+    /// Postcards in aggregates.
     pub(crate) unfolded: u64,
+    /// Summaries in aggregates.
     pub(crate) summaries: u64,
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// A store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemoryStore"))]
 pub struct StoreView {
     /// Its name.
     pub name: String,
@@ -39,7 +39,7 @@ pub struct StoreView {
 
 /// The structure of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemoryStoreShape"))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Shape {
     /// Slots of a checksum and data, addressed by hashes of the key.
@@ -110,7 +110,7 @@ impl Shape {
 
 /// What a store that is so full can be expected to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ExpectedAnswers"))]
 pub struct ExpectedView {
     /// Copies of every key.
     pub copies: u8,
@@ -122,7 +122,7 @@ pub struct ExpectedView {
 
 /// What a store knows of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KeyAnswer"))]
 pub struct Answer {
     /// The store's name.
     pub store: String,
@@ -130,6 +130,7 @@ pub struct Answer {
     pub key: String,
     /// found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's, which does not say
     /// whose it is) or torn (being written; ask again).
+    #[cfg_attr(test, schemars(extend("enum" = ["found", "empty", "ambiguous", "unproven", "torn"])))]
     pub answer: String,
     /// Copies that have the key's checksum.
     #[serde(default)]
@@ -179,7 +180,7 @@ pub struct CountAnswer {
 
 /// An epoch of a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SketchEpoch"))]
 pub struct Epoch {
     /// Its number.
     pub epoch: u16,
@@ -224,7 +225,7 @@ pub struct SketchAnswer {
 
 /// A list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "List"))]
 pub struct ListView {
     /// Its ID.
     pub list: u32,
@@ -241,7 +242,7 @@ pub struct ListView {
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ListEntry"))]
 pub struct Entry {
     /// The number of its batch.
     pub sequence: u32,
@@ -256,7 +257,7 @@ pub struct Entry {
 
 /// Entries of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ListTail"))]
 pub struct TailAnswer {
     /// The list.
     pub list: u32,
