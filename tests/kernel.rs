@@ -2,17 +2,7 @@
 //! in which the collector found a change, which changed its stored values, or whose sequence number was not the next. A second
 //! collector, which receives only the datagrams passed to user space, emits the same events.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "a helper of tests may panic, and each uses its part"
-)]
-
-#[path = "../xdp/tests/support/random.rs"]
-mod random;
-#[path = "../collector/tests/collector/support.rs"]
-mod support;
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -24,8 +14,9 @@ use collector::{Collector, Config, Datagram, Event, FlowView, Profile, Run, Stre
 use detect::threshold::MAX_OVERRIDES;
 use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
 use nic::bpf::{LoadOptions, Object, Ring};
-use support::{Log, Node, START, Sent, config, node};
+use testkit::datagrams::{self, pick};
 use testkit::dice::Dice;
+use testkit::reports::{Log, Node, START, Sent, config, node};
 use wire::{Decoder, Dialect, Flags, FlowKey, Report};
 use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 
@@ -571,25 +562,35 @@ fn thresholds_are_exact_beyond_what_a_flow_holds_of_them() {
     }
 }
 
+/// Random units of a profile's values.
+fn random_units(dice: &mut Dice) -> Units {
+    Units {
+        stamp_ns: pick(dice, &[1, 1, 8, u32::MAX]),
+        latency_ns: pick(dice, &[1, 1, 100, u32::MAX]),
+        utilization: pick(dice, &[1, 10_000, 1_000_000]),
+        synchronised: dice.below(2) == 0,
+    }
+}
+
 #[test]
 fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
     for seed in 0..16_u64 {
         let test = "every_dialect_and_unit_is_decided_as_the_collector_decides_it";
         let mut dice = Dice(seed);
-        let units = random::units(&mut dice);
+        let units = random_units(&mut dice);
         let profile = Profile {
             timestamp_unit_ns: units.stamp_ns,
             latency_unit_ns: units.latency_ns,
             utilization_scale: f64::from(units.utilization) * 1e-6,
             clocks: if units.synchronised { Clocks::Synchronised } else { Clocks::Free },
-            ..Profile::new("random", random::profile(&mut dice))
+            ..Profile::new("random", datagrams::profile(&mut dice))
         };
         let config = Config { default_profile: profile, ..start(40) };
         let Some(mut model) = Model::new(test, config, SIZES) else { return };
         // One node's words are among them, and flows reported by single nodes reach user space more often than they change.
         model.spare_allowed = true;
         // Few different ones, so that most are met again.
-        let pool: Vec<Vec<u8>> = (0..60).map(|_| random::datagram(&mut dice)).collect();
+        let pool: Vec<Vec<u8>> = (0..60).map(|_| datagrams::datagram(&mut dice)).collect();
         for _ in 0..1000 {
             let mut datagram = pool[dice.below(pool.len())].clone();
             if dice.below(4) == 0 && !datagram.is_empty() {
@@ -782,7 +783,7 @@ fn what_is_forgotten_is_new_again() {
     };
     let new = Some(Reason::CHANGE.0);
     assert_eq!((up(&mut model), up(&mut model)), (Some(Reason::CHANGE.0 | Reason::SEQUENCE.0), None));
-    let flow = support::flow(1, false);
+    let flow = testkit::reports::flow(1, false);
     assert!(model.kernel.tables.forget_flow(&flow) && !model.kernel.tables.forget_flow(&flow));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
     assert!(model.kernel.tables.forget_level(Metric::QueueOccupancy, 2, 0));

@@ -531,5 +531,4 @@ fn ports(links: &[Link], switches: usize) -> Vec<Vec<Port>> {
 }
 
 #[cfg(test)]
-#[path = "load_tests.rs"]
 mod tests;

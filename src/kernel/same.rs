@@ -4,16 +4,6 @@
 //! Compared are all events but those of the clock, with their record ids and paths, the counters, the totals of every stream
 //! and the latest state of every flow. Not compared are times.
 
-use testkit::dice;
-#[path = "../../collector/tests/collector/network.rs"]
-mod network;
-#[path = "../../xdp/tests/support/random.rs"]
-#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
-mod random;
-#[path = "../../collector/tests/collector/support.rs"]
-mod support;
-use testkit::vectors;
-
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,6 +12,7 @@ use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile
 use detect::Detection;
 use nic::netns::{Pair, send_frames};
 use nic::receive::{self, Options, RxPath};
+use testkit::{datagrams, dice, network, vectors};
 use xdp::Sizes;
 
 use super::KernelSync;
@@ -416,7 +407,7 @@ fn random_datagrams() {
     let mut dice = dice::Dice(0x5a3e);
     for at in 0..3 {
         // Few enough that flows, nodes and numbers are met again.
-        let mut pool: Vec<Vec<u8>> = (0..400).map(|_| random::datagram(&mut dice)).collect();
+        let mut pool: Vec<Vec<u8>> = (0..400).map(|_| datagrams::datagram(&mut dice)).collect();
         let some = (0..5000).map(|_| dice.below(pool.len())).collect::<Vec<_>>();
         let mut payloads = Vec::new();
         for choice in some {
@@ -426,7 +417,7 @@ fn random_datagrams() {
             }
             payloads.push(pool[choice].clone());
         }
-        let profile = Profile::new("random", random::profile(&mut dice));
+        let profile = Profile::new("random", datagrams::profile(&mut dice));
         let mut traffic = Traffic::new(profile, frames(payloads.iter().map(Vec::as_slice)));
         // One of the hosts is another kind of device.
         let other = Profile {
@@ -434,7 +425,7 @@ fn random_datagrams() {
             latency_unit_ns: 100,
             utilization_scale: 0.01,
             clocks: collector::config::Clocks::Synchronised,
-            ..Profile::new("other", random::profile(&mut dice))
+            ..Profile::new("other", datagrams::profile(&mut dice))
         };
         traffic.config.profiles = vec![("10.97.0.11".parse().unwrap(), other)];
         let rules = ["max(hop_latency) > 3 or link_utilization > 0.000004", "hops > 2 and not loop"];

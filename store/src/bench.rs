@@ -273,7 +273,7 @@ const ROLLUPS_PER_SECOND: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Dir;
+    use testkit::records::Dir;
 
     #[test]
     fn the_benchmark_runs_and_its_answers_are_not_empty() {

@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_kept_under_another_name_with_its_log() {
-        let dir = crate::testing::Dir::new("aside");
+        let dir = testkit::records::Dir::new("aside");
         for round in 1..=2 {
             let path = dir.path().join("hopwise-2026-11-21.db");
             fs::write(&path, format!("db {round}")).unwrap();

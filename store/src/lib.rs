@@ -96,8 +96,6 @@ mod schema;
 mod segment;
 mod stats;
 mod store;
-#[cfg(test)]
-mod testing;
 mod writer;
 
 pub use config::{Config, Error, Period, Policy};

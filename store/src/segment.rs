@@ -504,7 +504,7 @@ ON CONFLICT (flow) DO UPDATE SET
 mod tests {
     use super::*;
     use crate::config::Period;
-    use crate::testing::{Dir, START, changes};
+    use testkit::records::{Dir, START, changes};
 
     /// Locks that this process holds on `path`, as the kernel lists them.
     #[cfg(target_os = "linux")]

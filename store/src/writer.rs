@@ -378,7 +378,7 @@ const LEAST_PART: u64 = 4 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Dir, SECOND, START, changes};
+    use testkit::records::{Dir, SECOND, START, changes};
 
     /// A writer without its thread, and its accounts.
     fn writer(dir: &Dir) -> (Writer, Arc<Shared>) {

@@ -1,11 +1,11 @@
 //! Aggregates of a first stage: postcards as if each had come by itself, summaries merged.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use crate::support::{Log, START, Sent, config, flow};
 use collector::config::PostcardConfig;
 use collector::event::Basis;
 use collector::stats::Unjoinable;
 use collector::{Clocks, Collector, Config, Datagram, Profile, Rollup, Sink};
+use testkit::reports::{Log, START, Sent, config, flow};
 use wire::aggregate::{HEADER_LEN, Header, Kind, Postcard, Summary, SummaryMetric};
 use wire::{FlowKey, Refusal};
 
@@ -201,7 +201,7 @@ fn an_id_of_two_flows_stands_for_neither() {
     let twin = of(2002, address.to_be_bytes());
     assert_eq!((left, twin.flow_id()), (0, key.flow_id()));
     for key in [key, twin] {
-        let node = crate::support::node(1);
+        let node = testkit::reports::node(1);
         let mut bytes = Sent { hops: vec![node], ..Sent::default() }.v10();
         let dst = bytes.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
         let std::net::IpAddr::V4(address) = key.dst() else { unreachable!() };

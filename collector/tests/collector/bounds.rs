@@ -1,8 +1,8 @@
 //! Nothing grows, nothing busy is pushed out, and every number adds up, whatever arrives.
 
-use crate::support::{Bench, SECOND, Sent, config, flow, node};
 use collector::event::SequenceEventKind;
 use collector::{Config, Datagram, Stats};
+use testkit::reports::{Bench, SECOND, Sent, config, flow, node};
 use wire::{Flags, FlowKey, Refusal};
 
 /// A cheap source of numbers that are hard to foresee.
@@ -125,7 +125,7 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
             bench.pass(SECOND / 2);
         }
         if round == 20 {
-            bench.log = crate::support::Log::default();
+            bench.log = testkit::reports::Log::default();
         }
     }
     let stats = bench.collector.stats();
@@ -161,7 +161,7 @@ fn two_reports_make_a_flow_busy_at_once() {
     for _ in 0..50_000 {
         bench.deliver(&patched(&template, random.next() as u32, random.next() as u32));
     }
-    assert!(bench.now < crate::support::START + SECOND);
+    assert!(bench.now < testkit::reports::START + SECOND);
     let kept =
         (0..100).filter(|n| bench.collector.flow(&flow(*n, false)).is_some_and(|view| view.row.reports == 2));
     assert_eq!(kept.count(), 100);
@@ -185,7 +185,7 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
     assert!(tables.nodes.refused > 10_000, "{:?}", tables.nodes);
     // When it is over, room is made again.
     bench.send(&Sent::default()).pass(10 * SECOND);
-    bench.log = crate::support::Log::default();
+    bench.log = testkit::reports::Log::default();
     bench.send(&Sent { flow: 2000, ..Sent::default() });
     assert_eq!(bench.collector.nodes().filter(|view| view.node <= 3).count(), 3);
     check(&bench.collector.stats());
@@ -195,14 +195,14 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
 fn a_slot_that_was_given_away_is_not_written_to() {
     // Room for two queues: the flow's own expires while the flow lives on without naming it, then others take the slot.
     let mut bench = Bench::new(Config { max_queues: 2, flow_timeout: 20 * SECOND, ..config() });
-    let quiet = |queue| Sent { hops: vec![crate::support::Node { queue, ..node(1) }], ..Sent::default() };
+    let quiet = |queue| Sent { hops: vec![testkit::reports::Node { queue, ..node(1) }], ..Sent::default() };
     bench.send(&quiet(Some((1, 10))));
     for _ in 0..30 {
         bench.send(&quiet(None)).pass(SECOND);
     }
     assert_eq!(bench.collector.tables().queues.used, 0);
     let other =
-        |queue| Sent { flow: 2, hops: vec![crate::support::Node { queue, ..node(9) }], ..Sent::default() };
+        |queue| Sent { flow: 2, hops: vec![testkit::reports::Node { queue, ..node(9) }], ..Sent::default() };
     bench.send(&other(Some((7, 77)))).send(&other(Some((8, 88))));
     bench.send(&quiet(Some((1, 5_000))));
     let mut queues: Vec<_> =

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::support::{Bench, SECOND, Sent, config, detection, flow, node, profile};
 use collector::{Clocks, Config, Profile};
 use detect::{Detection, Match, Thresholds};
+use testkit::reports::{Bench, SECOND, Sent, config, detection, flow, node, profile};
 use wire::Flags;
 
 /// A bench whose first report of the template has been reported.
@@ -16,7 +16,7 @@ fn warm() -> Bench {
 }
 
 /// The template with another hop in the middle.
-fn middle(change: impl FnOnce(&mut crate::support::Node)) -> Sent {
+fn middle(change: impl FnOnce(&mut testkit::reports::Node)) -> Sent {
     let mut sent = Sent::default();
     change(&mut sent.hops[1]);
     sent
@@ -385,7 +385,7 @@ fn paths_of_any_length_are_kept() {
 
 fn postcard(id: u32, latency: u32) -> Sent {
     Sent {
-        hops: vec![crate::support::Node { latency: Some(latency), ..node(id) }],
+        hops: vec![testkit::reports::Node { latency: Some(latency), ..node(id) }],
         bitmap: 0x3000,
         ..Sent::default()
     }
@@ -443,7 +443,7 @@ fn a_stack_gives_its_path_to_a_flow_of_postcards() {
 #[test]
 fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
     let on_the_way = |flags| Sent {
-        hops: vec![node(1), crate::support::Node { queue: Some((0, 900)), ..node(2) }],
+        hops: vec![node(1), testkit::reports::Node { queue: Some((0, 900)), ..node(2) }],
         reporter: 2,
         flags,
         ..Sent::default()
@@ -474,7 +474,7 @@ fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
 fn a_local_report_0_5_has_its_latency_from_checked_stamps() {
     let mut bench = Bench::new(config());
     let local = |stamps| Sent {
-        hops: vec![crate::support::Node { stamps: Some(stamps), ..node(4) }],
+        hops: vec![testkit::reports::Node { stamps: Some(stamps), ..node(4) }],
         ..Sent::default()
     };
     bench.deliver(&local((0xffff_fff0, 0x1_0000_0010)).v05());
@@ -487,7 +487,7 @@ fn a_local_report_0_5_has_its_latency_from_checked_stamps() {
 /// Two hops with stamps: from `at` on, 100 units in the first, then 50 on the link, 200 in the second.
 fn stamped(at: u64, skew: i64) -> Sent {
     let second = (at + 150).wrapping_add_signed(skew);
-    let hop = |id, stamps: (u64, u64)| crate::support::Node {
+    let hop = |id, stamps: (u64, u64)| testkit::reports::Node {
         latency: None,
         stamps: Some((stamps.0 & 0xffff_ffff, stamps.1 & 0xffff_ffff)),
         ..node(id)
@@ -500,7 +500,7 @@ fn stamped(at: u64, skew: i64) -> Sent {
 fn a_first_latency_of_seconds_is_reported_like_any_other() {
     for latency in [u32::MAX - 1, u32::MAX - 6, u32::MAX - 200, 0] {
         let mut bench = Bench::new(config());
-        let hops = vec![crate::support::Node { latency: Some(latency), ..node(1) }];
+        let hops = vec![testkit::reports::Node { latency: Some(latency), ..node(1) }];
         bench.send(&Sent { hops, ..Sent::default() });
         let reported = format!("new hop_latency flow=1 node=1 {latency}");
         assert!(bench.collected().lines().any(|line| line == reported), "{reported}");
@@ -544,11 +544,11 @@ fn a_clock_that_is_set_back_stops_nothing() {
     assert_eq!(seconds.iter().map(|(_, count)| count).sum::<u64>(), sent, "{seconds:?}");
     // Each is there under its own time, those of the clock before and behind.
     assert!(seconds.len() >= 10 && seconds.iter().all(|(_, count)| *count <= 7), "{seconds:?}");
-    assert!(seconds.iter().filter(|(ts, _)| *ts < crate::support::START).count() >= 5, "{seconds:?}");
+    assert!(seconds.iter().filter(|(ts, _)| *ts < testkit::reports::START).count() >= 5, "{seconds:?}");
     // What falls silent expires after its time, not an hour later.
-    assert!(bench.collector.flow(&crate::support::flow(1, false)).is_some());
+    assert!(bench.collector.flow(&testkit::reports::flow(1, false)).is_some());
     bench.pass(30 * SECOND);
-    assert!(bench.collector.flow(&crate::support::flow(1, false)).is_none());
+    assert!(bench.collector.flow(&testkit::reports::flow(1, false)).is_none());
     bench.collector.finish(bench.now, &mut bench.log);
     let minutes = totals(&bench, 60);
     assert_eq!(minutes.iter().map(|(_, count)| count).sum::<u64>(), sent, "{minutes:?}");

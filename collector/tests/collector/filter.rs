@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use crate::network::{Network, Random, detection};
-use crate::support::{Bench, Log, SECOND, START, Sent, config, node};
 use collector::event::Nanos;
 use collector::{
     Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kind, Removed, Rollup, Run, SeriesView,
     StreamId, SuppressedFlow, SuppressedHop, SuppressedKey,
 };
 use detect::{Detection, Metric, Thresholds};
+use testkit::network::{Network, Random, detection};
+use testkit::reports::{Bench, Log, SECOND, START, Sent, config, node};
 use wire::{Decoder, FlowKey, Report};
 
 /// The counters that are the filter's for what it suppressed.
@@ -416,7 +416,7 @@ fn what_is_not_known_is_not_applied_and_what_is_removed_is_named() {
     bench.collector.track_removals(4);
     let hops = [SuppressedHop { node: 1, latency: 1010, ..SuppressedHop::NOTHING }];
     let suppressed = |number: u16, last_seen| SuppressedFlow {
-        key: crate::support::flow(number, false),
+        key: testkit::reports::flow(number, false),
         reports: 3,
         latency: Some(1010),
         basis: None,
@@ -435,7 +435,7 @@ fn what_is_not_known_is_not_applied_and_what_is_removed_is_named() {
         bench.pass(SECOND);
         assert!(bench.collector.apply_suppressed(&suppressed(1, bench.now), &mut bench.log));
     }
-    let view = bench.collector.flow(&crate::support::flow(1, false)).unwrap();
+    let view = bench.collector.flow(&testkit::reports::flow(1, false)).unwrap();
     assert_eq!((view.row.reports, view.row.last_seen, view.row.flow_latency), (61, bench.now, Some(1010)));
     assert_eq!(view.hops().next().unwrap().hop_latency, Some(1010));
     let minutes: Vec<_> = bench.log.rollups.iter().filter(|rollup| rollup.flow.is_some()).collect();
@@ -448,7 +448,7 @@ fn what_is_not_known_is_not_applied_and_what_is_removed_is_named() {
         [
             gone(Metric::QueueOccupancy, 0),
             gone(Metric::LinkUtilization, 2),
-            Removed::Flow(crate::support::flow(2, false))
+            Removed::Flow(testkit::reports::flow(2, false))
         ]
     );
     let collected = bench.collected();

@@ -6,7 +6,5 @@ mod captures;
 mod events;
 mod fabric;
 mod filter;
-mod network;
 mod postcards;
 mod sf_run;
-mod support;

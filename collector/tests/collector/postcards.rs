@@ -1,11 +1,11 @@
 //! Postcards of the nodes that a packet passed, joined into what one INT report would have said.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use crate::support::{Bench, config};
 use collector::config::{Link, PostcardConfig};
 use collector::event::Basis;
 use collector::stats::{Partial, PostcardStats, Unjoinable};
 use collector::{Clocks, Collector, Config, Profile};
+use testkit::reports::{Bench, config};
 use wire::report::v20;
 use wire::{Flags, FlowKey, Hop};
 
@@ -432,8 +432,8 @@ fn what_comes_twice_is_counted_and_changes_nothing() {
 #[test]
 fn a_flow_whose_path_comes_from_int_keeps_it() {
     let mut postcards = Postcards::free();
-    postcards.bench.send(&crate::support::Sent::default());
-    let int = crate::support::flow(1, false);
+    postcards.bench.send(&testkit::reports::Sent::default());
+    let int = testkit::reports::flow(1, false);
     for ident in 1..9 {
         for (at, node) in [7, 5].into_iter().enumerate() {
             let mut bytes = Postcard::of(ident, node, at as u8).bytes();
@@ -466,7 +466,7 @@ fn few_places_for_many_postcards_are_used_in_turn() {
 #[test]
 fn rules_remember_earlier_packets() {
     let rules = [("slow", "flow_latency > 1000 for 3")];
-    let detection = crate::support::detection([0; 6], &rules);
+    let detection = testkit::reports::detection([0; 6], &rules);
     let config = Config { detection, ..config() };
     let mut postcards = Postcards { bench: Bench::new(config), numbers: [0; 32] };
     let mut collected = Vec::new();

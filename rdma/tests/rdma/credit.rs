@@ -3,7 +3,7 @@
 use rdma::requester::{Config, Links};
 use rdma::transport::{RemoteAddr, Transport};
 
-use crate::world::{Dice, Faults, World};
+use testkit::rdma::{Dice, Faults, World};
 
 const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
 

@@ -12,7 +12,7 @@ use rdma::responder::{
 use wire::Refusal;
 use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, Transport, Writer};
 
-use crate::world::{Dice, Received, paths};
+use testkit::rdma::{Dice, Received, paths};
 
 const LEN: u64 = 1 << 14;
 /// What requests may touch lies between what they must not.

@@ -4,4 +4,3 @@
 mod credit;
 mod hostile;
 mod together;
-mod world;

@@ -3,7 +3,7 @@
 use rdma::requester::{Response, UncertainFetchAdds};
 use rdma::transport::{Blocked, RemoteAddr, Transport};
 
-use crate::world::{Dice, Faults, MICRO, MILLI, World};
+use testkit::rdma::{Dice, Faults, MICRO, MILLI, World};
 
 const KEPT: RemoteAddr = RemoteAddr { collector: 0, region: 0 };
 const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::testing::{Dir, SECOND, START, changes};
 use rusqlite::Connection;
 use store::{Config, Policy, QueryOptions, Reader, State, Store, Value};
+use testkit::records::{Dir, SECOND, START, changes};
 
 const FILE: &str = "hopwise-2026-11-21.db";
 const CHILD: &str = "HOPWISE_STORE_TEST_CHILD";

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use crate::testing::{Dir, SECOND, START, changes};
 use collector::Batch;
 use store::{Config, Error, Period, Policy, QueryOptions, Reader, State, Stats, Store, Value};
+use testkit::records::{Dir, SECOND, START, changes};
 
 const HOUR: u64 = 3600 * SECOND;
 const FILE: &str = "hopwise-2026-11-21.db";

@@ -1,8 +1,5 @@
 //! The store: crashes, retention, round trips and SQL. One binary, because linking each file by itself takes longer than its tests.
 
-#[path = "../../src/testing.rs"]
-mod testing;
-
 mod crash;
 mod keeping;
 mod retention;

@@ -1,9 +1,9 @@
 //! Retention that changes while the store is open.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
-use crate::testing::{Dir, SECOND, START, bare};
 use collector::{Batch, Sink as _};
 use store::{Config, Store};
+use testkit::records::{Dir, SECOND, START, bare};
 
 #[test]
 fn a_new_bound_deletes_the_oldest_files_at_once() {

@@ -1,15 +1,15 @@
 //! What is written is what is read: every kind of record, every column.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
-use crate::testing::{
-    Dir, SECOND, START, bare, change, drop_report, flow, flow_row, loss, odd_flows, rollup,
-};
 use collector::event::Basis;
 use collector::{Batch, Drop, Event, Kind, Loss, Rollup, Sink as _};
 use detect::Metric;
 use store::{
     Config, EventFilter, EventRow, FlowPoint, FlowState, QueryOptions, Reader, RecordFilter, ReportRow,
     RollupFilter, Store, Totals, Value,
+};
+use testkit::records::{
+    Dir, SECOND, START, bare, change, drop_report, flow, flow_row, loss, odd_flows, rollup,
 };
 
 /// Writes `batch` and closes the store.

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::testing::{Dir, SECOND, START, bare, changes, flow, flow_row, rollup};
 use collector::{Batch, Event, Kind, Sink as _};
 use store::{Config, EventFilter, Period, Policy, QueryErrorKind, QueryOptions, Reader, Store, Table, Value};
+use testkit::records::{Dir, SECOND, START, bare, changes, flow, flow_row, rollup};
 
 const HOUR: u64 = 3600 * SECOND;
 

@@ -8,7 +8,7 @@ use memory::Region;
 use rdma::requester::Links;
 use translator::{Origin, Translator};
 
-use crate::world::{Front, Net, Side};
+use testkit::rdma::{Front, Net, Side};
 
 /// A reporter and a translator.
 #[derive(Debug)]

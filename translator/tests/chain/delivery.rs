@@ -13,7 +13,7 @@ use wire::dta::layout::{Geometry, Ring};
 use wire::dta::{Operation, Priority};
 
 use crate::chain::Chain;
-use crate::world::{Dice, Faults, MICRO, MILLI, World};
+use testkit::rdma::{Dice, Faults, MICRO, MILLI, World};
 
 const VALUES: Geometry = Geometry::KeyWrite { slots: 1 << 14, data_len: 20, family: Family::V1 };
 const LISTS: Geometry = Geometry::Append {

@@ -4,5 +4,3 @@
 mod chain;
 mod delivery;
 mod restarts;
-#[path = "../../../rdma/tests/rdma/world.rs"]
-mod world;

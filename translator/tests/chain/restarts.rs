@@ -8,7 +8,7 @@ use wire::dta::Operation;
 
 use crate::chain::Chain;
 use crate::delivery::{ESSENTIAL, entry, restart_translator, stores, translator};
-use crate::world::{Faults, MILLI, World};
+use testkit::rdma::{Faults, MILLI, World};
 
 const SECOND: u64 = 1_000 * MILLI;
 /// The last number of the reporter before it begins anew.

@@ -1,23 +1,19 @@
-//! What tests of the kernel's decoder share: the program, run on frames, and what `wire` says of the same frames in the same
-//! form.
-// Each test uses its own part of this.
-#![allow(dead_code, unreachable_pub)] // each test uses its part
-
-pub mod normal;
-pub mod random;
+//! Shared by the test and the benchmark of the kernel's decoder: the program, run on frames.
+#![allow(dead_code, reason = "the benchmark uses a part")]
 
 use std::io::Write;
 
 use nic::bpf::{LoadOptions, Object};
-use normal::{Frame, Outcome, Parsed};
 use wire::{FlowKey, Profile};
 use xdp::Units;
 
+use crate::normal::{self, Frame, Outcome, Parsed};
+
 /// Reports and refusals of one datagram that the program keeps.
-pub const KEPT: usize = 64;
+pub(crate) const KEPT: usize = 64;
 
 /// The decoder in the kernel.
-pub struct Kernel {
+pub(crate) struct Kernel {
     object: Object,
     value: Vec<u8>,
     set: Option<(Profile, Units)>,
@@ -25,7 +21,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// The decoder, or nothing (said aloud) where this process may not load one.
-    pub fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(test: &str) -> Option<Self> {
         /// EPERM.
         const FORBIDDEN: i32 = 1;
         match Object::load(xdp::DECODE, &LoadOptions::default()) {
@@ -45,7 +41,7 @@ impl Kernel {
     }
 
     /// From now on frames are read as `profile` says.
-    pub fn read_as(&mut self, profile: &Profile, units: &Units) {
+    pub(crate) fn read_as(&mut self, profile: &Profile, units: &Units) {
         if self.set != Some((*profile, *units)) {
             let map = |name| self.object.map(name).unwrap();
             map("profiles").update(&[0; 4], &xdp::profile(profile, units)).unwrap();
@@ -55,14 +51,14 @@ impl Kernel {
     }
 
     /// What the program says of a frame of at least 14 bytes.
-    pub fn decode(&mut self, frame: &[u8]) -> Outcome {
+    pub(crate) fn decode(&mut self, frame: &[u8]) -> Outcome {
         self.object.test_run("hopwise_decode", frame, 1).unwrap();
         assert!(self.object.map("outcomes").unwrap().lookup(&[0; 4], &mut self.value).unwrap());
         outcome(&self.value)
     }
 
     /// Nanoseconds that the program needs for a frame.
-    pub fn time(&self, frame: &[u8], repeat: u32) -> u32 {
+    pub(crate) fn time(&self, frame: &[u8], repeat: u32) -> u32 {
         self.object.test_run("hopwise_decode", frame, repeat).unwrap().duration_ns
     }
 }
@@ -166,7 +162,7 @@ fn hop(fields: &mut Fields<'_>) -> normal::Hop {
 }
 
 /// The frame of a datagram to the port of reports.
-pub fn frame_of(payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame_of(payload: &[u8]) -> Vec<u8> {
     use wire::{ethernet, ipv4, udp};
     let mut frame = vec![0; 42];
     ethernet::Repr { ethertype: 0x0800, ..ethernet::Repr::default() }.emit(&mut frame);

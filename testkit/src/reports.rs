@@ -1,10 +1,6 @@
 //! A reporter to test with: a template of a report, of which each test states only what differs; and a sink that writes
 //! down what it hears, as text.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "each test file uses its part; a helper of tests may panic"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,23 +14,32 @@ use wire::int::shim::{Next, Shim1, Shim2};
 use wire::report::{v05, v10, v20};
 use wire::{Dialect, Flags, FlowKey, Hop, Layout};
 
-pub(crate) const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000_000_000;
 /// A start on a minute.
-pub(crate) const START: u64 = 1_700_000_040 * SECOND;
+pub const START: u64 = 1_700_000_040 * SECOND;
 
 /// One hop's values; `None` is written as all-ones.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Node {
-    pub(crate) id: u32,
-    pub(crate) ports: (u16, u16),
-    pub(crate) latency: Option<u32>,
-    pub(crate) queue: Option<(u8, u32)>,
-    pub(crate) stamps: Option<(u64, u64)>,
-    pub(crate) utilization: Option<u32>,
-    pub(crate) buffer: Option<(u8, u32)>,
+pub struct Node {
+    /// Node ID.
+    pub id: u32,
+    /// Ingress and egress interface.
+    pub ports: (u16, u16),
+    /// Hop latency.
+    pub latency: Option<u32>,
+    /// Queue ID and occupancy.
+    pub queue: Option<(u8, u32)>,
+    /// Ingress and egress timestamp.
+    pub stamps: Option<(u64, u64)>,
+    /// Egress link utilisation.
+    pub utilization: Option<u32>,
+    /// Buffer ID and occupancy.
+    pub buffer: Option<(u8, u32)>,
 }
 
-pub(crate) const fn node(id: u32) -> Node {
+/// A node with a latency, an almost empty queue and a utilisation.
+pub const fn node(id: u32) -> Node {
     Node {
         id,
         ports: (1, 2),
@@ -47,7 +52,8 @@ pub(crate) const fn node(id: u32) -> Node {
 }
 
 impl Node {
-    pub(crate) fn hop(&self) -> Hop {
+    /// The values as `wire` has them.
+    pub fn hop(&self) -> Hop {
         Hop {
             node_id: Some(self.id),
             ingress_if: Some(self.ports.0),
@@ -67,19 +73,29 @@ impl Node {
 
 /// A report, as a template.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
-    pub(crate) flow: u16,
-    pub(crate) v6: bool,
-    pub(crate) hops: Vec<Node>,
-    pub(crate) bitmap: u16,
-    pub(crate) reporter: u32,
-    pub(crate) hw_id: u8,
-    pub(crate) seq: u32,
-    pub(crate) flags: Flags,
-    pub(crate) int_flags: wire::int::Flags,
+pub struct Sent {
+    /// Number of the flow, see [`flow`].
+    pub flow: u16,
+    /// Whether the flow is IPv6.
+    pub v6: bool,
+    /// The nodes in the order of the packet's path.
+    pub hops: Vec<Node>,
+    /// Instruction bitmap.
+    pub bitmap: u16,
+    /// Node ID of the reporter.
+    pub reporter: u32,
+    /// Subsystem of the reporter.
+    pub hw_id: u8,
+    /// Sequence number.
+    pub seq: u32,
+    /// Flags of the report.
+    pub flags: Flags,
+    /// Flags of the INT header.
+    pub int_flags: wire::int::Flags,
     /// Header words of the reporter (1.0: six bits), with a drop reason.
-    pub(crate) metadata: u8,
-    pub(crate) reason: Option<u8>,
+    pub metadata: u8,
+    /// Drop reason.
+    pub reason: Option<u8>,
 }
 
 impl Default for Sent {
@@ -101,7 +117,7 @@ impl Default for Sent {
 }
 
 /// The flow that a number stands for.
-pub(crate) fn flow(number: u16, v6: bool) -> FlowKey {
+pub fn flow(number: u16, v6: bool) -> FlowKey {
     let ports = Some((1000 + number, 80));
     if v6 {
         FlowKey::new(V6_SRC.into(), V6_DST.into(), ports, 17)
@@ -115,7 +131,7 @@ const V6_DST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
 impl Sent {
     /// As Report 1.0 around INT 1.0.
-    pub(crate) fn v10(&self) -> Vec<u8> {
+    pub fn v10(&self) -> Vec<u8> {
         let own = self.hops.last().map(Node::hop).unwrap_or_default();
         let stacked = if self.metadata == 0 { &self.hops[..] } else { &self.hops[..self.hops.len() - 1] };
         let mut bytes = vec![0; 2048];
@@ -138,7 +154,7 @@ impl Sent {
     }
 
     /// As Report 2.0 around INT 2.1; more reports of the same datagram may follow.
-    pub(crate) fn v20(sent: &[Self]) -> Vec<u8> {
+    pub fn v20(sent: &[Self]) -> Vec<u8> {
         let mut bytes = vec![0; 8192];
         let group = v20::Group { hw_id: sent[0].hw_id, seq: sent[0].seq, node_id: sent[0].reporter };
         let mut builder = v20::GroupBuilder::new(&mut bytes, group).unwrap();
@@ -157,7 +173,7 @@ impl Sent {
     }
 
     /// As a postcard of the last hop: Report 2.0 with the reporter's own metadata and the packet's headers.
-    pub(crate) fn postcard(&self) -> Vec<u8> {
+    pub fn postcard(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0];
         let group = v20::Group { hw_id: self.hw_id, seq: self.seq, node_id: own.id };
@@ -179,7 +195,7 @@ impl Sent {
     }
 
     /// As a local report 0.5 of one switch.
-    pub(crate) fn v05(&self) -> Vec<u8> {
+    pub fn v05(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0].hop();
         let kind = v05::Kind::Local { metadata: own };
@@ -261,7 +277,7 @@ impl Sent {
 }
 
 /// Thresholds by metric, in their order, and rules by name and text.
-pub(crate) fn detection(thresholds: [u64; 6], rules: &[(&str, &str)]) -> Arc<Detection> {
+pub fn detection(thresholds: [u64; 6], rules: &[(&str, &str)]) -> Arc<Detection> {
     let rules: Vec<_> = rules.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     Arc::new(Detection {
         thresholds: Thresholds::new(thresholds, Vec::new()).unwrap(),
@@ -270,7 +286,8 @@ pub(crate) fn detection(thresholds: [u64; 6], rules: &[(&str, &str)]) -> Arc<Det
     })
 }
 
-pub(crate) fn config() -> Config {
+/// Settings of a small collector that detects changes and never repeats values.
+pub fn config() -> Config {
     Config {
         max_flows: 1024,
         max_nodes: 64,
@@ -284,23 +301,30 @@ pub(crate) fn config() -> Config {
 }
 
 /// A collector with its clock and its log.
-pub(crate) struct Bench {
-    pub(crate) collector: Collector,
-    pub(crate) now: u64,
-    pub(crate) log: Log,
+#[derive(Debug)]
+pub struct Bench {
+    /// The collector.
+    pub collector: Collector,
+    /// The time, in nanoseconds since 1970.
+    pub now: u64,
+    /// What the collector found.
+    pub log: Log,
     seq: u32,
 }
 
 impl Bench {
-    pub(crate) fn new(config: Config) -> Self {
+    /// A collector at [`START`].
+    pub fn new(config: Config) -> Self {
         Self { collector: Collector::new(config), now: START, log: Log::default(), seq: 0 }
     }
 
-    pub(crate) fn deliver(&mut self, payload: &[u8]) -> &mut Self {
+    /// Passes a datagram from 192.0.2.1 to the collector, a microsecond after the last one.
+    pub fn deliver(&mut self, payload: &[u8]) -> &mut Self {
         self.deliver_from(payload, [192, 0, 2, 1])
     }
 
-    pub(crate) fn deliver_from(&mut self, payload: &[u8], source: [u8; 4]) -> &mut Self {
+    /// The same from another reporter.
+    pub fn deliver_from(&mut self, payload: &[u8], source: [u8; 4]) -> &mut Self {
         self.now += 1000;
         let datagram = Datagram {
             payload,
@@ -314,14 +338,14 @@ impl Bench {
     }
 
     /// Sends a report 1.0 with the next number.
-    pub(crate) fn send(&mut self, sent: &Sent) -> &mut Self {
+    pub fn send(&mut self, sent: &Sent) -> &mut Self {
         self.seq += 1;
         let bytes = Sent { seq: self.seq, ..sent.clone() }.v10();
         self.deliver(&bytes)
     }
 
     /// Lets time pass, with ten ticks per second.
-    pub(crate) fn pass(&mut self, nanos: u64) -> &mut Self {
+    pub fn pass(&mut self, nanos: u64) -> &mut Self {
         let end = self.now + nanos;
         while self.now < end {
             self.now = (self.now + SECOND / 10).min(end);
@@ -331,21 +355,28 @@ impl Bench {
     }
 
     /// The lines written since the last time.
-    pub(crate) fn collected(&mut self) -> String {
+    pub fn collected(&mut self) -> String {
         std::mem::take(&mut self.log.text)
     }
 }
 
 /// Writes events (and, where asked for, the rest) as one line each.
-#[derive(Default)]
-pub(crate) struct Log {
-    pub(crate) text: String,
-    pub(crate) events: Vec<Event>,
-    pub(crate) rollups: Vec<Rollup>,
-    pub(crate) rows: Vec<(FlowRow, Vec<u32>)>,
-    pub(crate) drops: Vec<Drop>,
-    pub(crate) losses: Vec<Loss>,
-    pub(crate) notes: Vec<SequenceEvent>,
+#[derive(Default, Debug)]
+pub struct Log {
+    /// Events, one a line.
+    pub text: String,
+    /// Events.
+    pub events: Vec<Event>,
+    /// Roll-ups.
+    pub rollups: Vec<Rollup>,
+    /// Flows and their paths.
+    pub rows: Vec<(FlowRow, Vec<u32>)>,
+    /// Dropped packets.
+    pub drops: Vec<Drop>,
+    /// Lost reports.
+    pub losses: Vec<Loss>,
+    /// Changes of sequence numbers.
+    pub notes: Vec<SequenceEvent>,
 }
 
 impl Sink for Log {
@@ -412,6 +443,6 @@ impl Sink for Log {
 }
 
 /// A profile of these units.
-pub(crate) fn profile(stamp_ns: u32, latency_ns: u32) -> Profile {
+pub fn profile(stamp_ns: u32, latency_ns: u32) -> Profile {
     Profile { timestamp_unit_ns: stamp_ns, latency_unit_ns: latency_ns, ..Profile::default() }
 }

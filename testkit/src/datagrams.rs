@@ -1,11 +1,10 @@
 //! Random datagrams that are nearly right: every header that the decoders know, in every order, with counts and lengths that
 //! mostly agree.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use testkit::dice::Dice;
+use crate::dice::Dice;
 use wire::profile::{Domain, TcpShim};
 use wire::{Dialect, Profile, TelemetryPorts};
-
-use xdp::Units;
 
 /// One of `choices`.
 pub fn pick<T: Copy>(dice: &mut Dice, choices: &[T]) -> T {
@@ -39,16 +38,6 @@ pub fn profile(dice: &mut Dice) -> Profile {
         profile.telemetry_ports = TelemetryPorts::new(&[9000, 32766]).unwrap();
     }
     profile
-}
-
-/// Some meaning of numbers.
-pub fn units(dice: &mut Dice) -> Units {
-    Units {
-        stamp_ns: pick(dice, &[1, 1, 8, u32::MAX]),
-        latency_ns: pick(dice, &[1, 1, 100, u32::MAX]),
-        utilization: pick(dice, &[1, 10_000, 1_000_000]),
-        synchronised: rarely(dice, 2),
-    }
 }
 
 const MARKER: u64 = 0x1122_3344_5566_7788;

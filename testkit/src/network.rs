@@ -1,40 +1,46 @@
 //! Traffic with everything in it, the same for the same seed: reporters of all versions, whose numbers are lost, late, double
 //! and begin again; flows whose routes change and whose values wander, mostly inside their thresholds.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses its part; a helper of tests may panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::sync::Arc;
 
 use detect::{Detection, Match, RuleSet, Thresholds};
 use wire::Flags;
 
-use super::support::{Node, Sent, node};
+use crate::reports::{Node, Sent, node};
 
 /// A small generator, so that a failure can be repeated.
-pub(crate) struct Random(pub(crate) u64);
+#[derive(Debug)]
+pub struct Random(pub u64);
 
 impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % bound
     }
 
-    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+    /// True once in `count` times.
+    pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 }
 
 /// Reporters and the flows they report of.
-pub(crate) struct Network {
-    pub(crate) random: Random,
+#[derive(Debug)]
+pub struct Network {
+    /// Where the numbers come from.
+    pub random: Random,
     seq: [u32; 6],
     /// A route per flow, and where its values stand.
     routes: Vec<Vec<Node>>,
 }
 
 impl Network {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Six reporters and 40 flows.
+    pub fn new(seed: u64) -> Self {
         let mut network = Self { random: Random(seed | 1), seq: [0; 6], routes: Vec::new() };
         network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
         for _ in 0..40 {
@@ -44,7 +50,8 @@ impl Network {
         network
     }
 
-    pub(crate) fn route(&mut self) -> Vec<Node> {
+    /// A new route of one to six hops.
+    fn route(&mut self) -> Vec<Node> {
         let first = self.random.below(4) as u32;
         let count = 1 + self.random.below(5) as u32;
         let mut route: Vec<Node> =
@@ -56,7 +63,7 @@ impl Network {
     }
 
     /// Values wander, mostly inside their thresholds.
-    pub(crate) fn wander(&mut self, flow: usize) {
+    fn wander(&mut self, flow: usize) {
         let (random, route) = (&mut self.random, &mut self.routes[flow]);
         for hop in route {
             let step = if random.one_in(30) { 300 } else { 20 };
@@ -71,7 +78,8 @@ impl Network {
         }
     }
 
-    pub(crate) fn sent(&mut self, reporter: usize) -> (usize, Sent) {
+    /// A flow, and the report about it that `reporter` sends.
+    fn sent(&mut self, reporter: usize) -> (usize, Sent) {
         let flow = self.random.below(self.routes.len() as u64) as usize;
         if self.random.one_in(60) {
             self.routes[flow] = self.route();
@@ -97,7 +105,8 @@ impl Network {
         (flow, sent)
     }
 
-    pub(crate) fn next(&mut self, reporter: usize) -> u32 {
+    /// The sequence number of the next report of `reporter`: sometimes late, doubled or with a gap before it.
+    fn next(&mut self, reporter: usize) -> u32 {
         let mask = if reporter == 2 { (1 << 22) - 1 } else { u32::MAX };
         let random = &mut self.random;
         let step = match random.below(300) {
@@ -115,7 +124,7 @@ impl Network {
     }
 
     /// A datagram and its sender.
-    pub(crate) fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
+    pub fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
         let reporter = self.random.below(6) as usize;
         let seq = self.next(reporter);
         let (_, sent) = self.sent(reporter);
@@ -138,7 +147,7 @@ impl Network {
 }
 
 /// Thresholds around `threshold`, less for some flows, and rules.
-pub(crate) fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
+pub fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
     let rules: Vec<_> = rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
     let some = Match { src_port: "1000-1012".parse().unwrap(), ..Match::default() };
     let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];

@@ -1,83 +1,101 @@
 //! Links and responder with a bad network between them, in simulated time.
-#![allow(dead_code, reason = "each test uses its part")]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use memory::Region;
-use rdma::requester::{Config, Connection, Event, Links, RemoteRegion, State};
-use rdma::responder::{
+use ::rdma::requester::{Config, Connection, Event, Links, RemoteRegion, State};
+use ::rdma::responder::{
     self, Completion, Order, QueuePairConfig, Registered, Registration, Responder, Rights,
 };
+use memory::Region;
 use wire::roce::{Packet, Path, Transport};
 
-pub(crate) const MICRO: u64 = 1_000;
-pub(crate) const MILLI: u64 = 1_000_000;
-
-use testkit::dice;
+/// Nanoseconds in a microsecond.
+pub const MICRO: u64 = 1_000;
+/// Nanoseconds in a millisecond.
+pub const MILLI: u64 = 1_000_000;
 
 /// Numbers that look like chance.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(dice::Dice);
+pub struct Dice(crate::dice::Dice);
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(dice::Dice(seed))
+    /// Dice that roll the same for the same seed.
+    pub fn new(seed: u64) -> Self {
+        Self(crate::dice::Dice(seed))
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
         self.0.roll()
     }
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// A number below `end`, which is not 0.
+    pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
     /// True so many times in a thousand.
-    pub(crate) fn permille(&mut self, chance: u64) -> bool {
+    pub fn permille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }
 }
 
 /// How bad a network is, in frames of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Faults {
-    pub(crate) lost: u64,
-    pub(crate) doubled: u64,
-    pub(crate) late: u64,
-    pub(crate) damaged: u64,
+pub struct Faults {
+    /// Frames dropped.
+    pub lost: u64,
+    /// Frames delivered twice.
+    pub doubled: u64,
+    /// Frames delayed by up to 200 µs.
+    pub late: u64,
+    /// Frames with a flipped bit.
+    pub damaged: u64,
 }
 
+/// Where a frame goes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Side {
+pub enum Side {
+    /// The requester.
     Links,
+    /// The responder.
     Responder,
+    /// The translator, if the requester has one before it.
     Translator,
+    /// The reporter that sends to the translator.
     Reporter,
 }
 
 /// What happened to frames on one way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) sent: u64,
-    pub(crate) lost: u64,
-    pub(crate) doubled: u64,
-    pub(crate) delivered: u64,
+pub struct Counts {
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames dropped.
+    pub lost: u64,
+    /// Frames doubled.
+    pub doubled: u64,
+    /// Frames delivered, doubled ones twice.
+    pub delivered: u64,
 }
 
 type Underway = Reverse<(u64, u64, Side, Vec<u8>)>;
 
 /// A network.
 #[derive(Debug)]
-pub(crate) struct Net {
+pub struct Net {
     dice: Dice,
-    pub(crate) faults: Faults,
+    /// The faults from now on.
+    pub faults: Faults,
     queue: BinaryHeap<Underway>,
     order: u64,
-    pub(crate) counts: [Counts; 4],
-    pub(crate) cut: bool,
+    /// Counters by destination, in the order of [`Side`].
+    pub counts: [Counts; 4],
+    /// Whether every frame is dropped.
+    pub cut: bool,
 }
 
 impl Net {
@@ -92,7 +110,8 @@ impl Net {
         }
     }
 
-    pub(crate) fn send(&mut self, now: u64, to: Side, frame: &[u8]) {
+    /// Sends a frame at `now` (ns).
+    pub fn send(&mut self, now: u64, to: Side, frame: &[u8]) {
         let (dice, mut faults) = (&mut self.dice, self.faults);
         if matches!(to, Side::Translator | Side::Reporter) {
             // Ethernet finds damage in what has no checksum of its own.
@@ -133,11 +152,15 @@ impl Net {
     }
 }
 
+/// What the responder sends and reports.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
-    pub(crate) answers: Vec<Vec<u8>>,
-    pub(crate) completions: Vec<Completion>,
-    pub(crate) sent: Vec<Vec<u8>>,
+pub struct Received {
+    /// Frames to the requester, not on the network yet.
+    pub answers: Vec<Vec<u8>>,
+    /// Completions with an immediate or of a receive.
+    pub completions: Vec<Completion>,
+    /// Payloads of SEND messages.
+    pub sent: Vec<Vec<u8>>,
 }
 
 impl responder::Out for Received {
@@ -156,33 +179,47 @@ impl responder::Out for Received {
 
 /// Everything.
 #[derive(Debug)]
-pub(crate) struct World<F = Alone> {
-    pub(crate) now: u64,
-    pub(crate) links: Links,
-    pub(crate) config: Config,
-    pub(crate) responder: Responder,
-    pub(crate) memory: Vec<Arc<Region>>,
-    pub(crate) registered: Vec<Registered>,
-    pub(crate) net: Net,
-    pub(crate) received: Received,
-    pub(crate) mtu: u32,
-    pub(crate) receives: u32,
+pub struct World<F = Alone> {
+    /// The time, in nanoseconds.
+    pub now: u64,
+    /// The requester.
+    pub links: Links,
+    /// Settings of the requester.
+    pub config: Config,
+    /// The responder.
+    pub responder: Responder,
+    /// The regions that the responder serves.
+    pub memory: Vec<Arc<Region>>,
+    /// Their registrations, in the same order.
+    pub registered: Vec<Registered>,
+    /// The network between the two.
+    pub net: Net,
+    /// Output of the responder.
+    pub received: Received,
+    /// Path MTU of new queue pairs, in bytes.
+    pub mtu: u32,
+    /// Receive requests of new queue pairs.
+    pub receives: u32,
     /// The reliable queue pair at the responder.
-    pub(crate) queue_pair: Option<u32>,
+    pub queue_pair: Option<u32>,
     /// Whether the collector can say how far it came when the link is made again.
-    pub(crate) remembers: bool,
-    pub(crate) reconnects: u64,
+    pub remembers: bool,
+    /// How often the connection was made.
+    pub reconnects: u64,
     /// What stands before the links.
-    pub(crate) front: F,
+    pub front: F,
     restarts: u64,
 }
 
 /// What stands before the links: its packets go over the same network, and it hands operations to the links.
-pub(crate) trait Front {
+pub trait Front {
     /// Sends what waits.
     fn send(&mut self, now: u64, net: &mut Net);
+    /// Processes a payload from the network.
     fn receive(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links);
+    /// Runs the timers.
     fn tick(&mut self, now: u64, links: &mut Links);
+    /// When `tick` has work next, in nanoseconds.
     fn deadline(&self) -> Option<u64>;
     /// Its counters add up, and memory holds what it should.
     fn check_books(&self, memory: &[Arc<Region>]);
@@ -190,7 +227,7 @@ pub(crate) trait Front {
 
 /// Nothing before the links: the test itself hands them operations.
 #[derive(Debug)]
-pub(crate) struct Alone;
+pub struct Alone;
 
 impl Front for Alone {
     fn send(&mut self, _: u64, _: &mut Net) {}
@@ -205,9 +242,11 @@ impl Front for Alone {
     }
 }
 
-pub(crate) const REGION_LEN: u64 = 1 << 16;
+/// Length of a region, in bytes.
+pub const REGION_LEN: u64 = 1 << 16;
 
-pub(crate) fn paths() -> (Path, Path) {
+/// The path from the requester to the responder, and back.
+pub fn paths() -> (Path, Path) {
     let (a, b) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
     (Path::new(a, b, 0xc001), Path::new(b, a, 0xc001))
 }
@@ -218,11 +257,13 @@ fn responder(seed: u64) -> Responder {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, faults: Faults) -> Self {
+    /// Both ends over two regions, not connected yet; the requester has a timeout of one millisecond.
+    pub fn new(seed: u64, faults: Faults) -> Self {
         Self::with(seed, faults, Config { seed, timeout: MILLI, ..Config::default() })
     }
 
-    pub(crate) fn with(seed: u64, faults: Faults, config: Config) -> Self {
+    /// The same with other settings of the requester.
+    pub fn with(seed: u64, faults: Faults, config: Config) -> Self {
         let memory: Vec<_> =
             (0..2).map(|_| Arc::new(Region::anonymous(REGION_LEN, false).expect("memory"))).collect();
         let mut world = Self {
@@ -247,7 +288,7 @@ impl World {
     }
 
     /// The same with something before the links.
-    pub(crate) fn behind<F: Front>(self, front: F) -> World<F> {
+    pub fn behind<F: Front>(self, front: F) -> World<F> {
         World {
             now: self.now,
             links: self.links,
@@ -268,7 +309,7 @@ impl World {
     }
 
     /// The same over other memory.
-    pub(crate) fn over(mut self, memory: Vec<Arc<Region>>) -> Self {
+    pub fn over(mut self, memory: Vec<Arc<Region>>) -> Self {
         self.memory = memory;
         self.responder = responder(77);
         self.register();
@@ -294,7 +335,7 @@ impl<F: Front> World<F> {
     }
 
     /// Makes the connection (again).
-    pub(crate) fn connect(&mut self) {
+    pub fn connect(&mut self) {
         let offer = self.links.offer(0).expect("a collector");
         let executed = self
             .queue_pair
@@ -335,7 +376,7 @@ impl<F: Front> World<F> {
     }
 
     /// The collector's process ends and another begins, over the same memory.
-    pub(crate) fn restart_responder(&mut self) {
+    pub fn restart_responder(&mut self) {
         self.restarts += 1;
         self.responder = responder(1000 + self.restarts);
         self.queue_pair = None;
@@ -343,7 +384,7 @@ impl<F: Front> World<F> {
     }
 
     /// Sends what waits.
-    pub(crate) fn send(&mut self) {
+    pub fn send(&mut self) {
         self.front.send(self.now, &mut self.net);
         while self.links.flush(self.now) > 0 {
             for (_, frame) in self.links.frames() {
@@ -358,7 +399,7 @@ impl<F: Front> World<F> {
     }
 
     /// Goes to the next thing that happens, not beyond `until`; `false` if nothing happens before.
-    pub(crate) fn step(&mut self, until: u64) -> bool {
+    pub fn step(&mut self, until: u64) -> bool {
         let next =
             [self.net.next_time(), self.links.deadline(), self.front.deadline()].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= until) else { return false };
@@ -389,7 +430,7 @@ impl<F: Front> World<F> {
     }
 
     /// Until nothing is under way any more.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         let mut steps = 0;
         while self.step(u64::MAX) {
             steps += 1;
@@ -399,18 +440,19 @@ impl<F: Front> World<F> {
     }
 
     /// Lets time pass.
-    pub(crate) fn pass(&mut self, time: u64) {
+    pub fn pass(&mut self, time: u64) {
         let until = self.now + time;
         while self.step(until) {}
         self.now = until;
     }
 
-    pub(crate) fn u64_at(&self, region: usize, offset: u64) -> u64 {
+    /// The word at `offset` behind the header page of a region.
+    pub fn u64_at(&self, region: usize, offset: u64) -> u64 {
         self.memory[region].load_u64(4096 + offset).expect("in range")
     }
 
     /// Both sides' numbers, and the network's, add up.
-    pub(crate) fn check_books(&self) {
+    pub fn check_books(&self) {
         let stats = self.links.stats(0).expect("a collector");
         assert!(stats.is_balanced(), "{stats:?}");
         assert!(self.responder.stats().is_balanced(), "{:?}", self.responder.stats());

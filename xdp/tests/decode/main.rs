@@ -1,6 +1,7 @@
 //! The kernel's decoder says of every frame what `wire` says of it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+mod normal;
 mod support;
 
 use dataplane::fabric::{Family, FlowSpec, Transport, Wire};
@@ -10,12 +11,23 @@ use dataplane::switch::{self, Congestion, Mark};
 use dataplane::watchlist::Mode;
 use dataplane::{Config, Fabric, FabricSink, Pattern, Reporter, Topology, Watch};
 use detect::Match;
-use support::normal::{Frame, Outcome, Parsed};
-use support::{KEPT, Kernel, frame_of, normal, random};
+use normal::{Frame, Outcome, Parsed};
+use support::{KEPT, Kernel, frame_of};
+use testkit::datagrams::{self, pick};
 use testkit::dice::Dice;
 use testkit::vectors::{self, Kind, Vector};
 use wire::{Profile, Refusal};
 use xdp::Units;
+
+/// Random units of a profile's values.
+fn units(dice: &mut Dice) -> Units {
+    Units {
+        stamp_ns: pick(dice, &[1, 1, 8, u32::MAX]),
+        latency_ns: pick(dice, &[1, 1, 100, u32::MAX]),
+        utilization: pick(dice, &[1, 10_000, 1_000_000]),
+        synchronised: dice.below(2) == 0,
+    }
+}
 
 /// What a vector says as frames: itself, or its bytes in a datagram, or inside reports of several versions.
 fn frames(vector: &Vector) -> Vec<Vec<u8>> {
@@ -125,8 +137,8 @@ fn a_vector_spoilt_means_what_it_means_to_wire() {
         for _ in 0..ROUNDS {
             let mut spoilt = vector.clone();
             dice.spoil(&mut spoilt.bytes);
-            let profile = if dice.below(4) == 0 { random::profile(&mut dice) } else { vector.profile };
-            let units = random::units(&mut dice);
+            let profile = if dice.below(4) == 0 { datagrams::profile(&mut dice) } else { vector.profile };
+            let units = units(&mut dice);
             for frame in frames(&spoilt) {
                 all.compare(&vector.name, &frame, &profile, &units);
             }
@@ -201,9 +213,9 @@ fn random_reports_mean_what_they_mean_to_wire() {
     let mut dice = Dice(0x4ead);
     let mut reached = Reached::default();
     for _ in 0..ROUNDS / 20 {
-        let (profile, units) = (random::profile(&mut dice), random::units(&mut dice));
+        let (profile, units) = (datagrams::profile(&mut dice), units(&mut dice));
         for _ in 0..20 {
-            let frame = frame_of(&random::datagram(&mut dice));
+            let frame = frame_of(&datagrams::datagram(&mut dice));
             reached.note(&normal::outcome(&frame, &profile, &units, KEPT));
             all.compare("random report", &frame, &profile, &units);
         }
@@ -220,8 +232,8 @@ fn random_frames_mean_what_they_mean_to_wire() {
     let profile =
         Profile { telemetry_ports: wire::TelemetryPorts::new(&[32766, 9000]).unwrap(), ..Profile::default() };
     for _ in 0..ROUNDS {
-        let payload = random::datagram(&mut dice);
-        let frame = random::frame(&mut dice, &payload);
+        let payload = datagrams::datagram(&mut dice);
+        let frame = datagrams::frame(&mut dice, &payload);
         all.compare("random frame", &frame, &profile, &Units::default());
     }
     all.none();
@@ -285,7 +297,7 @@ fn reports_of_switches_mean_what_they_mean_to_wire() {
         let bitmap = if has(4) { 0xff80 } else { Watch::USUAL };
         let watch = Watch { mode: modes[case % 4], bitmap, ..Watch::new(Match::default()) };
         for payload in switches_report(watch, format, port, sf::Config::default()) {
-            let units = random::units(&mut dice);
+            let units = units(&mut dice);
             all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
         }
     }
@@ -313,7 +325,7 @@ fn sf_reports_of_switches_mean_what_they_mean_to_wire() {
         let payloads = switches_report(watch, format, has(3).then_some(33_122), sf);
         assert!(!payloads.is_empty(), "case {case}");
         for payload in payloads {
-            let units = random::units(&mut dice);
+            let units = units(&mut dice);
             all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
         }
     }

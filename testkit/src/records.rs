@@ -1,5 +1,4 @@
-//! What several tests need: a directory of their own, and records of every kind. The tests in `tests/` include this file.
-#![allow(dead_code, reason = "no test uses all of it")]
+//! What several tests need: a directory of their own, and records of every kind.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,10 +11,12 @@ use detect::Metric;
 use wire::FlowKey;
 
 /// A directory that is removed when the test ends.
-pub(crate) struct Dir(PathBuf);
+#[derive(Debug)]
+pub struct Dir(PathBuf);
 
 impl Dir {
-    pub(crate) fn new(name: &str) -> Self {
+    /// Creates the directory; `name` is part of its name.
+    pub fn new(name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("hopwise-store-{name}-{}-{number}", std::process::id()));
@@ -23,12 +24,13 @@ impl Dir {
         Self(path)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// Names of what is in it, sorted, but for the lock and shared memory.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -45,17 +47,18 @@ impl std::ops::Drop for Dir {
 }
 
 /// 2026-11-21 14:00:00 UTC.
-pub(crate) const START: Nanos = 1_795_269_600_000_000_000;
-pub(crate) const SECOND: Nanos = 1_000_000_000;
+pub const START: Nanos = 1_795_269_600_000_000_000;
+/// Nanoseconds in a second.
+pub const SECOND: Nanos = 1_000_000_000;
 
 /// The `n`-th of many IPv4 flows.
-pub(crate) fn flow(n: u32) -> FlowKey {
+pub fn flow(n: u32) -> FlowKey {
     let [a, b, c, d] = n.to_be_bytes();
     FlowKey::v4([10, b, c, d], [172, 16, a, 1], Some((5000, 80)), 17)
 }
 
 /// Flows that are printed differently.
-pub(crate) fn odd_flows() -> [FlowKey; 5] {
+pub fn odd_flows() -> [FlowKey; 5] {
     let mapped = Ipv4Addr::new(1, 2, 3, 4).to_ipv6_mapped().octets();
     [
         FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], None, 1),
@@ -67,7 +70,7 @@ pub(crate) fn odd_flows() -> [FlowKey; 5] {
 }
 
 /// An event of which nothing but the necessary is known.
-pub(crate) fn bare(ts: Nanos) -> Event {
+pub fn bare(ts: Nanos) -> Event {
     Event {
         ts,
         id: ts ^ 0xdead_beef_0000_0001,
@@ -87,7 +90,7 @@ pub(crate) fn bare(ts: Nanos) -> Event {
 }
 
 /// A change of a hop's latency.
-pub(crate) fn change(ts: Nanos, flow: FlowKey, node: u32, value: u64) -> Event {
+pub fn change(ts: Nanos, flow: FlowKey, node: u32, value: u64) -> Event {
     Event {
         metric: Some(Metric::HopLatency),
         flow: Some(flow),
@@ -99,7 +102,8 @@ pub(crate) fn change(ts: Nanos, flow: FlowKey, node: u32, value: u64) -> Event {
     }
 }
 
-pub(crate) fn rollup(ts: Nanos, node: u32) -> Rollup {
+/// A roll-up of a queue of `node`.
+pub fn rollup(ts: Nanos, node: u32) -> Rollup {
     Rollup {
         ts,
         interval: 1,
@@ -117,7 +121,8 @@ pub(crate) fn rollup(ts: Nanos, node: u32) -> Rollup {
     }
 }
 
-pub(crate) fn flow_row(flow: FlowKey, last_seen: Nanos) -> FlowRow {
+/// A row of the flow table.
+pub fn flow_row(flow: FlowKey, last_seen: Nanos) -> FlowRow {
     FlowRow {
         flow,
         flow_latency: Some(1500),
@@ -128,7 +133,8 @@ pub(crate) fn flow_row(flow: FlowKey, last_seen: Nanos) -> FlowRow {
     }
 }
 
-pub(crate) fn drop_report(ts: Nanos, node: u32) -> Drop {
+/// A dropped packet at `node`.
+pub fn drop_report(ts: Nanos, node: u32) -> Drop {
     Drop {
         ts,
         id: ts | 1 << 63,
@@ -141,13 +147,14 @@ pub(crate) fn drop_report(ts: Nanos, node: u32) -> Drop {
     }
 }
 
-pub(crate) fn loss(ts: Nanos, node: Option<u32>) -> Loss {
+/// Lost, reordered and duplicated reports of one reporter.
+pub fn loss(ts: Nanos, node: Option<u32>) -> Loss {
     let source = Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets();
     Loss { ts, node, source, hw_id: 3, lost: 5, reordered: 2, duplicated: 1 }
 }
 
 /// A batch of `count` changes, a microsecond apart from `ts` on, over `flows` flows and 8 nodes; with room for some more.
-pub(crate) fn changes(ts: Nanos, count: u32, flows: u32) -> Batch {
+pub fn changes(ts: Nanos, count: u32, flows: u32) -> Batch {
     let mut batch = Batch::with_capacity(count as usize + 16);
     for i in 0..count {
         let n = i.wrapping_mul(2_654_435_761) >> 8;

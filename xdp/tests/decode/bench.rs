@@ -2,10 +2,10 @@
 //! `cargo bench -p hopwise-xdp`; takes about a second, needs the right to load BPF programs.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a program for people")]
 
-#[path = "../tests/support/mod.rs"]
+mod normal;
 mod support;
 
-use support::normal::Parsed;
+use normal::Parsed;
 use support::{Kernel, frame_of};
 use wire::Profile;
 use xdp::Units;

@@ -1,4 +1,5 @@
 //! Reports in normal form, as `wire` and the collector's rules give them.
+#![allow(dead_code, reason = "the benchmark uses a part")]
 
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use xdp::Units;
 
 /// What a frame is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Frame {
+pub(crate) enum Frame {
     /// A datagram to one of the ports.
     Telemetry { dst_port: u32, source: [u8; 16] },
     /// One that is refused.
@@ -19,71 +20,71 @@ pub enum Frame {
 }
 
 /// UDP to a port that is not ours.
-pub const OTHER_PORT: u32 = Refusal::IN_KERNEL as u32;
+pub(crate) const OTHER_PORT: u32 = Refusal::IN_KERNEL as u32;
 /// Longer than can be held.
-pub const TOO_LONG: u32 = OTHER_PORT + 1;
+pub(crate) const TOO_LONG: u32 = OTHER_PORT + 1;
 
 /// What a frame says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcome {
-    pub frame: Frame,
+pub(crate) struct Outcome {
+    pub(crate) frame: Frame,
     /// Version, node, subsystem, number; version 0 if the header was refused.
-    pub peeked: [u32; 4],
+    pub(crate) peeked: [u32; 4],
     /// Reports and refusals.
-    pub count: u32,
+    pub(crate) count: u32,
     /// The first of them.
-    pub parsed: Vec<Parsed>,
+    pub(crate) parsed: Vec<Parsed>,
 }
 
 impl Outcome {
-    pub fn not_read(frame: Frame) -> Self {
+    pub(crate) fn not_read(frame: Frame) -> Self {
         Self { frame, peeked: [0; 4], count: 0, parsed: Vec::new() }
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Parsed {
+pub(crate) enum Parsed {
     Report(Box<Report>),
     Refused(u32),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    pub version: u32,
-    pub node_id: u32,
-    pub hw_id: u8,
-    pub seq: u32,
-    pub index: u16,
-    pub flags: u32,
-    pub marks: u32,
-    pub reason: u8,
-    pub flow: Option<FlowKey>,
+pub(crate) struct Report {
+    pub(crate) version: u32,
+    pub(crate) node_id: u32,
+    pub(crate) hw_id: u8,
+    pub(crate) seq: u32,
+    pub(crate) index: u16,
+    pub(crate) flags: u32,
+    pub(crate) marks: u32,
+    pub(crate) reason: u8,
+    pub(crate) flow: Option<FlowKey>,
     /// First ingress and last egress stamp, and whether they are wide.
-    pub ends: (u64, u64, bool),
-    pub hops: Vec<Hop>,
+    pub(crate) ends: (u64, u64, bool),
+    pub(crate) hops: Vec<Hop>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hop {
-    pub node: u32,
-    pub link: u32,
-    pub level_2: bool,
-    pub latency: u64,
-    pub queue: u32,
-    pub congestion: u32,
-    pub utilization: u64,
+pub(crate) struct Hop {
+    pub(crate) node: u32,
+    pub(crate) link: u32,
+    pub(crate) level_2: bool,
+    pub(crate) latency: u64,
+    pub(crate) queue: u32,
+    pub(crate) congestion: u32,
+    pub(crate) utilization: u64,
 }
 
 // Annotations of `struct report`.
-pub const HAS_FLOW: u32 = 1;
+pub(crate) const HAS_FLOW: u32 = 1;
 const HAS_NODE: u32 = 2;
-pub const HAS_REASON: u32 = 4;
+pub(crate) const HAS_REASON: u32 = 4;
 const OWN_HOP: u32 = 8;
 const MERGED: u32 = 16;
 const POSTCARD: u32 = 32;
 const HOP_LIMIT: u32 = 64;
 const MTU: u32 = 128;
-pub const UNDECIDED: u32 = 256;
+pub(crate) const UNDECIDED: u32 = 256;
 
 /// Hops that a report in normal form has at most.
 const MAX_HOPS: usize = 16;
@@ -91,7 +92,7 @@ const ABSENT: u32 = u32::MAX;
 const NO_VALUE: u64 = u64::MAX;
 
 /// What `wire` says of a frame, in the form of the kernel's decoder, with the first `kept` answers.
-pub fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> Outcome {
+pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> Outcome {
     let envelope = Envelope::of_frame(frame);
     let ours = |port: u16| profile.telemetry_ports.contains(port);
     let datagram = match wire::datagram(frame) {

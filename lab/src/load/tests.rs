@@ -5,7 +5,7 @@ use super::*;
 use crate::program::Lenient;
 
 /// A good file.
-const GOOD: &str = include_str!("good.toml");
+const GOOD: &str = include_str!("../good.toml");
 
 fn parse(text: &str) -> Topology {
     super::parse(text, "lab.toml", &Lenient).map_err(|error| error.to_string()).unwrap()
