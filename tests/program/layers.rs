@@ -1,89 +1,167 @@
-//! A folder may use only folders that stand above it in the list of `ARCHITECTURE.md`.
+//! The layers of `ARCHITECTURE.md`: a folder uses only folders above it, modules inside a crate form the levels written there,
+//! and unsafe code stays where it belongs.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use testkit::modules::Graph;
 
-/// The folders with a manifest, in the order the data walks.
-const ORDER: &[&str] = &[
-    "wire",
-    "detect",
-    "dataplane",
-    "memory",
-    "nic",
-    "rdma",
-    "dta",
-    "translator",
-    "aggregator",
-    "xdp",
-    "collector",
-    "store",
-    "export",
-    "manager",
-    // The ground of command-line programs; the program itself, `src/`, uses everything here.
-    "settings",
-    "terminal",
-    "bench",
-    "lab",
-];
+/// A crate that only dev-dependencies name, so that it stands outside the order.
+const DEV_ONLY: &str = "testkit";
 
-/// The name by which manifests call the crate of a folder.
-fn crate_of(folder: &str) -> &str {
-    folder.rsplit('/').next().unwrap_or(folder)
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The workspace crates that a manifest depends on; dev-dependencies included, because a test that reaches down the list
-/// ties the folders together just as well.
-fn dependencies(folder: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("Cargo.toml");
-    let Ok(manifest) = fs::read_to_string(path) else { return Vec::new() };
-    let names = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
-    names.filter(|name| layer(name).is_some()).map(str::to_owned).collect()
+fn architecture() -> String {
+    fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
 }
 
-/// Where in the order a crate stands.
-fn layer(name: &str) -> Option<usize> {
-    ORDER.iter().position(|folder| crate_of(folder) == name)
+/// The folders of crates in the order of the table of folders; `src` is the program.
+fn folders(text: &str) -> Vec<String> {
+    let names = text.lines().filter_map(|line| line.strip_prefix("| [`")?.split_once("/`]"));
+    let is_crate =
+        |name: &&str| *name != DEV_ONLY && (*name == "src" || root().join(name).join("Cargo.toml").exists());
+    names.map(|(name, _)| name).filter(is_crate).map(str::to_owned).collect()
 }
 
-fn violations<'a>(graph: impl Iterator<Item = (&'a str, Vec<String>)>) -> Vec<String> {
-    graph
-        .flat_map(|(folder, used)| {
-            let later = used.into_iter().filter(move |name| layer(name) >= layer(crate_of(folder)));
-            later.map(move |name| format!("{folder} uses {name}"))
-        })
-        .collect()
+/// The manifest of a crate's folder.
+fn manifest(folder: &str) -> String {
+    let folder = if folder == "src" { root() } else { root().join(folder) };
+    fs::read_to_string(folder.join("Cargo.toml")).unwrap()
+}
+
+/// The names in the tables of dependencies of a manifest, of the program and of its tests: a test that reaches down the list ties
+/// folders together just as well. With `shipped`, those of the program alone.
+fn dependencies(manifest: &str, shipped: bool) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut inside = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line == "[dependencies]" || (!shipped && line == "[dev-dependencies]");
+        } else if inside && line.contains('=') {
+            names.extend(line.split(['.', ' ', '=']).next().map(str::to_owned));
+        }
+    }
+    names
+}
+
+/// Which folder of `order` uses one that does not stand above it.
+fn violations(order: &[String], uses: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let place = |name: &str| order.iter().position(|folder| folder == name);
+    let of = |folder: &String| {
+        let later =
+            uses(folder).into_iter().filter(|name| place(name) >= place(folder) && place(name).is_some());
+        later.map(|name| format!("{folder} uses {name}")).collect::<Vec<_>>()
+    };
+    order.iter().flat_map(of).collect()
 }
 
 #[test]
 fn no_folder_uses_a_later_one() {
-    let graph = ORDER.iter().map(|folder| (*folder, dependencies(folder)));
-    assert_eq!(violations(graph), Vec::<String>::new());
+    let order = folders(&architecture());
+    assert_eq!(violations(&order, |folder| dependencies(&manifest(folder), false)), Vec::<String>::new());
 }
 
 #[test]
 fn a_later_folder_would_be_noticed() {
-    let graph = [
-        ("wire", vec!["store".to_owned()]),
-        ("nic", vec!["xdp".to_owned()]),
-        ("store", vec!["xdp".to_owned()]),
-    ];
-    assert_eq!(violations(graph.into_iter()), ["wire uses store", "nic uses xdp"]);
+    let order = ["wire", "nic", "store"].map(str::to_owned);
+    let uses =
+        |folder: &str| if folder == "nic" { vec!["store".to_owned(), "wire".to_owned()] } else { Vec::new() };
+    assert_eq!(violations(&order, uses), ["nic uses store"]);
 }
 
 #[test]
-fn the_manifests_are_found_and_read() {
-    assert_eq!(dependencies("store").first().map(String::as_str), Some("wire"));
-    assert!(dependencies("xdp").iter().any(|name| name == "nic"));
+fn every_crate_stands_in_the_order() {
+    let text = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = text.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+    let mut members: Vec<&str> = members.split(',').map(|name| name.trim().trim_matches('"')).collect();
+    members.retain(|name| !name.is_empty() && ![DEV_ONLY, "fuzz"].contains(name));
+    members.push("src");
+    let mut order = folders(&architecture());
+    members.sort_unstable();
+    order.sort_unstable();
+    assert_eq!(order, members);
+}
+
+#[test]
+fn what_tests_share_is_in_no_program() {
+    let order = folders(&architecture());
+    let users: Vec<_> = order
+        .iter()
+        .filter(|folder| dependencies(&manifest(folder), true).iter().any(|name| name == DEV_ONLY))
+        .collect();
+    assert_eq!(users, Vec::<&String>::new());
+    assert!(dependencies(&manifest("src"), false).iter().any(|name| name == DEV_ONLY));
+}
+
+/// The levels that `ARCHITECTURE.md` writes down, by folder.
+fn written_levels() -> Vec<(String, Vec<Vec<String>>)> {
+    let text = architecture();
+    let block = text.split_once("```levels\n").unwrap().1.split_once("\n```").unwrap().0;
+    let level = |names: &str| names.split(',').map(|name| name.trim().to_owned()).collect();
+    let line = |line: &str| {
+        let (folder, levels) = line.split_once(": ").unwrap();
+        (folder.to_owned(), levels.split('<').map(level).collect())
+    };
+    // A crate may take several lines: the next ones are indented.
+    block.replace("\n    ", " ").lines().map(line).collect()
+}
+
+fn graph(folder: &str) -> Graph {
+    let source = if folder == "src" { root().join("src") } else { root().join(folder).join("src") };
+    Graph::read(&source).unwrap()
+}
+
+#[test]
+fn no_crate_has_a_cycle_of_modules() {
+    for folder in folders(&architecture()) {
+        assert_eq!(graph(&folder).cycles(), [], "{folder}; scripts/modules shows all");
+    }
+}
+
+#[test]
+fn modules_keep_to_the_levels_that_are_written_down() {
+    let written = written_levels();
+    let mut folders = folders(&architecture());
+    // A crate with one module has no levels.
+    folders.retain(|folder| graph(folder).levels().is_none_or(|levels| levels.len() > 1));
+    assert_eq!(written.iter().map(|(folder, _)| folder.clone()).collect::<Vec<_>>(), folders);
+    for (folder, levels) in &written {
+        assert_eq!(graph(folder).violations(levels), Vec::<String>::new(), "{folder}");
+    }
 }
 
 #[test]
 fn unsafe_code_is_forbidden_in_all_crates_but_two() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let forbids = |folder: &str, file: &str| {
-        let text = fs::read_to_string(root.join(folder).join("src").join(file)).unwrap_or_default();
-        text.contains("#![forbid(unsafe_code)]")
+    let forbids = |folder: &String| {
+        let file = if folder == "src" {
+            Path::new("src/main.rs").to_owned()
+        } else {
+            Path::new(folder).join("src/lib.rs")
+        };
+        fs::read_to_string(root().join(file)).unwrap().contains("#![forbid(unsafe_code)]")
     };
-    let lax: Vec<_> = ORDER.iter().filter(|f| root.join(f).is_dir() && !forbids(f, "lib.rs")).collect();
-    assert_eq!(lax, [&"memory", &"nic"]);
-    assert!(forbids(".", "main.rs"));
+    let lax: Vec<_> = folders(&architecture()).into_iter().filter(|folder| !forbids(folder)).collect();
+    assert_eq!(lax, ["memory", "nic"]);
+}
+
+#[test]
+fn no_source_file_is_longer_than_800_lines() {
+    let mut open = vec![root()];
+    let mut long = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let is_source =
+                ["rs", "ts", "mjs", "c", "h"].iter().any(|end| path.extension().is_some_and(|e| e == *end));
+            if path.is_dir() && !["target", "node_modules", "dist", ".git", "fuzz"].contains(&name.as_str()) {
+                open.push(path);
+            } else if is_source && !name.starts_with("generated.") {
+                let lines = fs::read_to_string(&path).unwrap().lines().count();
+                long.extend((lines > 800).then(|| format!("{} has {lines} lines", path.display())));
+            }
+        }
+    }
+    assert_eq!(long, Vec::<String>::new());
 }
