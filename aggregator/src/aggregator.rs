@@ -38,7 +38,7 @@ pub trait Out {
 ///
 /// let mut aggregator = Aggregator::new(Config { timer: 1_000_000, ..Config::default() })?;
 /// let (postcards, mut sent) = (aggregator::workload::CASES[0].datagrams(), Count::default());
-/// aggregator.take(5_000_000, postcards.chunks_exact(aggregator::workload::LEN).take(2), &mut sent);
+/// aggregator.ingest(5_000_000, postcards.chunks_exact(aggregator::workload::LEN).take(2), &mut sent);
 /// assert_eq!((sent.0, aggregator.deadline()), (0, Some(6_000_000)));
 /// aggregator.tick(6_000_000, &mut sent);
 /// assert_eq!((sent.0, aggregator.deadline()), (1, None));

@@ -26,7 +26,7 @@
 //! let case = aggregator::workload::CASES[0];
 //! let postcards = case.datagrams();
 //! let mut sent = Sent::default();
-//! aggregator.take(0, postcards.chunks_exact(aggregator::workload::LEN).take(10), &mut sent);
+//! aggregator.ingest(0, postcards.chunks_exact(aggregator::workload::LEN).take(10), &mut sent);
 //! let aggregate = Aggregate::parse(&sent.0[0])?;
 //! assert_eq!((aggregate.header().kind, aggregate.postcards().count()), (Kind::AggNode, 3));
 //!

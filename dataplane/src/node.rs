@@ -35,7 +35,7 @@ pub struct Stats {
     pub drops_reported: u64,
     /// Queues reported.
     pub queues_reported: u64,
-    /// Packets reported because they passed a congested queue; see [`Congestion::quota`].
+    /// Packets reported because they passed a congested queue; see [`Congestion::quota`](crate::switch::Congestion::quota).
     pub congested_reported: u64,
     /// Of the refused: packets of SF-INT with more than one record, so that a plain INT node is on their path.
     pub plain_nodes: u64,

@@ -13,7 +13,7 @@
 //! frames on this path. Checksums of UDP are not verified on it either, for the stack does not see the frames.
 //!
 //! Over links inside a machine a sender may hand on several datagrams as one (UDP segmentation offload). A driver with an XDP
-//! program has them taken apart before; XDP in the stack ([`Generic`](crate::fallback::RxPath::Generic)) sees the whole as one
+//! program has them taken apart before; XDP in the stack ([`Generic`](crate::receive::RxPath::Generic)) sees the whole as one
 //! datagram. Switches send no such thing.
 
 mod memory;

@@ -35,7 +35,7 @@
 //!     unreliable: Some(connect(Transport::Uc, offer.unreliable)?),
 //!     reliable: Some(connect(Transport::Rc, offer.reliable)?),
 //!     atomic_depth: 16,
-//!     regions: &[RemoteRegion { region: 0, address: at.address, len: at.len, key: at.key }],
+//!     regions: &[RemoteRegion { region: 0, address: at.address, len: at.len, rkey: at.rkey }],
 //!     executed: None,
 //! };
 //! links.connect(0, &connection, 0)?;

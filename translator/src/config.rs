@@ -160,7 +160,7 @@ impl Default for Rate {
 /// One region of a collector's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreEntry {
-    /// How operations name it, see [`super::RemoteAddr`].
+    /// How operations name it, see [`RemoteAddr`](rdma::transport::RemoteAddr).
     pub region: u16,
     /// Store ID or sketch ID; of a kind they differ. Lists have theirs in the geometry.
     pub id: u16,

@@ -1,7 +1,7 @@
 //! The translator of Direct Telemetry Access: reports of switches in, few RDMA operations out. Wire-formats section 5; Langlet et al., "Direct Telemetry
 //! Access", sections 3 and 4.2.
 //!
-//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`], messages to reporters to an [`Out`].
+//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`](rdma::transport::Transport), messages to reporters to an [`Out`].
 //!
 //! # Example
 //! ```

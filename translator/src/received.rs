@@ -12,7 +12,7 @@ use crate::tracker::Width;
 pub struct Origin {
     /// Source address and port.
     pub sender: SocketAddr,
-    /// The collector to which it was sent, by its place in [`Config::collectors`].
+    /// The collector to which it was sent, by its place in [`Config::collectors`](crate::Config::collectors).
     pub collector: u8,
 }
 

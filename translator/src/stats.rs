@@ -195,7 +195,7 @@ pub struct Operations {
     pub immediates: u64,
     /// Reliable writes.
     pub reliable: u64,
-    /// Refused by the transport, by [`super::Blocked`].
+    /// Refused by the transport, by [`Blocked`](rdma::transport::Blocked).
     pub blocked: [u64; 5],
 }
 

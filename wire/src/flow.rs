@@ -5,9 +5,9 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
-/// A flow's 5-tuple. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) with [`FlowKey::V6`] clear.
+/// A flow's 5-tuple. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) with `FlowKey::V6` clear.
 ///
-/// Ports are absent (zero, with [`FlowKey::PORTS`] clear) when the packet was cut before them, is a fragment, or
+/// Ports are absent (zero, with `FlowKey::PORTS` clear) when the packet was cut before them, is a fragment, or
 /// carries a protocol without ports.
 ///
 /// A key may also be a Flow ID and nothing else ([`FlowKey::of_id`]): what postcards and aggregates carry where they do not

@@ -76,7 +76,7 @@ pub trait Out {
 /// assert_eq!(responder.expected(pair), Some(psn));
 ///
 /// // Frames go in by `take`. Memory is closed, and a queue pair destroyed, while others go on.
-/// assert!(responder.deregister(at.key) && responder.disconnect(pair));
+/// assert!(responder.deregister(at.rkey) && responder.disconnect(pair));
 /// assert_eq!(responder.state(pair), None::<QueuePairState>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

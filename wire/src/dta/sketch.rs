@@ -16,7 +16,7 @@ pub struct Cell {
     pub row: u8,
 }
 
-/// The hash of a key for row `row`: the high half chooses a column, the low half is for [`sign`], [`rank`] and [`sampled`].
+/// The hash of a key for row `row`: the high half chooses a column, the low half is for [`is_negative`], [`rank`] and [`sampled`].
 #[inline]
 pub const fn row_hash(hashes: &Hashes, row: u8) -> u64 {
     let state = (hashes.slots[0] as u64) << 32 | hashes.checksum as u64;

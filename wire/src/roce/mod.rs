@@ -10,7 +10,7 @@
 //! // One write of 24 bytes into the region with rkey 8002, on queue pair 18.
 //! let path = Path::new([198, 51, 100, 1].into(), [198, 51, 100, 2].into(), 0xc001);
 //! let mut writer = Writer::new(path, Transport::Rc, 18)?;
-//! let reth = Reth { address: 0x7f00_0000_1000, key: 8002, len: 24 };
+//! let reth = Reth { address: 0x7f00_0000_1000, rkey: 8002, len: 24 };
 //! let mut frame = [0; 256];
 //! let len = writer.write_only(&mut frame, Head::new(Psn::new(256)), reth, &[7; 24])?;
 //!
