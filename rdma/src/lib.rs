@@ -27,7 +27,7 @@
 //! let offer = links.offer(0).ok_or("collector 0")?;
 //! let mut connect = |transport, end: rdma::requester::End| {
 //!     let path = Path::new(far, near, 0xc001);
-//!     responder.connect(&QueuePairConfig { transport, path, peer: end.pair, psn: end.psn, mtu: 1024, receives: 0 })
+//!     responder.connect(&QueuePairConfig { transport, path, peer: end.queue_pair, psn: end.psn, mtu: 1024, receives: 0 })
 //! };
 //! let connection = Connection {
 //!     path: Path::new(near, far, 0xc001),

@@ -62,7 +62,7 @@ pub enum Event {
 ///
 /// let mut links = Links::new(Config { collectors: 2, ..Config::default() })?;
 /// assert_eq!(links.state(0), State::Down);
-/// assert_ne!(links.offer(0).ok_or("collector 0")?.reliable.pair, links.offer(1).ok_or("collector 1")?.reliable.pair);
+/// assert_ne!(links.offer(0).ok_or("collector 0")?.reliable.queue_pair, links.offer(1).ok_or("collector 1")?.reliable.queue_pair);
 ///
 /// // A link that is down accepts nothing: the caller decides whether to wait or to drop.
 /// let refused = links.write(RemoteAddr { collector: 0, region: 0 }, 0, &[1; 8], None, false);
