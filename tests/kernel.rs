@@ -796,7 +796,7 @@ fn what_is_forgotten_is_new_again() {
         (0..tables.stream_slots()).filter_map(|place| Some((place, tables.stream(place)?))).collect();
     let [(place, stream)] = streams[..] else { panic!("{streams:?}") };
     assert_eq!((stream.node, stream.latest, stream.count, stream.same), (Some(3), 8, 4, false));
-    assert_eq!(tables.stream_place(&stream), Some(place));
+    assert_eq!(tables.stream_slot(&stream), Some(place));
     tables.forget_stream(place);
     assert_eq!((up(&mut model), up(&mut model)), (Some(Reason::SEQUENCE.0), None));
     let tables = &model.kernel.tables;

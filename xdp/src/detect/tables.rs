@@ -448,7 +448,7 @@ impl Tables {
     }
 
     /// The slot of the stream with the first five fields of `like`.
-    pub fn stream_place(&self, like: &StreamEntry) -> Option<usize> {
+    pub fn stream_slot(&self, like: &StreamEntry) -> Option<usize> {
         let nodeless = if like.node.is_none() { stream::NODELESS } else { 0 };
         let key = u64::from(like.version) << 56
             | u64::from(like.hw_id) << 48
