@@ -71,7 +71,7 @@ impl Kernel {
         self.tables.set_detection(&config.detection).unwrap();
     }
 
-    /// What went up for a frame: why, the count and the last of the numbers suppressed before it, and the payload.
+    /// The record for a frame: reason, count and last of the numbers suppressed before it, payload.
     fn give(&mut self, frame: &[u8]) -> Option<(Reason, u32, u32, Vec<u8>)> {
         let run = self.object.test_run("hopwise_detect", frame, 1).unwrap();
         assert_eq!(run.verdict, DROP);
@@ -117,7 +117,7 @@ fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
 /// What of a flow decides later events, beside what tells an event whenever it changes.
 type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
 
-/// The kernel, a collector that sees all, and one that sees what goes up.
+/// The kernel, a collector that sees all, and one that sees what the kernel passes.
 struct Model {
     kernel: Kernel,
     all: Collector,
@@ -191,9 +191,9 @@ impl Model {
         self.all.handle(&[datagram], &mut self.collected);
         let change = self.collected.events.len() > before || hidden(&self.all, &flows) != state;
         let odd = self.number(&datagram, &profile);
-        // What one node says always goes up: it is joined with what others say.
-        let card = has_postcard(payload, &profile);
-        let mut spare = self.spare_allowed || card;
+        // Postcards are always passed: the collector assembles them.
+        let postcard = has_postcard(payload, &profile);
+        let mut spare = self.spare_allowed || postcard;
         for (key, hops) in reports(payload, &profile) {
             let key = key.map(|key| key.to_string());
             if hops > xdp::FLOW_HOPS {
@@ -214,12 +214,12 @@ impl Model {
         }
         let Some((why, count, latest, payload)) = up else { return };
         self.up += 1;
-        self.spare += u64::from(!(change || odd || card));
+        self.spare += u64::from(!(change || odd || postcard));
         self.catch_up(&datagram, &profile, (why, count, latest));
         self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.reported);
     }
 
-    /// Tells the second collector of the numbers before a datagram that went up.
+    /// Passes the numbers before a datagram to the second collector.
     fn catch_up(
         &mut self,
         datagram: &Datagram<'_>,
@@ -506,7 +506,7 @@ fn what_goes_up_is_what_the_collector_finds_news_in() {
         let test = "what_goes_up_is_what_the_collector_finds_news_in";
         let Some(mut model) = Model::new(test, start(300), SIZES) else { return };
         run(&mut model, &mut Network::new(seed * 7919, 5), 6000, &[]);
-        assert!(model.up < 6000 * 3 / 4, "{} of 6000 went up", model.up);
+        assert!(model.up < 6000 * 3 / 4, "{} of 6000 passed", model.up);
         assert_eq!(model.spare, 0);
     }
 }
@@ -654,7 +654,7 @@ fn rules_that_no_table_holds_see_every_report_they_need() {
     for at in 0..3000 {
         if at == 500 {
             model.set_detection(&detection(200, &rules, 2));
-            // What differs in a metric that those rules look at goes up also when nothing comes of it.
+            // A difference in a metric of those rules is passed even when no rule changes.
             model.spare_allowed = true;
         }
         let (bytes, source) = network.datagram();
@@ -730,7 +730,7 @@ fn full_tables_lose_nothing_but_room() {
         model.all.handle(&[datagram(&bytes, source)], &mut model.collected);
         let reported = model.kernel.give(&frame(&bytes, source, false)).is_some();
         // A value for which there is no room is not watched, as in the collector; what is watched is reported as before, and
-        // a flow for which there is no room goes up always.
+        // a flow for which there is no room is always passed.
         let paths =
             model.collected.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
         assert!(reported || paths.count() == 0);
@@ -843,7 +843,7 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
         assert_eq!(stored_as_reported(&kernel.tables), reported, "round {round}");
     }
     let counters = kernel.tables.counters().unwrap();
-    // What meets an entry that the other one holds just now goes up, and is counted: seldom, but where a processor is taken away meanwhile.
+    // A datagram that waits too long for the lock is counted: rare, unless the holder is preempted.
     let all = counters.datagrams + counters.to_user + counters.contended;
     assert_eq!(all, u64::from(2 * ROUNDS * REPORTS), "{counters:?}");
     assert!(counters.to_user > 5000, "{counters:?}");

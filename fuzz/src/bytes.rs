@@ -196,7 +196,9 @@ pub fn packet(frame: &[u8], profile: &Profile) {
     };
     stack_holds_together(&int.stack);
     assert!(location.ip < location.l4 && location.l4 < location.start && location.start < location.header);
-    assert!(location.header < location.stack && location.stack <= location.end && location.end <= frame.len());
+    assert!(
+        location.header < location.stack && location.stack <= location.end && location.end <= frame.len()
+    );
     let data = &frame[location.stack..location.end];
     assert!(int.stack.is_empty() || data.starts_with(int.stack.bytes));
     lies_in(int.source_only, data);

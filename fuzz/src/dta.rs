@@ -4,7 +4,7 @@ use wire::Profile;
 use wire::dta::hash::{self, FlowBytes};
 use wire::dta::layout::{self, BlockTrailer, SketchTrailer};
 use wire::dta::{Control, Operation, PlainAppend, Report, artifact};
-use wire::roce::{self, HeaderTemplates, Ends, Opcode, Packet, Psn};
+use wire::roce::{self, Ends, HeaderTemplates, Opcode, Packet, Psn};
 
 /// A DTA datagram, whichever layout: what is read keeps to its limits, lies in the datagram, and is written again as it was, but for
 /// reserved bits.

@@ -93,7 +93,8 @@ fn path(example: &mut Example, flow: &FlowKey) {
 
 fn happens(example: &mut Example, occasion: Trigger, reason: Option<u8>) {
     let (flow, metadata) = (flow(), metadata());
-    let known = Context { flow: Some(&flow), metadata: Some(&metadata), reason, ..Context::new(occasion, 11) };
+    let known =
+        Context { flow: Some(&flow), metadata: Some(&metadata), reason, ..Context::new(occasion, 11) };
     example.reporter.report(&known, 5, &mut example.out);
 }
 
@@ -217,7 +218,12 @@ fn pint() {
         let words: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
         let stack = Stack { bytes: &words, layout: Layout::int_2(0x8000, 1, false).unwrap(), count: 4 };
         let flow = flow();
-        let known = Context { flow: Some(&flow), stack, metadata: Some(&metadata), ..Context::new(Trigger::Path, 11) };
+        let known = Context {
+            flow: Some(&flow),
+            stack,
+            metadata: Some(&metadata),
+            ..Context::new(Trigger::Path, 11)
+        };
         example.reporter.report(&known, 5, &mut example.out);
     }
     for sent in example.sent() {
