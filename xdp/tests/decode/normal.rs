@@ -229,7 +229,7 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
     Hop {
         node: word(Items::NODE_ID),
         link,
-        // An interface that is not told has no level.
+        // An interface that is not reported has no level.
         level_2: level_2 && link != ABSENT,
         latency,
         queue: word(Items::QUEUE),

@@ -520,8 +520,8 @@ fn four_capabilities_are_enough_and_what_is_missing_is_said() {
         ("-all,+net_admin,+net_raw,+ipc_lock", NOT_LOADED),
         ("-all,+bpf,+net_raw,+ipc_lock", NOT_LOADED),
     ] {
-        let Some((told, errors)) = with_capabilities(&pair, capabilities) else { return };
-        assert!(told.lines().any(|line| line.starts_with(expected)), "{capabilities}: {told}{errors}");
+        let Some((printed, errors)) = with_capabilities(&pair, capabilities) else { return };
+        assert!(printed.lines().any(|line| line.starts_with(expected)), "{capabilities}: {printed}{errors}");
     }
 }
 
