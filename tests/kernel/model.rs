@@ -1,0 +1,247 @@
+//! The kernel program with its tables and ring, and the model that says which datagrams it passes to user space.
+
+use crate::*;
+
+/// The program, its tables and its ring.
+pub(crate) struct Kernel {
+    pub(crate) object: Object,
+    pub(crate) tables: Tables,
+    pub(crate) ring: Ring,
+}
+
+impl Kernel {
+    /// The program, or nothing (said aloud) where this process may not load one.
+    pub(crate) fn new(test: &str, sizes: Sizes) -> Option<Self> {
+        Self::load(test, xdp::DETECT, &sizes.options(), sizes)
+    }
+
+    pub(crate) fn load(test: &str, object: &[u8], options: &LoadOptions<'_>, sizes: Sizes) -> Option<Self> {
+        /// EPERM.
+        const FORBIDDEN: i32 = 1;
+        let mut object = match Object::load(object, options) {
+            Ok(object) => object,
+            Err(error) if error.errno() == Some(FORBIDDEN) => {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "SKIPPED {test}: loading BPF programs needs CAP_BPF and CAP_NET_ADMIN"
+                );
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let tables = Tables::open(&object, sizes).unwrap();
+        let ring = object.ring("to_user").unwrap();
+        tables.set_ports(&[(32_766, 0)]);
+        tables.set_sequence(true);
+        Some(Self { object, tables, ring })
+    }
+
+    pub(crate) fn configure(&self, config: &Config) {
+        let listed: Vec<(Prefix, &wire::Profile, Units)> = config
+            .profiles
+            .iter()
+            .map(|(prefix, profile)| (*prefix, &profile.wire, units(profile)))
+            .collect();
+        let default = &config.default_profile;
+        self.tables.set_profiles((&default.wire, units(default)), &listed).unwrap();
+        self.tables.set_detection(&config.detection).unwrap();
+    }
+
+    /// The record for a frame: reason, count and last of the numbers suppressed before it, payload.
+    pub(crate) fn give(&mut self, frame: &[u8]) -> Option<(Reason, u32, u32, Vec<u8>)> {
+        let run = self.object.test_run("hopwise_detect", frame, 1).unwrap();
+        assert_eq!(run.verdict, DROP);
+        let mut reported = Vec::new();
+        self.ring.consume(usize::MAX, |record| {
+            let record = Record::read(record).unwrap();
+            assert_eq!(record.frame, frame);
+            reported.push((record.why, record.stream_count, record.stream_latest, record.payload.to_vec()));
+        });
+        assert!(reported.len() <= 1);
+        reported.pop()
+    }
+}
+
+pub(crate) fn units(profile: &Profile) -> Units {
+    Units {
+        stamp_ns: profile.timestamp_unit_ns.max(1),
+        latency_ns: profile.latency_unit_ns.max(1),
+        utilization: (profile.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32,
+        synchronised: profile.clocks == Clocks::Synchronised,
+    }
+}
+
+/// Ethernet, IPv4 and UDP around a payload, sometimes behind a VLAN tag.
+pub(crate) fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
+    let (total, length) = (28 + payload.len() as u16, 8 + payload.len() as u16);
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if tagged {
+        frame.extend([0x81, 0, 0, 5]);
+    }
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend(total.to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    frame.extend(source);
+    frame.extend([192, 0, 2, 100]);
+    for number in [40_000, 32_766, length, 0] {
+        frame.extend(u16::to_be_bytes(number));
+    }
+    frame.extend(payload);
+    frame
+}
+
+/// What of a flow decides later events, beside what tells an event whenever it changes.
+pub(crate) type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
+
+/// The kernel, a collector that sees all, and one that sees what the kernel passes.
+pub(crate) struct Model {
+    pub(crate) kernel: Kernel,
+    pub(crate) all: Collector,
+    pub(crate) few: Collector,
+    pub(crate) collected: Log,
+    pub(crate) reported: Log,
+    pub(crate) config: Config,
+    pub(crate) streams: BTreeMap<StreamId, Run>,
+    pub(crate) applied: BTreeMap<StreamId, u32>,
+    /// Flows that had a path of more hops than the kernel holds: all their reports go up.
+    pub(crate) long: BTreeSet<String>,
+    pub(crate) up: u64,
+    pub(crate) spare: u64,
+    /// Some may go up without a reason that the collector shows.
+    pub(crate) spare_allowed: bool,
+    pub(crate) now: u64,
+}
+
+impl Model {
+    pub(crate) fn new(test: &str, config: Config, sizes: Sizes) -> Option<Self> {
+        let kernel = Kernel::new(test, sizes)?;
+        kernel.configure(&config);
+        Some(Self {
+            kernel,
+            all: Collector::new(config.clone()),
+            few: Collector::new(config.clone()),
+            collected: Log::default(),
+            reported: Log::default(),
+            config,
+            streams: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            long: BTreeSet::new(),
+            up: 0,
+            spare: 0,
+            spare_allowed: false,
+            now: START,
+        })
+    }
+
+    pub(crate) fn set_detection(&mut self, detection: &Arc<Detection>) {
+        self.all.set_detection(Arc::clone(detection));
+        self.few.set_detection(Arc::clone(detection));
+        self.kernel.tables.set_detection(detection).unwrap();
+    }
+
+    pub(crate) fn profile(&self, source: Ipv4Addr) -> wire::Profile {
+        let address = IpAddr::from(source);
+        let mut listed: Vec<_> = self.config.profiles.iter().collect();
+        listed.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        let found = listed.iter().find(|(prefix, _)| prefix.contains(address));
+        found.map_or(self.config.default_profile.wire, |(_, profile)| profile.wire)
+    }
+
+    pub(crate) fn give(&mut self, payload: &[u8], source: [u8; 4], tagged: bool) {
+        self.give_frame(&frame(payload, source, tagged));
+    }
+
+    /// Gives both a frame that holds a datagram.
+    pub(crate) fn give_frame(&mut self, frame: &[u8]) {
+        let Ok(wire::Datagram { src: IpAddr::V4(source), payload, .. }) = wire::datagram(frame) else {
+            return;
+        };
+        self.now += 1000;
+        let mapped = source.to_ipv6_mapped().octets();
+        let datagram =
+            Datagram { payload, source: mapped, src_port: 40_000, listener: 0, received: self.now };
+        let profile = self.profile(source);
+        let flows = flows(payload, &profile);
+        let state = hidden(&self.all, &flows);
+        let before = self.collected.events.len();
+        self.all.handle(&[datagram], &mut self.collected);
+        let change = self.collected.events.len() > before || hidden(&self.all, &flows) != state;
+        let odd = self.number(&datagram, &profile);
+        // Postcards are always passed: the collector assembles them.
+        let postcard = has_postcard(payload, &profile);
+        let mut spare = self.spare_allowed || postcard;
+        for (key, hops) in reports(payload, &profile) {
+            let key = key.map(|key| key.to_string());
+            if hops > xdp::FLOW_HOPS {
+                spare = true;
+                self.long.extend(key.clone());
+            }
+            spare |= key.is_some_and(|key| self.long.contains(&key));
+        }
+        let up = self.kernel.give(frame);
+        if up.is_some() != (change || odd) && !(spare && up.is_some()) {
+            let events: Vec<_> = self.collected.events[before..].iter().collect();
+            panic!(
+                "datagram {} of {source}: change {change}, odd {odd}, but up {up:?}; {events:?} {:?} -> {:?}\n{payload:02x?}",
+                self.all.stats().datagrams,
+                state,
+                hidden(&self.all, &flows)
+            );
+        }
+        let Some((why, count, latest, payload)) = up else { return };
+        self.up += 1;
+        self.spare += u64::from(!(change || odd || postcard));
+        self.catch_up(&datagram, &profile, (why, count, latest));
+        self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.reported);
+    }
+
+    /// Passes the numbers before a datagram to the second collector.
+    pub(crate) fn catch_up(
+        &mut self,
+        datagram: &Datagram<'_>,
+        profile: &wire::Profile,
+        (why, count, latest): (Reason, u32, u32),
+    ) {
+        let Some((id, _)) = stream(datagram, profile) else { return };
+        let applied = self.applied.entry(id).or_default();
+        let suppressed = count.wrapping_sub(*applied) & 0x7fff_ffff;
+        *applied = count;
+        let run = Run { last: latest, count: suppressed.into(), same: why.has(Reason::SAME) };
+        if suppressed > 0 {
+            self.few.receive_run(&id, run, datagram.received, &mut self.reported);
+        }
+    }
+
+    /// Is the datagram's number another than the next of its stream?
+    pub(crate) fn number(&mut self, datagram: &Datagram<'_>, profile: &wire::Profile) -> bool {
+        let Some((id, number)) = stream(datagram, profile) else { return false };
+        let Some(run) = self.streams.get_mut(&id) else {
+            self.streams.insert(id, Run { last: number, count: 0, same: false });
+            return true;
+        };
+        let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
+        let next = if run.same { run.last } else { run.last.wrapping_add(1) & circle } == number;
+        let same = if next { run.same } else { run.last == number };
+        *run = Run { last: number, count: 0, same };
+        !next
+    }
+
+    /// Every datagram is counted once, in the kernel or in the collector that received it; and both report the same.
+    pub(crate) fn finish(&self) {
+        let events = |log: &Log| log.events.clone();
+        same_events(&events(&self.reported), &events(&self.collected));
+        let (few, all) = (self.few.stats(), self.all.stats());
+        let kernel = self.kernel.tables.counters().unwrap();
+        let sum = |at: fn(&Counters) -> u64, few: u64| at(&kernel) + few;
+        assert_eq!(sum(|c| c.datagrams, few.datagrams), all.datagrams);
+        assert_eq!(sum(|c| c.accepted, few.accepted), all.accepted);
+        assert_eq!(sum(|c| c.reports, few.reports), all.reports);
+        assert_eq!(sum(|c| c.flow_reports, few.flow_reports), all.flow_reports);
+        assert_eq!(sum(|c| c.node_reports, few.node_reports), all.node_reports);
+        let both = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
+        assert_eq!(both(&kernel.refused, &few.refused), all.refused);
+        assert_eq!(both(&kernel.refused_datagrams, &few.refused_datagrams), all.refused_datagrams);
+        assert_eq!(kernel.to_user, self.up);
+        assert_eq!((kernel.ring_full, kernel.contended), (0, 0));
+    }
+}
