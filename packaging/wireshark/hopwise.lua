@@ -191,7 +191,7 @@ local function and6(a, b)
   end
   return r
 end
-local function marks(dscp)
+local function is_int_dscp(dscp)
   return (C.dscp_mask ~= 0 and and6(dscp, C.dscp_mask) == C.dscp) or C.dscp_other == dscp
 end
 
@@ -208,7 +208,7 @@ local YES = { "yes", "no" }
 local function flag(key, abbrev, name, width, mask) field(key, "bool", abbrev, name, width, YES, mask) end
 
 field("refused", "string", "refused", "Refused")
-field("mark", "string", "mark", "Mark")
+field("annotation", "string", "annotation", "Annotation")
 field("unavailable", "string", "unavailable", "Unavailable")
 field("path", "string", "path", "Path (forwarding order)")
 field("path_hops", "uint32", "path.hops", "Hops", base.DEC)
@@ -728,10 +728,10 @@ local function is_tunnel(w, dport, at)
 end
 
 -- Is there a shim at `body`? A packet that ends right there was cut before INT.
-local function mark(w, l4, body, dport)
+local function find_int(w, l4, body, dport)
   if w.fin <= body then return nil end
   local function found(by, shim)
-    return { encapsulation = l4.encapsulation, mark = by, ip = l4.ip, l4 = l4.at, start = body, shim = shim }
+    return { encapsulation = l4.encapsulation, found_by = by, ip = l4.ip, l4 = l4.at, start = body, shim = shim }
   end
   local is_udp = l4.encapsulation == "udp"
   if is_udp and C.is_int_port(dport) then return found("port", body) end
@@ -739,7 +739,7 @@ local function mark(w, l4, body, dport)
     trail(w, "probe", body, 8)
     return found("probe", body + 8)
   end
-  if marks(l4.ip.dscp) and not (is_udp and is_tunnel(w, dport, body)) then return found("dscp", body) end
+  if is_int_dscp(l4.ip.dscp) and not (is_udp and is_tunnel(w, dport, body)) then return found("dscp", body) end
 end
 
 local function check_udp_length(w, at, ip)
@@ -762,12 +762,12 @@ function W.udp(w, at, ip)
   if w.aim == "frame" then check_udp_length(w, at, ip) end
   w.flow = flow_of(ip, at, sport, dport, 17)
   local proto = 17
-  local found = w.seek and mark(w, { ip = ip, at = at, encapsulation = "udp" }, body, dport)
+  local found = w.seek and find_int(w, { ip = ip, at = at, encapsulation = "udp" }, body, dport)
   if found then
     local fin, original = W.l4_shim(w, found)
     local behind = original.proto
     if behind == 17 and original.port then behind = nil end
-    if found.mark == "port" and behind then
+    if found.found_by == "port" and behind then
       w.seek = false
       return W.transport(w, fin, ip, behind)
     end
@@ -793,7 +793,7 @@ function W.tcp(w, at, ip)
   if not sport or not w.seek or w.fin < at + 20 then return end
   local body = at + 20
   if C.after_options then body = at + math.max(bits(u8(w, at + 12), 4, 4), 5) * 4 end
-  local found = mark(w, { ip = ip, at = at, encapsulation = "tcp" }, body, dport)
+  local found = find_int(w, { ip = ip, at = at, encapsulation = "tcp" }, body, dport)
   if not found then return end
   local _, original = W.l4_shim(w, found)
   w.flow = flow_of(ip, at, sport, original.port or dport, original.proto or 6)
@@ -844,19 +844,19 @@ local function shim_whole(w, at)
   if at + 4 > w.fin then refuse("int_truncated", at) end
 end
 
--- Ruling (m): NPT must fit the mark.
+-- Ruling (m): NPT must fit the way INT was found.
 local function fit(w, found, at)
   local npt = bits(u8(w, at), 2, 2)
-  if npt == 1 and found.mark == "port" then return { port = u16(w, at + 2) } end
-  if npt == 2 and found.mark == "port" then return { proto = u8(w, at + 3) } end
-  if npt == 0 and found.mark ~= "port" then return { dscp = bits(u8(w, at + 3), 2, 6) } end
+  if npt == 1 and found.found_by == "port" then return { port = u16(w, at + 2) } end
+  if npt == 2 and found.found_by == "port" then return { proto = u8(w, at + 3) } end
+  if npt == 0 and found.found_by ~= "port" then return { dscp = bits(u8(w, at + 3), 2, 6) } end
   refuse("bad_next_protocol_type", at)
 end
 
 local function set_place(w, found, header, stack, fin, original)
   w.seek = false
   w.place = {
-    encapsulation = found.encapsulation, mark = found.mark, ip = found.ip.at, v6 = found.ip.v6, l4 = found.l4,
+    encapsulation = found.encapsulation, found_by = found.found_by, ip = found.ip.at, v6 = found.ip.v6, l4 = found.l4,
     start = found.start, header = header, stack = stack, fin = fin, original = original,
   }
 end
@@ -1009,7 +1009,7 @@ function W.l4_shim(w, found)
     trail(w, "shim1", shim, 4)
     return shim + math.max(u8(w, shim + 2), 1) * 4, {}
   end
-  if found.mark == "port" and not hostint and version ~= "private" then refuse("bad_shim", shim) end
+  if found.found_by == "port" and not hostint and version ~= "private" then refuse("bad_shim", shim) end
   shim_whole(w, shim)
   trail(w, "shim1", shim, 4)
   local length = u8(w, shim + 2)
@@ -1060,7 +1060,8 @@ function W.gre_shim(w, ip, gre, shim)
   else
     refuse("bad_int_version", shim)
   end
-  set_place(w, { encapsulation = "gre", mark = "tunnel", ip = ip, l4 = gre, start = shim }, header, header + 12, fin,
+  set_place(w, { encapsulation = "gre", found_by = "tunnel", ip = ip, l4 = gre, start = shim },
+    header, header + 12, fin,
     { tunnel_inserted = bits(u8(w, shim), 3, 1) == 1 })
   return fin, ethertype
 end
@@ -1119,7 +1120,8 @@ function W.gpe_shim(w, ip, shim, version)
   else
     W.without_tail(w, header, fin, version)
   end
-  set_place(w, { encapsulation = "gpe", mark = "tunnel", ip = ip, l4 = shim - 16, start = shim }, header, stack, fin,
+  set_place(w, { encapsulation = "gpe", found_by = "tunnel", ip = ip, l4 = shim - 16, start = shim },
+    header, stack, fin,
     { tunnel_inserted = inserted })
   return fin, following
 end
@@ -1164,7 +1166,8 @@ function W.geneve_option(w, ip, l4, option, fin)
   else
     refuse("bad_int_version", option)
   end
-  set_place(w, { encapsulation = "geneve", mark = "tunnel", ip = ip, l4 = l4, start = option }, header, stack, fin, {})
+  set_place(w, { encapsulation = "geneve", found_by = "tunnel", ip = ip, l4 = l4, start = option },
+    header, stack, fin, {})
 end
 
 -- The IPv6 option that holds INT, from its type on to `fin`, in the hop-by-hop header at `header_at`.
@@ -1185,7 +1188,7 @@ function W.int_option(w, option, fin, ip, header_at)
   if fin < header + 12 then refuse("bad_int_length", shim) end
   if bits(u8(w, header), 4, 4) ~= 2 then refuse("bad_int_version", header) end
   W.read_2(w, header, fin, kind == 3 and "mx" or "md", W.sf_records(w, kind))
-  set_place(w, { encapsulation = "hop_by_hop", mark = "option", ip = ip, l4 = header_at, start = option }, header,
+  set_place(w, { encapsulation = "hop_by_hop", found_by = "option", ip = ip, l4 = header_at, start = option }, header,
     header + 12, fin, {})
 end
 
@@ -1465,7 +1468,7 @@ local function read_compact(report, s, at, fin)
     if at >= fin then refuse("bad_int_length", at) end
     if bits(u8(w, at), 4, 4) ~= 2 then refuse("bad_int_version", at) end
     W.read_2(w, at, fin, "md", 1)
-    w.place = { encapsulation = "report", mark = "report", start = at, header = at, stack = at + 12, fin = fin,
+    w.place = { encapsulation = "report", found_by = "report", start = at, header = at, stack = at + 12, fin = fin,
       original = {} }
   end)
 end
@@ -1585,7 +1588,7 @@ local function refusal(tree, tvb, problem)
 end
 
 local function anomaly(tree, tvb, name, text)
-  generated(tree:add(F.mark, range(tvb, 0, 0), name))
+  generated(tree:add(F.annotation, range(tvb, 0, 0), name))
   tree:add_proto_expert_info(X.anomaly, text)
 end
 
@@ -1827,7 +1830,7 @@ end
 local function show_place(tree, tvb, w, zero)
   local place = w.place
   generated(tree:add(F.i_encapsulation, tvb(place.start, 0), place.encapsulation))
-  generated(tree:add(F.i_recognised, tvb(place.start, 0), place.mark))
+  generated(tree:add(F.i_recognised, tvb(place.start, 0), place.found_by))
   generated(tree:add(F.i_length, tvb(place.start, place.fin - place.start), place.fin - place.start))
   local offsets = { { "o_start", place.start }, { "o_header", place.header }, { "o_stack", place.stack },
     { "o_end", place.fin } }
@@ -2115,7 +2118,7 @@ local function without_int(w, from)
   if not place or w.tunnels > 0 or (place.encapsulation ~= "udp" and place.encapsulation ~= "tcp") then return nil end
   if place.fin > w.fin then return nil end
   local original, s, removed_from = place.original, w.s, place.start
-  if place.mark == "port" and original.proto and not original.port then removed_from = place.l4 end
+  if place.found_by == "port" and original.proto and not original.port then removed_from = place.l4 end
   local removed = place.fin - removed_from
   s = s:sub(1, removed_from) .. s:sub(place.fin + 1, w.fin)
   local length_at = place.v6 and place.ip + 4 or place.ip + 2
@@ -2595,7 +2598,7 @@ local I = Proto("hopwise_int", "INT over UDP (hopwise)")
 function I.dissector(tvb, pinfo, tree)
   local w = new_walk(tvb:raw(), tvb:len(), "report", true)
   local fin, original
-  local found = { encapsulation = "udp", mark = "port", ip = { at = 0, v6 = false }, l4 = 0, start = 0, shim = 0 }
+  local found = { encapsulation = "udp", found_by = "port", ip = { at = 0, v6 = false }, l4 = 0, start = 0, shim = 0 }
   local problem = guarded(function() fin, original = W.l4_shim(w, found) end)
   if depth == 0 and (not C.find or not link()) then
     local root = tree:add(P, range(tvb, 0, fin or tvb:len()))

@@ -125,12 +125,12 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
             out.insert(which.into(), flow);
         }
     }
-    let mut marks: Vec<String> = all(tree, "mark").iter().map(|mark| mark.as_str().unwrap().into()).collect();
+    let mut marks: Vec<String> = all(tree, "annotation").iter().map(|mark| mark.as_str().unwrap().into()).collect();
     if let Some(int) = get(tree, "int") {
         if let Some(version) = string(int, "int.version") {
             out.insert("int_version".into(), json!(version));
         }
-        marks.extend(all(int, "mark").iter().map(|mark| mark.as_str().unwrap().to_owned()));
+        marks.extend(all(int, "annotation").iter().map(|mark| mark.as_str().unwrap().to_owned()));
     }
     if let Some(ioam) = get(tree, "ioam") {
         let mut inner = Map::new();
