@@ -1,5 +1,10 @@
 //! `/openapi.json`: the description of the API for programs.
 
+#[cfg(test)]
+mod generate;
+#[cfg(test)]
+mod typescript;
+
 use axum::http::{HeaderName, header};
 
 /// The document.
@@ -35,9 +40,16 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_document_is_what_the_types_say() {
+        let document = generate::document();
+        let text = serde_json::to_string_pretty(&document).unwrap() + "\n";
+        testkit::compare_page("src/api/openapi.json", &text);
+        testkit::compare_page("ui/src/api/generated.ts", &typescript::file(&document));
+    }
+
+    #[test]
     fn the_reference_page_is_what_the_document_says() {
-        let document: Value = serde_json::from_str(DOCUMENT).unwrap();
-        testkit::compare_page("docs/reference/api.md", &reference(&document));
+        testkit::compare_page("docs/reference/api.md", &reference(&generate::document()));
     }
 
     fn reference(document: &Value) -> String {
@@ -65,14 +77,28 @@ mod tests {
         out.push_str("\n# Types\n");
         for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
             out.push_str(&format!("\n## {name}\n\n{}\n", text(&schema["description"])));
-            for (field, schema) in schema["properties"].as_object().unwrap() {
-                let about =
-                    schema["description"].as_str().map_or_else(String::new, |about| format!(" {about}"));
-                out.push_str(&format!("\n- `{field}`: {}.{about}", kind(schema)));
+            fields(&mut out, "", schema);
+            for choice in schema["oneOf"].as_array().into_iter().flatten() {
+                let about = text(&choice["description"]);
+                out.push_str(&format!("\n- `kind` = {}: {about}", choice["properties"]["kind"]["const"]));
+                fields(&mut out, "  ", choice);
+            }
+            if !schema["properties"].is_object() {
+                out.push_str(&format!("\n- {}.", kind(schema)));
             }
             out.push('\n');
         }
         out
+    }
+
+    fn fields(out: &mut String, indent: &str, schema: &Value) {
+        for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+            if !schema["const"].is_null() {
+                continue;
+            }
+            let about = schema["description"].as_str().map_or_else(String::new, |about| format!(" {about}"));
+            out.push_str(&format!("\n{indent}- `{field}`: {}.{about}", kind(schema)));
+        }
     }
 
     fn text(value: &Value) -> &str {
@@ -84,11 +110,11 @@ mod tests {
         if let Some(reference) = schema["$ref"].as_str() {
             return reference.rsplit('/').next().unwrap().to_owned();
         }
-        if let Some(choices) = schema["oneOf"].as_array() {
+        if let Some(choices) = schema["anyOf"].as_array() {
             return choices.iter().map(kind).collect::<Vec<_>>().join(" or ");
         }
         if let Some(words) = schema["enum"].as_array() {
-            return words.iter().map(text).collect::<Vec<_>>().join(", ");
+            return words.iter().map(|word| word.as_str().unwrap_or("null")).collect::<Vec<_>>().join(", ");
         }
         let types: Vec<&str> = match &schema["type"] {
             Value::Array(list) => list.iter().map(text).collect(),
@@ -101,6 +127,9 @@ mod tests {
                 Some(fields) => {
                     let fields = fields.iter().map(|(name, schema)| format!("{name}: {}", kind(schema)));
                     format!("{{{}}}", fields.collect::<Vec<_>>().join("; "))
+                }
+                None if schema["additionalProperties"].is_object() => {
+                    format!("object of {} by name", kind(&schema["additionalProperties"]))
                 }
                 None => "object".to_owned(),
             },

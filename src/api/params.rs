@@ -18,7 +18,7 @@ use crate::config::renamed;
 pub(crate) struct Param {
     pub(crate) name: &'static str,
     /// What it means, for the document.
-    #[allow(dead_code)]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the generator of the document reads it"))]
     pub(crate) about: &'static str,
     pub(crate) form: Form,
 }

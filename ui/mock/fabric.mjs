@@ -199,7 +199,8 @@ export class Fabric {
           node: hop.node,
           queue: 0,
           interface: hop.egress_if,
-          reason: 'tail_drop',
+          reason: 71,
+          reason_name: 'tail_drop',
         });
       }
     }
@@ -254,6 +255,7 @@ export class Fabric {
       threshold: null,
       rule: null,
       reason: null,
+      reason_name: null,
       basis: 'measured',
       path: [],
       ...fields,

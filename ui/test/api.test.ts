@@ -65,7 +65,7 @@ test('routes survive a round trip', () => {
 
 test('a result is drawn when a time comes first and numbers follow', () => {
   const result = (columns: string[], rows: (string | number | null)[][]) =>
-    plotColumns({ columns, rows, truncated: false, elapsed_ms: 1 });
+    plotColumns({ columns, rows, truncated: false, notes: [], elapsed_ms: 1 });
   const drawn = result(
     ['ts', 'p50', 'kind'],
     [

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { BudgetStage, Source } from '../src/api/types';
 import { stageView, Steady, totals, verdict } from '../src/model/budget';
 
-const STAGES = ['network', 'kernel', 'decode', 'state', 'queue', 'store'];
+const STAGES = ['network', 'kernel', 'decode', 'state', 'queue', 'store'] as const;
 
 /** All stages with 100 in and 100 out, but for what is given. */
 function budget(changes: Record<string, Partial<BudgetStage>> = {}): BudgetStage[] {
@@ -14,6 +14,7 @@ function source(countable: boolean): Source {
   const counts = { reports: 100, lost: 0, reordered: 0, duplicated: 0, restarts: 0 };
   return {
     source: '192.0.2.1',
+    name: null,
     node: 1,
     hw_id: 0,
     version: '2.0',

@@ -18,15 +18,16 @@ const PLAIN: TelemetryEvent = {
   threshold: null,
   rule: null,
   reason: null,
-  basis: null,
-  path: null,
+  reason_name: null,
+  basis: 'measured',
+  path: [],
 };
 
 const event = (changes: Partial<TelemetryEvent>): TelemetryEvent => ({ ...PLAIN, ...changes });
 
 test('events are sentences', () => {
-  const hop = { metric: 'hop_latency', node: 102 };
-  const queue = { metric: 'queue_occupancy', node: 102, queue: 3 };
+  const hop = { metric: 'hop_latency', node: 102 } as const;
+  const queue = { metric: 'queue_occupancy', node: 102, queue: 3 } as const;
   const cases: [Partial<TelemetryEvent>, string][] = [
     [
       { ...hop, value: 48_000, previous: 1200, threshold: 5000 },
@@ -45,7 +46,7 @@ test('events are sentences', () => {
     [{ kind: 'rule_on', rule: 'deep_queue', node: 201 }, 'rule deep_queue became true at 201'],
     [{ kind: 'rule_off', rule: 'slow' }, 'rule slow became false'],
     [
-      { kind: 'drop', node: 201, queue: 0, interface: 2, reason: 'tail_drop' },
+      { kind: 'drop', node: 201, queue: 0, interface: 2, reason: 71, reason_name: 'tail_drop' },
       'packet dropped at 201 queue 0 interface 2: tail drop',
     ],
     [{ kind: 'drop', node: 201, reason: 71 }, 'packet dropped at 201: reason 71'],
@@ -55,7 +56,7 @@ test('events are sentences', () => {
     [{ kind: 'hop_limit', node: 5 }, 'a hop at 5 could not add its data: hop limit reached (E bit)'],
     [{ kind: 'mtu' }, 'a hop could not add its data: packet would exceed the MTU (M bit)'],
     [{ kind: 'latest', metric: 'flow_latency', value: 1e6 }, 'flow latency is 1 ms'],
-    [{ kind: 'something_else', node: 3 }, 'something else value at 3'],
+    [{ kind: 'something_else' as TelemetryEvent['kind'], node: 3 }, 'something else value at 3'],
   ];
   for (const [changes, wanted] of cases) assert.equal(sentence(event(changes)), wanted);
 });

@@ -14,6 +14,8 @@ const input: Input = {
   reopened: 0,
   datagrams: 1,
   bytes: 1,
+  truncated: 0,
+  receive_buffer: 0,
   kernel_drops: 0,
   drops: {},
   passed: {},

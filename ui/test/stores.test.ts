@@ -11,18 +11,21 @@ import {
   sketchText,
 } from '../src/model/stores';
 
-const store = (more: Partial<Store>): Store => ({
-  name: 's',
-  id: 1,
-  kind: 'key-write',
-  fields: null,
-  bytes: 0,
-  pages: 'small',
-  created: 0,
-  occupied: null,
-  expected: [],
-  ...more,
-});
+const store = (more: object): Store =>
+  ({
+    name: 's',
+    id: 1,
+    kind: 'key-write',
+    fields: null,
+    bytes: 0,
+    file: null,
+    snapshot: null,
+    pages: 'small',
+    created: 0,
+    occupied: null,
+    expected: [],
+    ...more,
+  }) as unknown as Store;
 
 test('stores say what they are made of', () => {
   assert.equal(shapeText(store({ slots: 1_048_576, data: 20 })), '1.05 M slots of 20 bytes');
@@ -83,12 +86,23 @@ test('answers are sentences, and doubt is said', () => {
 });
 
 test('counts and sketches state their error', () => {
-  const count = { key: 'k', estimate: 4242, copies: 2, total: 9_000_000, error: 23.7, confidence: 0.865 };
+  const count = {
+    store: 's',
+    key: 'k',
+    estimate: 4242,
+    copies: 2,
+    total: 9_000_000,
+    error: 23.7,
+    confidence: 0.865,
+  };
   assert.match(countText(count), /^4\s?242 \(too large by at most 24, with 86\.5 % certainty; 9 M in all\)$/);
   const epoch = { epoch: 17, columns: 8, reporters: 1 };
   const sketch = {
+    store: 's',
     sketch: 'count-min',
     epoch,
+    epochs: [epoch],
+    samples: [],
     certain: false,
     key: null,
     question: 'count',

@@ -101,13 +101,13 @@ function first(event: TelemetryEvent): string {
 }
 
 function dropped(event: TelemetryEvent): string {
-  const reason = event.reason === null ? '' : `: ${reasonText(event.reason)}`;
+  const reason = event.reason === null ? '' : `: ${reasonText(event.reason, event.reason_name)}`;
   return `packet dropped ${where(event)}`.trimEnd() + reason;
 }
 
 /** A name where the reporter's profile gives one, else the device's code. */
-function reasonText(reason: string | number): string {
-  return typeof reason === 'number' ? `reason ${reason}` : reason.replaceAll('_', ' ');
+function reasonText(reason: number, name: string | null | undefined): string {
+  return name ? name.replaceAll('_', ' ') : `reason ${reason}`;
 }
 
 function rule(event: TelemetryEvent, became: string): string {

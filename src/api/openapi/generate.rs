@@ -1,0 +1,388 @@
+//! Makes the OpenAPI document from the types of the answers and the declared parameters.
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::api::{
+    answers, dta,
+    params::{Form, Param},
+    refusal, stored, stream,
+};
+use crate::view::{self, schema};
+
+/// Makes a schema, and notes the named types in it.
+type Make = fn(&mut SchemaGenerator) -> Value;
+
+/// One operation.
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    about: &'static str,
+    parameters: &'static [Param],
+    body: Option<Make>,
+    answer: Answer,
+}
+
+/// What a successful answer holds.
+enum Answer {
+    Json(Make),
+    Stream(Make),
+    Text,
+}
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    generator.subschema_for::<T>().to_value()
+}
+
+fn object(_: &mut SchemaGenerator) -> Value {
+    json!({"type": "object"})
+}
+
+fn objects(_: &mut SchemaGenerator) -> Value {
+    json!({"type": "array", "items": {"type": "object"}})
+}
+
+const fn get(
+    path: &'static str,
+    about: &'static str,
+    parameters: &'static [Param],
+    answer: Make,
+) -> Operation {
+    Operation { method: "get", path, about, parameters, body: None, answer: Answer::Json(answer) }
+}
+
+const fn change(
+    method: &'static str,
+    path: &'static str,
+    about: &'static str,
+    body: Option<Make>,
+    answer: Make,
+) -> Operation {
+    Operation { method, path, about, parameters: &[], body, answer: Answer::Json(answer) }
+}
+
+/// All operations, in the order of the routes.
+fn operations() -> Vec<Operation> {
+    let mut all = network();
+    all.extend(roles());
+    all.extend(memory());
+    all.extend(program());
+    all
+}
+
+fn network() -> Vec<Operation> {
+    let events = "Live events as server-sent events: each data line is an Event. `event: shed` with {\"shed\": n} after a slow client lost n events.";
+    vec![
+        get(
+            "/api/v1/status",
+            "State of the program: rates, loss budget, sources, tables, store.",
+            &[],
+            of::<view::StatusView>,
+        ),
+        get(
+            "/api/v1/rates",
+            "Rates per second, over the last 15 minutes at most. The store has older ones.",
+            &[],
+            of::<view::RateHistory>,
+        ),
+        get("/api/v1/nodes", "Nodes with latencies and queues.", &[], of::<view::Nodes>),
+        get("/api/v1/links", "Links, learnt from paths.", &[], of::<view::Links>),
+        get("/api/v1/flows", "Flows, largest first.", answers::FLOWS, of::<view::Flows>),
+        get("/api/v1/flows/{id}", "One flow, hop by hop.", &[], of::<view::FlowDetail>),
+        get(
+            "/api/v1/flows/{id}/history",
+            "Latencies and paths of a flow over time.",
+            stored::HISTORY,
+            of::<view::HistoryView>,
+        ),
+        get("/api/v1/paths", "Paths, most used first.", answers::PATHS, of::<view::Paths>),
+        get("/api/v1/events", "Stored events, newest first.", stored::EVENTS, of::<view::Events>),
+        Operation {
+            method: "get",
+            path: "/api/v1/events/stream",
+            about: events,
+            parameters: stream::EVENTS,
+            body: None,
+            answer: Answer::Stream(of::<view::EventView>),
+        },
+        get(
+            "/api/v1/rollups",
+            "Roll-ups in ascending order of time: the latest that match.",
+            stored::ROLLUPS,
+            of::<view::Rollups>,
+        ),
+        change(
+            "post",
+            "/api/v1/query",
+            "Read-only SQL over the views events, rollups, flows, drops, losses, reports.",
+            Some(of::<stored::Question>),
+            of::<stored::Answer>,
+        ),
+    ]
+}
+
+fn roles() -> Vec<Operation> {
+    use crate::{
+        aggregator::AggregatorView,
+        switch::{PortView, SwitchView},
+        translator_role::view::TranslatorView,
+    };
+    vec![
+        get(
+            "/api/v1/switch",
+            "The switch of this process: ports, queues, drops, INT.",
+            &[],
+            of::<SwitchView>,
+        ),
+        change(
+            "put",
+            "/api/v1/switch/watch",
+            "Replaces the watched flows until the configuration is reloaded. The body is a list as in `[[switch.watch]]`.",
+            Some(objects),
+            of::<SwitchView>,
+        ),
+        change(
+            "put",
+            "/api/v1/switch/filters",
+            "Replaces the filters of the sink until the configuration is reloaded; unchanged ones keep their state. The body is a list as in `[[switch.filter]]`.",
+            Some(objects),
+            of::<SwitchView>,
+        ),
+        change(
+            "patch",
+            "/api/v1/switch/ports/{number}",
+            "Changes a running port: `up`, `mtu`, `rate`, `depth`, `delay`, `loss`, `reorder`, `reorder_delay`, and the same with `in_`, as in `[[switch.ports]]`; null restores a setting.",
+            Some(object),
+            of::<PortView>,
+        ),
+        change(
+            "post",
+            "/api/v1/switch/registers/wipe",
+            "Clears the SF-INT registers of all flows.",
+            None,
+            of::<SwitchView>,
+        ),
+        get(
+            "/api/v1/aggregator",
+            "The aggregator of this process: postcards in, aggregates out.",
+            &[],
+            of::<AggregatorView>,
+        ),
+        get("/api/v1/translator", "The DTA translator of this process.", &[], of::<TranslatorView>),
+    ]
+}
+
+fn memory() -> Vec<Operation> {
+    use crate::memory_role::view::MemoryView;
+    use schema::answer;
+    vec![
+        get(
+            "/api/v1/dta",
+            "Collector memory of this process: RoCEv2 received, data written, translators connected.",
+            &[],
+            of::<MemoryView>,
+        ),
+        get(
+            "/api/v1/dta/stores",
+            "All stores of the memory, with their fill and the share of keys that a query is expected to find.",
+            &[],
+            of::<dta::Stores>,
+        ),
+        get("/api/v1/dta/stores/{name}", "One store.", dta::STORE, of::<answer::StoreView>),
+        get(
+            "/api/v1/dta/stores/{name}/get",
+            "The data (key-write) or the path (postcarding) of a key.",
+            dta::GET,
+            of::<answer::Answer>,
+        ),
+        get(
+            "/api/v1/dta/stores/{name}/count",
+            "The count of a key (key-increment).",
+            dta::COUNT,
+            of::<answer::CountAnswer>,
+        ),
+        get(
+            "/api/v1/dta/stores/{name}/sketch",
+            "The estimate of a sketch: of a key (count-min, count), or of everything (hyperloglog, aroma).",
+            dta::SKETCH,
+            of::<answer::SketchAnswer>,
+        ),
+        get("/api/v1/dta/lists", "The lists of the memory.", dta::LISTS, of::<dta::Lists>),
+        get(
+            "/api/v1/dta/lists/{list}",
+            "Entries of a list: the newest, or from a batch on.",
+            dta::TAIL,
+            of::<answer::TailAnswer>,
+        ),
+        get("/api/v1/dta/snapshots", "Existing snapshots, newest first.", &[], of::<dta::Snapshots>),
+        change(
+            "post",
+            "/api/v1/dta/snapshots",
+            "Takes snapshots, and answers when they are on disk.",
+            Some(of::<dta::Wanted>),
+            of::<dta::Snapshots>,
+        ),
+        get(
+            "/api/v1/dta/calculate",
+            "The probability that a key-write store answers, by the exact formula.",
+            dta::CALCULATE,
+            of::<schema::calculation::Calculation>,
+        ),
+    ]
+}
+
+fn program() -> Vec<Operation> {
+    let text = |path, about| Operation {
+        method: "get",
+        path,
+        about,
+        parameters: &[],
+        body: None,
+        answer: Answer::Text,
+    };
+    vec![
+        get("/api/v1/config", "The effective configuration, without secrets.", &[], object),
+        change(
+            "post",
+            "/api/v1/config/reload",
+            "Reloads the configuration file. An invalid file changes nothing.",
+            None,
+            of::<answers::Reload>,
+        ),
+        get("/api/v1/openapi.json", "This document.", &[], object),
+        text("/metrics", "Metrics for Prometheus."),
+        text("/healthz", "200 while healthy, 503 when nothing can be stored."),
+    ]
+}
+
+/// The whole document.
+pub(super) fn document() -> Value {
+    let base = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    // A body may leave out what has a default; an answer holds every field.
+    let mut bodies = base.clone().for_deserialize().into_generator();
+    let mut generator = base.for_serialize().into_generator();
+    let mut paths = Map::new();
+    for operation in operations() {
+        let described = operation.describe(&mut generator, &mut bodies);
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        path[operation.method] = described;
+    }
+    let error = of::<refusal::Body<'static>>(&mut generator);
+    let mut schemas = generator.take_definitions(true);
+    schemas.extend(bodies.take_definitions(true));
+    let mut schemas = Value::Object(schemas);
+    without_defaults(&mut schemas);
+    let refused =
+        |about: &str| json!({"description": about, "content": {"application/json": {"schema": error}}});
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "hopwise",
+            "version": "1",
+            "description": "Network telemetry. Times are nanoseconds since the Unix epoch; 64-bit ids are hexadecimal strings.",
+            "license": {"name": "Apache-2.0 OR MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{}, {"bearer": []}, {"query": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "query": {"type": "apiKey", "in": "query", "name": "token"},
+            },
+            "responses": {
+                "400": refused("The request is malformed, or a value is out of range."),
+                "401": refused("A token is needed."),
+                "403": refused("The host name or the origin is not allowed."),
+                "404": refused("No such resource, or this process has no such role."),
+                "503": refused("Busy, stopping, or unable to store; try again."),
+                "default": refused("Any other refusal."),
+            },
+            "schemas": schemas,
+        },
+    })
+}
+
+impl Operation {
+    fn describe(&self, generator: &mut SchemaGenerator, bodies: &mut SchemaGenerator) -> Value {
+        let segments = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let mut parameters: Vec<Value> = segments.map(segment).collect();
+        parameters.extend(self.parameters.iter().map(query));
+        let content = match self.answer {
+            Answer::Json(make) => json!({"application/json": {"schema": make(generator)}}),
+            Answer::Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
+            Answer::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+        };
+        let mut responses = json!({"200": {"description": "Success.", "content": content}});
+        let statuses: &[&str] = match self.path {
+            "/healthz" => &["403", "503", "default"],
+            "/metrics" | "/api/v1/openapi.json" => &["400", "401", "403", "503", "default"],
+            _ => &["400", "401", "403", "404", "503", "default"],
+        };
+        for status in statuses {
+            responses[*status] = json!({"$ref": format!("#/components/responses/{status}")});
+        }
+        let mut described = json!({"summary": self.about, "parameters": parameters, "responses": responses});
+        if let Some(make) = self.body {
+            let content = json!({"application/json": {"schema": make(bodies)}});
+            described["requestBody"] = json!({"required": true, "content": content});
+        }
+        described
+    }
+}
+
+fn segment(name: &str) -> Value {
+    let (about, schema) = match name {
+        "id" => (
+            "Flow id (16 hexadecimal digits), or the flow as text, percent-encoded.",
+            json!({"type": "string"}),
+        ),
+        "number" => (
+            "Port number.",
+            json!({"type": "integer", "format": "uint16", "minimum": 0, "maximum": u16::MAX}),
+        ),
+        "list" => {
+            ("List id.", json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}))
+        }
+        _ => ("Name or id of the store.", json!({"type": "string"})),
+    };
+    json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
+}
+
+fn query(param: &Param) -> Value {
+    let schema = match param.form {
+        Form::Integer { min, max, default } => {
+            let format = if max > u64::from(u32::MAX) { "uint64" } else { "uint32" };
+            let mut schema = json!({"type": "integer", "format": format, "minimum": min, "maximum": max});
+            if let Some(default) = default {
+                schema["default"] = default.into();
+            }
+            schema
+        }
+        Form::Share { default } => {
+            json!({"type": "number", "format": "double", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": default})
+        }
+        Form::Count => json!({"type": "string", "pattern": "^[0-9_]+[KMG]?$"}),
+        Form::OneOf(names) => json!({"type": "string", "enum": names()}),
+        Form::Flow | Form::Text => json!({"type": "string"}),
+    };
+    let required = param.name == "keys";
+    json!({"name": param.name, "in": "query", "required": required, "description": param.about, "schema": schema})
+}
+
+/// Answers hold every field, so the defaults for reading them are not part of the contract.
+fn without_defaults(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if !fields.get("default").is_some_and(|field| field.is_object() && field.get("type").is_some()) {
+                fields.remove("default");
+            }
+            fields.values_mut().for_each(without_defaults);
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_defaults),
+        _ => {}
+    }
+}

@@ -1,0 +1,88 @@
+//! Makes the types of the web page from the schemas of the document.
+
+use serde_json::Value;
+
+/// The file `ui/src/api/generated.ts`.
+pub(super) fn file(document: &Value) -> String {
+    let mut out = String::from(HEAD);
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        out.push('\n');
+        if let Some(about) = schema["description"].as_str() {
+            out.push_str(&comment("", about));
+        }
+        out.push_str(&format!("export type {name} = {};\n", form(schema, "")));
+    }
+    out
+}
+
+const HEAD: &str = "// Generated from the types of the API by `make docs`; do not edit.
+";
+
+fn comment(indent: &str, text: &str) -> String {
+    format!("{indent}/** {} */\n", text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// A schema as a type.
+fn form(schema: &Value, indent: &str) -> String {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let name = reference.rsplit('/').next().unwrap().to_owned();
+        // Fields beside the reference, as of a flattened one.
+        return if schema["properties"].is_object() {
+            format!("{name} & {}", fields(schema, indent))
+        } else {
+            name
+        };
+    }
+    for key in ["oneOf", "anyOf"] {
+        if let Some(choices) = schema[key].as_array() {
+            let choice = choices.iter().map(|choice| form(choice, indent)).collect::<Vec<_>>().join(" | ");
+            return if schema["properties"].is_object() {
+                format!("({choice}) & {}", fields(schema, indent))
+            } else {
+                choice
+            };
+        }
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        return values.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
+    }
+    if !schema["const"].is_null() {
+        return schema["const"].to_string();
+    }
+    match &schema["type"] {
+        Value::Array(types) => {
+            let one = |kind: &Value| typed(kind.as_str().unwrap(), schema, indent);
+            types.iter().map(one).collect::<Vec<_>>().join(" | ")
+        }
+        Value::String(kind) => typed(kind, schema, indent),
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn typed(kind: &str, schema: &Value, indent: &str) -> String {
+    match kind {
+        "integer" | "number" => "number".to_owned(),
+        "array" => format!("Array<{}>", form(&schema["items"], indent)),
+        "object" if schema["properties"].is_object() => fields(schema, indent),
+        "object" if schema["additionalProperties"].is_object() => {
+            format!("Record<string, {}>", form(&schema["additionalProperties"], indent))
+        }
+        "object" => "Record<string, unknown>".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn fields(schema: &Value, indent: &str) -> String {
+    let inner = format!("{indent}  ");
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut out = String::from("{\n");
+    for (name, field) in schema["properties"].as_object().unwrap() {
+        if let Some(about) = field["description"].as_str() {
+            out.push_str(&comment(&inner, about));
+        }
+        let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+        out.push_str(&format!("{inner}{name}{mark}: {};\n", form(field, &inner)));
+    }
+    out + indent + "}"
+}
