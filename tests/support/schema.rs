@@ -52,8 +52,8 @@ fn match_fields(
     fields: &serde_json::Map<String, Value>,
     place: &str,
 ) -> Result<(), String> {
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    if let Some(name) = required.into_iter().find(|name| !fields.contains_key(*name)) {
+    let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(name) = required.find(|name| !fields.contains_key(*name)) {
         return Err(format!("{place}: `{name}` is missing"));
     }
     // A choice has only a part of the fields, and so has the schema around choices.
