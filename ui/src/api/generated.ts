@@ -2,10 +2,15 @@
 
 /** Counters: `connections = accepted + refused + pending`. */
 export type AdmissionView = {
+  /** Connections accepted. */
   accepted: number;
+  /** True while the balance holds. */
   adds_up: boolean;
+  /** Connections: `connections = accepted + refused + pending`. */
   connections: number;
+  /** Connections without an answer yet. */
   pending: number;
+  /** Connections refused, by reason. */
   refused: NamedCounts;
   /** Whether translators must prove that they know a secret. */
   secret: boolean;
@@ -13,52 +18,87 @@ export type AdmissionView = {
 
 /** `/api/v1/aggregator`. */
 export type Aggregator = {
+  /** True while the balance holds. */
   adds_up: boolean;
+  /** Memory of the registers, bytes. */
   bytes: number;
+  /** Datagrams longer than 9,216 bytes, truncated. */
   cut: number;
+  /** Datagrams received. */
   datagrams: number;
+  /** Destinations. */
   forward: Array<AggregatorForward>;
+  /** True when it sends plain Telemetry Report 2.0. */
   interop: boolean;
+  /** Datagrams dropped in the kernel. */
   kernel_drops: number;
+  /** Kind of aggregation, as configured. */
   kind: string;
+  /** Address or interface on which it receives postcards. */
   listen: string;
+  /** Missing values, which no summary includes. */
   missing_values: number;
+  /** Nodes, at most 1,024. */
   nodes: Array<AggregatorNode>;
+  /** Datagrams of nodes beyond this maximum; their losses are not counted. */
   nodes_full: number;
+  /** Registers in use. */
   occupied: number;
+  /** Postcards that wait in registers. */
   pending: number;
+  /** Postcards received. */
   postcards: number;
+  /** Postcards per datagram or summary. */
   r: number;
+  /** Reports that are not postcards for this aggregator, by reason. */
   refused: NamedCounts;
+  /** Number of registers. */
   registers: number;
+  /** Reports decoded. */
   reports: number;
+  /** Postcards sent, by cause: `full` (R postcards), `timer`, `evicted` (another node or flow needed the register), `stopped`. */
   sent: Record<string, AggregatorSent>;
+  /** Datagrams that could not be decoded, by reason. */
   unreadable: NamedCounts;
 };
 
 /** A destination. */
 export type AggregatorForward = {
+  /** Payload of these datagrams, bytes. */
   bytes: number;
+  /** Datagrams passed to the kernel. */
   datagrams: number;
+  /** Datagrams that the kernel refused for another reason. */
   failed: number;
+  /** Datagrams that the kernel refused for lack of memory. */
   no_buffers: number;
+  /** Address. */
   to: string;
 };
 
 /** Sequence numbers of a node's postcards. */
 export type AggregatorNode = {
+  /** Datagrams received twice. */
   duplicated: number;
+  /** Subsystem of the node. */
   hw_id: number;
+  /** Datagrams received after one with a higher sequence number. */
   late: number;
+  /** Sequence numbers never received. */
   lost: number;
+  /** Node id. */
   node: number;
+  /** Datagrams with a sequence number. */
   numbered: number;
+  /** Restarts of the sequence. */
   restarts: number;
 };
 
-/** What was sent for one cause. */
+/** Postcards sent for one cause. */
 export type AggregatorSent = {
+  /** Datagrams sent. */
   datagrams: number;
+  /** Postcards in them, or in their summaries. */
   postcards: number;
 };
 
@@ -122,7 +162,9 @@ export type CountAnswer = {
   total: number;
 };
 
+/** Why a request was refused. */
 export type Error = {
+  /** One sentence that says what to do. */
   error: string;
 };
 
@@ -343,7 +385,7 @@ export type KeyAnswer = {
   /** How many of them have this value. */
   agreeing: number | null;
   /** found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's, which does not say whose it is) or torn (being written; ask again). */
-  answer: string;
+  answer: "found" | "empty" | "ambiguous" | "unproven" | "torn";
   /** Which collector was asked, where a map chose one. */
   collector?: string | null;
   /** Copies that have the key's checksum. */
@@ -392,7 +434,7 @@ export type Links = {
 
 /** A list. */
 export type List = {
-  /** Are its entries told as events? */
+  /** Whether its entries are reported as events. */
   events: boolean;
   /** Its ID. */
   list: number;
@@ -434,81 +476,109 @@ export type ListTail = {
 
 /** `/dta/lists`. */
 export type Lists = {
+  /** All lists. */
   lists: Array<List>;
 };
 
 /** `/api/v1/dta`. */
 export type Memory = {
+  /** ACKs sent. */
   acks: number;
-  adds: number;
+  /** True while the balance holds. */
   adds_up: boolean;
-  answers_lost: number;
   /** Bytes of all stores. */
   bytes: number;
+  /** Datagrams received by the socket. */
   datagrams: number;
+  /** Directory of the regions. */
   directory: string;
+  /** Packets decoded and not executed, by reason. */
   dropped: NamedCounts;
+  /** Packets received again, and only acknowledged. */
   duplicates: number;
+  /** Entries of lists reported as events. */
   events: MemoryEvents;
-  /** Where translators ask. */
+  /** Address of the exchange with translators. */
   exchange: string;
+  /** Packets executed. */
   executed: number;
+  /** RDMA fetch-and-add operations done. */
+  fetch_adds: number;
+  /** Datagrams dropped in the kernel. */
   kernel_drops: number;
+  /** Links of translators. */
   links: Array<MemoryLink>;
-  /** Where RoCEv2 comes to. */
+  /** Address that receives RoCEv2. */
   listen: string;
+  /** RDMA writes and fetch-and-add operations done. */
   messages: number;
-  /** Packets of unreliable queue pairs that are missing: numbers that were skipped, less those that came late. */
+  /** Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived late. */
   missing: number;
-  /** Who answers. */
+  /** The responder: socket, xdp or verbs. */
   mode: string;
+  /** NAKs sent, by syndrome. */
   naks: NamedCounts;
+  /** RoCEv2 packets: `packets = executed + duplicates + refused + dropped`. */
   packets: number;
+  /** Policy when copies differ: first, majority or strict. */
   policy: string;
+  /** Packets that could not be decoded, by reason. */
   refused: NamedCounts;
+  /** Responses that the kernel did not send. */
+  responses_lost: number;
+  /** Snapshots. */
   snapshots: MemorySnapshots;
   /** Connections to the exchange. */
   translators: AdmissionView;
+  /** Bytes written. */
   written_bytes: number;
-  /** The kernel's part of it. */
+  /** The responder in the kernel. */
   xdp?: MemoryXdp | null;
 };
 
-/** What became of entries. */
+/** Entries of lists, and immediates. */
 export type MemoryEvents = {
-  /** Entries of lists that were told as events. */
+  /** Entries of lists that were reported as events. */
   entries: number;
-  /** Immediates that were seen. */
+  /** Immediates received. */
   immediates: number;
-  /** Immediates for which there was no room; entries of lists are told all the same. */
+  /** Immediates discarded because the queue was full; entries of lists are still reported. */
   immediates_shed: number;
   /** Batches that were overwritten before they were read. */
   lapped: number;
-  /** Batches that never came whole. */
+  /** Batches that were never complete. */
   missing: number;
 };
 
 /** A translator's link. */
 export type MemoryLink = {
+  /** Connections so far. */
   connections: number;
+  /** Address of the translator. */
   from: string;
-  /** The translator's mark. */
+  /** Random ID of the translator's process. */
   instance: string;
   /** The number of the link there. */
   link: number;
+  /** State of its reliable queue pair: ready, error or gone. */
   reliable: string;
-  /** Seconds since it came or went. */
+  /** Seconds since it connected or disconnected. */
   since_s: number;
-  /** How its queue pairs stand: up, or error. */
+  /** State of its unreliable queue pair: ready, error or gone. */
   unreliable: string;
+  /** True while it is connected. */
   up: boolean;
 };
 
 /** Snapshots. */
 export type MemorySnapshots = {
+  /** Directory of the files. */
   directory: string;
+  /** Snapshots that failed. */
   failed: number;
+  /** The last failure. */
   message: string | null;
+  /** Snapshots taken. */
   taken: number;
 };
 
@@ -584,22 +654,23 @@ export type MemoryStore = ({
 
 /** The responder in the kernel. */
 export type MemoryXdp = {
+  /** Network interface. */
   interface: string;
-  /** Why it is not on it, or not in its driver. */
+  /** Why it is not attached, or not in native mode. */
   message?: string | null;
-  /** In the interface's driver; else the generic way. */
+  /** Whether it is attached in native mode, that is in the interface's driver, rather than in generic mode. */
   native: boolean;
-  /** Packets that it took: a part of all. */
+  /** Packets that it processed, included in the total. */
   packets: number;
-  /** Frames to RoCEv2's port that it left to the stack, and so to the socket. */
+  /** Frames to the RoCEv2 port that it passed to the network stack. */
   passed: number;
-  /** Answers that found no room. */
+  /** Responses that could not be sent. */
   unanswered: number;
-  /** Is it on it? */
+  /** Whether it is attached. */
   up: boolean;
 };
 
-/** NamedCounts by name, for example drops by reason. */
+/** Counts by name, for example drops by reason. */
 export type NamedCounts = Record<string, number>;
 
 /** A node. */
@@ -652,22 +723,27 @@ export type Paths = {
 
 /** What became of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
 export type Postcards = {
-  /** Aggregates of an aggregator, and the postcards and summaries in them. */
+  /** Aggregates received. */
   aggregates: number;
+  /** Postcards whose Flow ID belongs to several flows. */
   ambiguous: number;
-  /** Postcards of sets that gave, or confirmed, a path; and those sets. */
+  /** Postcards of sets that gave or confirmed a path. */
   joined: number;
-  /** Pending once and not joined, by reason. */
+  /** Postcards that waited and were not joined, by reason. */
   partial: NamedCounts;
-  /** Waiting for others. */
+  /** Postcards that wait for others. */
   pending: number;
+  /** Postcards received. */
   received: number;
-  /** Postcards whose Flow ID stood for a known flow, and those whose ID stands for several. */
+  /** Postcards whose Flow ID belongs to one known flow. */
   resolved: number;
+  /** Sets that gave or confirmed a path. */
   sets: number;
+  /** Summaries in aggregates. */
   summaries: number;
+  /** Postcards in aggregates. */
   unfolded: number;
-  /** Never pending, by reason. */
+  /** Postcards that never waited, by reason. */
   unjoinable: NamedCounts;
 };
 
@@ -715,6 +791,7 @@ export type RatesThen = {
 export type Reload = {
   /** Settings of the new file that stay as they were until a restart. */
   kept: Array<string>;
+  /** True. */
   reloaded: boolean;
 };
 
@@ -756,14 +833,19 @@ export type Rollups = {
 
 /** The answer of `/query`. */
 export type Rows = {
+  /** Names of the columns. */
   columns: Array<string>;
+  /** Duration of the query, milliseconds. */
   elapsed_ms: number;
+  /** Remarks on the answer. */
   notes: Array<string>;
+  /** Rows; a cell is a string, a number or null. */
   rows: Array<Array<unknown>>;
+  /** True when there are more rows than the limit. */
   truncated: boolean;
 };
 
-/** What a sketch says. */
+/** Result of a sketch query. */
 export type SketchAnswer = {
   /** False where columns of a newer epoch may be among those of an older one. */
   certain: boolean;
@@ -779,7 +861,7 @@ export type SketchAnswer = {
   estimate: number | null;
   /** The key, where one was asked for. */
   key: string | null;
-  /** What the question was: count (of a key), distinct (things), sampled_from (how many things the sample stands for). */
+  /** Kind of query: count (of a key), distinct (things), sampled_from (how many things the sample stands for). */
   question: string;
   /** Of a sample: what was sampled, as many as were asked for. */
   samples: Array<number>;
@@ -807,20 +889,21 @@ export type Snapshot = {
   file: string;
   /** The store. */
   store: string;
+  /** Slots that were being written at every read, and are empty in the copy; absent for a snapshot of an earlier process. */
+  torn: number | null;
   /** When it was begun, ns since the epoch. */
   ts: number;
-  /** Slots that were being written whenever looked at, and are empty in the copy; absent for one taken by an earlier process. */
-  unsettled: number | null;
 };
 
 /** What to take a snapshot of. */
 export type SnapshotRequest = {
   /** Names of stores; none: those of the schedule, or all. */
-  stores: Array<string>;
+  stores?: Array<string>;
 };
 
 /** `/dta/snapshots`. */
 export type Snapshots = {
+  /** Snapshots, newest first. */
   snapshots: Array<Snapshot>;
 };
 
@@ -870,22 +953,26 @@ export type Spread = {
 
 /** The body of `/query`. */
 export type SqlQuery = {
-  from: number | null;
-  limit: number | null;
+  /** Only files with records at or after, nanoseconds since the Unix epoch. */
+  from?: number | null;
+  /** Maximum number of rows; at most `[api] query_rows`. */
+  limit?: number | null;
+  /** A single SELECT statement. */
   sql: string;
-  to: number | null;
+  /** Only files with records at or before, nanoseconds since the Unix epoch. */
+  to?: number | null;
 };
 
-/** One stage of the loss budget: `in = out + sum of drops + held`. */
+/** One stage of the loss budget: `in = out + sum of drops + queued`. */
 export type Stage = {
   /** Drops by reason. */
   drops: NamedCounts;
-  /** In the stage now. */
-  held: number;
   /** Number in. */
   in: number;
   /** Number out. */
   out: number;
+  /** In the stage now. */
+  queued: number;
   /** Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT. */
   stage: "network" | "nic" | "kernel" | "fanout" | "decode" | "join" | "state" | "queue" | "store";
   /** What is counted. */
@@ -948,6 +1035,7 @@ export type Store = {
 
 /** `/dta/stores`. */
 export type Stores = {
+  /** All stores. */
   stores: Array<MemoryStore>;
 };
 
@@ -961,142 +1049,217 @@ export type Streams = {
   shed: number;
 };
 
-/** A switch now. */
+/** State of a switch. */
 export type Switch = {
-  /** What it reported by DTA, if it does. */
+  /** DTA reports; null without `[switch.dta]`. */
   dta: SwitchDta | null;
+  /** ICMP errors suppressed by the rate limit. */
   errors_suppressed: number;
+  /** Filters of the sink. */
   filters: Array<SwitchFilter>;
+  /** INT counters. */
   int: SwitchInt;
+  /** Name, as configured. */
   name: string | null;
-  /** Hosts' addresses that are known. */
+  /** Addresses of hosts in the neighbour table. */
   neighbours: number;
+  /** Node id. */
   node: number;
+  /** Its ports. */
   ports: Array<SwitchPort>;
+  /** Datagrams with reports. */
   reports: SwitchReports;
-  /** As in the configuration. */
-  roles: unknown;
-  /** As in the configuration. */
-  routes: unknown;
+  /** INT roles, as in the configuration. */
+  roles: Array<unknown>;
+  /** Routes, as in the configuration. */
+  routes: Array<Record<string, unknown>>;
+  /** Balance of all frames. */
   totals: SwitchTotals;
-  /** As in the configuration. */
-  watch: unknown;
+  /** Watched flows, as in the configuration. */
+  watch: Array<Record<string, unknown>>;
 };
 
-/** What a switch reported by DTA. */
+/** DTA reports of a switch. */
 export type SwitchDta = {
+  /** Collectors. */
   collectors: Array<SwitchDtaCollector>;
-  /** Control messages heeded. */
+  /** Control messages processed. */
   controls: number;
-  /** Control messages that could not be read, were for another, or came from a stranger. */
+  /** Control messages that are malformed, for another reporter, or from an unknown peer. */
   controls_refused: number;
-  /** Datagrams for which there was no way. */
+  /** Datagrams without a route. */
   lost: number;
+  /** Reports by mapping, as `[[switch.dta.report]]`. */
   mappings: Array<SwitchDtaMapping>;
-  /** Reports made, resent ones not among them. */
+  /** Reports originated, without retransmissions. */
   reports: number;
   /** Datagrams sent. */
   sent: number;
+  /** Sketches. */
   sketches: Array<SwitchDtaSketch>;
+  /** Tables of counters. */
   tables: Array<SwitchDtaTable>;
 };
 
-/** The way to a collector. */
+/** Reports to a collector. */
 export type SwitchDtaCollector = {
+  /** Address of the translator. */
   address: string;
-  dropped_there: number;
-  essential: number;
-  forgotten: number;
   /** Congestion, 0 to 3. */
-  level: number;
+  congestion_level: number;
+  /** Essential reports made. */
+  essential: number;
+  /** Reports that a NACK asked for and that were no longer stored. */
+  forgotten: number;
+  /** NACKs processed. */
   nacks: number;
+  /** Essential reports overwritten before they were sent. */
   overwritten: number;
+  /** NACKs that refuse a report: no such store or list, or malformed. */
   refused: number;
-  resent: number;
-  waiting: number;
+  /** Essential reports in the retransmit buffer. */
+  retransmit_buffered: number;
+  /** Reports sent again, after a NACK or because none followed. */
+  retransmitted: number;
+  /** Reports that the translator dropped, by its own count. */
+  translator_drops: number;
 };
 
 /** `made = sent + pending + suppressed + absent + size + no_room`. */
 export type SwitchDtaMapping = {
+  /** Operations without a value, or with an incomplete key. */
   absent: number;
+  /** Operations; of an append, entries. */
   made: number;
+  /** Name, as configured. */
   name: string;
+  /** Operations that found no room in the send queue. */
   no_room: number;
+  /** The occasion. */
   on: string;
+  /** Entries that wait for a full batch. */
   pending: number;
+  /** Operations sent. */
   sent: number;
+  /** Operations whose key or value has the wrong size, such as an IPv6 address for a field of four bytes. */
   size: number;
+  /** Operations suppressed because of congestion. */
   suppressed: number;
 };
 
+/** A sketch. */
 export type SwitchDtaSketch = {
+  /** Columns sent again. */
   again: number;
+  /** Columns sent. */
   columns: number;
+  /** Packets counted. */
   counted: number;
+  /** Epochs completed. */
   epochs: number;
+  /** Sketch id. */
   id: number;
+  /** Columns not sent before the end of the next epoch. */
   late: number;
+  /** Name, as configured. */
   name: string;
+  /** Columns suppressed because of congestion. */
   suppressed: number;
 };
 
+/** A table of counters. */
 export type SwitchDtaTable = {
+  /** Packets counted. */
   counted: number;
+  /** Records evicted for others. */
   evicted: number;
+  /** Packets without such a key. */
   keyless: number;
+  /** Name, as configured. */
   name: string;
+  /** Periods completed. */
   periods: number;
+  /** Records in the table. */
   records: number;
 };
 
 /** A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`. */
 export type SwitchFilter = {
+  /** Packets whose register held another flow or node; they were reported as the first of their key. */
   collisions: number;
+  /** Packets reported, by reason. */
   reported: SwitchReported;
-  /** As in the configuration. */
-  settings: unknown;
+  /** Settings, as in the configuration. */
+  settings: Record<string, unknown>;
+  /** Packets not reported. */
   suppressed: number;
 };
 
-/** What INT did; every packet is in one of the first eight. */
+/** INT counters; each packet is in one of the first eight. */
 export type SwitchInt = {
+  /** Packets reported because they passed a congested queue (`quota`). */
   congested_reported: number;
+  /** Drop reports. */
   drops_reported: number;
+  /** Packets at the sink that `[[switch.filter]]` suppressed. */
   filtered: number;
+  /** Remaining hop count was zero (E bit). */
   hops_exceeded: number;
+  /** Metadata would exceed the MTU (M bit), or INT was not added for this reason. */
   mtu_exceeded: number;
+  /** Packets without INT. */
   plain: number;
+  /** Queue reports. */
   queues_reported: number;
+  /** Packets to which this switch added its metadata. */
   recorded: number;
+  /** Packets with malformed or unsupported INT. */
   refused: number;
+  /** Packets reported. */
   reported: number;
+  /** SF-INT: packets with metadata of another switch, received or from a register. */
   swapped: number;
 };
 
-/** A port now. */
+/** State of a port. */
 export type SwitchPort = {
+  /** Drops by reason. */
   drops: NamedCounts;
-  /** Why nothing goes through its interface, if so. */
+  /** Why the interface does not work; null while it works. */
   failed: string | null;
+  /** Ingress queue. */
   in_queue: SwitchQueue;
+  /** Network interface. */
   interface: string;
+  /** MAC address; hosts send to it. */
   mac: string;
+  /** Effective MTU, bytes. */
   mtu: number;
+  /** Port number. */
   number: number;
+  /** Egress queue. */
   queue: SwitchQueue;
+  /** Frames received. */
   received: number;
+  /** Bytes of these frames. */
   received_bytes: number;
+  /** Frames dropped under overload before they were read; not part of `received`. */
   ring_full: number;
+  /** Frames sent. */
   sent: number;
+  /** Bytes of these frames. */
   sent_bytes: number;
-  /** As in the configuration. */
-  settings: unknown;
+  /** Settings, as in the configuration. */
+  settings: Record<string, unknown>;
 };
 
-/** A queue now. */
+/** State of a queue. */
 export type SwitchQueue = {
+  /** Bytes queued. */
   bytes: number;
+  /** Frames queued. */
   frames: number;
+  /** Largest number of bytes that were queued. */
   most_bytes: number;
 };
 
@@ -1116,21 +1279,33 @@ export type SwitchReported = {
 
 /** Datagrams with reports. */
 export type SwitchReports = {
+  /** Datagrams not sent: no address is known, or the system refused them. */
   lost: number;
+  /** Datagrams sent. */
   sent: number;
+  /** Address of the collector; null without one. */
   to: string | null;
 };
 
-/** Every frame: `received + made = sent + handled + held + dropped`. */
+/** Every frame: `received + originated = sent + consumed + queued + dropped`. */
 export type SwitchTotals = {
+  /** True while the balance holds. */
   adds_up: boolean;
+  /** ARP, neighbour discovery and other frames for the switch itself. */
+  consumed: number;
+  /** Frames dropped. */
   dropped: number;
+  /** Drops by reason. */
   drops: NamedCounts;
-  handled: number;
-  held: number;
-  made: number;
+  /** ARP, neighbour discovery and ICMP frames that the switch sent itself. */
+  originated: number;
+  /** In queues, on links, or waiting for address resolution. */
+  queued: number;
+  /** Frames received. */
   received: number;
+  /** Frames dropped under overload before they were read; not part of `received`. */
   ring_full: number;
+  /** Frames sent. */
   sent: number;
 };
 
@@ -1148,105 +1323,149 @@ export type Table = {
   used: number;
 };
 
-/** `dta` in `/api/v1/translator`. */
+/** `/api/v1/translator`. */
 export type Translator = {
-  adds: number;
+  /** True while the balance holds. */
   adds_up: boolean;
-  /** What came from collectors, or to where their answers come, and is none. */
-  answers_unreadable: NamedCounts;
+  /** Collectors. */
   collectors: Array<TranslatorCollector>;
+  /** Copies of Key-Write. */
   copies: TranslatorCopies;
+  /** Reports done, by primitive. */
   done: NamedCounts;
+  /** Reports dropped, by reason. */
   dropped: NamedCounts;
-  entries: TranslatorHeld;
+  /** Entries of Append. */
+  entries: TranslatorBuffer;
+  /** Essential reports. */
   essential: TranslatorEssential;
+  /** RDMA fetch-and-add operations. */
+  fetch_adds: number;
+  /** Immediates sent. */
   immediates: number;
+  /** Layouts that it accepts: v1, artifact or both. */
   layout: string;
   /** Messages to reporters, by kind. */
   messages: NamedCounts;
+  /** Bytes of data in writes and fetch-and-add operations. */
   operation_bytes: number;
-  postcards: TranslatorHeld;
-  /** Reports taken: = done + dropped + unreadable + waiting. */
+  /** Postcards. */
+  postcards: TranslatorBuffer;
+  /** Reports received: = done + dropped + unreadable + waiting. */
   reports: number;
+  /** Datagrams received where collectors send responses that are not responses. */
+  responses_unreadable: NamedCounts;
+  /** Reports that could not be decoded, by reason. */
   unreadable: NamedCounts;
-  /** Reports in local memory, until there is room. */
+  /** Reports in local memory that wait for credit. */
   waiting: number;
+  /** Bytes of these reports. */
   waiting_bytes: number;
+  /** RDMA writes. */
   writes: number;
+};
+
+/** Entries or postcards that the translator buffers to write them together. */
+export type TranslatorBuffer = {
+  /** Items pending. */
+  buffered: number;
+  /** Items lost when a collector returned with other stores. */
+  lost: number;
+  /** Items received. */
+  taken: number;
+  /** Items written. */
+  written: number;
 };
 
 /** A collector. */
 export type TranslatorCollector = {
+  /** Operations acknowledged. */
   acknowledged: number;
+  /** True while the balance holds. */
   adds_up: boolean;
+  /** Connections that broke. */
   broken: number;
+  /** Collector number. */
   collector: number;
+  /** Connections so far. */
   connections: number;
+  /** Datagrams that were too long. */
   cut: number;
+  /** Datagrams for it. */
   datagrams: number;
+  /** Address of its exchange. */
   exchange: string;
-  /** Times the exchange came to nothing because one side refused the other, by reason. */
+  /** Exchange attempts that one side refused, by reason. */
   exchange_refused: NamedCounts;
-  /** Must the collector prove that it knows a secret? */
+  /** Whether the collector must prove that it knows the shared secret. */
   exchange_secret: boolean;
+  /** Bytes of these packets. */
   frame_bytes: number;
+  /** RoCEv2 packets made. */
   frames: number;
+  /** Operations given up, by reason. */
   given_up: NamedCounts;
-  heard: NamedCounts;
-  held: number;
-  /** Operations that must arrive: = acknowledged + held + given_up. */
-  kept: number;
+  /** Datagrams dropped in the kernel. */
   kernel_drops: number;
   /** Congestion, 0 to 3. */
   level: number;
-  /** Where its reports come to. */
+  /** Address that receives its reports. */
   listen: string;
   /** Why it is not connected. */
   message: string | null;
-  /** Operations that were not taken, by reason. */
+  /** Operations that the link refused, by reason. */
   refused: NamedCounts;
-  repeated: number;
-  /** How many times its memory was another one. */
+  /** Operations that need an acknowledgement: = acknowledged + unacknowledged + given_up. */
+  reliable: number;
+  /** Responses, by kind. */
+  responses: NamedCounts;
+  /** Restarts of its memory. */
   restarts: number;
+  /** Packets sent again. */
+  retransmitted: number;
   /** down, up or broken. */
   state: string;
+  /** Names of its stores. */
   stores: Array<string>;
+  /** Destination of RoCEv2; null while not connected. */
   target: string | null;
+  /** Timeouts of the retransmission timer. */
   timeouts: number;
-  uncertain_adds: number;
-  /** Operations that may be lost. */
-  unkept: number;
-  /** Frames that the kernel did not take. */
+  /** Operations not acknowledged yet. */
+  unacknowledged: number;
+  /** Fetch-and-add operations that may have been done twice. */
+  uncertain_fetch_adds: number;
+  /** Operations sent without acknowledgement. */
+  unreliable: number;
+  /** Frames that the kernel refused. */
   unsent: number;
 };
 
 /** Copies of Key-Write. */
 export type TranslatorCopies = {
+  /** Copies requested. */
   asked: number;
+  /** Copies lost. */
   lost: number;
-  /** Left out under load. */
-  spared: number;
+  /** Skipped under load. */
+  skipped: number;
+  /** Copies written. */
   written: number;
 };
 
 /** Essential reports. */
 export type TranslatorEssential = {
+  /** Essential reports accepted. */
   accepted: number;
-  /** Numbers that were asked for again and never came. */
+  /** Requested by a NACK and never received. */
   lost: number;
+  /** Reporters tracked. */
   reporters: number;
+  /** Restarts of reporters. */
   restarts: number;
 };
 
-/** What is collected before it is written. */
-export type TranslatorHeld = {
-  held: number;
-  lost: number;
-  taken: number;
-  written: number;
-};
-
-/** A way to receive that was not used. */
+/** A receive path that was not used. */
 export type Tried = {
   /** Why it was not used. */
   reason: string;
