@@ -125,7 +125,8 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
             out.insert(which.into(), flow);
         }
     }
-    let mut marks: Vec<String> = all(tree, "annotation").iter().map(|mark| mark.as_str().unwrap().into()).collect();
+    let mut marks: Vec<String> =
+        all(tree, "annotation").iter().map(|mark| mark.as_str().unwrap().into()).collect();
     if let Some(int) = get(tree, "int") {
         if let Some(version) = string(int, "int.version") {
             out.insert("int_version".into(), json!(version));

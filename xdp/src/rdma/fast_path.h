@@ -303,8 +303,8 @@ static inline_always int fast_path(struct xdp_md *frame, const u8 *data, const u
     if (!read_fast(&f, data, end, v6) || !find_target(&f))
         return NO_VERDICT;
     if (!(f.bytes <= FAST_COPY ? icrc_rest(icrc_start_of_tables(), f.crc, data + f.at_psn, end, FAST_HEAD + f.bytes,
-                                            (FAST_HEAD + FAST_COPY) / 16)
-                                : icrc_good_from(frame, f.crc, v6, 16 + f.bytes)))
+                                           (FAST_HEAD + FAST_COPY) / 16)
+                               : icrc_good_from(frame, f.crc, v6, 16 + f.bytes)))
         return NO_VERDICT;
     c = map_lookup(&rdma_counted, &zero);
     if (!c || __sync_val_compare_and_swap(&f.pair->locked, 0, 1))
