@@ -237,6 +237,11 @@ fn known(region: &Path, keys: impl Iterator<Item = u32>) -> u64 {
     found.count() as u64
 }
 
+/// The sum of the counters of the object `what`.
+fn sum(dta: &Value, what: &str) -> u64 {
+    dta[what].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+}
+
 #[test]
 fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     let directory = TempDir::new();
@@ -263,9 +268,6 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
         let entry = number.to_be_bytes();
         reporters[1].send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
     }
-    let sum = |dta: &Value, what: &str| {
-        dta[what].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>()
-    };
     let away = stage.translator("all taken", |dta| dta["reports"] == 2100);
     let lost = sum(&away, "dropped") - sum(&before, "dropped");
     assert_eq!(away["adds_up"], true, "{away:#}");

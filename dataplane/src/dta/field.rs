@@ -92,7 +92,7 @@ numbers! {
     /// Occupancy of the shared buffer.
     BufferOccupancy = "buffer_occupancy", 4;
     /// Which hop of the path, from 1.
-    HopNumber = "hop", 1;
+    HopIndex = "hop", 1;
     /// Hops of the path.
     PathLen = "path_len", 1;
     /// Time in all nodes of the path, ns.
@@ -309,7 +309,7 @@ impl Field {
             N::Proto => flow.map(|flow| u64::from(flow.proto())),
             N::Switch => Some(context.node.into()),
             N::Node => Some(subject.hop.and_then(|hop| hop.node_id).unwrap_or(context.node).into()),
-            N::HopNumber => nonzero(subject.number.into()),
+            N::HopIndex => nonzero(subject.number.into()),
             N::PathLen => Some(context.hops() as u64).filter(|hops| *hops > 0),
             N::FlowLatency => context.flow_latency(),
             N::Reason => context.reason.map(u64::from),

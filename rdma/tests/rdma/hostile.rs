@@ -665,7 +665,7 @@ fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
             reth.address ^= 1 << dice.below(64);
         }
         let head = Head { ack_request: dice.permille(100), ..Head::new(Psn::new(psn)) };
-        let byte = dice.next() as u8;
+        let byte = dice.roll() as u8;
         let mut frame = match dice.below(20) {
             0 if !gentle || completions < 2 => bed.make(|writer, out| {
                 completions += 1;

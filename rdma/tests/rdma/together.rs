@@ -48,7 +48,7 @@ impl Load {
 
     /// One operation; whether it was taken.
     fn operation(&mut self, world: &mut World) -> Result<(), Blocked> {
-        let number = self.dice.next() >> 8 | 1;
+        let number = self.dice.roll() >> 8 | 1;
         let which = self.dice.below(SLOTS);
         let immediate = self.dice.permille(50).then_some(number as u32);
         match self.dice.below(10) {

@@ -40,7 +40,7 @@ struct Reported {
 fn key(number: u32) -> [u8; 13] {
     let mut key = [0; 13];
     let mut dice = Dice::new(u64::from(number));
-    key[..8].copy_from_slice(&dice.next().to_le_bytes());
+    key[..8].copy_from_slice(&dice.roll().to_le_bytes());
     key[8..12].copy_from_slice(&number.to_be_bytes());
     key[12] = 6;
     key
