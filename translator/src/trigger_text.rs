@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn errors_are_reported() {
         for (text, message) in [
             ("value", "compares nothing"),
             ("valu > 1", "there is no field `valu`"),

@@ -157,11 +157,11 @@ fn layouts_that_are_not_accepted_are_refused() {
 }
 
 #[test]
-fn immediates_are_told_in_both_forms() {
+fn immediates_are_delivered_in_both_forms() {
     for packet in ["0180020a 00000100 00029a", "01008002 0a000001 0000029a"] {
         let mut world = world();
         world.send_bytes(sender(1), 0, &hex(packet));
-        let told: Vec<Option<u32>> = world.memory.done().iter().map(|done| done.immediate).collect();
-        assert_eq!(told, [None, Some(0x1000_0000)]);
+        let immediates: Vec<Option<u32>> = world.memory.done().iter().map(|done| done.immediate).collect();
+        assert_eq!(immediates, [None, Some(0x1000_0000)]);
     }
 }

@@ -136,11 +136,11 @@ fn when_local_memory_is_full_the_reporter_keeps_what_is_essential() {
     let stats = world.stats();
     assert_eq!((stats.reports.waiting, stats.sequences.accepted), (4, 4));
     assert_eq!((world.dropped(Reason::LocalFull), world.dropped(Reason::Gap)), (1, 5));
-    let told: Vec<Body> = world.told().into_iter().map(|(_, body)| body).collect();
+    let bodies: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
     let nack = |cause, trigger| Body::Nack { cause, last: 3, trigger };
     let notice = |dropped| Body::Congestion { level: 3, hold_us: 500, dropped };
-    // The first that was diverted is told too; those behind the one that was not accepted are no gap to tell of.
-    assert_eq!(told, [notice(0), nack(Cause::Overload, 4)]);
+    // The first diverted report triggers a notice too; those after the rejected one are not a gap to report.
+    assert_eq!(bodies, [notice(0), nack(Cause::Overload, 4)]);
     world.memory.room[0] = Credit::UNLIMITED;
     world.now += MS;
     (4..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
@@ -149,28 +149,28 @@ fn when_local_memory_is_full_the_reporter_keeps_what_is_essential() {
 }
 
 #[test]
-fn senders_are_told_and_told_that_it_is_over() {
+fn senders_are_notified_of_congestion_and_of_its_end() {
     let mut world = at_level(1);
     for _ in 0..50 {
         world.send_from(sender(1), with(Priority::Low), put(&KEY));
     }
     world.send_from(sender(2), with(Priority::Medium), put(&KEY));
     let notice = |level, dropped| (sender(1), Body::Congestion { level, hold_us: 500, dropped });
-    // Once, and only whom it concerns; again when half of its time is over.
-    assert_eq!(world.told(), [notice(1, 1)]);
+    // Once, and only the sender concerned; again after half of the hold time.
+    assert_eq!(world.controls(), [notice(1, 1)]);
     (0..250).for_each(|_| world.send_from(sender(3), with(Priority::High), put(&KEY)));
     world.now += 250 * US;
     world.send_from(sender(1), with(Priority::Low), put(&KEY));
-    assert_eq!(world.told(), [notice(1, 50)]);
-    // Below the level: told at the next report, within the notice's time.
+    assert_eq!(world.controls(), [notice(1, 50)]);
+    // Below the level: notified at the next report, within the hold time.
     world.now += 249 * US;
     world.pass(0);
     assert_eq!(world.translator.level(0), 0);
     world.send_from(sender(2), with(Priority::Medium), put(&KEY));
-    assert_eq!(world.told(), []);
+    assert_eq!(world.controls(), []);
     world.send_from(sender(1), with(Priority::Medium), put(&KEY));
     world.send_from(sender(1), with(Priority::Medium), put(&KEY));
-    assert_eq!(world.told(), [notice(0, 0)]);
+    assert_eq!(world.controls(), [notice(0, 0)]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_closed_way_is_level_three() {
     // One copy fits, two do not; what is high waits behind the first that waits.
     assert_eq!((world.dropped(Reason::CongestedLow), world.dropped(Reason::CongestedMedium)), (1, 1));
     assert_eq!((world.done(), world.stats().reports.waiting), (2, 2));
-    let levels: Vec<Body> = world.told().into_iter().map(|(_, body)| body).collect();
+    let levels: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
     assert!(matches!(levels[0], Body::Congestion { level: 3, .. }), "{levels:?}");
     world.memory.room[0] = Credit::UNLIMITED;
     world.pass(1);
@@ -236,21 +236,23 @@ fn a_sender_that_floods_starves_nobody() {
     assert!((1_000..=1_021).contains(&flood), "{flood}");
     assert_eq!(world.dropped(Reason::Metered), 100_000 - flood);
     assert_eq!((world.dropped(Reason::CongestedLow), world.stats().levels), (0, [0; 3]));
-    // It is told, not more often than every half of the notice's time.
-    let told = world.told();
+    // It is notified, at most once in each half of the hold time.
+    let notices = world.controls();
     assert!(
-        told.iter().all(|(to, body)| *to == sender(66) && matches!(body, Body::Congestion { level: 2, .. }))
+        notices
+            .iter()
+            .all(|(to, body)| *to == sender(66) && matches!(body, Body::Congestion { level: 2, .. }))
     );
-    assert!((300..=402).contains(&told.len()), "{}", told.len());
+    assert!((300..=402).contains(&notices.len()), "{}", notices.len());
 }
 
 #[test]
 fn a_metered_essential_report_is_sent_again() {
     let mut world = World::of(Config { reporter_rate: 1_000, reporter_burst: 2, ..config(stores()) });
     (0..4).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
-    let told: Vec<Body> = world.told().into_iter().map(|(_, body)| body).collect();
+    let bodies: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
     assert_eq!(
-        told,
+        bodies,
         [
             Body::Congestion { level: 2, hold_us: 500, dropped: 1 },
             Body::Nack { cause: Cause::Overload, last: 1, trigger: 2 }
@@ -268,11 +270,11 @@ fn the_very_first_report_is_sent_again_when_it_was_metered() {
     (0..2).for_each(|_| world.send(plain(), put(&KEY)));
     (7..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
     let first = Body::Nack { cause: Cause::Overload, last: 6, trigger: 7 };
-    assert_eq!(world.told()[1..], [(sender(1), first)]);
+    assert_eq!(world.controls()[1..], [(sender(1), first)]);
     // The last one is sent again unasked.
     world.now += 3 * MS;
     world.send(essential(9), put(&KEY));
-    assert_eq!(world.told(), [(sender(1), Body::Nack { cause: Cause::Gap, last: 6, trigger: 9 })]);
+    assert_eq!(world.controls(), [(sender(1), Body::Nack { cause: Cause::Gap, last: 6, trigger: 9 })]);
     world.now += 3 * MS;
     for sequence in 7..10 {
         world.send(essential(sequence), put(&KEY));
@@ -299,7 +301,7 @@ fn send_to(world: &mut World, collector: u8, base: Base, key: &[u8]) {
 }
 
 #[test]
-fn what_an_absent_collector_costs_is_told_apart_from_congestion() {
+fn losses_to_an_absent_collector_are_not_counted_as_congestion() {
     let mut world = World::of(two());
     let send = |world: &mut World| {
         for priority in [Priority::Low, Priority::Low, Priority::Medium, Priority::High] {
@@ -415,7 +417,7 @@ fn what_is_due_and_finds_no_room_is_not_tried_without_end() {
 }
 
 #[test]
-fn a_closed_way_is_told_as_level_three_and_never_as_none() {
+fn a_closed_transport_is_reported_as_level_three_and_never_as_none() {
     let mut world = World::new();
     world.memory.room[0] = Credit::NONE;
     for host in 1..100 {
@@ -424,9 +426,9 @@ fn a_closed_way_is_told_as_level_three_and_never_as_none() {
     }
     // An entry that needs no room does not say that all is well.
     world.send_from(sender(1), with(Priority::Low), append(3, &[1; 4]));
-    let told = world.told();
-    assert!(told.len() > 50);
-    assert!(told.iter().all(|(_, body)| matches!(body, Body::Congestion { level: 3, .. })), "{told:?}");
+    let notices = world.controls();
+    assert!(notices.len() > 50);
+    assert!(notices.iter().all(|(_, body)| matches!(body, Body::Congestion { level: 3, .. })), "{notices:?}");
 }
 
 #[test]

@@ -236,8 +236,8 @@ impl World {
         self.stats().reports.done.iter().sum()
     }
 
-    /// What reporters were told since the last time.
-    pub(crate) fn told(&mut self) -> Vec<(SocketAddr, Body)> {
+    /// Control messages sent to reporters since the last call.
+    pub(crate) fn controls(&mut self) -> Vec<(SocketAddr, Body)> {
         let read = |(to, collector, bytes): (SocketAddr, u8, Vec<u8>)| {
             assert_eq!(collector, 0);
             (to, Control::parse(&bytes).expect("a control message").body)

@@ -36,7 +36,7 @@ fn the_key_write_of_section_5_7_is_the_slot_of_section_5_9() {
 }
 
 #[test]
-fn copies_go_to_their_slots_and_the_last_tells_the_collector() {
+fn copies_go_to_their_slots_and_the_last_carries_the_immediate() {
     for copies in 1..=4u8 {
         for base in [plain(), immediate()] {
             let mut world = World::new();
@@ -45,9 +45,9 @@ fn copies_go_to_their_slots_and_the_last_tells_the_collector() {
             let hashes = hash::hashes(&KEY);
             let data = [&hashes.checksum.to_le_bytes()[..], &[7], &[0; 19]].concat();
             for (n, write) in done.iter().enumerate() {
-                let told = (base.immediate && n + 1 == usize::from(copies)).then_some(0x1000_0001);
+                let expected = (base.immediate && n + 1 == usize::from(copies)).then_some(0x1000_0001);
                 assert_eq!(write.offset, u64::from(hashes.slots[n] & 0xf_ffff) * 32);
-                assert_eq!((&write.data, write.immediate, write.keep), (&data, told, false));
+                assert_eq!((&write.data, write.immediate, write.keep), (&data, expected, false));
             }
             assert_eq!((done.len(), world.stats().copies.written), (usize::from(copies), copies.into()));
         }
@@ -73,7 +73,7 @@ fn what_a_store_cannot_take_is_refused_by_name() {
         world.send(plain(), operation);
         assert_eq!(world.dropped(reason), before + 1, "{number}");
     }
-    assert_eq!((world.memory.done().len(), world.done(), world.told().len()), (0, 0, 0));
+    assert_eq!((world.memory.done().len(), world.done(), world.controls().len()), (0, 0, 0));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_batch_is_written_early_when_its_first_entry_is_old() {
 }
 
 #[test]
-fn an_immediate_entry_is_written_at_once_and_told() {
+fn an_immediate_entry_is_written_at_once_and_reported() {
     let mut world = World::new();
     world.send(plain(), append(3, &entries([1])));
     world.send(immediate(), append(3, &entries([2])));
@@ -164,9 +164,9 @@ fn an_immediate_entry_is_written_at_once_and_told() {
         .iter()
         .map(|done| (BlockTrailer::check(&done.data).expect("whole").count, done.immediate))
         .collect();
-    let told = Some(0x2000_0003);
-    // Only the write that ends a report tells; a full one is not followed by an empty one.
-    assert_eq!(seen, [(2, told), (4, told), (4, None), (1, told)]);
+    let immediate = Some(0x2000_0003);
+    // Only the last write of a report carries the immediate; a full one is not followed by an empty one.
+    assert_eq!(seen, [(2, immediate), (4, immediate), (4, None), (1, immediate)]);
     let stats = world.stats();
     assert_eq!((stats.operations.immediates, stats.entries.batches[Cause::Immediate as usize]), (3, 2));
 }
@@ -290,8 +290,8 @@ fn counters_are_added_to_as_often_as_there_are_copies() {
     assert_eq!(world.memory.done()[0].offset, 8 * 34979);
     world.send(immediate(), Operation::KeyIncrement { copies: 4, store: 1, delta: u64::MAX, key: &key });
     let done = world.memory.done();
-    let told: Vec<Option<u32>> = done.iter().map(|done| done.immediate).collect();
-    assert_eq!(told, [None, None, None, Some(0x3000_0001)]);
+    let immediates: Vec<Option<u32>> = done.iter().map(|done| done.immediate).collect();
+    assert_eq!(immediates, [None, None, None, Some(0x3000_0001)]);
     let hashes = hash::hashes(&key);
     let counters = hashes.slots.map(|hash| {
         let at = hash as usize % 65536 * 8;
@@ -464,7 +464,7 @@ fn settings_that_cannot_be_used_are_named() {
         let all = [stores(), vec![store]].concat();
         let error = Translator::new(config(all.clone())).expect_err(text).to_string();
         assert!(error.contains(text), "{error}");
-        // What is told later is checked likewise, and changes nothing.
+        // A memory attached later is checked in the same way; a rejected one changes nothing.
         let mut world = World::new();
         let memory = CollectorConfig { stores: all, ..CollectorConfig::default() };
         assert!(world.translator.attach(0, memory).is_err());

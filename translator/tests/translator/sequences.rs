@@ -15,24 +15,24 @@ fn nack(cause: Cause, last: u16, trigger: u16) -> Vec<(std::net::SocketAddr, Bod
 }
 
 #[test]
-fn a_gap_is_told_and_filled_by_what_is_sent_again() {
+fn a_gap_is_nacked_and_filled_by_retransmission() {
     let mut world = World::new();
     for sequence in [0xfffe, 0xffff, 0, 3] {
         numbered(&mut world, sequence);
     }
-    assert_eq!(world.told(), nack(Cause::Gap, 0, 3));
+    assert_eq!(world.controls(), nack(Cause::Gap, 0, 3));
     assert_eq!((world.done(), world.dropped(Reason::Gap)), (3, 1));
     // More of the same are silent for a millisecond.
     numbered(&mut world, 4);
     world.now += MS - 1;
     numbered(&mut world, 5);
-    assert_eq!(world.told(), []);
+    assert_eq!(world.controls(), []);
     world.now += 1;
     numbered(&mut world, 6);
-    assert_eq!(world.told(), nack(Cause::Gap, 0, 6));
+    assert_eq!(world.controls(), nack(Cause::Gap, 0, 6));
     // The reporter goes back to 1.
     (1..=6).for_each(|sequence| numbered(&mut world, sequence));
-    assert_eq!((world.told(), world.done(), world.dropped(Reason::Gap)), (vec![], 9, 4));
+    assert_eq!((world.controls(), world.done(), world.dropped(Reason::Gap)), (vec![], 9, 4));
     let stats = world.stats().sequences;
     assert_eq!((stats.accepted, stats.lost, stats.reporters), (9, 0, 1));
 }
@@ -44,7 +44,7 @@ fn what_was_accepted_is_not_done_twice() {
     // A whole ring of the reporter again, and a number half the circle away.
     (144..400).for_each(|sequence| numbered(&mut world, sequence));
     numbered(&mut world, 399 + 32768);
-    assert_eq!((world.done(), world.dropped(Reason::Duplicate), world.told()), (300, 257, vec![]));
+    assert_eq!((world.done(), world.dropped(Reason::Duplicate), world.controls()), (300, 257, vec![]));
 }
 
 #[test]
@@ -53,14 +53,14 @@ fn a_gap_that_stays_is_given_up_after_three_nacks() {
     numbered(&mut world, 10);
     for wait in [1, 4, 16] {
         numbered(&mut world, 14);
-        assert_eq!(world.told().len(), 1);
+        assert_eq!(world.controls().len(), 1);
         world.now += wait * MS;
     }
     numbered(&mut world, 14);
     numbered(&mut world, 15);
     let stats = world.stats();
     assert_eq!((world.done(), stats.sequences.lost, stats.controls.nacks), (3, 3, [3, 0, 0, 0]));
-    assert_eq!(world.told(), []);
+    assert_eq!(world.controls(), []);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn sixty_five_thousand_reporters_are_followed() {
     let stats = world.stats();
     assert!(stats.is_balanced());
     assert_eq!((stats.sequences.reporters, stats.sequences.accepted), (65_536, 131_072));
-    assert_eq!((world.dropped(Reason::Gap), world.told().len()), (65_536, 65_536));
+    assert_eq!((world.dropped(Reason::Gap), world.controls().len()), (65_536, 65_536));
     // One more has no place, until others were silent for long.
     let another = Base { reporter: u32::MAX, ..essential(1) };
     world.send(another, put(&KEY));
@@ -123,7 +123,7 @@ fn an_id_belongs_to_the_address_that_uses_it() {
         world.now += MS;
     }
     numbered(&mut world, 2);
-    assert_eq!((world.done(), world.dropped(Reason::Forged), world.told()), (2, 10, vec![]));
+    assert_eq!((world.done(), world.dropped(Reason::Forged), world.controls()), (2, 10, vec![]));
     // After a silence the ID is free: the reporter has another address now.
     world.now += 10_000 * MS;
     world.send_from(sender(2), essential(500), put(&KEY));
@@ -171,7 +171,7 @@ fn a_storm_of_numbers_costs_no_more_than_a_nack_a_millisecond() {
     }
     // 100 ms: at most a NACK each, and one for each number accepted, behind which another gap begins. At most one of 21
     // milliseconds gives a gap up.
-    let (nacks, accepted) = (world.told().len() as u64, world.stats().sequences.accepted);
+    let (nacks, accepted) = (world.controls().len() as u64, world.stats().sequences.accepted);
     assert!(nacks >= 12 && nacks <= 100 + accepted && accepted < 40, "{nacks} {accepted}");
 }
 
@@ -180,42 +180,42 @@ fn an_essential_report_that_cannot_be_done_does_not_stop_those_behind_it() {
     let mut world = World::new();
     numbered(&mut world, 1);
     world.send(essential(2), Operation::KeyWrite { copies: 1, store: 9, key: &KEY, data: &[1] });
-    assert_eq!(world.told(), nack(Cause::Unknown, 2, 2));
+    assert_eq!(world.controls(), nack(Cause::Unknown, 2, 2));
     world.now += MS;
     world.send(essential(3), append(77, &[0; 4]));
-    assert_eq!(world.told(), nack(Cause::Unknown, 3, 3));
+    assert_eq!(world.controls(), nack(Cause::Unknown, 3, 3));
     world.now += MS;
     world.send(essential(4), Operation::KeyWrite { copies: 1, store: 1, key: &KEY, data: &[1; 21] });
-    assert_eq!(world.told(), nack(Cause::Malformed, 4, 4));
+    assert_eq!(world.controls(), nack(Cause::Malformed, 4, 4));
     world.now += MS;
     // One that cannot even be read, behind its base header.
     world.send_bytes(sender(1), 0, &[0x11, 0x50, 0, 5, 0, 0, 0, 7, 0, 0, 0]);
-    assert_eq!(world.told(), nack(Cause::Malformed, 5, 5));
+    assert_eq!(world.controls(), nack(Cause::Malformed, 5, 5));
     world.now += MS;
-    // Nobody is told of one that was not essential, or of one whose ID is another's.
+    // No NACK for a report that was not essential, or whose ID belongs to another sender.
     world.send_bytes(sender(1), 0, &[0x11, 0x10, 0, 6, 0, 0, 0, 7, 0, 0, 0]);
     world.send_bytes(sender(2), 0, &[0x11, 0x50, 0, 6, 0, 0, 0, 7, 0, 0, 0]);
     numbered(&mut world, 6);
-    assert_eq!((world.done(), world.told()), (2, vec![]));
+    assert_eq!((world.done(), world.controls()), (2, vec![]));
     let stats = world.stats();
     assert_eq!((stats.sequences.accepted, stats.controls.nacks), (6, [0, 2, 2, 0]));
 }
 
 #[test]
-fn refusals_of_essential_reports_are_told_at_most_once_a_millisecond() {
+fn refused_essential_reports_are_nacked_at_most_once_a_millisecond() {
     let mut world = World::new();
     for sequence in 0..1_000 {
         world.send(essential(sequence), append(77, &[0; 4]));
         world.now += 10 * US;
     }
-    assert_eq!(world.told().len(), 10);
+    assert_eq!(world.controls().len(), 10);
 }
 
 #[test]
 fn one_of_sixty_four_is_acknowledged_when_asked() {
     let mut world = World::of(Config { acks: true, ..config(stores()) });
     (0..130).for_each(|sequence| numbered(&mut world, sequence));
-    let acks: Vec<Body> = world.told().into_iter().map(|(_, body)| body).collect();
+    let acks: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
     assert_eq!(acks, [Body::Ack { last: 63 }, Body::Ack { last: 127 }]);
 }
 
@@ -227,7 +227,7 @@ fn a_reporter_that_begins_anew_is_heard_again() {
     let stats = world.stats();
     assert_eq!((stats.sequences.restarts, world.dropped(Reason::Duplicate), world.done()), (1, 7, 10));
     // It is asked for those that were taken for old ones, and has them still.
-    assert_eq!(world.told(), nack(Cause::Gap, 0xffff, 7));
+    assert_eq!(world.controls(), nack(Cause::Gap, 0xffff, 7));
     (0..20).for_each(|sequence| numbered(&mut world, sequence));
     assert_eq!((world.stats().sequences.lost, world.done()), (0, 30));
     // Near its last number only a silence tells.
@@ -245,9 +245,9 @@ fn a_report_that_cannot_be_read_moves_nothing_but_its_own_number() {
         world.send_bytes(sender(1), 0, &[0x11, 0x50, 0, 5, 0, 0, 0, 7, 0, 0, 0]);
         world.now += 20 * MS;
     }
-    assert_eq!((world.told(), world.stats().sequences.lost), (vec![], 0));
+    assert_eq!((world.controls(), world.stats().sequences.lost), (vec![], 0));
     numbered(&mut world, 5);
-    assert_eq!(world.told(), nack(Cause::Gap, 1, 5));
+    assert_eq!(world.controls(), nack(Cause::Gap, 1, 5));
 }
 
 /// A reporter of 5.8: keeps the last 256, goes back on a NACK.
@@ -278,7 +278,7 @@ fn all_arrive_over_a_network_that_loses_and_repeats() {
         // Slow enough that the ring still has what a second NACK asks for.
         world.now += 50 * US;
         assert!(world.now < 100_000 * MS, "{:?}", world.stats().sequences);
-        for (_, body) in world.told() {
+        for (_, body) in world.controls() {
             let Body::Nack { last, .. } = body else { panic!("{body:?}") };
             // A NACK may be lost too.
             if random.below(50) > 0 {

@@ -85,46 +85,46 @@ fn the_columns_of_section_5_7() {
 }
 
 #[test]
-fn a_column_out_of_order_is_dropped_and_told() {
+fn a_column_out_of_order_is_dropped_and_nacked() {
     let mut world = World::new();
     deliver(&mut world, 1, 0, 0, 6, 1);
     deliver(&mut world, 1, 0, 8, 2, 1);
-    assert_eq!(world.told(), [(sender(1), Body::SketchNack { sketch: 4, epoch: 0, column: 6 })]);
-    // Told again after a millisecond, not before.
+    assert_eq!(world.controls(), [(sender(1), Body::SketchNack { sketch: 4, epoch: 0, column: 6 })]);
+    // The NACK is repeated after a millisecond, not before.
     world.now += MS - 1;
     deliver(&mut world, 1, 0, 9, 1, 1);
-    assert_eq!(world.told(), []);
+    assert_eq!(world.controls(), []);
     world.now += 1;
     deliver(&mut world, 1, 0, 9, 1, 1);
-    assert_eq!(world.told().len(), 1);
+    assert_eq!(world.controls().len(), 1);
     // What was merged is not merged again, not even in part.
     deliver(&mut world, 1, 0, 0, 6, 1);
     deliver(&mut world, 1, 0, 5, 2, 1);
     assert_eq!(
-        (world.told().len(), world.dropped(Reason::DuplicateColumn), world.dropped(Reason::ColumnGap)),
+        (world.controls().len(), world.dropped(Reason::DuplicateColumn), world.dropped(Reason::ColumnGap)),
         (0, 2, 3)
     );
     deliver(&mut world, 1, 0, 6, 4, 1);
     deliver(&mut world, 2, 0, 0, 10, 5);
     assert_eq!(columns(&world, 0), [6; 10]);
-    // A reporter that is first heard in the midst is told to begin.
+    // A reporter first seen in mid-epoch is nacked with column 0.
     deliver(&mut world, 1, 1, 3, 1, 1);
-    assert_eq!(world.told(), [(sender(1), Body::SketchNack { sketch: 4, epoch: 1, column: 0 })]);
+    assert_eq!(world.controls(), [(sender(1), Body::SketchNack { sketch: 4, epoch: 1, column: 0 })]);
 }
 
 #[test]
-fn who_begins_in_the_midst_takes_no_members_place() {
+fn a_reporter_starting_in_mid_epoch_takes_no_members_slot() {
     let mut world = World::new();
     let begin = Body::SketchNack { sketch: 4, epoch: 0, column: 0 };
-    // Two are told to begin, once each in a millisecond, however their columns mix.
+    // Two are nacked with column 0, once each in a millisecond, however their columns interleave.
     for _ in 0..3 {
         deliver(&mut world, 8, 0, 3, 1, 1);
         deliver(&mut world, 9, 0, 3, 1, 1);
     }
-    assert_eq!(world.told(), [(sender(1), begin), (sender(1), begin)]);
+    assert_eq!(world.controls(), [(sender(1), begin), (sender(1), begin)]);
     world.now += MS;
     deliver(&mut world, 9, 0, 3, 1, 1);
-    assert_eq!(world.told(), [(sender(1), begin)]);
+    assert_eq!(world.controls(), [(sender(1), begin)]);
     for reporter in [1, 2] {
         deliver(&mut world, reporter, 0, 0, 10, 1);
     }
@@ -134,11 +134,11 @@ fn who_begins_in_the_midst_takes_no_members_place() {
         deliver(&mut world, reporter, 1, 0, 1, 1);
     }
     deliver(&mut world, 9, 1, 3, 1, 1);
-    assert_eq!((world.told(), world.dropped(Reason::OneReporterTooMany)), (vec![], 1));
+    assert_eq!((world.controls(), world.dropped(Reason::OneReporterTooMany)), (vec![], 1));
 }
 
 #[test]
-fn a_gap_among_columns_from_local_memory_is_told_with_the_next_ones() {
+fn a_gap_among_columns_from_local_memory_is_nacked_with_the_next_ones() {
     for (due, reporter) in [(2, 1), (0, 2)] {
         let mut world = World::new();
         let high = Base { priority: Priority::High, ..base(reporter) };
@@ -152,10 +152,10 @@ fn a_gap_among_columns_from_local_memory_is_told_with_the_next_ones() {
         world.memory.room[0] = Credit::UNLIMITED;
         world.pass(1);
         assert_eq!((world.stats().reports.waiting, world.dropped(Reason::ColumnGap)), (0, 1));
-        world.told();
+        world.controls();
         send(&mut world, high, (0, due + 2, 1), &counters);
         let column = due;
-        assert_eq!(world.told()[..1], [(sender(1), Body::SketchNack { sketch: 4, epoch: 0, column })]);
+        assert_eq!(world.controls()[..1], [(sender(1), Body::SketchNack { sketch: 4, epoch: 0, column })]);
     }
 }
 
@@ -372,7 +372,7 @@ fn a_sketch_of_which_a_part_is_essential_keeps_both_orders() {
     send(&mut world, essential(1, 1), (0, 0, 1), &counters);
     // Lost: 2, with column 1. The sequence stands still, and so does the sketch.
     send(&mut world, essential(3, 1), (0, 2, 1), &counters);
-    assert_eq!((world.dropped(Reason::Gap), world.told().len()), (1, 1));
+    assert_eq!((world.dropped(Reason::Gap), world.controls().len()), (1, 1));
     send(&mut world, essential(2, 1), (0, 1, 1), &counters);
     send(&mut world, essential(3, 1), (0, 2, 1), &counters);
     assert_eq!(world.stats().sketches.merged, 3);
@@ -422,7 +422,7 @@ fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
 }
 
 #[test]
-fn many_who_begin_in_the_midst_are_told_once_each() {
+fn many_reporters_starting_in_mid_epoch_are_nacked_once_each() {
     let mut all = stores();
     let sketches = all.iter_mut().filter(|store| matches!(store.geometry, Geometry::Sketch { .. }));
     sketches.for_each(|store| store.reporters = 16);
@@ -432,11 +432,11 @@ fn many_who_begin_in_the_midst_are_told_once_each() {
             deliver(&mut world, reporter, 0, column, 1, 1);
         }
     }
-    assert_eq!(world.told().len(), 9);
-    // Where all places are taken by others that were just told, nobody is; later somebody is again.
+    assert_eq!(world.controls().len(), 9);
+    // When just-nacked reporters occupy all slots, no other is nacked; later others are again.
     (100..200).for_each(|reporter| deliver(&mut world, reporter, 0, 1, 1, 1));
-    assert_eq!(world.told().len(), 7);
+    assert_eq!(world.controls().len(), 7);
     world.now += 1_000 * MS;
     (200..300).for_each(|reporter| deliver(&mut world, reporter, 0, 1, 1, 1));
-    assert_eq!(world.told().len(), 16);
+    assert_eq!(world.controls().len(), 16);
 }
