@@ -21,8 +21,8 @@ const Y_TICKS: usize = 6;
 /// Series that have a look of their own; further ones begin again.
 const LOOKS: usize = 8;
 
-/// Colours of the series on light and on dark ground, after Okabe and Ito (told apart by the colour-blind), with the dash
-/// pattern of lines so that they are told apart in print too.
+/// Colours of the series on light and on dark ground, after Okabe and Ito (distinguishable by the colour-blind), with the
+/// dash pattern of lines, so that they differ in print too.
 const SERIES: [(&str, &str, &str); LOOKS] = [
     ("#0072b2", "#56b4e9", ""),
     ("#d55e00", "#ff8c42", ""),

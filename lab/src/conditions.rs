@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_replaces_one_of_its_kind_and_is_told_in_words() {
+    fn a_fault_replaces_one_of_its_kind_and_is_described_in_words() {
         let mut conditions = Conditions::default();
         let made = |link: &str, fault| Made { link: link.to_owned(), fault };
         for (link, fault) in [
@@ -139,7 +139,7 @@ mod tests {
         ] {
             conditions.add(made(link, fault));
         }
-        let told: Vec<String> = conditions.faults.iter().map(Made::describe).collect();
+        let described: Vec<String> = conditions.faults.iter().map(Made::describe).collect();
         let expected = [
             "a-b passes 5Mbit/s",
             "b-c loses 25 % of the packets",
@@ -147,7 +147,7 @@ mod tests {
             "a-b is cut",
             "a-b takes 1ms",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(described, expected);
         assert_eq!(conditions.of_link("a-b").count(), 4);
         let text = serde_json::to_string(&conditions).unwrap();
         assert_eq!(serde_json::from_str::<Conditions>(&text).ok(), Some(conditions));

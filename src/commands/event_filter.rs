@@ -26,7 +26,7 @@ pub(crate) struct Filter {
 }
 
 /// The kind of event that repeats a known value.
-pub(super) const NO_NEWS: &str = "latest";
+pub(super) const UNCHANGED: &str = "latest";
 
 impl Filter {
     /// As a query string that begins with `?` or `&`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use store::{QueryOptions, Reader, Value};
 
-use super::event_filter::{Filter, NO_NEWS};
+use super::event_filter::{Filter, UNCHANGED};
 use super::remote::{Event, Flow, FlowState, HopState, parse_path};
 use terminal::CliError;
 
@@ -33,7 +33,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     let mut wanted = Conditions::default();
     match &filter.kind {
         Some(kind) => wanted.equal("kind", Some(Value::Text(kind.clone()))),
-        None => wanted.terms.push(format!("kind <> '{NO_NEWS}'")),
+        None => wanted.terms.push(format!("kind <> '{UNCHANGED}'")),
     }
     wanted.equal("metric", filter.metric.clone().map(Value::Text));
     wanted.equal("flow", filter.flow.clone().map(Value::Text));

@@ -19,7 +19,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     };
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
-    // Twice through all flows: the first path of each is news, and not what is measured.
+    // Twice through all flows: the first path of each is a change, which is not measured.
     let mut warm = 0;
     while warm < 2 * feed.frames() {
         warm += feed.burst(Input::Frames, &mut collector, &mut batch);

@@ -230,10 +230,10 @@ impl Joined {
         let refused: u64 = responded.refused.iter().chain(&responded.dropped).sum();
         let unsent = self.sending.links.stats(0).is_none_or(|stats| !stats.is_balanced());
         if lost > 0 || refused > 0 || unsent || !responded.is_balanced() {
-            let told = self.sending.controls.0;
+            let controls = self.sending.controls.0;
             let reports = translated.reports;
             return Err(failed(format!(
-                "{lost} reports dropped, {refused} frames refused, {told} complaints: {reports:?}"
+                "{lost} reports dropped, {refused} frames refused, {controls} control messages: {reports:?}"
             )));
         }
         Ok(())

@@ -10,8 +10,8 @@ use terminal::units;
 
 /// Say how likely a key-write store answers: for so many keys, slots and copies, by the exact formula
 ///
-/// Every key is written once; each later key may overwrite some of its copies. Without --slots the least store is told with which enough
-/// keys are answered, without --copies the number of copies with which most are.
+/// Every key is written once; each later key may overwrite some of its copies. Without --slots the command prints the smallest store
+/// that answers enough keys, without --copies the number of copies that answers the most.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise calculate 1M                       a million keys, 20 bytes each, 99 % to be answered
