@@ -263,9 +263,9 @@ fn start(threshold: u64) -> Config {
 }
 
 #[test]
-fn what_goes_up_is_what_the_collector_finds_news_in() {
+fn packets_passed_to_user_space_are_those_with_changes() {
     for seed in 1..=6 {
-        let test = "what_goes_up_is_what_the_collector_finds_news_in";
+        let test = "packets_passed_to_user_space_are_those_with_changes";
         let Some(mut model) = Model::new(test, start(300), SIZES) else { return };
         run(&mut model, &mut Network::new(seed * 7919, 5), 6000, &[]);
         assert!(model.up < 6000 * 3 / 4, "{} of 6000 passed", model.up);
@@ -507,9 +507,10 @@ fn datagram(payload: &[u8], source: [u8; 4]) -> Datagram<'_> {
 }
 
 #[test]
-fn a_full_ring_is_counted_and_news_stay_news() {
+fn a_full_ring_is_counted_and_changes_stay_pending() {
     let sizes = Sizes { ring: 4096, ..SIZES };
-    let Some(mut model) = Model::new("a_full_ring_is_counted_and_news_stay_news", start(300), sizes) else {
+    let Some(mut model) = Model::new("a_full_ring_is_counted_and_changes_stay_pending", start(300), sizes)
+    else {
         return;
     };
     let sent = |seq: u32, flow: u16| Sent { seq, flow, ..Sent::default() }.v10();
@@ -571,8 +572,8 @@ fn what_is_forgotten_is_new_again() {
 /// Two processors decide reports of the same flows and queues at once, thousands with changes; what the kernel stores as reported
 /// must be what a collector that reads the ring reported last. If it were not, a later value could be suppressed.
 #[test]
-fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
-    let test = "what_two_processors_tell_at_once_is_what_the_collector_told_last";
+fn two_processors_report_what_the_collector_reported_last() {
+    let test = "two_processors_report_what_the_collector_reported_last";
     let sizes = Sizes { ring: 8 << 20, ..SIZES };
     let mut options = sizes.options();
     options.constants.extend([("cost_flows", 16), ("cost_stride", 5), ("cost_jitter", 512)]);

@@ -274,7 +274,7 @@ fn settings_that_make_no_stage_are_refused() {
 }
 
 #[test]
-fn losses_of_the_postcards_themselves_are_told() {
+fn lost_postcards_are_reported() {
     let mut stage = Aggregator::new(Config::default()).expect("good settings");
     let mut dice = Dice(1);
     let payload = loop {

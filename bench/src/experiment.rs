@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told() {
+    fn an_unknown_name_is_an_error() {
         let error = chosen(&["nothing".into()]).err().unwrap().to_string();
         assert!(error.contains("--list"), "{error}");
     }

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simulation_tells_of_every_packet() {
+    fn a_simulation_reports_every_packet() {
         let done = simulate(2_000).unwrap();
         assert!(done.packets >= 2_000, "{done:?}");
         assert_eq!(done.hops, done.packets * 3);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn impossible_requirements_are_errors() {
         let requirements = Requirements { keys: 1, slots: Some(3), copies: None, data: 20, answered: 0.99 };
         assert!(calculate(&requirements).unwrap_err().contains("power of two"));
         assert!(

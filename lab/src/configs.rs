@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_told_its_ports_its_routes_and_what_it_watches() {
+    fn a_switch_config_has_its_ports_routes_and_watchlist() {
         let expected = "\
 [switch]
 node = 11

@@ -229,7 +229,7 @@ fn a_descriptor_can_be_mapped_and_closed() {
 }
 
 #[test]
-fn large_pages_are_asked_for_and_told_of() {
+fn large_pages_are_requested_and_reported() {
     let region = Region::anonymous(8 << 20, true).unwrap();
     region.populate().unwrap();
     region.write((8 << 20) - 1, &[9]).unwrap();

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told() {
+    fn refusals_are_errors() {
         assert_eq!(interface_index("hopwise-none").unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(interface_index("a\0b").unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert!(interface_index("lo").is_ok());

@@ -137,7 +137,7 @@ fn who_knows_the_secret_is_welcomed() {
 }
 
 #[test]
-fn who_knows_another_is_told_so_and_learns_nothing() {
+fn a_peer_with_another_secret_is_refused_and_learns_nothing() {
     let place = Place::open(Some(SECRET));
     let (outcome, refusals) = place.tried(Some(OTHER));
     let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_hop_is_told_about_as_often() {
+    fn every_hop_is_reported_about_equally_often() {
         for hops in 1..=8_usize {
             let mut reported = [0; 8];
             (0..=254).for_each(|n| reported[hop(n, hops).unwrap()] += 1);

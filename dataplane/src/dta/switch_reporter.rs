@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_tells_the_path_by_dta_and_leaves_the_packet_as_it_would() {
+    fn a_sink_reports_the_path_by_dta_without_changing_the_packet() {
         let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
         for (v6, mode) in [(false, Mode::Md21), (true, Mode::Md21), (false, Mode::Md10)] {
             for also in [false, true] {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn single_nodes_drops_and_queues_are_told_too() {
+    fn single_nodes_drops_and_queues_are_reported_too() {
         for mode in [Mode::Mx21, Mode::Postcard] {
             let mut node = switch(3, mode);
             let mappings = vec![

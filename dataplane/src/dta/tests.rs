@@ -144,7 +144,7 @@ fn the_other_operations_are_those_of_5_7() {
 }
 
 #[test]
-fn conditions_flows_and_samples_choose_what_is_told() {
+fn conditions_flows_and_samples_select_what_is_reported() {
     let base = mapping(Trigger::Hop, append(0, "hop_latency", 1));
     let slow = Mapping { when: vec!["hop_latency > 10us".parse().unwrap()], ..base.clone() };
     let web = Match { dst_port: "80".parse().unwrap(), ..Match::default() };
@@ -164,7 +164,7 @@ fn conditions_flows_and_samples_choose_what_is_told() {
 }
 
 #[test]
-fn each_hop_of_a_path_can_be_told_by_itself() {
+fn each_hop_of_a_path_can_be_reported_separately() {
     let each = Mapping { each_hop: true, ..mapping(Trigger::Path, append(9, "node hop", 5)) };
     let (mut reporter, mut out) = (reporter(vec![each]), Outbox::default());
     let (path, flow) = (Path::new(), flow(1));
@@ -177,7 +177,7 @@ fn each_hop_of_a_path_can_be_told_by_itself() {
 }
 
 #[test]
-fn of_one_path_in_so_many_all_hops_are_told_or_none() {
+fn all_hops_of_a_sampled_path_are_reported_or_none() {
     let action = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
     let third = Mapping { every: 3, ..mapping(Trigger::Path, action) };
     let (mut reporter, mut out) = (reporter(vec![third]), Outbox::default());

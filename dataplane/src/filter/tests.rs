@@ -85,7 +85,7 @@ impl Row {
 }
 
 #[test]
-fn a_sink_tells_what_moves_beyond_the_threshold() {
+fn a_sink_reports_changes_beyond_the_threshold() {
     let formats = [
         Format::default(),
         Format { metadata_on_stack: true, ..Format::default() },
@@ -141,7 +141,7 @@ fn filters_change_while_it_runs_and_those_that_stay_remember() {
 }
 
 #[test]
-fn a_way_that_is_not_whole_is_always_told() {
+fn an_incomplete_path_is_always_reported() {
     let watch = Watch { hops: 2, ..Watch::new(ALL) };
     let on_stack =
         Config { format: Format { metadata_on_stack: true, ..Format::default() }, ..Config::default() };
@@ -213,7 +213,7 @@ fn a_role_goes_by_flow_and_may_change() {
 }
 
 #[test]
-fn a_congested_queue_tells_of_its_packets_up_to_the_quota_in_each_period() {
+fn a_congested_queue_reports_its_packets_up_to_the_quota_in_each_period() {
     for version in [Version::V20, Version::V10] {
         let congestion = Some(Congestion { rise: 500, fall: 200, quota: 2 });
         let format = Format { version, ..Format::default() };
@@ -241,7 +241,7 @@ fn a_congested_queue_tells_of_its_packets_up_to_the_quota_in_each_period() {
 }
 
 #[test]
-fn which_queues_are_told_may_change() {
+fn queue_thresholds_may_change_at_run_time() {
     let limits = |rise, fall, quota| Some(Congestion { rise, fall, quota });
     let mut switch = Switch::new(1, Config::default(), Watchlist::default()).unwrap();
     let mut decoded = |congestion: Option<Congestion>, occupancies: &[u32]| -> Vec<u32> {

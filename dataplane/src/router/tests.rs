@@ -208,7 +208,7 @@ fn a_host_is_asked_for_and_its_packets_wait() {
 }
 
 #[test]
-fn a_host_that_never_answers_costs_its_packets_and_the_sender_is_told() {
+fn packets_to_a_host_that_never_answers_are_dropped_and_the_sender_is_notified() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     // The sender is known from its own packets, so that the error finds it.
     router.receive(0, 0, &from_1_to(3, 10), 0, &mut sent);
@@ -288,7 +288,7 @@ fn what_is_not_for_us_or_for_nobody_is_dropped_with_a_reason() {
 }
 
 #[test]
-fn errors_are_told_to_the_sender_and_not_without_bound() {
+fn errors_are_sent_to_the_sender_at_a_limited_rate() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     let expired = udp_frame(v4(5, 1).into(), v4(6, 2).into(), (1000, 2000), 10, 1);
     router.receive(0, 0, &expired, 0, &mut sent);
@@ -508,7 +508,7 @@ fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
 }
 
 #[test]
-fn a_packet_that_int_makes_too_long_for_a_later_link_is_told_with_its_own_length() {
+fn a_packet_that_int_makes_too_long_for_a_later_link_is_reported_with_its_own_length() {
     let watchlist: Watchlist = Watch::new(Match::default()).into();
     let mut config = Config { watchlist, ..config() };
     config.ports[1].mtu = 2000;

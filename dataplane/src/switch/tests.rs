@@ -141,7 +141,7 @@ fn flow_text(family: Family, transport: Transport) -> String {
 }
 
 #[test]
-fn a_packet_leaves_as_it_came_and_its_way_is_told() {
+fn a_packet_leaves_unchanged_and_its_path_is_reported() {
     let marks = [Mark::default(), Mark { port: Some(33_122), ..Mark::default() }];
     let formats = [
         Format::default(),
@@ -307,7 +307,7 @@ fn one_switch_can_be_source_and_sink() {
 }
 
 #[test]
-fn in_mx_every_node_tells_and_nothing_is_pushed() {
+fn in_mx_every_node_reports_and_nothing_is_pushed() {
     let marks = [Mark::default(), Mark { port: Some(33_122), ..Mark::default() }];
     for (mark, (family, transport, payload)) in
         marks.into_iter().flat_map(|m| every_packet().map(move |p| (m, p)))
@@ -351,7 +351,7 @@ fn postcards_leave_the_packet_alone_and_name_the_flow_by_number() {
 }
 
 #[test]
-fn a_drop_is_told_with_ports_queue_and_reason() {
+fn a_drop_is_reported_with_ports_queue_and_reason() {
     for (version, drop_with_int) in [(Version::V20, false), (Version::V20, true), (Version::V10, false)] {
         let config =
             Config { format: Format { version, drop_with_int, ..Format::default() }, ..Config::default() };
@@ -376,7 +376,7 @@ fn a_drop_is_told_with_ports_queue_and_reason() {
 }
 
 #[test]
-fn drops_of_unwatched_packets_are_not_told() {
+fn drops_of_unwatched_packets_are_not_reported() {
     let only = Match { proto: Some(6), ..Match::default() };
     let silent = Watch { drops: false, ..Watch::new(Match::default()) };
     for watch in [Watch::new(only), silent] {
@@ -388,7 +388,7 @@ fn drops_of_unwatched_packets_are_not_told() {
 }
 
 #[test]
-fn a_queue_is_told_when_it_fills_and_when_it_has_emptied() {
+fn a_queue_is_reported_when_it_fills_and_when_it_has_emptied() {
     for version in [Version::V20, Version::V10] {
         let config = Config {
             congestion: Some(Congestion { rise: 500, fall: 200, quota: 0 }),

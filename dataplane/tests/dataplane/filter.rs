@@ -120,7 +120,7 @@ fn values(algorithm: &Algorithm, flow: &str, queues: &[(u32, u32)]) -> Vec<((Str
 }
 
 #[test]
-fn what_is_hidden_is_within_the_threshold_of_what_was_told() {
+fn suppressed_values_are_within_the_threshold_of_the_last_report() {
     let v20 = Format::default();
     let v10 = Format { version: Version::V10, metadata_on_stack: true, ..v20 };
     let threshold = 2_000_u64;

@@ -288,7 +288,7 @@ fn every_report_says_what_really_happened() {
 }
 
 #[test]
-fn without_mishaps_every_drop_but_those_on_a_link_is_told() {
+fn without_faults_every_drop_except_on_a_link_is_reported() {
     let watch = Watch::new(Match::default());
     let config = Config { channel: Channel::default(), ..config(Format::default(), watch) };
     let (fabric, auditor) = audit(config, watch);

@@ -222,7 +222,7 @@ fn a_store_gives_the_reader_of_its_kind_and_no_other() {
 }
 
 #[test]
-fn the_load_is_told_from_a_sample() {
+fn the_load_is_estimated_from_a_sample() {
     let store = key_write(1 << 10, 20);
     assert_eq!(store.occupancy(64), Some((0, 64)));
     for slot in (0..1 << 10).step_by(4) {

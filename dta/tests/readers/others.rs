@@ -71,7 +71,7 @@ fn the_postcard_slot_of_section_5_9_is_read() {
 }
 
 #[test]
-fn missing_hops_are_told_from_an_end() {
+fn missing_hops_are_distinguished_from_the_end_of_a_path() {
     let store = store(Geometry::Postcarding { slots: 16, hops: 5, family: Family::V1 });
     let reader = store.paths().unwrap();
     let cases = [

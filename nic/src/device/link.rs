@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_apart_by_mode_also_by_old_kernels() {
+    fn programs_are_distinguished_by_mode_on_old_kernels_too() {
         let id = 5u32.to_ne_bytes();
         let found = |list: &[(u16, &[u8])]| {
             let programs = attached(Attributes(&with(list)));

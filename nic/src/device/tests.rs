@@ -138,7 +138,7 @@ fn an_attempt_finds_the_best_way_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_program_on_an_interface_is_told_with_its_name_and_is_in_the_way() {
+fn a_program_on_an_interface_is_reported_by_name_and_blocks_attaching() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => return skipped(&error),

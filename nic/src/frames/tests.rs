@@ -136,7 +136,7 @@ fn what_offloading_left_undone_comes_with_the_frame() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_told() {
+fn a_missing_interface_is_an_error() {
     let error = Port::open("hopwise-none", &Options::default()).unwrap_err();
     assert!(error.to_string().contains("hopwise-none"), "{error}");
 }

@@ -153,7 +153,7 @@ impl Receiver {
 
     /// The drops as known from the datagrams that arrived, without asking.
     #[cfg(test)]
-    pub(super) fn drops_told(&self) -> u64 {
+    pub(super) fn drops_reported(&self) -> u64 {
         self.drops.total
     }
 

@@ -134,7 +134,7 @@ fn what_a_full_buffer_loses_is_counted() {
     sent += 1;
     let received = received + drain(&mut receiver, &mut burst, 1, |_| {}) as u64;
     assert_eq!(receiver.recv(&mut burst, 0).unwrap(), 0);
-    assert_eq!(received + receiver.drops_told(), sent);
+    assert_eq!(received + receiver.drops_reported(), sent);
     assert_eq!(receiver.stats().datagrams + receiver.stats().kernel_drops, sent);
 }
 

@@ -225,7 +225,7 @@ fn wrong() -> Vec<Wrong> {
 }
 
 #[test]
-fn a_reliable_requester_is_told_and_then_not_heard() {
+fn a_reliable_requester_is_nacked_and_then_ignored() {
     for (what, reason, nak, make) in wrong() {
         let mut bed = Bed::new(Transport::Rc);
         let frame = make(&mut bed);
@@ -299,7 +299,7 @@ fn numbers_around_the_wrap_are_acknowledged_once_for_all_of_a_burst() {
 }
 
 #[test]
-fn a_gap_is_told_once_until_it_is_filled() {
+fn a_gap_is_nacked_once_until_it_is_filled() {
     let mut bed = Bed::new(Transport::Rc);
     let frames: Vec<Frame> = (0..6)
         .map(|i| {
@@ -473,7 +473,7 @@ fn without_a_receive_an_immediate_is_not_executed() {
 }
 
 #[test]
-fn strangers_are_not_heard() {
+fn unknown_peers_are_ignored() {
     let mut bed = Bed::new(Transport::Rc);
     let reth = bed.reth(0, 8);
     let good = bed.only(0xff_fffe, reth);
@@ -573,7 +573,7 @@ fn places_are_bounded_and_old_names_open_nothing() {
 }
 
 #[test]
-fn each_gap_is_told_also_when_the_packet_due_came_the_short_way() {
+fn each_gap_is_nacked_also_when_the_expected_packet_took_the_fast_path() {
     let mut bed = Bed::new(Transport::Rc);
     let mut psn = Psn::new(0xff_fffe);
     for round in 0..4 {

@@ -183,7 +183,7 @@ fn what_is_not_kept_is_lost_only_where_a_counter_says_so() {
 }
 
 #[test]
-fn late_and_doubled_frames_are_told_apart_from_lost_ones() {
+fn reordered_and_duplicated_frames_are_distinguished_from_lost_ones() {
     let mut world = World::new(8, Faults { lost: 30, doubled: 30, late: 100, damaged: 0 });
     world.connect();
     for number in 0..5000_u64 {

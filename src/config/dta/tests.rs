@@ -314,7 +314,7 @@ fn sketches() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_name_their_line() {
     let error = |text: &str| {
         let ports = "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n[switch.dta]\n";
         Settings::parse(&format!("{ports}{text}"), "h.toml").unwrap_err().to_string()

@@ -124,7 +124,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
 }
 
 #[test]
-fn answers_find_a_socket_on_any_port_without_being_told_its_hardware_address() {
+fn answers_find_a_socket_on_any_port_without_a_configured_hardware_address() {
     const NAME: &str = "answers_find_a_socket_on_any_port";
     let options = Options { memory: 1 << 20, ..Options::default() };
     let Some(mut kernel) = load(NAME, &options) else { return };

@@ -373,7 +373,7 @@ fn the_reason_of_each_refusal_is_kept() {
 }
 
 #[test]
-fn a_veth_that_receives_on_too_few_queues_is_told_apart() {
+fn a_veth_that_receives_on_too_few_queues_is_detected() {
     let Some(pair) = pair("few queues", 2) else { return };
     pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
     let refused = try_open(&pair.far, &options(RxPath::Native)).unwrap_err().to_string();
@@ -395,7 +395,7 @@ fn counted(opened: &mut Opened) -> Counters {
 }
 
 #[test]
-fn the_watch_tells_what_happened_to_the_interface() {
+fn the_watch_reports_interface_changes() {
     let Some(pair) = pair("watch", 2) else { return };
     let mut opened = open(&pair, &options(RxPath::Native));
     // Held by a link, the program cannot be taken off from outside.
@@ -418,7 +418,7 @@ fn the_watch_tells_what_happened_to_the_interface() {
 }
 
 #[test]
-fn the_watch_tells_of_queues_and_of_an_interface_that_is_gone() {
+fn the_watch_reports_queues_and_a_removed_interface() {
     let Some(pair) = pair("watch", 2) else { return };
     // A veth wants as many queues that receive as the other end has that send.
     pair.near.run(|| device::set_queues(Pair::DEVICE, 2, 1)).unwrap().unwrap();

@@ -24,7 +24,7 @@ pub(super) fn of_table(on: Trigger, action: Action) -> Mapping {
 }
 
 #[test]
-fn a_record_that_makes_room_is_told_and_nothing_is_counted_twice() {
+fn an_evicted_record_is_reported_and_nothing_is_counted_twice() {
     let delta = "packets".parse().unwrap();
     let counter = || Action::KeyIncrement { store: 1, copies: 2, key: fields("key"), delta };
     let mappings = vec![of_table(Trigger::Evicted, counter()), of_table(Trigger::Period, counter())];
@@ -58,7 +58,7 @@ fn a_record_that_makes_room_is_told_and_nothing_is_counted_twice() {
 }
 
 #[test]
-fn a_period_tells_who_meets_its_condition_and_a_window_of_all() {
+fn a_period_reports_matching_records_and_a_window_reports_all() {
     let heavy = of_table(Trigger::Period, key_write("key", "packets:u32 total_packets:u32"));
     let window =
         of_table(Trigger::Window, key_write("9:u16", "keys:u16 packets:u32 top_packets:u16 top_key[4]"));
@@ -96,7 +96,7 @@ fn a_period_tells_who_meets_its_condition_and_a_window_of_all() {
 }
 
 #[test]
-fn a_flow_that_loses_too_much_is_told_once_a_period() {
+fn a_flow_that_loses_too_much_is_reported_once_a_period() {
     let lossy = Mapping {
         when: vec!["loss_rate > 1%".parse().unwrap(), "packets >= 50".parse().unwrap()],
         ..of_table(Trigger::Passed, append(2, "key[13] drops:u8", 1))
