@@ -271,7 +271,11 @@ mod tests {
         let to = |port: u16| Some(SocketAddr::from(([10, 0, 0, 9], port)));
         let mut map = CollectorMap::even(vec![collector("a"), collector("b")]).unwrap();
         map.collectors[0].reports = to(40040);
-        assert!(map.reports().unwrap_err().contains("reports for `b` go; make it with b=URL,ADDRESS:PORT"));
+        assert!(
+            map.reports()
+                .unwrap_err()
+                .contains("no report address of `b`; create it with b=URL,ADDRESS:PORT")
+        );
         map.collectors[1].reports = to(40041);
         assert_eq!(map.reports(), Ok(vec![to(40040).unwrap(), to(40041).unwrap()]));
         assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).unwrap(), map);

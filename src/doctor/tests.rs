@@ -205,7 +205,7 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
         ),
         (
             Facts { lost: Some(Lost { dropped: 9, overruns: 1, missed: 2 }), ..healthy_nic() },
-            "lost_by_nic: suboptimal: 3 frames since the interface exists: ethtool -S eth1",
+            "lost_by_nic: suboptimal: 3 frames since the interface was created: ethtool -S eth1",
         ),
         (
             Facts { name: "e h".to_owned(), up: false, ..healthy_nic() },

@@ -289,7 +289,7 @@ fn what_is_cut_short_is_refused() {
     let mut raw = place.connect();
     raw.begin();
     raw.send(&Message::Refused { reason: "for the log".to_owned(), cause: Some("full".to_owned()) });
-    assert_eq!(raw.refused(), ("malformed".to_owned(), "a proof must come now".to_owned()));
+    assert_eq!(raw.refused(), ("malformed".to_owned(), "expected a proof".to_owned()));
     // Gone in the middle of a line.
     let mut raw = place.connect();
     raw.begin();

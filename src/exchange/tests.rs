@@ -258,7 +258,7 @@ fn who_drips_does_not_hold_up() {
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();
     let mut lines = Connection::new(stream, TIMEOUT).unwrap();
-    for octet in b"{\"type\":\"ali" {
+    for octet in b"{\"type\":\"keepali" {
         sender.write_all(&[*octet]).unwrap();
         assert_eq!(lines.receive(), Received::Nothing, "each message is received once");
     }

@@ -95,7 +95,7 @@ fn wait(server: &Server, path: &str, what: &str, done: impl Fn(&Value) -> bool) 
 /// Waits until the translator has done so many reports, and all of it was acknowledged.
 fn done(stage: &Server, reports: u64) {
     wait(stage, "/api/v1/translator", "all done", |view| {
-        let (dta, link) = (&view["dta"], &view["collectors"][0]);
+        let (dta, link) = (view, &view["collectors"][0]);
         let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
         done == reports
             && dta["entries"]["buffered"] == 0
@@ -284,7 +284,7 @@ fn an_obstacle_is_reported_and_there_is_no_fallback() {
         assert!(!at.join("in-kernel").exists(), "{error}");
     };
     let far = pair.far.name();
-    let advice = "or write mode = \"socket\"";
+    let advice = "or set mode = \"socket\"";
     refused(far, &collector(&at, 0, "nope0"), &["the interface nope0 cannot be used", advice]);
     let without = format!("{far} setpriv --bounding-set=-all --inh-caps=-all");
     refused(&without, &collector(&at, 0, Pair::DEVICE), &["CAP_BPF", "CAP_PERFMON", advice]);

@@ -153,7 +153,7 @@ mod tests {
         for n in 1..MAX_COLLECTORS {
             assert_eq!(Spread::even(n).grown().as_ref(), Ok(Spread::even(n + 1).by_key()), "{n}");
         }
-        assert!(Spread::even(MAX_COLLECTORS).grown().unwrap_err().contains("64 collectors already"));
+        assert!(Spread::even(MAX_COLLECTORS).grown().unwrap_err().contains("already 64 collectors"));
         // By hand: all of one of two. Nothing is taken from the other, which has nothing.
         let uneven = Spread::new(2, Some([1; 256]), vec![], 0).unwrap();
         let grown = uneven.grown().unwrap();
