@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_means_what_the_decoder_says() {
+    fn exact_postcards_decode_as_the_decoder_does() {
         let (mut seed, mut exact, mut other) = (1, 0, 0);
         let mut decoder = Decoder::new(Profile::default());
         for _ in 0..50_000 {

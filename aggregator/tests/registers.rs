@@ -102,7 +102,7 @@ fn run(block: &str) -> Result<(), String> {
 }
 
 #[test]
-fn every_vector_of_the_stage() {
+fn every_vector_gives_the_expected_datagrams() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/aggregator/aggregates.txt");
     let text = fs::read_to_string(file).expect("it is there");
     let blocks: Vec<&str> = text.trim().split("\n\n").filter(|block| block.contains("kind:")).collect();
@@ -189,7 +189,7 @@ fn read(config: &Config, sent: &Sent) -> (u64, u64) {
 }
 
 #[test]
-fn everything_adds_up_whatever_comes() {
+fn counters_balance_under_random_traffic() {
     let mut dice = Dice(7);
     for round in 0..120 {
         let kind = Kind::ALL[round % 6];
@@ -251,7 +251,7 @@ fn a_flood_of_flows_evicts_and_loses_nothing() {
 }
 
 #[test]
-fn settings_that_make_no_stage_are_refused() {
+fn invalid_settings_are_refused() {
     let good = Config::default();
     let refused = |config: Config| Aggregator::new(config).err();
     assert_eq!(refused(good.clone()), None);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_says_where_reports_go_or_of_whom_it_does_not_know() {
+    fn a_map_gives_all_report_addresses_or_names_the_collector_without_one() {
         let to = |port: u16| Some(SocketAddr::from(([10, 0, 0, 9], port)));
         let mut map = CollectorMap::even(vec![collector("a"), collector("b")]).unwrap();
         map.collectors[0].reports = to(40040);

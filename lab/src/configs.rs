@@ -349,7 +349,7 @@ port = 2
     }
 
     #[test]
-    fn the_collector_has_what_the_file_says_and_what_the_lab_knows() {
+    fn the_collector_gets_the_settings_of_the_file_and_of_the_lab() {
         let text = collector(&topology(), "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"));
         for line in [
             "listen = [\"udp://172.31.255.1:32766\"]",

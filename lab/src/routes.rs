@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_has_the_short_way_and_both_ways_where_they_are_equal() {
+    fn a_ring_uses_the_shorter_path_and_both_when_equal() {
         let ring = network(4, &[0, 1, 2, 3], &[(0, 1), (1, 2), (2, 3), (3, 0)]);
         assert_eq!(lengths(&ring, 0, 1), [2]);
         assert_eq!(lengths(&ring, 0, 2), [3, 3]);

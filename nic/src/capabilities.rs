@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_can_be_read() {
+    fn kernel_output_is_parsed() {
         let capabilities = current().unwrap();
         assert_eq!(capabilities.effective.and(capabilities.permitted), capabilities.effective);
     }

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_form_says_what_was_measured_and_on_what() {
+    fn the_json_form_contains_the_measurement_and_its_conditions() {
         let mut outcome = Outcome::new("x", vec![50.0, 12.344, 12.346], Conditions::default());
         outcome.conditions =
             Conditions::of("one report", "decoding").number("flows", 1000_u32).ratio("ratio", 0.123_456);

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_stays_within_the_threshold() {
+    fn the_error_stays_within_the_threshold() {
         let packets = bursts::trace(MODELS[1], 20_000, 3);
         for (way, name) in [(Way::PerHop, "per-hop"), (Way::PerFlow, "per-flow")] {
             let mut before = u64::MAX;

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_report_is_one_and_another_one() {
+    fn every_report_is_valid_and_unique() {
         let mut keys = std::collections::BTreeSet::new();
         operations(&mut Reports::key_write(2, &[7; 20]).unwrap(), |_, operation| {
             assert!(keys.insert(operation.key().unwrap().to_vec()));

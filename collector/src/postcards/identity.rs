@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_has_no_signature_and_what_is_cut_no_more_than_it_holds() {
+    fn an_empty_or_truncated_packet_has_only_the_fields_that_it_contains() {
         assert_eq!(of(&udp(0, 64, 0, 0, &[])), Identity { hop_limit: Some(64), signature: 0 });
         let whole = udp(7, 64, 0, 1, &[1; 8]);
         for cut in 0..20 {

@@ -133,7 +133,7 @@ fn each_gap_is_explained() {
 }
 
 #[test]
-fn numbers_add_up_whatever_arrives() {
+fn sequence_counters_balance_under_any_arrival_order() {
     for id in [V10, V20] {
         let mut jitter = crate::hash::Jitter::new(3);
         let mut sequencer = Sequencer::new(4, 0);

@@ -480,7 +480,7 @@ fn rules_remember_earlier_packets() {
 
 /// Any postcards at all, in any order: everything adds up, and nothing that is reported was not so.
 #[test]
-fn whatever_comes_adds_up() {
+fn postcard_counters_balance_under_random_traffic() {
     for clocks in [Clocks::Free, Clocks::Synchronised] {
         let settings = PostcardConfig { max_pending: 512, ..PostcardConfig::default() };
         let mut postcards = Postcards::new(settings, clocks);

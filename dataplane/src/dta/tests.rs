@@ -456,7 +456,7 @@ impl Tracker {
 }
 
 #[test]
-fn all_essential_reports_arrive_in_order_whatever_is_lost() {
+fn all_essential_reports_arrive_in_order_despite_loss() {
     for (dice, loss, every) in [(1, 0, 5), (2, 1, 5), (3, 10, 5), (4, 30, 25)] {
         let list = Mapping { how: ESSENTIAL, ..mapping(Trigger::Drop, append(1, "node", 3)) };
         let (mut reporter, mut out) = (reporter(vec![list]), Outbox::default());

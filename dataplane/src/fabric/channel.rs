@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn mishaps_happen_as_often_as_asked() {
+    fn channel_faults_occur_at_the_configured_rates() {
         let channel =
             Channel { loss: 100_000, duplication: 50_000, reordering: 20_000, ..Channel::default() };
         let mut random = Random::new(9);

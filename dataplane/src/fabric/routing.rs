@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_is_no_route() {
+    fn without_a_path_there_is_no_route() {
         let (edges, hosts) = square(Some((3, 1)));
         let routes = Routes::compute(&edges, &hosts);
         assert_eq!(routes.next(2, 1, 1), None);

@@ -258,7 +258,7 @@ fn neighbour_solicitations_are_answered_and_asked() {
 }
 
 #[test]
-fn what_is_not_for_us_or_for_nobody_is_dropped_with_a_reason() {
+fn packets_that_cannot_be_forwarded_are_dropped_with_a_reason() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     let good = from_1_to(2, 10);
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {

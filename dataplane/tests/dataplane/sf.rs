@@ -422,7 +422,7 @@ fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
 
 /// A node that speaks plain INT only is found out at once.
 #[test]
-fn a_plain_node_on_the_way_is_counted_at_the_sink() {
+fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
     let mut row = Row::new(3, true, sf::Config::default());
     let mut frame = packet(true, 40_000);
     let bare = frame.clone();

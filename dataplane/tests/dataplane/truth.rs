@@ -246,7 +246,7 @@ fn audit(config: Config, watch: Watch) -> (Fabric, Auditor) {
 }
 
 #[test]
-fn every_report_says_what_really_happened() {
+fn every_report_matches_the_ground_truth() {
     let watch = Watch::new(Match::default());
     let v20 = Format::default();
     let v10 = Format { version: Version::V10, ..v20 };

@@ -465,7 +465,7 @@ pub(crate) fn random_hops(random: &mut Random) -> Vec<HopValues> {
 }
 
 #[test]
-fn the_normal_form_means_what_the_expression_means() {
+fn the_normal_form_is_equivalent_to_the_expression() {
     let mut random = Random::new(7);
     let (mut compiled, mut fired) = (0, 0);
     for _ in 0..20_000 {
@@ -594,7 +594,7 @@ fn terms_with_memory_read_back() {
 }
 
 #[test]
-fn rules_with_memory_mean_what_the_expression_means() {
+fn rules_with_memory_are_equivalent_to_the_expression() {
     let mut random = Random::new(13);
     let (mut compiled, mut fired, mut all) = (0, 0, 0);
     for _ in 0..6000 {

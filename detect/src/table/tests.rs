@@ -15,7 +15,7 @@ fn one(text: &str) -> Table {
 }
 
 #[test]
-fn the_table_says_what_the_rules_say() {
+fn the_table_evaluates_as_the_rules_do() {
     let mut random = Random::new(3);
     let (mut tables, mut fired, mut left_out) = (0, 0, 0);
     for _ in 0..4000 {
@@ -171,7 +171,7 @@ fn bytes_are_the_memory_of_the_table() {
 }
 
 #[test]
-fn the_program_says_what_the_rules_say() {
+fn the_program_evaluates_as_the_rules_do() {
     let mut random = Random::new(17);
     let (mut programs, mut fired, mut all) = (0, 0, 0);
     for _ in 0..1500 {
@@ -244,7 +244,7 @@ fn rules_that_remember_are_left_to_user_space_which_needs_every_report() {
 }
 
 #[test]
-fn a_program_without_room_says_which_rule() {
+fn a_program_without_space_names_the_rule() {
     let many = |from: u32| (from..from + 60).map(|n| format!("hops > {n}")).collect::<Vec<_>>().join(" and ");
     let rules = compile(&[many(0), many(100)]).unwrap();
     assert_eq!(Program::new(&rules), Err((1, Reason::Clauses { needed: 60, left: 4 })));

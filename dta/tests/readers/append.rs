@@ -101,7 +101,7 @@ fn many_laps_are_followed() {
 }
 
 #[test]
-fn a_follower_that_is_overtaken_says_so_and_what_is_read_and_lost_adds_up() {
+fn an_overtaken_follower_reports_it_and_read_plus_lost_balances() {
     for ahead in 9..60 {
         let store = lists(1, RING);
         let mut writer = Writer::new(&store, 100);

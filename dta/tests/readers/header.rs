@@ -56,7 +56,7 @@ fn every_geometry_comes_back() {
 }
 
 #[test]
-fn the_page_is_the_documented_one() {
+fn the_page_matches_the_documented_layout() {
     let geometry = Geometry::KeyWrite { slots: 1 << 20, data_len: 20, family: Family::V1 };
     let name = "paths".to_owned();
     let page = Header { name, id: 1, geometry, fields: "u32[5]".into(), created: 0x0102, snapshot: None }
@@ -81,7 +81,7 @@ fn the_page_is_the_documented_one() {
 }
 
 #[test]
-fn one_wrong_bit_anywhere_is_noticed() {
+fn any_single_bit_error_is_detected() {
     let page = header(geometries()[0]).encode().unwrap();
     for bit in 0..HEADER_LEN * 8 {
         let mut damaged = page.clone();
@@ -96,7 +96,7 @@ fn one_wrong_bit_anywhere_is_noticed() {
 }
 
 #[test]
-fn pages_that_lie_with_a_good_crc_are_refused() {
+fn inconsistent_pages_with_a_valid_crc_are_refused() {
     let changed = |geometry: Geometry, at: usize, bytes: &[u8]| {
         let mut page = header(geometry).encode().unwrap();
         page[at..at + bytes.len()].copy_from_slice(bytes);
@@ -136,7 +136,7 @@ fn what_cannot_be_encoded_is_refused() {
 }
 
 #[test]
-fn a_store_is_made_only_where_there_is_nothing_and_room() {
+fn a_store_is_created_only_in_an_empty_region_of_sufficient_size() {
     let geometry = Geometry::KeyIncrement { slots: 512, family: Family::V1 };
     assert_eq!(region_len(&geometry), 8192);
     let region = |len| Arc::new(Region::anonymous(len, false).unwrap());
@@ -186,7 +186,7 @@ fn contents_survive_a_restart_and_are_seen_by_other_processes() {
 }
 
 #[test]
-fn a_file_cut_short_or_of_another_program_is_refused() {
+fn truncated_and_foreign_files_are_refused() {
     let file = scratch("cut");
     let geometry = Geometry::KeyIncrement { slots: 4096, family: Family::V1 };
     let region = Region::create_file(&file.0, region_len(&geometry)).unwrap();

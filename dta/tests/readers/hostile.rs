@@ -117,7 +117,7 @@ fn any_body_is_answered_somehow() {
 }
 
 #[test]
-fn any_header_is_what_it_says_or_refused() {
+fn any_header_decodes_consistently_or_is_refused() {
     let mut dice = Dice(2);
     let region = Arc::new(Region::anonymous(1 << 20, false).unwrap());
     let (mut opened, mut refused) = (0, 0);

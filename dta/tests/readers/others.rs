@@ -165,7 +165,7 @@ fn the_newest_epoch_is_read_and_an_older_one_on_request() {
 }
 
 #[test]
-fn trailers_of_others_are_not_believed() {
+fn trailers_of_other_sketches_are_ignored() {
     let store = sketch(SketchKind::CountMin, SHAPE);
     let reader = store.sketch().unwrap();
     let good = wire::dta::layout::SketchTrailer { epoch: 2, sketch: 4, columns: 512, reporters: 1 };

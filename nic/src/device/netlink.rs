@@ -191,7 +191,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn attributes_are_found_whatever_is_between_them() {
+    fn attributes_are_found_between_unknown_ones() {
         let mut bytes = Vec::new();
         put(&mut bytes, 3, b"veth0\0");
         put(&mut bytes, 4, &1500u32.to_ne_bytes());

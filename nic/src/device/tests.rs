@@ -114,7 +114,7 @@ fn free(namespace: &Namespace) {
 }
 
 #[test]
-fn an_attempt_finds_the_best_way_and_leaves_nothing_behind() {
+fn an_attempt_finds_the_best_mode_and_leaves_nothing_behind() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => return skipped(&error),

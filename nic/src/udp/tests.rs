@@ -139,7 +139,7 @@ fn what_a_full_buffer_loses_is_counted() {
 }
 
 #[test]
-fn the_kernel_may_give_less_buffer_and_then_we_say_so() {
+fn a_smaller_kernel_buffer_is_reported() {
     let receiver =
         Receiver::bind(any("127.0.0.1"), &Options { recv_buffer: 1 << 30, ..Options::default() }).unwrap();
     let RecvBuffer { asked, given } = receiver.recv_buffer();

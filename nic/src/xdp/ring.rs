@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_fit_although_the_kernel_says_late_that_it_took_them() {
+    fn frames_fit_although_the_kernel_completes_them_late() {
         const FRAMES: [u64; 4] = [0, 1, 2, 3];
         let mut fill = ring::<u64>(Fill::places(FRAMES.len() as u32));
         for round in 1..100_u32 {

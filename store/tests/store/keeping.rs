@@ -94,7 +94,7 @@ fn only_one_writer_at_a_time() {
 }
 
 #[test]
-fn a_probe_leaves_nothing_and_finds_what_is_in_the_way() {
+fn a_probe_leaves_nothing_and_finds_obstacles() {
     let dir = Dir::new("probe");
     Store::probe(&dir.path().join("a/b")).unwrap();
     assert_eq!(dir.names(), [] as [&str; 0]);

@@ -195,7 +195,7 @@ fn copies_are_fewer_under_load_and_counters_are_not() {
 }
 
 #[test]
-fn a_closed_way_is_level_three() {
+fn a_closed_transport_is_level_three() {
     let mut world = World::new();
     world.memory.room[0] = Credit { messages: 1, bytes: 1_000 };
     for priority in [Priority::Low, Priority::Medium, Priority::High] {

@@ -180,7 +180,7 @@ fn every_shorter_report_is_refused() {
 }
 
 #[test]
-fn a_way_that_does_not_know_the_region_is_counted() {
+fn a_transport_that_does_not_know_the_region_is_counted() {
     let mut world = World::new();
     world.memory.regions.clear();
     world.send(plain(), Operation::KeyWrite { copies: 2, store: 1, key: &KEY, data: &[1] });

@@ -77,7 +77,7 @@ fn what_a_store_cannot_take_is_refused_by_name() {
 }
 
 #[test]
-fn a_copy_that_finds_the_way_closed_is_counted_and_the_others_stay() {
+fn a_copy_refused_by_a_closed_transport_is_counted_and_the_others_stay() {
     let mut world = World::new();
     world.memory.fuse = Some(1);
     world.send(plain(), Operation::KeyWrite { copies: 3, store: 1, key: &KEY, data: &[7] });
@@ -252,7 +252,7 @@ fn lists_go_on_where_the_collector_says() {
 }
 
 #[test]
-fn entries_wait_where_the_way_is_closed_and_are_not_lost() {
+fn entries_wait_for_a_closed_transport_and_are_not_lost() {
     let mut world = World::new();
     world.memory.room[0] = Credit::NONE;
     world.send(plain(), append(3, &entries([1, 2, 3])));
@@ -379,7 +379,7 @@ fn more_paths_than_places_are_written_early_and_none_is_lost() {
 }
 
 #[test]
-fn postcards_wait_where_the_way_is_closed() {
+fn postcards_wait_for_a_closed_transport() {
     let mut world = World::of(Config { postcards: 4, ..config(stores()) });
     world.memory.room[0] = Credit::NONE;
     for key in 0..4u8 {

@@ -258,7 +258,7 @@ fn an_epoch_whose_buffer_is_needed_is_written_first() {
 }
 
 #[test]
-fn a_closed_way_delays_columns_and_loses_none() {
+fn a_closed_transport_delays_columns_and_loses_none() {
     let mut world = World::new();
     deliver(&mut world, 1, 0, 0, 10, 1);
     for fuse in 0..6 {

@@ -6,7 +6,7 @@ use testkit::{meaning, rewrite, vectors};
 use wire::{Decoder, Dialect, FlowKey, Profile, Refusal, Report};
 
 #[test]
-fn every_vector_means_what_it_says() {
+fn every_vector_decodes_as_documented() {
     let mut wrong = 0;
     for vector in vectors::all() {
         let got = meaning::of(&vector);

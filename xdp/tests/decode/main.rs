@@ -95,8 +95,8 @@ impl Differences {
 }
 
 #[test]
-fn every_vector_means_what_it_means_to_wire() {
-    let Some(mut all) = Differences::new("every_vector_means_what_it_means_to_wire") else { return };
+fn every_vector_decodes_as_in_wire() {
+    let Some(mut all) = Differences::new("every_vector_decodes_as_in_wire") else { return };
     for vector in vectors::all() {
         for frame in frames(&vector) {
             all.compare(&vector.name, &frame, &vector.profile, &Units::default());
@@ -106,8 +106,8 @@ fn every_vector_means_what_it_means_to_wire() {
 }
 
 #[test]
-fn a_vector_cut_anywhere_means_what_it_means_to_wire() {
-    let Some(mut all) = Differences::new("a_vector_cut_anywhere_means_what_it_means_to_wire") else { return };
+fn truncated_vectors_decode_as_in_wire() {
+    let Some(mut all) = Differences::new("truncated_vectors_decode_as_in_wire") else { return };
     for vector in vectors::all() {
         for frame in frames(&vector) {
             for len in 14..frame.len() {
@@ -129,9 +129,9 @@ fn a_vector_cut_anywhere_means_what_it_means_to_wire() {
 }
 
 #[test]
-fn a_vector_spoilt_means_what_it_means_to_wire() {
+fn corrupted_vectors_decode_as_in_wire() {
     const ROUNDS: usize = 40;
-    let Some(mut all) = Differences::new("a_vector_spoilt_means_what_it_means_to_wire") else { return };
+    let Some(mut all) = Differences::new("corrupted_vectors_decode_as_in_wire") else { return };
     let mut dice = Dice(0x5b01);
     for vector in vectors::all() {
         for _ in 0..ROUNDS {
@@ -207,9 +207,9 @@ impl Reached {
 }
 
 #[test]
-fn random_reports_mean_what_they_mean_to_wire() {
+fn random_reports_decode_as_in_wire() {
     const ROUNDS: usize = 200_000;
-    let Some(mut all) = Differences::new("random_reports_mean_what_they_mean_to_wire") else { return };
+    let Some(mut all) = Differences::new("random_reports_decode_as_in_wire") else { return };
     let mut dice = Dice(0x4ead);
     let mut reached = Reached::default();
     for _ in 0..ROUNDS / 20 {
@@ -225,9 +225,9 @@ fn random_reports_mean_what_they_mean_to_wire() {
 }
 
 #[test]
-fn random_frames_mean_what_they_mean_to_wire() {
+fn random_frames_decode_as_in_wire() {
     const ROUNDS: usize = 50_000;
-    let Some(mut all) = Differences::new("random_frames_mean_what_they_mean_to_wire") else { return };
+    let Some(mut all) = Differences::new("random_frames_decode_as_in_wire") else { return };
     let mut dice = Dice(0xf4a3);
     let profile =
         Profile { telemetry_ports: wire::TelemetryPorts::new(&[32766, 9000]).unwrap(), ..Profile::default() };
@@ -277,8 +277,8 @@ fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Conf
 }
 
 #[test]
-fn reports_of_switches_mean_what_they_mean_to_wire() {
-    let Some(mut all) = Differences::new("reports_of_switches_mean_what_they_mean_to_wire") else { return };
+fn reports_of_switches_decode_as_in_wire() {
+    let Some(mut all) = Differences::new("reports_of_switches_decode_as_in_wire") else { return };
     let mut dice = Dice(0xfab1);
     let modes = [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Postcard];
     for case in 0..64 {
@@ -306,8 +306,8 @@ fn reports_of_switches_mean_what_they_mean_to_wire() {
 }
 
 #[test]
-fn sf_reports_of_switches_mean_what_they_mean_to_wire() {
-    let Some(mut all) = Differences::new("sf_reports_of_switches_mean_what_they_mean_to_wire") else {
+fn sf_reports_of_switches_decode_as_in_wire() {
+    let Some(mut all) = Differences::new("sf_reports_of_switches_decode_as_in_wire") else {
         return;
     };
     let mut dice = Dice(0x5f1a);

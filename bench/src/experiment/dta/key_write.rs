@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reported_is_in_memory_n_times() {
+    fn reported_data_is_in_memory_n_times() {
         let mut joined = Joined::new(&[store(Scale::Quick, 20)]).unwrap();
         for copies in COPIES {
             let before = joined.responded().messages;

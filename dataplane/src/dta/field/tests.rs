@@ -93,7 +93,7 @@ fn ipv6_has_a_long_key_and_no_place_in_short_data() {
 }
 
 #[test]
-fn numbers_take_the_width_that_is_written() {
+fn numbers_are_encoded_in_the_given_width() {
     let metadata = Hop {
         node_id: Some(11),
         hop_latency: Some(0x0102_0304),

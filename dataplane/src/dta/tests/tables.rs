@@ -267,7 +267,7 @@ fn hyperloglog_counts_keys_and_merges_by_the_largest() {
 }
 
 #[test]
-fn aroma_samples_keys_whatever_their_frequency() {
+fn aroma_samples_keys_independently_of_their_frequency() {
     let sketches = vec![sketch_config(SketchKind::Aroma, 1, 64, 8)];
     let config = Config { reporter: 7, sketches, ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
