@@ -1,4 +1,4 @@
-//! Aggregates of postcards unfolded on one core, in process.
+//! Unpacks aggregates of postcards on one core, in process.
 
 use collector::Batch;
 use collector::workload::aggregate::CASES;
@@ -6,18 +6,18 @@ use collector::workload::aggregate::CASES;
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;
 
-/// Aggregates between two looks at the clock.
+/// Aggregates per clock reading.
 const TURN: u32 = 200;
 const BATCH: usize = 8192;
 
-/// `aggregate-unfold…`: UDP payloads through checks, flow, node and queue state; per postcard.
+/// `aggregate-unfold…`: UDP payloads through checks and flow, node and queue state; time per postcard.
 pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = CASES.into_iter().find(|case| case.name == name).ok_or_else(|| {
         CliError::new(format!("the collector has no workload `{name}`; this is a fault of this build"))
     })?;
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
-    // Once through all: the first postcard of each flow is an event, and is not measured.
+    // Warm-up over all flows: the first postcard of a flow is an event and must not be measured.
     let mut warm = 0;
     while warm < feed.postcards() {
         warm += feed.deliver(&mut collector, &mut batch);

@@ -28,10 +28,10 @@ const IN: &str = "in";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
 /// How long to wait for a frame.
 const TURN: Duration = Duration::from_millis(5);
-/// Cores: of the reporter, which is the network's part, and of translator and collector together.
+/// Cores: one for the reporter, which stands in for the network, and one for translator and collector.
 const CORES: [usize; 2] = [0, 1];
 
-/// Three places with links between them.
+/// Three network namespaces with links between them.
 struct Place {
     /// Reporter and translator.
     pair: Pair,
@@ -46,30 +46,30 @@ impl Place {
         let far = ["peer", "name", IN, "address", &inside, "mtu", "4400", "netns", collector.name()];
         pair.far.ip(&[&near[..], &far].concat())?;
         for (side, device) in [(&pair.far, OUT), (&collector, IN)] {
-            // Nothing but our frames.
+            // Only our frames: no neighbour discovery.
             side.run(|| frames::silence(device))?;
             side.ip(&["link", "set", device, "up"])?;
         }
         Ok(Self { pair, collector })
     }
 
-    /// What the links dropped so far.
+    /// Frames that the links have dropped so far.
     fn link_drops(&self) -> Result<[u64; 2], nic::Error> {
         let of = |place: &Namespace, device| place.run(|| drops(device));
         Ok([self.pair.link_drops()?, of(&self.pair.far, OUT)? + of(&self.collector, IN)?])
     }
 }
 
-/// What a device of this thread's namespace dropped, in both directions.
+/// Frames that a device of this thread's namespace dropped, in both directions.
 fn drops(device: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
     let fields = line.unwrap_or("").split_whitespace().filter_map(|text| text.parse::<u64>().ok());
-    // Eight columns of what was received, eight of what was sent; the fourth is what was dropped.
+    // Eight columns for receive, eight for transmit; the fourth of each is drops.
     fields.skip(3).step_by(8).sum()
 }
 
-/// What one run found.
+/// Counters of one run.
 #[derive(Clone, Copy, Default, Debug)]
 struct Found {
     reported: u64,
@@ -82,13 +82,13 @@ struct Found {
     ring_full: u64,
     written: u64,
     refused: u64,
-    /// Seconds that reporter, translator and collector worked, for themselves and in the kernel.
+    /// CPU seconds of reporter, translator and collector: user and system.
     worked: [(f64, f64); 3],
     seconds: f64,
 }
 
 impl Found {
-    /// Reports a second that are in memory, both copies.
+    /// Reports per second stored in memory with both copies.
     fn per_second(&self) -> f64 {
         self.written as f64 / 2.0 / self.seconds
     }
@@ -167,7 +167,7 @@ fn measure(place: &Place, plan: &Plan) -> Result<Found, Failure> {
     let sender = place.pair.near.run(|| Sender::connect(SocketAddr::new(Pair::NEAR[0], 0), to));
     let sender = sender.and_then(|connected| connected).map_err(failed)?;
     let before = place.link_drops().map_err(failed)?;
-    // Each ends when the one before it has ended and nothing is left.
+    // Each stage ends when the stage before it has ended and its input is empty.
     let ends = [const { AtomicBool::new(false) }; 3];
     let begun = time::monotonic();
     let (reported, translated, collected) = thread::scope(|scope| {
@@ -199,9 +199,9 @@ fn measure(place: &Place, plan: &Plan) -> Result<Found, Failure> {
     })
 }
 
-/// Sends reports until `done`.
+/// Sends reports until `end` is set.
 fn report(mut sender: Sender, end: &AtomicBool) -> Result<Found, CliError> {
-    // Where it cannot be pinned the figures are worse, not wrong.
+    // Failing to pin makes the figures worse, not wrong.
     let _ = time::pin(CORES[0]);
     let mut reports = Reports::key_write(2, &[7; PATH]).map_err(unwritten)?;
     let mut found = Found::default();
@@ -213,7 +213,7 @@ fn report(mut sender: Sender, end: &AtomicBool) -> Result<Found, CliError> {
     Ok(found)
 }
 
-/// Translates what comes until `done` and nothing is left.
+/// Translates reports until `end` is set and the socket is empty.
 fn translate(
     mut sending: Sending,
     mut socket: Receiver,
@@ -245,7 +245,7 @@ fn translate(
     Ok(found)
 }
 
-/// Stores what comes until `done` and nothing is left.
+/// Stores writes until `end` is set and the ring is empty.
 fn collect(mut receiving: Receiving, mut port: frames::Port, end: &AtomicBool) -> Result<Found, CliError> {
     use std::os::fd::AsFd;
     let _ = time::pin(CORES[1]);

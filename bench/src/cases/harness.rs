@@ -1,4 +1,4 @@
-//! How a case is measured: warm-up, several runs, the median as the headline, the machine beside the number.
+//! Measures a case: warm-up, several runs, the median as the result, and a description of the machine.
 
 use std::fs;
 use std::hint::black_box;
@@ -21,7 +21,7 @@ pub(super) struct Plan<'p> {
     pub(super) program: &'p dyn Program,
 }
 
-/// What a case found.
+/// Result of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// Its name.
@@ -32,22 +32,22 @@ pub(super) struct Outcome {
     pub(super) conditions: Conditions,
 }
 
-/// What [`measure`] found.
+/// Result of [`measure`].
 #[derive(Debug)]
 pub(super) struct Measured {
     /// Nanoseconds per operation, one per run.
     pub(super) ns_per_op: Vec<f64>,
-    /// Nanoseconds per operation that this thread was on a core: where they are fewer, others were on it for the rest, and
-    /// the figures are worse than they need be. `None` where the system does not report it.
+    /// CPU time of this thread per operation, ns. A value below the elapsed time means that other threads used the core, and
+    /// that the result is pessimistic. `None` where the system does not report it.
     pub(super) on_core: Option<f64>,
 }
 
-/// Why there is no outcome.
+/// Why a case has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// This machine or user cannot run the case; the reason.
     Skipped(String),
-    /// It went wrong.
+    /// The case failed.
     Failed(CliError),
 }
 
@@ -57,7 +57,7 @@ impl From<CliError> for Failure {
     }
 }
 
-/// Facts beside the number, in the order given.
+/// Conditions of the measurement, in the order given.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Conditions(Vec<(&'static str, Fact)>);
 
@@ -103,7 +103,7 @@ impl Conditions {
         }
     }
 
-    /// What of the time the measuring thread was on a core.
+    /// Adds the CPU time of the measuring thread.
     pub(super) fn on_core(self, measured: &Measured) -> Self {
         match measured.on_core {
             Some(ns) => self.ratio("ns_on_core", rounded(ns)),
@@ -175,7 +175,7 @@ impl Outcome {
         sorted
     }
 
-    /// Half of the runs were faster.
+    /// The median over all runs.
     pub(super) fn median(&self) -> f64 {
         let sorted = self.sorted();
         let middle = sorted.len() / 2;
@@ -250,7 +250,7 @@ fn run_for(
     }
 }
 
-/// The middle one of some figures.
+/// The median.
 pub(super) fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -281,7 +281,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is in the place for what may be removed.
+        // Failure is harmless: the directory is among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use crate::program::Switch;
 
-    /// For what is measured without the program.
+    /// For cases that do not need the program.
     #[derive(Debug)]
     struct NoProgram;
 

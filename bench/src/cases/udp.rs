@@ -1,4 +1,4 @@
-//! The UDP path: one sender, one 5-tuple, as fast as it goes, against a receiver that throws everything away.
+//! The UDP receive path at full rate with one sender and one 5-tuple, compared with a receiver that discards everything.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,11 +22,11 @@ const FLOWS: u32 = 10_000;
 /// Time between two ticks of the collector.
 const TICK: u64 = 20_000_000;
 
-/// Where sender and receiver are, and how the sender sends.
+/// Location of sender and receiver, and how the sender sends.
 struct Place {
     /// Both ends of a link between two namespaces; `None` on loopback.
     pair: Option<Pair>,
-    /// Many datagrams at once through the kernel: more than any receiver takes. Else each by itself, as reports arrive from
+    /// True: UDP segmentation offload, which exceeds the capacity of any receiver. False: separate datagrams, as they arrive from
     /// a network.
     segmented: bool,
 }
@@ -69,7 +69,7 @@ pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     compare(name, plan, &Place { pair: Some(namespaces()?), segmented: false })
 }
 
-/// `udp-one-sender-flood`: the same, with a sender whom nobody can follow.
+/// `udp-one-sender-flood`: the same, with a sender faster than any receiver.
 pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     compare(name, plan, &Place { pair: Some(namespaces()?), segmented: true })
 }
@@ -87,7 +87,7 @@ fn namespaces() -> Result<Pair, Failure> {
     })
 }
 
-/// What one run of either receiver found.
+/// Counters of one run of either receiver.
 #[derive(Clone, Copy, Default, Debug)]
 struct Found {
     sent: u64,
@@ -105,7 +105,7 @@ fn compare(name: &'static str, plan: &Plan, place: &Place) -> Result<Outcome, Fa
     let (mut times, mut ratios, mut yardsticks) = (Vec::new(), Vec::new(), Vec::new());
     let (mut total, mut handled) = (Found::default(), 0);
     for run in 0..=plan.runs {
-        // Both ways to read in a plain loop; the faster is the yardstick.
+        // Two variants of a plain receive loop; the faster one is the baseline.
         let waits = [Duration::ZERO, Duration::from_micros(50)];
         let mut yardstick = 0.0_f64;
         for wait in waits {
@@ -156,7 +156,7 @@ fn padded(payload: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Sends for one run while `receive` receives, on another thread; it ends when its flag is set and nothing is left.
+/// Sends for one run while `receive` runs on another thread; `receive` ends when its flag is set and the socket is empty.
 fn against<T: Send>(
     plan: &Plan,
     place: &Place,
@@ -219,7 +219,7 @@ fn collected(
     })
 }
 
-/// Receives and handles until `done` and nothing is left; the time from the first datagram to the last.
+/// Receives and handles datagrams until `done` is set and the socket is empty; returns the time from first to last datagram.
 fn collect(
     receiver: &mut Receiver,
     collector: &mut Collector,
@@ -258,7 +258,7 @@ fn collect(
             ticked = now;
             collector.tick(now, batch);
         }
-        // In the program a batch goes to the queue of the store here.
+        // The program passes the batch to the store's queue here.
         if batch.len() > 4096 {
             batch.clear();
         }

@@ -1,4 +1,4 @@
-//! What event detection in the sink saves the monitor, and what it hides from it.
+//! Event detection in the sink: the load it saves the monitor, and the information it suppresses.
 
 use detect::{
     HopValues, Metric, Observation,
@@ -18,9 +18,9 @@ use terminal::CliError;
 const PACKETS: u64 = 200_000;
 /// Thresholds, us.
 const THRESHOLDS: [u64; 12] = [0, 5, 10, 25, 50, 75, 100, 125, 150, 175, 200, 250];
-/// A microburst is a time in which the queue holds more than this, ns.
+/// A microburst is an interval in which the queue occupancy exceeds this, ns.
 const BURST: u64 = 100_000;
-/// What one core of the paper's monitor takes with every packet reported, a second.
+/// Reports per second that one core of the paper's monitor handles when every packet is reported.
 const PAPER_MONITOR: f64 = 3.43e6;
 /// The paper's capacities (text of IV.B): model, algorithm, threshold in us, packets a second.
 const PAPER: [(&str, &str, u64, f64); 7] = [
@@ -33,13 +33,13 @@ const PAPER: [(&str, &str, u64, f64); 7] = [
     ("cache", "moving average", 150, 67.64e6),
 ];
 
-/// How a sink may decide.
+/// Detection algorithm of the sink.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     PerHop,
     PerFlow,
     Average,
-    /// Tells every packet that finds more than the threshold: what a rule `queue_occupancy > T` does.
+    /// Reports every packet above the threshold, like the rule `queue_occupancy > T`.
     Level,
 }
 
@@ -109,7 +109,7 @@ const REMARKS: [&str; 5] = [
     "A threshold at or above the level of what one looks for misses bursts; half of it finds all and costs little more.",
 ];
 
-/// Lets one trace through one detector.
+/// Runs one trace through one detector.
 fn play(
     model: Model,
     (way, name): (Way, &'static str),
@@ -212,7 +212,7 @@ fn capacity_sheet(outcomes: &[Outcome]) -> Sheet {
     }
 }
 
-/// Ours and, where it says something, the paper's.
+/// Our series and, where the paper gives figures, the paper's.
 fn lines(outcomes: &[Outcome], model: &str, way: &str) -> Vec<Series> {
     let found = outcomes.iter().filter(|one| (one.model, one.way) == (model, way) && one.reported > 1);
     let paper = PAPER.iter().filter(|one| (one.0, one.1) == (model, way)).map(|one| (one.2 as f64, one.3));

@@ -1,5 +1,5 @@
-//! DTA reports whose copies, sizes and lists an experiment chooses: payloads of one kind, of which each is made another one before
-//! it is given, so that no two bursts have the same keys.
+//! DTA reports of one kind with the copies, sizes and lists that an experiment chooses. Each payload is modified before it is
+//! returned, so that no two bursts have the same keys.
 
 use translator::StoreEntry;
 use wire::Unwritten;
@@ -8,7 +8,7 @@ use wire::dta::{Base, Operation, Report, hash::Family};
 
 use super::keys::mix;
 
-/// Reports in a burst, as a socket gives them.
+/// Reports per burst, as read from a socket.
 pub(crate) const BURST: usize = 64;
 /// Bytes of a Key-Write's key: an IPv4 5-tuple.
 pub(crate) const KEY: usize = 13;
@@ -16,18 +16,18 @@ pub(crate) const KEY: usize = 13;
 pub(crate) const COLUMNS: u32 = 64;
 /// The store, list or sketch that reports are for.
 const ID: u16 = 1;
-/// Where the variable parts are, from the beginning of the payload: behind the base header of 8 bytes.
+/// Offsets of the variable parts in the payload; the base header has 8 bytes.
 const KEY_WRITE_KEY: usize = 8 + 8;
 const APPEND_LIST: usize = 8;
 const SKETCH_EPOCH: usize = 8 + 2;
 const REPORTER: usize = 4;
 
-/// What becomes of a payload from one report to the next.
+/// How a payload changes from one report to the next.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// Random bytes of the key go here.
     Key(usize),
-    /// The list ID goes around among so many.
+    /// The list ID cycles through this number of lists.
     List(u32),
     /// Columns in order, of one reporter after the other, of one epoch after the other.
     Column { columns: u32, reporters: u32 },
@@ -65,13 +65,13 @@ impl Reports {
     /// Key-Writes of random 5-tuples.
     ///
     /// # Errors
-    /// No such report can be, here and below.
+    /// The arguments make no valid report.
     pub(crate) fn key_write(copies: u8, data: &[u8]) -> Result<Self, Unwritten> {
         let operation = Operation::KeyWrite { copies, store: ID, key: &[6; KEY], data };
         Self::new(operation, Change::Key(KEY_WRITE_KEY))
     }
 
-    /// Appends of so many entries of four bytes to each of some lists in turn.
+    /// Appends of `count` entries of four bytes each, to `lists` lists in turn.
     ///
     /// # Errors
     /// As above.
@@ -80,7 +80,7 @@ impl Reports {
         Self::new(Operation::Append { list: 0, entry_len: 4, entries: &entries }, Change::List(lists))
     }
 
-    /// Appends of so many entries of four bytes to one list.
+    /// Appends of `count` entries of four bytes each to one list.
     ///
     /// # Errors
     /// As above.

@@ -1,4 +1,4 @@
-//! How many keys are answered, by load and copies (Fig. 11): with four hashes, and with the artifact's one.
+//! Share of keys that a query finds, by load and copies (Fig. 11): with four hashes, and with the single hash of the DTA artifact.
 
 use dta::Plan;
 use wire::dta::hash::{Family, slot};
@@ -19,9 +19,9 @@ use terminal::CliError;
 const LOADS: [f64; 13] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0];
 const COPIES: [u8; 4] = [1, 2, 3, 4];
 const FAMILIES: [Family; 2] = [Family::V1, Family::Artifact];
-/// Slots of the store whose answers are counted.
+/// Slots of the store for the hit rate.
 const SLOTS: u64 = 1 << 16;
-/// Slots of the store that is asked for what it never held.
+/// Slots of the store that is queried for keys that were never written.
 const LARGE: u64 = 1 << 22;
 /// Counters and flows of the key-increment store.
 const COUNTERS: u64 = 16_384;
@@ -34,7 +34,7 @@ struct Point {
     copies: u8,
     load: f64,
     answers: Answers,
-    /// What independent slots would give, and what tied ones would (n = 1, 2, 4).
+    /// Expected rate with independent slots, and with slots that always collide together (n = 1, 2, 4).
     formula: f64,
     tied: Option<f64>,
 }
@@ -58,7 +58,7 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
     Ok(findings(&points, &absent, &counters, trials))
 }
 
-/// Fills a store and asks for every key, several times with other keys.
+/// Fills a store and queries every key; repeats this with other keys.
 fn measure(store: &Slots, kind: Kind, copies: u8, load: f64, trials: u64) -> Result<Point, CliError> {
     let slots = store.len();
     let count = (load * slots as f64).round() as u64;
@@ -71,7 +71,7 @@ fn measure(store: &Slots, kind: Kind, copies: u8, load: f64, trials: u64) -> Res
         }
         answers += store.ask(copies, (0..count).map(|number| (number as u32, keys.key(number))))?;
     }
-    // Tied slots: those of a key are one of M/n groups, and whoever hits one of a group hits all.
+    // Tied slots: the slots of a key form one of M/n groups, and a key that overwrites one slot of a group overwrites all.
     let tied = (copies != 3).then(|| Plan::new(count, slots / u64::from(copies), 1).answered());
     let formula = Plan::new(count, slots, copies).answered();
     Ok(Point { family: store.family(), kind, copies, load, answers, formula, tied })
@@ -83,7 +83,7 @@ struct Absent {
     kind: Kind,
     asked: u64,
     wrong: u64,
-    /// What a checksum of 32 independent bits would give.
+    /// Expected with a checksum of 32 independent bits.
     expected: f64,
 }
 
@@ -97,7 +97,7 @@ fn absent(scale: Scale) -> Result<Vec<Absent>, CliError> {
             for number in 0..count {
                 store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 2)?;
             }
-            // Of the same bijection, and so all others.
+            // The key generator is a bijection of the number, so none of these keys was written.
             let others = (count..count + scale.of(2_000_000)).map(|number| (number as u32, keys.key(number)));
             let answers = store.ask(2, others)?;
             let expected = answers.asked() as f64 * Plan::new(count, count, 2).false_answer();
@@ -121,7 +121,7 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
             let mut error = 0.0;
             for seed in 1..=trials {
                 let keys = Keys { kind: Kind::RandomTuples, seed };
-                // A few flows have most packets, as in networks: 2^0 to 2^15.
+                // A few flows carry most packets, as in real networks: 2^0 to 2^15 packets per flow.
                 let packets = |number: u64| 1_u64 << (mix(number ^ seed << 32).leading_zeros().min(15));
                 let mut counters = vec![0_u64; COUNTERS as usize];
                 let places = |number: u64| {
@@ -160,7 +160,7 @@ fn best(points: &[Point], family: Family, kind: Kind, load: f64) -> u8 {
     COPIES.into_iter().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(1)
 }
 
-/// The largest distance of a measured rate from the formula, for random 5-tuples and our hashes.
+/// The largest difference between a measured rate and the formula, for random 5-tuples and our hashes.
 fn farthest(points: &[Point]) -> f64 {
     let ours = points.iter().filter(|one| one.family == Family::V1 && one.kind == Kind::RandomTuples);
     ours.map(|one| (one.answers.rate() - one.formula).abs()).fold(0.0, f64::max)
@@ -344,7 +344,7 @@ fn findings(points: &[Point], absent: &[Absent], counters: &[(Family, u8, f64)],
 mod tests {
     use super::*;
 
-    /// Five standard errors of a rate, and what few slots do to them: a lost slot may cost two keys their answer.
+    /// Five standard errors of a rate, plus a margin for small stores: one lost slot may affect two keys.
     fn error(point: &Point) -> f64 {
         let p = point.formula;
         5.0 * (2.0 * p * (1.0 - p) / point.answers.asked() as f64).sqrt() + 0.002
@@ -377,7 +377,7 @@ mod tests {
                 assert!((rate - tied).abs() < error(&point), "N = {copies}, load {load}: {rate}, {tied}");
             }
         }
-        // The figures of wire-formats 5.2: keys that count up hide it.
+        // The figures of wire-formats 5.2: consecutive keys hide the effect.
         let counting = |copies| measure(&store, Kind::CountingWords, copies, 0.5, 1).unwrap().answers.rate();
         assert_eq!([1, 2, 4].map(|copies| (100.0 * counting(copies)).round()), [100.0, 100.0, 50.0]);
     }

@@ -1,4 +1,4 @@
-//! How many Key-Writes a second, by copies and size of the data (Fig. 9).
+//! Key-Writes per second, by copies and size of the data (Fig. 9).
 
 use crate::figures::reports::{Reports, key_write_store};
 use translator::StoreEntry;
@@ -21,15 +21,15 @@ use terminal::CliError;
 use terminal::units;
 
 const COPIES: [u8; 4] = [1, 2, 3, 4];
-/// Bytes of data: a postcard, a path of five nodes, and what fills slots of 16 to 128 bytes.
+/// Bytes of data: a postcard (4), a path of five nodes (20), and sizes that fill slots of 16 to 128 bytes.
 const DATA: [u16; 6] = [4, 12, 20, 28, 60, 124];
-/// What goes over the wire with each frame: preamble, checksum, gap.
+/// Bytes on the wire around each frame: preamble, FCS, inter-frame gap.
 const AROUND: f64 = 24.0;
-/// The paper's link and the rate of its NIC (operations a second, 5): "over 100 Mops".
+/// The paper's link (bit/s) and the rate of its NIC (operations/s, section 5: "over 100 Mops").
 const LINK: f64 = 100e9;
 const NIC: f64 = 100e6;
 
-/// A store of key-writes, as large as the scale has it.
+/// A key-write store of the size for this scale.
 pub(super) fn store(scale: Scale, data_len: u16) -> StoreEntry {
     key_write_store(speed::large(scale) / slot_stride(data_len), data_len)
 }
@@ -41,7 +41,7 @@ struct Point {
 }
 
 impl Point {
-    /// Reports a second that the paper's NIC and link would accept of our frames.
+    /// Reports per second at which our frames saturate the paper's NIC or link.
     fn nic(&self) -> f64 {
         let bits = 8.0 * (self.speed.bytes + AROUND * self.speed.frames);
         (LINK / bits).min(NIC / self.speed.frames)
