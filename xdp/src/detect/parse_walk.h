@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The walk through the packet inside a report: wire::walk, with the aim `Report`.
+/* Parses the headers of the packet inside a report: wire::walk with the aim `Report`.
  *
- * Where Rust calls itself, a step here answers which step is next. A packet that ends early gives what its bytes hold; only
- * INT that is cut or contradicts itself is refused.
+ * Where wire::walk recurses, a step here returns the next step. A truncated packet yields the fields that it contains; only
+ * truncated or inconsistent INT is refused.
  */
 #ifndef HOPWISE_PARSE_WALK_H
 #define HOPWISE_PARSE_WALK_H
@@ -27,7 +27,7 @@ enum step {
 
 #define MAX_TUNNELS 4
 /* Steps of the longest walk: per tunnel Ethernet (twice where it is announced by a type), IP, transport
- * (and again behind an inserted header), L4 and tunnel header; and the way in.
+ * (and again behind an inserted header), L4 and tunnel header; and the entry step.
  */
 #define MAX_STEPS 64
 
@@ -113,10 +113,10 @@ int walk_link(struct scratch *s, u32 step)
     return STEP_DONE;
 }
 
-/* The bytes up to the packet's own end: what lies behind it is padding. */
+/* Limits the packet to the length in its header; the rest is padding. */
 static inline_always void trim(struct walk *w, u32 header, u32 total)
 {
-    /* Segmentation offload leaves 0 there; a packet inside a report may be as the chip had it. */
+    /* Segmentation offload leaves 0 in the length field, and a packet inside a report may be a copy from before segmentation. */
     if (total >= header && w->at + total < w->end)
         w->end = w->at + total;
 }
@@ -448,7 +448,7 @@ int walk_gre(struct scratch *s, const struct profile *p)
         return inside(w, body, protocol);
     answer = gre_shim(s, p, body);
     if (answer < 0)
-        /* INT that nobody looks for cannot be wrong. */
+        /* The profile does not parse INT here, so it cannot be malformed. */
         return w->seek ? answer : STEP_DONE;
     return answer ? STEP_DONE : inside(w, w->after, w->ethertype);
 }

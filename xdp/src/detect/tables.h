@@ -44,7 +44,7 @@ enum flow_flags {
     FLOW_MTU = 2,
     FLOW_LOOP = 4,     /* the path visits a node twice */
     FLOW_PENDING = 16, /* the next report is passed on: rules in user space have changed */
-    FLOW_ALWAYS = 32   /* its reports do not fit in here: each is passed on */
+    FLOW_ALWAYS = 32   /* its state does not fit into an entry: each report is passed on */
 };
 
 /* The basis of a latency: collector::Basis. */
@@ -52,7 +52,7 @@ enum basis { BASIS_MEASURED, BASIS_HOP_SUM, BASIS_CORRECTED, BASIS_UNSYNCHRONISE
 
 enum metric { FLOW_PATH, FLOW_LATENCY, HOP_LATENCY, QUEUE_OCCUPANCY, QUEUE_CONGESTION, LINK_UTILIZATION, METRICS };
 
-/* Thresholds saturate below 2^62, so that the sum of a value and twice a threshold does not overflow. */
+/* Thresholds saturate below 2^62: a value plus twice a threshold does not overflow. */
 struct thresholds {
     u64 of[METRICS]; /* by enum metric */
 };
@@ -62,13 +62,13 @@ struct thresholds {
  */
 #define WIDEST (1ull << 31)
 
-/* The state of a path of common length fits into four lines of one page: a flow that is not in the cache costs little more than one
+/* The state of a path of common length fits into four cache lines of one page: a flow that is not cached costs little more than one
  * access to memory. Further hops are in far_hops, at the same index.
  */
 struct flow {
     u64 key[5]; /* struct flow_key, and two bytes of 0 */
     u32 version;
-    u32 context; /* the generation under which the thresholds and rules below are right */
+    u32 context; /* the generation for which the thresholds and rules below are valid */
     u8 path_length;
     u8 states; /* hops stored: those of the path, or of nodes that sent postcards */
     u8 flags;
@@ -263,7 +263,7 @@ static inline_always u64 flow_hash(const u64 *key)
 
     hash = mix(hash, key[3]);
     hash = mix(hash, key[4]);
-    /* An IPv4 flow has nothing there. */
+    /* These words are 0 in the key of an IPv4 flow. */
     if (key[0] | key[2])
         hash = mix(mix(hash, key[0]), key[2]);
     return hash;
@@ -352,7 +352,7 @@ static inline_always u32 is_hop_change(u32 latest, u32 reported, u64 threshold)
 {
     u64 band = threshold < WIDEST ? threshold : WIDEST;
 
-    /* All-ones, which seconds come near to. */
+    /* All-ones: not reported. The test below could match it for latencies of seconds. */
     if (reported == ABSENT)
         return 1;
     if ((u64)latest + band - reported <= 2 * band)

@@ -32,7 +32,7 @@ static inline_always void store_short(u8 *to, u64 value, u32 len)
     *(volatile u64 *)to = (*(volatile u64 *)to & others) | (value & ~others);
 }
 
-/* The same from a frame, in which at least the checksum's four bytes follow, to `at`, a multiple of eight. 0: done. */
+/* Like store_short, from a frame to `at`, a multiple of eight. The ICRC's four bytes follow the data, so 8 can be read. 0: done. */
 static noinline u32 store_word_of(struct xdp_md *frame, u64 at, u32 from, u32 len)
 {
     u8 *chunk = chunk_of(at);
@@ -138,7 +138,7 @@ static inline_always u32 add_to(u64 at, u64 delta, u64 *original)
     return 0;
 }
 
-/* A send as it is reported to user space. */
+/* The record that reports an RDMA SEND to user space. */
 struct send_record {
     struct completion head;
     u8 payload[MOST_PAYLOAD];

@@ -1,4 +1,4 @@
-//! The kernel's decoder says of every frame what `wire` says of it.
+//! The kernel's decoder gives the same result as `wire` for every frame.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod normal;
@@ -29,7 +29,7 @@ fn units(dice: &mut Dice) -> Units {
     }
 }
 
-/// What a vector says as frames: itself, or its bytes in a datagram, or inside reports of several versions.
+/// A vector as frames: itself, its bytes in a datagram, or inside reports of several versions.
 fn frames(vector: &Vector) -> Vec<Vec<u8>> {
     match vector.kind {
         Kind::Frame => vec![vector.bytes.clone()],
@@ -74,7 +74,7 @@ impl Differences {
         Some(Self { kernel: Kernel::new(test)?, count: 0, found: Vec::new() })
     }
 
-    /// Compares what the two make of a frame.
+    /// Compares the two results for a frame.
     fn compare(&mut self, what: &str, frame: &[u8], profile: &Profile, units: &Units) {
         const SHOWN: usize = 5;
         // A frame without an Ethernet header reaches no program.
@@ -239,7 +239,7 @@ fn random_frames_decode_as_in_wire() {
     all.none();
 }
 
-/// Datagrams of switches, as many as are wanted of one configuration.
+/// Datagrams that the switches of one configuration sent.
 struct Reports(Vec<Vec<u8>>);
 
 impl FabricSink for Reports {
@@ -251,7 +251,7 @@ impl FabricSink for Reports {
     }
 }
 
-/// What switches report of flows through a line of three, whose queues overflow now and then.
+/// Reports of three switches in a row, whose queues overflow occasionally.
 fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Config) -> Vec<Vec<u8>> {
     let wire = Wire { rate: 10_000_000, delay: 1_000, depth: 3_000 };
     let topology = Topology::line(3, wire).unwrap();
@@ -263,7 +263,7 @@ fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Conf
         sf,
     };
     let config = Config { switch, watchlist: watch.into(), ..Config::default() };
-    // Report 1.0 cannot say everything.
+    // Telemetry Report 1.0 cannot express every setting.
     let Ok(mut fabric) = Fabric::new(topology, config, 1) else { return Vec::new() };
     let kinds = [Family::V4, Family::V6].map(|family| [(family, Transport::Udp), (family, Transport::Tcp)]);
     for (at, (family, transport)) in kinds.into_iter().flatten().enumerate() {
@@ -317,7 +317,7 @@ fn sf_reports_of_switches_decode_as_in_wire() {
         let version = if has(2) && form != Form::Compact { Version::V10 } else { Version::V20 };
         let group = if has(3) && version == Version::V20 { 8 } else { 1 };
         let format = Format { version, group, ethernet: has(0), drop_with_int: has(1), ..Format::default() };
-        // Few registers, so that flows push each other out; some packets collect the whole path.
+        // Few registers, so that flows evict each other; some packets collect the whole path.
         let urgent = Urgent { every: has(4).then_some(3), queue: None };
         let sf = sf::Config { registers: 2, single: has(1), form, urgent, ..sf::Config::default() };
         let bitmap = if has(0) { 0xff80 } else { Watch::USUAL };
@@ -333,7 +333,7 @@ fn sf_reports_of_switches_decode_as_in_wire() {
     all.none();
 }
 
-/// A datagram of one report 2.0 to its end, of so many bytes; TLVs without a packet before one with it.
+/// A datagram of `len` bytes with one report 2.0: TLVs without a packet, then one with a packet.
 fn long_datagram(len: usize) -> Vec<u8> {
     let mut payload = vec![0x20, 0, 0, 7, 0, 0, 0, 3, 0x01, 0xff, 0, 0x20];
     let packet =
@@ -368,7 +368,7 @@ fn long_frames_are_read_or_passed() {
 #[test]
 fn a_group_of_the_most_reports_is_read_to_its_end() {
     let Some(mut all) = Differences::new("a_group_of_the_most_reports_is_read_to_its_end") else { return };
-    // Reports of four bytes: inner only, and nothing inside.
+    // Reports of four bytes: an inner header without contents.
     let payload = [&[0x20, 0, 0, 7, 0, 0, 0, 3][..], &[0; 4 * 4_000]].concat();
     let frame = frame_of(&payload);
     all.compare("4000 reports", &frame, &Profile::default(), &Units::default());

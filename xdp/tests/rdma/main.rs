@@ -1,6 +1,6 @@
 //! The responder in the kernel against the one in user space, packet for packet: memory, answers, completions, counters.
 //!
-//! It needs root; without, each test says aloud that it is skipped.
+//! It needs root; without it, each test prints that it is skipped.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a failed unwrap is a failed test")]
 
 mod both;

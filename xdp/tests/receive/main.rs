@@ -1,6 +1,6 @@
 //! Receiving by AF_XDP: the steering program by test runs, and the fallback through the receive paths in network namespaces.
 //!
-//! They need root; without, each says aloud that it is skipped.
+//! They need root; without it, each prints that it is skipped.
 
 // The helpers are part of the tests.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
