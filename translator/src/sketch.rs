@@ -1,7 +1,7 @@
 //! Sketch-Merge: merges columns of several reporters into one sketch, and writes it in batches. Wire-formats 5.4,
 //! 5.5, 5.9.
 //!
-//! There are two buffers, for the even and the odd epoch, which have the bytes that memory will have. A buffer's counters are
+//! There are two buffers, for the even and the odd epoch, in the byte layout of collector memory. A buffer's counters are
 //! never cleared: the first reporter's columns are copied, those of the others merged.
 
 use wire::dta::Opcode;
@@ -13,7 +13,7 @@ use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Reason, Sketches};
 use rdma::transport::{Blocked, MAX_WRITE, Transport};
 
-/// An epoch may begin so far ahead of the newest one.
+/// Largest distance of a new epoch ahead of the newest one.
 const AHEAD: i16 = 8;
 
 /// Some columns of a reporter.
@@ -30,7 +30,7 @@ pub(super) struct Delivery<'a> {
 /// Progress of a reporter in an epoch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    /// The column that is due.
+    /// The next expected column.
     next: u32,
     nacked: bool,
     nacked_at: u64,
@@ -47,15 +47,15 @@ enum State {
     Closing(Cause),
     /// All was written, because of this cause.
     Closed(Cause),
-    /// It could never be written.
+    /// It cannot be written at all.
     Lost,
 }
 
-/// Places that are checked for an expired entry when the table is full.
+/// Slots that are checked for an expired entry when the table is full.
 const SWEEP: usize = 16;
 
 /// Reporters that delivered nothing of an epoch yet, and when the next NACK to each is due. They do not count as members, because
-/// anybody can invent an ID. The table has as many places as there may be members; when it is full of recent NACKs, others get none.
+/// anybody can invent an ID. The table has one slot per possible member; when it is full of recent NACKs, others get none.
 #[derive(Debug)]
 struct NonMembers(HashTable<u64, u64>);
 
@@ -96,13 +96,13 @@ struct Buffer {
     delivered: Vec<u16>,
     members: HashTable<u64, Member>,
     non_members: NonMembers,
-    /// Columns below are all reporters'.
+    /// All columns below this one were delivered by all reporters.
     complete: u32,
-    /// Columns below are at least one reporter's.
+    /// All columns below this one were delivered by at least one reporter.
     touched: u32,
-    /// Columns below were written.
+    /// All columns below this one were written.
     written: u32,
-    /// The trailer of the epoch that was here before has been taken back.
+    /// The trailer of the previous epoch in this buffer has been invalidated.
     reopened: bool,
     notice: bool,
     /// Reporters that delivered all, when it was closed.
@@ -117,7 +117,7 @@ pub(super) struct Sketch {
     entry: StoreEntry,
     shape: Columns,
     op: MergeOp,
-    /// Counters stay at their largest number.
+    /// Counters saturate at their maximum.
     saturates: bool,
     newest: Option<u16>,
     last_at: u64,
@@ -125,7 +125,7 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// `None` if the entry is no sketch's.
+    /// `None` if the entry is not a sketch.
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Sketch { kind, op, shape } = entry.geometry else { return None };
         let columns = shape.columns as usize;
@@ -164,7 +164,7 @@ impl Sketch {
         self.buffers.iter().filter(|buffer| buffer.is_open()).map(|buffer| buffer.first_at).min()
     }
 
-    /// Has it this shape and operation?
+    /// Does it have this shape and operation?
     pub(super) fn is_shaped(&self, depth: u8, width: u8, op: MergeOp) -> bool {
         (self.shape.depth, self.shape.width, self.op) == (depth, width, op)
     }
@@ -199,7 +199,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// The NACK to a reporter was not sent: its next columns cause another one.
+    /// The NACK to a reporter was not sent: its next columns trigger another one.
     pub(super) fn nack_not_sent(&mut self, reporter: u32, epoch: u16) {
         let buffer = &mut self.buffers[usize::from(epoch & 1)];
         match buffer.members.find(u64::from(reporter)).filter(|_| buffer.epoch == epoch) {
@@ -208,7 +208,7 @@ impl Sketch {
         }
     }
 
-    /// The written memory is gone: writes both epochs again, from their first columns on.
+    /// The written memory was lost: writes both epochs again from their first columns.
     pub(super) fn renew(&mut self) {
         for buffer in &mut self.buffers {
             (buffer.written, buffer.reopened) = (0, false);
@@ -256,7 +256,7 @@ impl Sketch {
     }
 
     /// Writes complete columns, `batch` at a time, and finally the trailer, as far as the transport accepts them. All writes of a
-    /// sketch are reliable: a reader could not detect missing columns. What can never be written is lost.
+    /// sketch are reliable: a reader could not detect missing columns. Data that can never be written count as lost.
     fn write<W: Transport>(
         &mut self,
         at: usize,
@@ -298,7 +298,7 @@ impl Sketch {
             if end - buffer.written < batch && !closing {
                 return Ok(());
             }
-            // A concurrent reader must not take the old trailer for that of new columns.
+            // A concurrent reader must not match the old trailer with new columns.
             if !buffer.reopened {
                 put(shape.trailer(buffer.epoch), &trailer(0, 0), None)?;
                 buffer.reopened = true;
@@ -408,7 +408,7 @@ impl Buffer {
         self.touched = self.touched.max(end as u32);
     }
 
-    /// Counts who delivered which column, and up to where all have.
+    /// Counts the reporters that delivered each column, and advances the columns that all have delivered.
     fn count(&mut self, columns: core::ops::Range<u32>, reporters: u32) {
         for delivered in &mut self.delivered[columns.start as usize..columns.end as usize] {
             *delivered += 1;
@@ -433,7 +433,7 @@ impl Buffer {
     }
 }
 
-/// Counters of the network become counters of memory.
+/// Copies counters from network byte order to the byte order of memory.
 fn copy<const WIDTH: usize>(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.as_chunks_mut::<WIDTH>().0.iter_mut().zip(from.as_chunks::<WIDTH>().0) {
         *to = *from;

@@ -1,4 +1,4 @@
-//! Header pages: what is written is read, what is damaged or of another version is refused by name, contents survive.
+//! Header pages: round trips, refusal of damaged pages and other versions with the reason, contents that survive a restart.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -233,7 +233,7 @@ fn the_load_is_estimated_from_a_sample() {
     assert_eq!(crate::support::lists(1, RING).occupancy(5), None);
 }
 
-/// Another language maps the file by what the reference page says, with the program that stands there.
+/// Runs the Python example of the reference page on a store file.
 #[test]
 fn the_reader_of_the_reference_page_reads() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/memory-layout.md");

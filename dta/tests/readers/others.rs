@@ -85,7 +85,7 @@ fn missing_hops_are_distinguished_from_the_end_of_a_path() {
         let mut hops = [None; 5];
         assert_eq!(reader.get(&KEY, &mut hops), Ok(Path::Found { seen, missing }), "{values:?}");
         assert_eq!(hops, values.map(|value| Some(value).filter(|value| *value != NO_HOP)));
-        // While it is being written again:
+        // During a rewrite:
         store.region().store_u64(at, 0).unwrap();
         assert_eq!(reader.get(&KEY, &mut hops), Ok(Path::Torn), "{values:?}");
     }
@@ -111,7 +111,7 @@ fn the_artifacts_masked_postcards_of_section_5_2_are_read() {
     assert_eq!(reader.get(&key, &mut hops), Ok(Path::Unproven { seen: 5, missing: 0 }));
     let path = [11, 200, 13, 14, 15].map(Some);
     assert_eq!(hops[..5], path);
-    // With the known values, the reader decides whose slot it is: of this key, and of one that shares the slot.
+    // With the known values, the reader decides which of two keys that share the slot owns it.
     let below = |most: u32| move |value: u32| value <= most;
     assert_eq!(reader.get_known(&key, &mut hops, below(200)), Ok(Path::Found { seen: 5, missing: 0 }));
     assert_eq!(hops[..5], path);
@@ -121,7 +121,7 @@ fn the_artifacts_masked_postcards_of_section_5_2_are_read() {
     let other = (0..).filter(|other| *other != 0x0a00_0001).find(shares).unwrap().to_be_bytes();
     assert!(matches!(reader.get(&other, &mut hops), Ok(Path::Unproven { seen: 5, missing: 0 })));
     assert_eq!(reader.get_known(&other, &mut hops, below(1 << 20)), Ok(Path::Empty));
-    // What was refused before is refused here.
+    // The same errors as above.
     assert_eq!(reader.get(&key, &mut hops[..4]), Err(QueryError::OutLength));
     assert_eq!(reader.get(&[0; 65], &mut hops), Err(QueryError::KeyLength));
 }
@@ -267,7 +267,7 @@ fn hyperloglog_counts_different_keys() {
     for keys in [0_u64, 10, 1000, 5000, 200_000] {
         let store = sketch(SketchKind::HyperLogLog, shape);
         let mut merged = Merged::new(shape);
-        // Every key twice, as from two reporters.
+        // Every key twice, as if from two reporters.
         for number in (0..keys).chain(0..keys) {
             let hash = row_hash(&hashes(&key(number)), 0);
             let place = cell(hash, 1, 1024);

@@ -1,4 +1,4 @@
-//! A translator's hand: stores in fresh memory, and the writes that 5.5 and 5.9 describe.
+//! Stores in fresh memory, and the writes of a translator as wire-formats 5.5 and 5.9 describe them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use wire::dta::layout::{
 pub(crate) use dice::Dice;
 use testkit::dice;
 
-/// The key of 5.6 and 5.7.
+/// The key of wire-formats 5.6 and 5.7.
 pub(crate) const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
 
 pub(crate) fn header(geometry: Geometry) -> Header {
@@ -38,7 +38,7 @@ pub(crate) fn sketch(kind: SketchKind, shape: Columns) -> DtaStore {
     store(Geometry::Sketch { kind, op: kind.op(), shape })
 }
 
-/// Where the copies of a key lie in a key-write store.
+/// Offsets of the copies of a key in a key-write store.
 pub(crate) fn places(store: &DtaStore, key: &[u8]) -> [u64; MAX_COPIES] {
     let Geometry::KeyWrite { slots, data_len, family } = store.geometry() else {
         panic!("a key-write store")
@@ -62,7 +62,7 @@ pub(crate) fn write_copies(
     }
 }
 
-/// A translator's hand on one list.
+/// Writes one list as a translator does.
 pub(crate) struct Writer {
     store: DtaStore,
     list: u32,
@@ -112,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// A batch that is lost on its way.
+    /// Skips batches, as if they were lost in transit.
     pub(crate) fn lose(&mut self, batches: u32) {
         (0..batches).for_each(|_| self.sequence = BlockTrailer::next(self.sequence));
     }
@@ -131,7 +131,7 @@ pub(crate) fn write_path(store: &DtaStore, key: &[u8], values: &[u32]) -> u64 {
     at
 }
 
-/// A sketch in the making, to be written as an epoch.
+/// A sketch under construction, to be written as an epoch.
 pub(crate) struct Merged {
     pub(crate) shape: Columns,
     pub(crate) counters: Vec<u64>,
@@ -163,7 +163,7 @@ impl Merged {
     }
 }
 
-/// Keys that look random: the mixture of splitmix64.
+/// Pseudo-random keys, by splitmix64.
 pub(crate) fn key(number: u64) -> [u8; 13] {
     let mix = |value: u64| {
         let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,6 @@
-//! Frames that wait to be sent, in one buffer of fixed size that is filled from the front and emptied at once.
+//! Frames queued for sending, in one buffer of fixed size that is filled from the front and emptied all at once.
 
-/// Frames of all collectors, in the order they were made.
+/// Frames for all collectors, in the order of creation.
 #[derive(Debug)]
 pub(super) struct Outbox {
     bytes: Box<[u8]>,
