@@ -30,7 +30,7 @@
 //! let aggregate = Aggregate::parse(&sent.0[0])?;
 //! assert_eq!((aggregate.header().kind, aggregate.postcards().count()), (Kind::AggNode, 3));
 //!
-//! // What is left waits for the timer, or for the end.
+//! // The remaining postcard waits for the timer or for `finish`.
 //! let pending = aggregator.stats().pending;
 //! aggregator.finish(&mut sent);
 //! assert_eq!((pending, aggregator.stats().pending), (1, 0));

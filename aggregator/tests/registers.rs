@@ -1,4 +1,4 @@
-//! The aggregator as a whole: the vectors of `vectors/aggregator`, and accounts that add up under any traffic.
+//! The whole aggregator: the vectors of `vectors/aggregator`, and counters that balance under any traffic.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ fn counts(stats: &Stats) -> BTreeMap<&'static str, u64> {
     counts
 }
 
-/// Runs a block; what went wrong, if anything.
+/// Runs a block of the vector file; returns the first mismatch.
 fn run(block: &str) -> Result<(), String> {
     let (mut stage, mut sent, mut made) = (None, Sent::default(), 0);
     for line in block.lines().filter(|line| !line.starts_with('#')) {
@@ -116,7 +116,7 @@ fn every_vector_gives_the_expected_datagrams() {
     assert!(blocks.len() > 20, "{}", blocks.len());
 }
 
-/// A small generator of numbers.
+/// A small random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -126,7 +126,7 @@ impl Dice {
     }
 }
 
-/// A datagram of a few postcards of few nodes and flows, now and then spoilt.
+/// A datagram of a few postcards of few nodes and flows, some of them corrupted.
 fn datagram(dice: &mut Dice, flows: u32) -> Vec<u8> {
     let node = if dice.below(40) == 0 { u32::MAX } else { dice.below(9) };
     let mut out = [2 << 28 | dice.below(1 << 20), node].map(u32::to_be_bytes).concat();
@@ -165,7 +165,7 @@ fn dice_flow(seed: u64, flows: u32) -> u32 {
     (seed >> 40) as u32 % flows
 }
 
-/// What was sent, counted by whoever reads it: datagrams, postcards (single ones, or the largest count of a summary), and a check
+/// What was sent, as a reader counts it: datagrams, postcards (single ones, or the largest count of a summary), and a check
 /// of each destination's numbers.
 fn read(config: &Config, sent: &Sent) -> (u64, u64) {
     let mut next = vec![0; config.destinations];
@@ -224,7 +224,7 @@ fn counters_balance_under_random_traffic() {
         assert_eq!((stats.pending, stats.occupied, stage.deadline()), (0, 0, None));
         assert_eq!(total(|sent| sent.aggregates), datagrams);
         assert_eq!(stats.sent_bytes, sent.0.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>());
-        // A summary counts values, and some are missing in both metrics' tellings.
+        // A summary counts values, and a postcard may lack the value of both metrics.
         let counted = total(|sent| sent.postcards);
         assert!(
             if kind.is_correlated() { postcards <= counted } else { postcards == counted },

@@ -1,12 +1,12 @@
-//! Aggregates of an aggregator (wire-formats 4.3): postcards unfolded as if each had come by itself, summaries merged.
+//! Aggregates of an aggregator (wire-formats 4.3): postcards are processed as if each had arrived alone, summaries are merged.
 //!
 //! **Agg** postcards are handled as postcards: same state, same joins. They name their flow by its Flow ID; see
-//! [`crate::postcards`] for when a flow that is known stands for it.
+//! [`crate::postcards`] for when the ID is resolved to a known flow.
 //!
 //! **Cor** summaries are merged into the node's and queue's series exactly (count, least, greatest, sum), and make their
-//! seconds and minutes without quantiles, which no summary contains. A summary names no queue: its occupancies are stored
-//! under the node alone. Of least and greatest the one further from the value reported last is compared with the threshold
-//! and reported; the first event of a key reports the greatest. The latest value of a series is then the average. A
+//! second and minute roll-ups without quantiles, which no summary contains. A summary names no queue: its occupancies are stored
+//! under the node alone. The one of minimum and maximum that is further from the last reported value is compared with the threshold
+//! and reported; the first event of a key reports the maximum. The latest value of a series is then the average. A
 //! summary of one node and one flow is compared with the last reported latency of that hop of the flow, too.
 
 use detect::Metric;
@@ -22,7 +22,7 @@ use crate::state::series::{ALL_QUEUES, Key, Merged};
 use crate::stats::Unjoinable;
 use crate::stream::StreamId;
 
-/// What stands for the version in the numbered stream of an aggregator.
+/// Replaces the version in the stream key of an aggregator's sequence numbers.
 pub const VERSION: u8 = 1;
 
 /// Postcards looked up together.
@@ -61,7 +61,7 @@ impl Inner {
                 self.stats.refused[refusal.index()] += 1;
                 self.stats.refused_datagrams[refusal.index()] += 1;
                 self.sources.refuse(envelope.sender, refusal);
-                // It has been received all the same.
+                // Its sequence number counts as received even if the rest is refused.
                 if let Ok(header) = Header::parse(payload) {
                     self.count_aggregate(envelope, &header, sink);
                 }
@@ -110,7 +110,7 @@ impl Inner {
         self.losses.observe(&stream, header.sequence, envelope.received, &mut observer);
     }
 
-    /// Looked up several at a time, so that the memory which the one needs is on its way while others are looked up.
+    /// Looks up several at a time, so that their memory accesses overlap.
     fn unfold(
         &mut self,
         envelope: &Envelope<'_>,
