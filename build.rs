@@ -1,4 +1,4 @@
-//! Writes the list of the web page's files, so that the program holds them. Without `ui/dist` the list is empty.
+//! Writes the list of the web page's files, which are compiled into the program. Without `ui/dist` the list is empty.
 
 use std::{
     env, fs,
@@ -45,8 +45,8 @@ fn entry(path: &str, file: &Path) -> io::Result<String> {
     ))
 }
 
-/// Every file below `directory`, with its path relative to the root of the page. Source maps are for the developer, and
-/// gzip files belong to the file that they hold.
+/// Every file below `directory`, with its path relative to the root of the page, except source maps, and gzip files, which
+/// belong to the file that they compress.
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

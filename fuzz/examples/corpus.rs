@@ -1,4 +1,4 @@
-//! Writes `vectors/` as the first corpus of the coverage-guided targets: `cargo run --example corpus -- DIRECTORY`.
+//! Writes `vectors/` as the seed corpus of the coverage-guided targets: `cargo run --example corpus -- DIRECTORY`.
 #![allow(clippy::unwrap_used, reason = "a corpus that cannot be written is an error, with its place")]
 
 #[allow(dead_code, reason = "shared by tests")]

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Where a running hopwise answers, and with which token.
+/// Address of a running hopwise, and the token for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     authority: String,
     token: Option<String>,
 }
 
-/// What is asked.
+/// One HTTP request.
 #[derive(Clone, Copy, Debug)]
 struct Request<'a> {
     method: &'a str,
@@ -25,26 +25,26 @@ struct Request<'a> {
     body: Option<&'a str>,
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The address is none this client can use.
+    /// The client cannot use this address.
     Address(String),
-    /// Nobody answers there.
+    /// No connection, or no answer.
     Unreachable {
-        /// Who was asked.
+        /// Address of the server.
         authority: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The server answered that it will not.
+    /// The server refused the request.
     Refused {
         /// HTTP status.
         status: u16,
-        /// Its sentence.
+        /// Error message of the server.
         message: String,
     },
-    /// What came is not what a hopwise API sends.
+    /// The response does not conform to the hopwise API.
     Protocol(&'static str),
 }
 
@@ -95,20 +95,20 @@ impl Client {
         format!("http://{}", self.authority)
     }
 
-    /// The JSON that `GET /api/v1{path}` answers.
+    /// The JSON response to `GET /api/v1{path}`.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
         let request = Request { method: "GET", path, accept: "application/json", body: None };
         let start = Instant::now();
         loop {
             match self.json(request) {
-                // It has too much to do just now.
+                // The server is overloaded: retry.
                 Err(Error::Refused { status: 503, .. }) if start.elapsed() < BUSY => thread::sleep(BUSY / 50),
                 answer => return answer,
             }
         }
     }
 
-    /// The JSON that `METHOD /api/v1{path}` answers to `body`; null when it answers nothing.
+    /// The JSON response to `METHOD /api/v1{path}` with `body`; null when it is empty.
     pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
         let body = body.to_string();
         self.json(Request { method, path, accept: "application/json", body: Some(&body) })
@@ -268,7 +268,7 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_string())
 }
 
-/// Status and body length; status 0 when this is no HTTP.
+/// Status and body length; status 0 when this is not HTTP.
 fn read_head(reader: &mut impl BufRead) -> io::Result<(u16, Length)> {
     let first = line(reader)?;
     let status =
@@ -291,7 +291,7 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<(u16, Length)> {
     }
 }
 
-/// The sentence in `{"error": "…"}`, else the text.
+/// The message in `{"error": "…"}`, else the text.
 fn sentence(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let json = serde_json::from_slice::<Value>(body).ok();
@@ -371,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers one request with these bytes and hands back what it was asked.
+    /// A server that answers one request with these bytes and returns the request.
     fn serve(answer: &'static str) -> (Client, thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client =

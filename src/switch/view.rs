@@ -227,7 +227,7 @@ impl SwitchView {
 }
 
 impl Forwarder {
-    /// What it is and did.
+    /// Current state and counters.
     pub(crate) fn view(&mut self) -> SwitchView {
         let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
         let (stats, queued) = (self.router.stats(), self.router.queued());

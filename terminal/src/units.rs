@@ -1,4 +1,4 @@
-//! Numbers as people read them. Programs get the plain number (see the JSON forms).
+//! Formats numbers for people; JSON output contains the plain numbers.
 
 use std::time::Duration;
 
