@@ -23,7 +23,7 @@ pub trait Out {
     fn send(&mut self, destination: usize, payload: &[u8]);
 }
 
-/// See the module's text.
+/// See the module documentation.
 ///
 /// ```
 /// use aggregator::{Aggregator, Config, ConfigError, Out};

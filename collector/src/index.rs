@@ -50,7 +50,7 @@ pub(crate) enum Room {
     Refused,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Index {
     buckets: Vec<Bucket>,

@@ -269,7 +269,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Says aloud that a test needs what is not there; past the test runner, which keeps the prints of passing tests.
+    /// Prints that a test lacks a requirement, bypassing the test runner, which captures the output of passing tests.
     pub(crate) fn skipped(error: &Error) {
         let _ = writeln!(std::io::stderr(), "SKIPPED network namespaces: {error}");
     }

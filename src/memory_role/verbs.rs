@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The number of the first packet on our side, which sends none: the other end must know it to connect.
 const OWN_PSN: u32 = 0;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Verbs {
     device: Device,

@@ -9,7 +9,7 @@ use super::verbs::Verbs;
 use crate::config::translator::{TranslatorSettings, TransportMode};
 use terminal::CliError;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) enum RdmaTransport {
     Frames(Box<Links>),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Says aloud that something was not tested; past the test runner, which keeps the prints of passing tests.
+/// Prints that something was not tested, bypassing the test runner, which captures the output of passing tests.
 pub(crate) fn skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
 }

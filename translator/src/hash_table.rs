@@ -27,7 +27,7 @@ impl Key for u128 {
     }
 }
 
-/// See the module's text. At most half of it is used, so that searches end soon; what is taken out leaves no gap.
+/// See the module documentation. At most half of it is used, so that searches end soon; what is taken out leaves no gap.
 #[derive(Debug)]
 pub(super) struct HashTable<K, V> {
     keys: Vec<K>,

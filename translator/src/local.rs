@@ -6,7 +6,7 @@ const HEAD: usize = 9;
 /// The length that marks a wrap to the beginning.
 const WRAP: [u8; 4] = [0xff; 4];
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Local {
     bytes: Vec<u8>,

@@ -44,7 +44,7 @@ pub(super) struct Notice {
     pub(super) dropped: u32,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Reporters {
     senders: HashTable<u128, Sender>,

@@ -26,7 +26,7 @@ impl From<Blocked> for Fault {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Sender<'a, W> {
     pub(super) transport: &'a mut W,

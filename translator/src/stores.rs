@@ -84,7 +84,7 @@ struct Counters {
 /// Bytes that a core has near, whatever else it does: a part of its second cache.
 const NEAR: usize = 1 << 16;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Stores {
     key_write: ById<Slots>,

@@ -26,7 +26,7 @@ const RETRY: u64 = 1_000_000;
 /// Reports whose tables are prefetched together.
 const TOGETHER: usize = 16;
 
-/// See the module's text.
+/// See the module documentation.
 ///
 /// ```
 /// use translator::{CollectorConfig, Config, ConfigError, StoreEntry, Translator};

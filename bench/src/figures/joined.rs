@@ -38,7 +38,7 @@ pub(crate) struct Receiving {
     answers: Answers,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Joined {
     sending: Sending,
     receiving: Receiving,

@@ -35,7 +35,7 @@ enum Change {
     None,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Reports {
     payloads: Vec<Vec<u8>>,

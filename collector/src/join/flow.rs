@@ -133,7 +133,7 @@ pub(crate) enum Belief {
     Unproven,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Flows {
     flows: Vec<Flow>,

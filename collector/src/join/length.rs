@@ -39,7 +39,7 @@ struct Learned {
     ready: bool,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     configured: Option<u8>,

@@ -107,7 +107,7 @@ pub(crate) trait Output {
     fn nodes(&mut self, head: &Head, hops: ReadHops<'_>);
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Joiner {
     config: JoinConfig,

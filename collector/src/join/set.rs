@@ -86,7 +86,7 @@ impl Set {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Pool {
     sets: Vec<Set>,

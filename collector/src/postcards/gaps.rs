@@ -6,7 +6,7 @@ use crate::hash::fold;
 /// Nodes whose latest gap is remembered.
 const NODES: usize = 256;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Gaps {
     by_node: Vec<Nanos>,

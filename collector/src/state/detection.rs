@@ -9,7 +9,7 @@ use super::rule_history::RuleHistory;
 use crate::decode::About;
 use crate::event::{Kind, Sink};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct ActiveDetection {
     active: Arc<Detection>,

@@ -232,7 +232,7 @@ impl RecentFlows {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Flows {
     entries: Vec<Flow>,

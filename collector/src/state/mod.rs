@@ -42,7 +42,7 @@ use pending::PendingPostcards;
 use removals::Removals;
 use series::Merged;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) flows: Flows,

@@ -69,7 +69,7 @@ impl PendingFlow {
         Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0, since: 0, ends: 0 };
 }
 
-/// See the module's text. All memory is reserved at the start.
+/// See the module documentation. All memory is reserved at the start.
 #[derive(Debug)]
 pub(crate) struct PendingPostcards {
     cells: Vec<Cell>,

@@ -20,7 +20,7 @@ impl Handle {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Sketches {
     made: Vec<Histogram<u32>>,

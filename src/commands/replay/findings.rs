@@ -14,7 +14,7 @@ const MAX_FLOWS: usize = 2_000_000;
 /// Notes about sequence numbers remembered at most.
 const MAX_NOTES: usize = 100_000;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Findings {
     /// Flows with their last state.

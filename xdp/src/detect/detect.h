@@ -24,7 +24,7 @@ struct datagram_record {
     u32 generation; /* of the thresholds and rules applied */
     u64 last;
 };
-_Static_assert(sizeof(struct datagram_record) == 64, "layout.rs has its twin");
+_Static_assert(sizeof(struct datagram_record) == 64, "layout.rs mirrors this struct");
 
 struct {
     MAP_UINT(type, MAP_RINGBUF);

@@ -88,14 +88,14 @@ struct profile {
 _Static_assert(sizeof(struct profile) == 64 && __builtin_offsetof(struct profile, int_udp_port) == 24 &&
                    __builtin_offsetof(struct profile, domains) == 44 &&
                    __builtin_offsetof(struct profile, synchronised) == 58,
-               "profile.rs has its twin");
+               "profile.rs mirrors this struct");
 
 /* Ports of telemetry datagrams. */
 struct ports {
     u32 count;
     u16 port[MAX_PORTS];
 };
-_Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, port) == 4, "profile.rs has its twin");
+_Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, port) == 4, "profile.rs mirrors this struct");
 
 /* The longest frame supported, and the bytes that may be read behind any offset in it without a check. */
 #define FRAME_BYTES 16384

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* A report in normal form: what the decoder hands to detection, whatever format it came in. Numbers are in host order and
- * in the collector's units; all-ones stand for what the report does not say. The Rust twin of a hop is the collector's
+ * in the collector's units; all-ones stand for what the report does not say. The Rust counterpart of a hop is the collector's
  * `Reading`.
  */
 #ifndef HOPWISE_REPORT_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The tables of detection, and how entries are found. layout.rs is the Rust twin of every struct here.
+/* The tables of detection, and how entries are found. layout.rs mirrors every struct here in Rust.
  *
  * Tables are arrays that user space maps into its memory. The program hashes keys itself: finding an entry takes a multiplication
  * and a load, without a call; iterating and deleting need no system call in user space.
@@ -86,13 +86,13 @@ struct flow {
     u64 pad;
     struct flow_hop hops[NEAR_HOPS];
 };
-_Static_assert(sizeof(struct flow) == 256 && __builtin_offsetof(struct flow, hops) == 112, "layout.rs has its twin");
+_Static_assert(sizeof(struct flow) == 256 && __builtin_offsetof(struct flow, hops) == 112, "layout.rs mirrors this struct");
 
 struct far_hops {
     struct flow_hop hops[FLOW_HOPS - NEAR_HOPS];
     u64 pad[2];
 };
-_Static_assert(sizeof(struct far_hops) == 256, "layout.rs has its twin");
+_Static_assert(sizeof(struct far_hops) == 256, "layout.rs mirrors this struct");
 
 /* Eight entries, found by 16 bits of their hash; 0: free. */
 #define WAYS 8
@@ -113,7 +113,7 @@ struct level_slot {
 struct level_bucket {
     struct level_slot slots[LEVEL_WAYS];
 };
-_Static_assert(sizeof(struct level_bucket) == 128, "layout.rs has its twin");
+_Static_assert(sizeof(struct level_bucket) == 128, "layout.rs mirrors this struct");
 
 enum level { LEVEL_QUEUE, LEVEL_CONGESTION, LEVEL_LINK };
 
@@ -126,7 +126,7 @@ struct stream {
     u32 pad;
     u64 rest[3];
 };
-_Static_assert(sizeof(struct stream) == 64, "layout.rs has its twin");
+_Static_assert(sizeof(struct stream) == 64, "layout.rs mirrors this struct");
 #define NODELESS (1ull << 63)
 #define STREAM_SAME (1u << 31)
 /* Slots that are searched for a stream, from the one its hash selects. */
@@ -143,7 +143,7 @@ struct control {
     u16 listeners[MAX_PORTS]; /* number of the listener for each port */
 };
 enum { WATCHED_TABLE = 1, WATCHED_USER = 2 };
-_Static_assert(sizeof(struct control) == 56, "layout.rs has its twin");
+_Static_assert(sizeof(struct control) == 56, "layout.rs mirrors this struct");
 
 /* Which flows an override is for: an address matches where its bits under the mask are those of the network. */
 struct override {
@@ -155,7 +155,7 @@ struct override {
     u32 given;              /* bit m: metric m is overridden */
     u64 values[METRICS];
 };
-_Static_assert(sizeof(struct override) == 128, "layout.rs has its twin");
+_Static_assert(sizeof(struct override) == 128, "layout.rs mirrors this struct");
 
 #define MAX_OVERRIDES 1024
 #define RULES 64
@@ -179,7 +179,7 @@ struct rule_table {
     u64 clauses[RULES];
     struct row rows[ROWS];
 };
-_Static_assert(sizeof(struct rule_table) == 16 + 8 * RULES + 24 * ROWS, "detect::Table is its twin");
+_Static_assert(sizeof(struct rule_table) == 16 + 8 * RULES + 24 * ROWS, "detect::Table mirrors this struct");
 
 struct detection {
     struct thresholds defaults;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The state of the responder: memory, regions, queue pairs, counters. rdma/layout.rs is the Rust twin of every struct here.
+/* The state of the responder: memory, regions, queue pairs, counters. rdma/layout.rs mirrors every struct here in Rust.
  *
  * The program writes memory and counters, and, under the pair's lock, the fields of a queue pair that change with each packet.
  * User space creates and removes regions and pairs. It writes an entry while its rkey or number is 0; the entry is valid as soon
@@ -46,7 +46,7 @@ struct region {
     u32 number; /* reported with completions */
     u32 pad[7];
 };
-_Static_assert(sizeof(struct region) == 64, "rdma/layout.rs has its twin");
+_Static_assert(sizeof(struct region) == 64, "rdma/layout.rs mirrors this struct");
 
 enum pair_flags { PAIR_RELIABLE = 1, PAIR_V6 = 2 };
 
@@ -71,7 +71,7 @@ struct pair {
     u64 rest[5];
 };
 _Static_assert(sizeof(struct pair) == 128 && __builtin_offsetof(struct pair, peer) == 64,
-               "rdma/layout.rs has its twin");
+               "rdma/layout.rs mirrors this struct");
 
 /* Templates of a pair's acknowledgements, plain and atomic. The fields that differ (PSN, syndrome, MSN, result) are in the last
  * bytes; the checksum of all bytes before them is stored. */
@@ -83,7 +83,7 @@ struct answer {
     u32 back;    /* 1: send to the hardware address of the request; 0: to the one in the template */
     u32 pad[11];
 };
-_Static_assert(sizeof(struct answer) == 256, "rdma/layout.rs has its twin");
+_Static_assert(sizeof(struct answer) == 256, "rdma/layout.rs mirrors this struct");
 
 struct saved {
     u64 original[SAVED];
@@ -91,7 +91,7 @@ struct saved {
     u32 next;
     u32 pad;
 };
-_Static_assert(sizeof(struct saved) == 1544, "rdma/layout.rs has its twin");
+_Static_assert(sizeof(struct saved) == 1544, "rdma/layout.rs mirrors this struct");
 
 /* Cached headers of a valid single-packet write, and the checksum state behind them, twice side by side. The headers are XORed
  * with that state: no word of a half-written entry matches the others, so that no lock is needed. A match does not imply that
@@ -163,7 +163,7 @@ struct completion {
     u16 region;
     u16 kind; /* 0: an empty write */
 };
-_Static_assert(sizeof(struct completion) == 24, "rdma/layout.rs has its twin");
+_Static_assert(sizeof(struct completion) == 24, "rdma/layout.rs mirrors this struct");
 
 #define RDMA_ARRAY(name, kind, entries, map_flags_, value_type)                                                        \
     struct {                                                                                                           \

@@ -48,7 +48,7 @@ pub(crate) struct Pair {
     pub(crate) from: u8,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Both {
     pub(crate) kernel: Rdma,
     pub(crate) responder: Responder,

@@ -17,7 +17,7 @@ use testkit::dice::Dice;
 use wire::roce::{Psn, Transport};
 use xdp::rdma::{Options, Refused};
 
-/// Says aloud that a test needs what is not there. Everything but a missing permission is a failure.
+/// Prints that a test lacks a requirement. Everything but a missing permission is a failure.
 fn skipped(test: &str, error: &nic::Error) {
     use std::io::Write as _;
     assert!(error.errno().is_none_or(|errno| [1, 13].contains(&errno)), "{error}");

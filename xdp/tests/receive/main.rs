@@ -12,7 +12,7 @@ mod frames;
 mod load;
 mod steering;
 
-/// Says aloud that a test needs what is not there, past the test runner, which keeps the prints of passing tests. Everything
+/// Prints that a test lacks a requirement, bypassing the test runner, which captures output of passing tests. Everything
 /// but a missing permission is a failure.
 fn skipped<T>(test: &str, error: &nic::Error) -> Option<T> {
     const MISSING: [i32; 2] = [1, 13];
