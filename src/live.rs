@@ -1,4 +1,4 @@
-//! The live stream: events to whoever watches, each client behind a bounded queue of its own.
+//! The live stream: sends events to all subscribed clients, each through its own bounded queue.
 //!
 //! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event becomes text only
 //! when some client that wants it has room.

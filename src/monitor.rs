@@ -272,7 +272,7 @@ impl Monitor {
         stages
     }
 
-    /// What became of postcards, in all workers.
+    /// Outcomes of postcards, in all workers.
     pub(crate) fn postcards(&self) -> view::PostcardsView {
         let mut all = collector::Stats::default();
         self.workers.iter().for_each(|worker| all += &worker.stats());

@@ -120,7 +120,7 @@ impl Pipeline {
         Some(Outlet { sender, shared: Arc::clone(&self.shared), policy, batch })
     }
 
-    /// The numbers, for whoever shows them.
+    /// The counters, for display.
     pub(crate) fn gauge(&self) -> Gauge {
         Gauge { shared: Arc::clone(&self.shared), stored: self.config.store.is_some() }
     }

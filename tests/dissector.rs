@@ -575,7 +575,7 @@ fn hostile_packets_make_no_lua_error() {
             if round > 0 {
                 spoil(&mut dice, &mut frame, *start);
             }
-            // The lengths before what was spoilt are good again, so that it is looked at.
+            // The lengths before the corrupted field are made valid, so that the dissector reaches it.
             if *start == 42 && frame.len() >= 42 && frame[23] == 17 && frame[12..14] == [8, 0] {
                 let udp = (frame.len() - 34) as u16;
                 frame[16..18].copy_from_slice(&(udp + 20).to_be_bytes());

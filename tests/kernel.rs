@@ -52,7 +52,7 @@ fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId,
     Some((StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source }, peek.seq))
 }
 
-/// The flows of a datagram's good reports, and how many hops each tells of.
+/// The flows of a datagram's valid reports, and the number of hops in each.
 fn reports(payload: &[u8], profile: &wire::Profile) -> Vec<(Option<FlowKey>, usize)> {
     let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
     let (mut reports, mut found) = (decoder.reports(payload), Vec::new());
@@ -95,7 +95,7 @@ fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {
     flows.iter().map(|key| collector.flow(key).map(of)).collect()
 }
 
-/// Reporters of every kind, and the flows they tell of.
+/// Reporters of every kind, and the flows in their reports.
 struct Network {
     dice: Dice,
     seq: [u32; 6],

@@ -103,7 +103,7 @@ pub struct Stats {
     pub expired: u64,
     /// Reports of paths of which not every hop could be stored.
     pub cut_paths: u64,
-    /// What became of postcards.
+    /// Outcomes of postcards.
     pub postcards: PostcardStats,
     /// Events emitted, by kind.
     pub events: [u64; Kind::ALL.len()],

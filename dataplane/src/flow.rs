@@ -1,4 +1,4 @@
-//! Addresses and flows: who sends which packets to whom, and the frames of a flow.
+//! Addresses and flows: endpoints, traffic, and the frames of a flow.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

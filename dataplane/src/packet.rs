@@ -597,7 +597,7 @@ impl Headers {
     }
 }
 
-/// Padding of so many bytes: nothing, Pad1, or PadN (RFC 8200, 4.2).
+/// Padding of the given length: nothing, Pad1, or PadN (RFC 8200, 4.2).
 const PADDING: [[u8; 8]; 8] = {
     let mut padding = [[0; 8]; 8];
     let mut len = 2;

@@ -25,7 +25,7 @@ pub const fn region_len(geometry: &Geometry) -> u64 {
     BODY + geometry.body_len()
 }
 
-/// Stored native: whoever reads it otherwise reads counters otherwise, too.
+/// Stored in native byte order: a reader with another byte order would misread the counters, too.
 const BYTE_ORDER: u16 = 0x0102;
 
 /// Where fields begin, in the order of the page.

@@ -33,7 +33,7 @@ pub(crate) enum Pattern {
 /// What is to be sent.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Traffic {
-    /// Who sends to whom.
+    /// Sender and receiver.
     pub(crate) ends: Ends,
     /// From each sender to each receiver.
     pub(crate) flows: u32,
@@ -101,7 +101,7 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
     Ok(found)
 }
 
-/// What became of the packets of one sender to one receiver.
+/// Outcomes of the packets from one sender to one receiver.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Figures {
     /// Sender and receiver.

@@ -77,7 +77,7 @@ fn to_collectors(text: &mut Text, view: Option<&DtaView>) {
     each(("switch_dta_translator_drops_total", "counter", help), |to| to.translator_drops);
 }
 
-/// What became of what each mapping was for.
+/// Outcomes of the reports of each mapping.
 fn mapped(text: &mut Text, mappings: &[MappingView]) {
     let made = "switch_dta_made_total";
     let help = "Operations of a mapping of [switch.dta]: = pending + outcomes.";

@@ -47,7 +47,7 @@ fn pages(region: &Region) -> &'static str {
 }
 
 /// Nanoseconds per operation of each run: the median of its turns, so that a turn in which another program had the core does
-/// not count. A turn tells the time that counts, and its operations; all have the same to do.
+/// not count. A turn returns its measured time and its operations; all turns do the same work.
 fn rounds(
     plan: &Plan,
     mut turn: impl FnMut() -> Result<(Duration, u64), CliError>,

@@ -33,7 +33,7 @@ const CASES: [Case; 3] = [
 
 /// Values vary by less than this, below every threshold.
 const JITTER: u32 = 512;
-/// A run is at least so long: each has some milliseconds of its own.
+/// Minimum operations per run: each run has a fixed overhead of some milliseconds.
 const FEWEST: u32 = 200_000;
 /// Between two looks of the reader into the ring, which has room for forty times as much.
 const PAUSE: Duration = Duration::from_micros(200);

@@ -18,7 +18,7 @@ const MEMORY: u64 = 16 << 20;
 /// Number of the queue pair, and key of the region.
 const PAIR: u32 = 0x0000_1001;
 const KEY: u32 = 0x001f_4201;
-/// A run is at least so long: each has some milliseconds of its own.
+/// Minimum operations per run: each run has a fixed overhead of some milliseconds.
 const FEWEST: u32 = 200_000;
 
 /// `rdma-xdp-key-write`, `rdma-xdp-append`.

@@ -27,7 +27,7 @@ pub(crate) struct Slots {
     family: Family,
 }
 
-/// What became of the keys asked for.
+/// Outcomes of the queries.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Answers {
     /// Their own value.

@@ -48,7 +48,7 @@ impl Inner {
         match first {
             Some(refusal) if good == 0 => {
                 self.stats.refused_datagrams[refusal.index()] += 1;
-                // It has been received all the same.
+                // Its sequence number counts as received even if the rest is refused.
                 if let Ok(peek) = wire::peek(payload, reader.profile()) {
                     self.count_sequence(envelope, &StreamSeq::from(&peek), sink);
                 }

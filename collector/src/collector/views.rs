@@ -1,4 +1,4 @@
-//! The present state of flows, nodes, queues and links, copied out for whoever asks.
+//! Snapshots of the current state of flows, nodes, queues and links.
 
 use std::ops::Range;
 

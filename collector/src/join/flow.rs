@@ -144,7 +144,7 @@ pub(crate) struct Flows {
     refused: u64,
 }
 
-/// What became of a newcomer.
+/// Space for a new flow.
 pub(crate) enum Admission {
     Free(Place),
     Evict(Place, u32),

@@ -248,7 +248,7 @@ pub(crate) struct Flows {
     cut: u64,
 }
 
-/// What became of a newcomer.
+/// Space for a new flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     /// There is room, here.

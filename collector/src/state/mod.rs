@@ -56,7 +56,7 @@ pub(crate) struct State {
     minutes: bool,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
-    /// For whoever keeps a copy of what is known here.
+    /// For users that keep a copy of this state.
     pub(crate) removals: Option<Removals>,
     /// Postcards that wait for others.
     pub(crate) postcards: PendingPostcards,
@@ -64,7 +64,7 @@ pub(crate) struct State {
     directory: Directory,
 }
 
-/// What became of reports.
+/// Outcomes of reports.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counts {
     /// Reports that updated a flow.

@@ -78,7 +78,7 @@ pub(crate) struct PendingPostcards {
     flows: Vec<PendingFlow>,
     /// Flows with postcards, and when to look at them.
     queue: VecDeque<(u32, Nanos)>,
-    /// What became of postcards.
+    /// Outcomes of postcards.
     pub(crate) stats: PostcardStats,
 }
 

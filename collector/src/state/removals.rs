@@ -1,4 +1,4 @@
-//! What the state no longer knows, for whoever keeps a copy of it.
+//! Entries removed from the state, for users that keep a copy of it.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -17,7 +17,7 @@ pub enum Removed {
         /// Its queue, buffer or interface; 0 for the node itself.
         part: u32,
     },
-    /// More than fit: whoever keeps a copy must compare all of it.
+    /// More than fit: a user that keeps a copy must compare all of it.
     Overflow,
 }
 

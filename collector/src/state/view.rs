@@ -19,9 +19,9 @@ pub struct HopView {
     pub queue: Option<u8>,
     /// Time inside the node, ns (saturated at 4.29 s).
     pub hop_latency: Option<u64>,
-    /// Latest occupancy of the queue, whoever reported it.
+    /// Latest occupancy of the queue, from any reporter.
     pub queue_occupancy: Option<u64>,
-    /// Latest utilisation of the link, millionths, whoever reported it.
+    /// Latest utilisation of the link, millionths, from any reporter.
     pub link_utilization: Option<u64>,
 }
 

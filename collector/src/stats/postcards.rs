@@ -1,4 +1,4 @@
-//! What became of postcards, and why some were not joined into paths.
+//! Outcomes of postcards, and why some were not joined into paths.
 
 use super::Balance;
 
@@ -96,7 +96,7 @@ impl Unjoinable {
     }
 }
 
-/// What became of postcards. Each is counted once, when that is known: see [`PostcardStats::balance`].
+/// Outcomes of postcards. Each is counted once, when its outcome is known: see [`PostcardStats::balance`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PostcardStats {
     /// Postcards that came.

@@ -1,4 +1,4 @@
-//! Aggregates of a first stage: postcards as if each had come by itself, summaries merged.
+//! Aggregates of an aggregator: postcards are processed as if each had arrived alone, summaries are merged.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use collector::config::PostcardConfig;

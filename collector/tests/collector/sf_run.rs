@@ -22,7 +22,7 @@ impl Dice {
     }
 }
 
-/// Reports of a faultless network, on which faults are then put: lost, repeated, late, spoilt, of an older sink between them,
+/// Reports of a faultless network plus injected faults: lost, duplicated, reordered, corrupted, of an older sink between them,
 /// of another source.
 fn datagrams(dice: &mut Dice) -> Vec<(Vec<u8>, u8, u64)> {
     let sf = SfCase { flows: 20, ..SF_CASES[0] }.feed();

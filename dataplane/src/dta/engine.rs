@@ -11,7 +11,7 @@ use super::outbox::Outbox;
 use super::spread::Spread;
 use super::{How, Unsent};
 
-/// What became of what a mapping was for. made = sent + pending + all that follows it.
+/// Outcomes of the reports of a mapping: made = sent + pending + all fields after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappingStats {
     /// Operations; of Append, entries.

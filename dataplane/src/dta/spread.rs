@@ -1,11 +1,11 @@
-//! Which collector a report goes to: decided without state, so that whoever asks later finds it again.
+//! Selects the collector of a report without state, so that a later query finds it again.
 
 use wire::dta::hash::collector_of;
 
 /// Most collectors of a reporter.
 pub const MAX_COLLECTORS: usize = 64;
 
-/// Tables of collectors: by key, by list, and one for all sketches. The same at every reporter, and at whoever asks.
+/// Tables of collectors: by key, by list, and one for all sketches. Every reporter and every client of queries needs the same ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// The collector of each value of `collector_of(key)`.

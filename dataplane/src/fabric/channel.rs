@@ -27,7 +27,7 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// Decides what becomes of one datagram. The three mishaps exclude each other.
+    /// Decides the outcome of one datagram. The three faults exclude each other.
     pub(crate) fn fate(&self, random: &mut Random) -> Fate {
         if random.chance(self.loss) {
             Fate::Lost

@@ -424,7 +424,7 @@ impl Fabric {
         self.stations[self.topology.index(node)?].switch.as_deref_mut()
     }
 
-    /// What became of each flow's packets, in the order in which flows were added.
+    /// Outcomes of each flow's packets, in the order in which flows were added.
     pub fn flows(&self) -> impl Iterator<Item = FlowTotals> + '_ {
         self.flows.iter().map(|flow| flow.totals)
     }
@@ -434,7 +434,7 @@ impl Fabric {
         (0..self.flows.len() as u32).map(FlowId)
     }
 
-    /// What became of each node's datagrams, by node and subsystem.
+    /// Outcomes of each node's datagrams, by node and subsystem.
     pub fn channel_totals(&self) -> Vec<ChannelTotals> {
         self.reporting.totals()
     }

@@ -1,4 +1,4 @@
-//! From a switch's outbox to the collector: the truth of each report, and the channel's mishaps.
+//! From a switch's outbox to the collector: the ground truth of each report, and the channel's faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};

@@ -68,7 +68,7 @@ fn length(mean: u64, varies: bool, random: &mut Random) -> u64 {
     if varies { random.exponential(mean) } else { mean.max(1) }
 }
 
-/// What became of a flow's packets so far.
+/// Outcomes of a flow's packets so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowTotals {
     /// Its 5-tuple.

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Datagrams per system call.
 const PER_CALL: usize = 64;
 
-/// What became of a burst.
+/// Outcome of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Answered {
     /// Datagrams that the kernel took.

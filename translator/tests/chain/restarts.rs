@@ -26,7 +26,7 @@ struct Rig {
     before: u64,
 }
 
-/// What became of the reports.
+/// Outcomes of the reports.
 #[derive(PartialEq, Eq, Debug)]
 struct Fate {
     lost: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Essential reports: 5.8, in simulated time; and who may say that he is whom.
+//! Essential reports (wire-formats 5.8), in simulated time; and reporter identity checks.
 
 use translator::{Config, Known, Reason};
 use wire::dta::control::{Body, Cause};
@@ -230,7 +230,7 @@ fn a_reporter_that_begins_anew_is_heard_again() {
     assert_eq!(world.controls(), nack(Cause::Gap, 0xffff, 7));
     (0..20).for_each(|sequence| numbered(&mut world, sequence));
     assert_eq!((world.stats().sequences.lost, world.done()), (0, 30));
-    // Near its last number only a silence tells.
+    // Near the last sequence number only a timeout detects the loss.
     world.now += 10_000 * MS;
     (0..20).for_each(|sequence| numbered(&mut world, sequence));
     assert_eq!((world.stats().sequences.restarts, world.done()), (2, 50));

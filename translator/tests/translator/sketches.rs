@@ -58,7 +58,7 @@ fn columns_are_written_when_all_reporters_delivered_them() {
     let done = world.memory.done();
     let seen: Vec<(u64, usize, Option<u32>)> =
         done.iter().map(|done| (done.offset, done.data.len(), done.immediate)).collect();
-    // The rest, and at last the trailer, which tells that somebody asked for notice.
+    // The rest, and finally the trailer, which signals that a notification was requested.
     assert_eq!(seen, [(176 + 64, 64, None), (176 + 128, 32, None), (176 + 160, 16, Some(0x5000_0004))]);
     assert_eq!(columns(&world, 17), [11; 10]);
     assert_eq!(trailer(&world, 17), SketchTrailer { epoch: 17, sketch: 4, columns: 10, reporters: 2 });

@@ -1,4 +1,4 @@
-//! Where a key is counted in a sketch. The reporters that fill sketches and whoever reads the merged one must agree on it; the wire
+//! Where a key is counted in a sketch. The reporters that fill sketches and readers of the merged one must agree on it; the wire
 //! and the translator do not care.
 //!
 //! The five CRCs of a key (5.6) are linear: on keys that resemble each other they are no random functions, and HyperLogLog above

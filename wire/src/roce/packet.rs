@@ -16,7 +16,7 @@ const NO_MACS: [u8; 12] = [0; 12];
 /// Do not fragment.
 const DF: u16 = 0x4000;
 
-/// Between whom a packet goes.
+/// The endpoints of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ends {
     /// From.
@@ -35,7 +35,7 @@ pub struct Packet<'a> {
     pub source_mac: [u8; 6],
     /// Ethernet destination; zero if the frame was not seen.
     pub destination_mac: [u8; 6],
-    /// Between whom it goes.
+    /// Its endpoints.
     pub ends: Ends,
     /// A switch has marked congestion on the path (ECN 3); not known without the IP header.
     pub congestion: bool,

@@ -116,7 +116,7 @@ int walk_link(struct scratch *s, u32 step)
 /* Limits the packet to the length in its header; the rest is padding. */
 static inline_always void trim(struct walk *w, u32 header, u32 total)
 {
-    /* Segmentation offload leaves 0 in the length field, and a packet inside a report may be a copy from before segmentation. */
+    /* Segmentation offload leaves 0 in the length field; a reported packet may have the internal form of the switch chip. */
     if (total >= header && w->at + total < w->end)
         w->end = w->at + total;
 }
@@ -448,7 +448,7 @@ int walk_gre(struct scratch *s, const struct profile *p)
         return inside(w, body, protocol);
     answer = gre_shim(s, p, body);
     if (answer < 0)
-        /* The profile does not parse INT here, so it cannot be malformed. */
+        /* Malformed INT is ignored when the walk does not search for INT. */
         return w->seek ? answer : STEP_DONE;
     return answer ? STEP_DONE : inside(w, w->after, w->ethertype);
 }
