@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where whoever has no clang can put objects that were built elsewhere.
+/// Directory for objects built elsewhere, for machines without clang.
 const PREBUILT: &str = "HOPWISE_BPF_OBJECTS";
 
 fn main() {

@@ -254,7 +254,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The event that reports it; `None` when nothing was lost. For whoever runs a [`Sequencer`](crate::Sequencer) in front of collectors.
+    /// The event that reports it; `None` when nothing was lost. For programs that run a [`Sequencer`](crate::Sequencer) in front of collectors.
     pub fn event(&self) -> Option<Event> {
         if self.lost == 0 {
             return None;

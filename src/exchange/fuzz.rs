@@ -1,5 +1,5 @@
 //! Fuzz bodies of what people and other programs write about stores: keys, fields, triggers, maps of collectors, messages of the exchange.
-//! Plain functions over any bytes, and a driver that spoils good examples: 20,000 times each, or for `HOPWISE_FUZZ_SECONDS`.
+//! Plain functions over any bytes, and a driver that corrupts valid examples: 20,000 times each, or for `HOPWISE_FUZZ_SECONDS`.
 
 use std::time::{Duration, Instant};
 

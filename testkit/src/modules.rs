@@ -82,7 +82,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Finds who mentions whom, follows re-exports, keeps the edges.
+    /// Finds references between modules, follows re-exports, keeps the edges.
     fn link(&mut self) {
         let mentions: Vec<(Module, Vec<Mention>)> =
             self.sources.iter().map(|(module, text)| (module.clone(), self.mentions(module, text))).collect();

@@ -461,7 +461,7 @@ fn what_is_not_known_is_not_applied_and_what_is_removed_is_named() {
             "expired flow_path flow=2 1 path=1"
         ]
     );
-    // More than fit: whoever keeps a copy must look at everything.
+    // More than fit: a user that keeps a copy must compare everything.
     for flow in 10..20 {
         bench.send(&sent(flow));
     }

@@ -436,7 +436,7 @@ fn hop_number(context: &Context<'_>) -> u8 {
     if limit == 0 { 0 } else { first - limit }
 }
 
-/// How, by whom and when something is sent.
+/// Delivery mode, reporter and time of a report.
 #[derive(Clone, Copy)]
 struct By {
     how: How,

@@ -689,9 +689,9 @@ fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
         };
         if reliable && dice.permille(20) {
             // The requester goes back to it.
-            let mut spoilt = frame.clone();
-            spoilt[dice.below(frame.len() as u64) as usize] ^= 1;
-            frames.push(spoilt);
+            let mut corrupted = frame.clone();
+            corrupted[dice.below(frame.len() as u64) as usize] ^= 1;
+            frames.push(corrupted);
         } else if !gentle && dice.permille(20) {
             let bit = dice.below(frame.len() as u64 * 8) as usize;
             frame[bit / 8] ^= 1 << (bit % 8);

@@ -136,7 +136,7 @@ fn a_storm_of_reports_adds_up() {
 }
 
 #[test]
-fn spoilt_reports_are_refused_and_nothing_else_happens() {
+fn corrupted_reports_are_refused_without_side_effects() {
     for (seed, accept) in [(1, Accept::V1), (2, Accept::Both), (3, Accept::Artifact)] {
         let world = storm(accept, seed, true);
         let stats = world.stats();

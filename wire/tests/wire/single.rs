@@ -195,7 +195,7 @@ fn random_bytes_after_a_usual_report_are_never_taken_for_one() {
 }
 
 #[test]
-fn of_every_vector_cut_and_spoilt_the_two_say_the_same() {
+fn both_decoders_agree_on_truncated_and_corrupted_vectors() {
     let (mut dice, mut brief) = (Dice(1), 0);
     for vector in vectors::all() {
         let payload = match vector.kind {

@@ -135,11 +135,11 @@ fn corrupted_vectors_decode_as_in_wire() {
     let mut dice = Dice(0x5b01);
     for vector in vectors::all() {
         for _ in 0..ROUNDS {
-            let mut spoilt = vector.clone();
-            dice.spoil(&mut spoilt.bytes);
+            let mut corrupted = vector.clone();
+            dice.spoil(&mut corrupted.bytes);
             let profile = if dice.below(4) == 0 { datagrams::profile(&mut dice) } else { vector.profile };
             let units = units(&mut dice);
-            for frame in frames(&spoilt) {
+            for frame in frames(&corrupted) {
                 all.compare(&vector.name, &frame, &profile, &units);
             }
         }
