@@ -95,7 +95,8 @@ struct ports {
     u32 count;
     u16 port[MAX_PORTS];
 };
-_Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, port) == 4, "profile.rs mirrors this struct");
+_Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, port) == 4,
+               "profile.rs mirrors this struct");
 
 /* The longest frame supported, and the bytes that may be read behind any offset in it without a check. */
 #define FRAME_BYTES 16384

@@ -86,7 +86,8 @@ struct flow {
     u64 pad;
     struct flow_hop hops[NEAR_HOPS];
 };
-_Static_assert(sizeof(struct flow) == 256 && __builtin_offsetof(struct flow, hops) == 112, "layout.rs mirrors this struct");
+_Static_assert(sizeof(struct flow) == 256 && __builtin_offsetof(struct flow, hops) == 112,
+               "layout.rs mirrors this struct");
 
 struct far_hops {
     struct flow_hop hops[FLOW_HOPS - NEAR_HOPS];
