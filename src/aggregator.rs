@@ -30,7 +30,7 @@ const SLEEP: u32 = 50;
 /// Time between two publications, ns.
 const PUBLISH: u64 = 50_000_000;
 /// Nodes reported one by one.
-const MOST_NODES: usize = 1024;
+const MAX_NODES: usize = 1024;
 
 /// An aggregator that was set up: its sockets are open.
 pub(crate) struct Ready {
@@ -191,7 +191,7 @@ impl Worker {
             let sent = stats.sent[cause as usize];
             (cause.name(), SentView { datagrams: sent.aggregates, postcards: sent.postcards })
         });
-        let nodes = self.aggregator.nodes().take(MOST_NODES).map(|node| NodeView {
+        let nodes = self.aggregator.nodes().take(MAX_NODES).map(|node| NodeView {
             node: node.node,
             hw_id: node.hw_id,
             numbered: node.numbered,

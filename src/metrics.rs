@@ -253,7 +253,7 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
 fn losses(text: &mut Text, streams: &[collector::StreamView]) {
     let named = |text: &mut Text, name: &str, help: &str, count: fn(&collector::StreamView) -> u64| {
         text.metric(name, "counter", help);
-        for stream in streams.iter().filter(|stream| stream.countable).take(MOST_SERIES) {
+        for stream in streams.iter().filter(|stream| stream.countable).take(MAX_SERIES) {
             let node = stream.id.node.map_or_else(String::new, |node| node.to_string());
             let version = version_name(stream.id.version);
             let source = std::net::Ipv6Addr::from(stream.id.source).to_canonical();
@@ -285,14 +285,14 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
 /// What the network's nodes say last: gauges per node, queue and link, which are few.
 async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
     let series = monitor.ask(|collector| {
-        let nodes: Vec<_> = collector.nodes().take(MOST_SERIES).collect();
-        let queues: Vec<_> = collector.queues().take(MOST_SERIES).collect();
-        let links: Vec<_> = collector.links().take(MOST_SERIES).collect();
+        let nodes: Vec<_> = collector.nodes().take(MAX_SERIES).collect();
+        let queues: Vec<_> = collector.queues().take(MAX_SERIES).collect();
+        let links: Vec<_> = collector.links().take(MAX_SERIES).collect();
         (nodes, queues, links)
     });
     let series = series.await?;
     text.metric("hop_latency_seconds", "gauge", "Time inside a node, over the last second that had values.");
-    for latency in merged(series.iter().map(|(nodes, _, _)| nodes)).values().take(MOST_SERIES) {
+    for latency in merged(series.iter().map(|(nodes, _, _)| nodes)).values().take(MAX_SERIES) {
         for (quantile, value) in [("0.5", latency.last.p50), ("0.99", latency.last.p99)] {
             if let Some(value) = value {
                 let labels: [(&str, &dyn Display); 2] = [("node", &latency.node), ("quantile", &quantile)];
@@ -301,7 +301,7 @@ async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
         }
     }
     text.metric("queue_occupancy", "gauge", "Latest occupancy of a queue, device units.");
-    for queue in merged(series.iter().map(|(_, queues, _)| queues)).values().take(MOST_SERIES) {
+    for queue in merged(series.iter().map(|(_, queues, _)| queues)).values().take(MAX_SERIES) {
         // What stands for all queues of the node has no number.
         match u8::try_from(queue.part) {
             Ok(number) => {
@@ -317,7 +317,7 @@ async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
         "gauge",
         "Latest utilization of an egress link, as a fraction of 1.",
     );
-    for link in merged(series.iter().map(|(_, _, links)| links)).values().take(MOST_SERIES) {
+    for link in merged(series.iter().map(|(_, _, links)| links)).values().take(MAX_SERIES) {
         let value = view::fraction(link.latest);
         text.sample("link_utilization_ratio", &[("node", &link.node), ("interface", &link.part)], value);
     }
@@ -491,7 +491,7 @@ fn reference(document: &str) -> String {
 }
 
 /// Reporters, nodes, queues and links reported one by one.
-const MOST_SERIES: usize = 1_024;
+const MAX_SERIES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {

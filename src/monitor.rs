@@ -177,8 +177,8 @@ impl Monitor {
         let mut detail = Detail::default();
         let answers = self
             .ask(|collector| {
-                let streams: Vec<_> = collector.streams().take(MOST_SOURCES).collect();
-                let sources: Vec<_> = collector.sources().take(MOST_SOURCES).collect();
+                let streams: Vec<_> = collector.streams().take(MAX_SOURCES).collect();
+                let sources: Vec<_> = collector.sources().take(MAX_SOURCES).collect();
                 let lost = collector.lost_before() + lost(collector.streams());
                 (streams, lost, sources, collector.tables())
             })
@@ -606,7 +606,7 @@ const HISTORY_SECONDS: usize = 900;
 /// Sources on the first screen.
 const SHOWN_SOURCES: usize = 512;
 /// Streams and sources reported per worker.
-const MOST_SOURCES: usize = 4_096;
+const MAX_SOURCES: usize = 4_096;
 
 #[cfg(test)]
 mod tests {

@@ -234,7 +234,7 @@ impl Shared {
         }
         let mut drops = lock(&self.drops);
         for node in batch.drops().iter().filter_map(|drop| drop.node) {
-            if drops.len() < MOST_NODES || drops.contains_key(&node) {
+            if drops.len() < MAX_NODES || drops.contains_key(&node) {
                 *drops.entry(node).or_default() += 1;
             }
         }
@@ -325,4 +325,4 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 /// Empty batches retained for reuse; more than are in use at a time is waste.
 const SPARE_BATCHES: usize = 8;
 /// Nodes whose drops are counted one by one.
-const MOST_NODES: usize = 65_536;
+const MAX_NODES: usize = 65_536;

@@ -10,9 +10,9 @@ use crate::view::{self, LinkView, PathView};
 /// Flows looked at in one go: well below a tick.
 pub(crate) const PIECE: u32 = 8_192;
 /// Different links stored by a scan; more are left out.
-const MOST_LINKS: usize = 65_536;
+const MAX_LINKS: usize = 65_536;
 /// Different paths stored by a scan; more are left out.
-const MOST_PATHS: usize = 16_384;
+const MAX_PATHS: usize = 16_384;
 
 /// What the flows say about the network.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +73,7 @@ impl Topology {
         }
         for pair in hops.windows(2) {
             let (Some(from), Some(to)) = (pair[0].node, pair[1].node) else { continue };
-            if self.links.len() >= MOST_LINKS && !self.links.contains_key(&(from, to)) {
+            if self.links.len() >= MAX_LINKS && !self.links.contains_key(&(from, to)) {
                 continue;
             }
             let link = self.links.entry((from, to)).or_default();
@@ -88,7 +88,7 @@ impl Topology {
             }
         }
         let nodes: Vec<u32> = hops.iter().map(|hop| hop.node.unwrap_or(u32::MAX)).collect();
-        if !nodes.is_empty() && (self.paths.len() < MOST_PATHS || self.paths.contains_key(&nodes)) {
+        if !nodes.is_empty() && (self.paths.len() < MAX_PATHS || self.paths.contains_key(&nodes)) {
             let path = self.paths.entry(nodes).or_default();
             path.flows += 1;
             path.reports += row.reports;
@@ -107,7 +107,7 @@ impl Topology {
                 let flows = known.flows + link.flows;
                 let newer = if link.last_seen > known.last_seen { link } else { *known };
                 *known = Link { flows, ..newer };
-            } else if self.links.len() < MOST_LINKS {
+            } else if self.links.len() < MAX_LINKS {
                 self.links.insert(ends, link);
             }
         }
@@ -115,7 +115,7 @@ impl Topology {
             if let Some(known) = self.paths.get_mut(&nodes) {
                 known.flows += path.flows;
                 known.reports += path.reports;
-            } else if self.paths.len() < MOST_PATHS {
+            } else if self.paths.len() < MAX_PATHS {
                 self.paths.insert(nodes, path);
             }
         }

@@ -232,6 +232,6 @@ pub(crate) struct Events {
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Rollups {
-    /// Roll-ups in ascending order of time.
+    /// Rollups in ascending order of time.
     pub(crate) rollups: Vec<RollupView>,
 }

@@ -528,9 +528,9 @@ fn ports_are_preferences() {
 // Hostile input ------------------------------------------------------------------------------------------------------
 
 /// Small numbers that look like chance, the same in every run.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound.max(1)
@@ -538,21 +538,21 @@ impl Dice {
 }
 
 /// The packet behind `start` with a few bytes changed, cut, or grown.
-fn spoil(dice: &mut Dice, frame: &mut Vec<u8>, start: usize) {
-    for _ in 0..=dice.below(4) {
+fn spoil(rng: &mut Rng, frame: &mut Vec<u8>, start: usize) {
+    for _ in 0..=rng.below(4) {
         let len = frame.len();
         if len <= start {
             return;
         }
-        let at = start + dice.below(len - start);
-        match dice.below(8) {
+        let at = start + rng.below(len - start);
+        match rng.below(8) {
             0 => frame.truncate(at),
-            1 => frame.extend((0..dice.below(40)).map(|i| i as u8)),
+            1 => frame.extend((0..rng.below(40)).map(|i| i as u8)),
             2 => frame[at] = 0xff,
             3 => frame[at] = 0,
             4 => frame[at] = frame[at].wrapping_add(1),
-            5 => frame[at] ^= 0x80 >> dice.below(8),
-            _ => frame[at] = dice.below(256) as u8,
+            5 => frame[at] ^= 0x80 >> rng.below(8),
+            _ => frame[at] = rng.below(256) as u8,
         }
     }
 }
@@ -562,7 +562,7 @@ fn hostile_packets_make_no_lua_error() {
     if !has_tshark("hostile packets in the dissector") {
         return;
     }
-    let mut dice = Dice(0x5eed);
+    let mut rng = Rng(0x5eed);
     let mut frames = Vec::new();
     let mut bases: Vec<(Vec<u8>, usize)> = vectors()
         .iter()
@@ -573,7 +573,7 @@ fn hostile_packets_make_no_lua_error() {
         for (base, start) in &bases {
             let mut frame = base.clone();
             if round > 0 {
-                spoil(&mut dice, &mut frame, *start);
+                spoil(&mut rng, &mut frame, *start);
             }
             // The lengths before the corrupted field are made valid, so that the dissector reaches it.
             if *start == 42 && frame.len() >= 42 && frame[23] == 17 && frame[12..14] == [8, 0] {

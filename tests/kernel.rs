@@ -21,8 +21,8 @@ use detect::threshold::MAX_OVERRIDES;
 use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
 use nic::bpf::{LoadOptions, Object, Ring};
 use testkit::datagrams::{self, pick};
-use testkit::dice::Dice;
 use testkit::reports::{Log, Node, START, Sent, config, node};
+use testkit::rng::Rng;
 use wire::{Decoder, Dialect, Flags, FlowKey, Report};
 use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 
@@ -97,7 +97,7 @@ fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {
 
 /// Reporters of every kind, and the flows in their reports.
 struct Network {
-    dice: Dice,
+    rng: Rng,
     seq: [u32; 6],
     routes: Vec<Vec<Node>>,
     longest: usize,
@@ -107,7 +107,7 @@ struct Network {
 impl Network {
     fn new(seed: u64, longest: usize) -> Self {
         let bitmaps = vec![0xfd00, 0xf900, 0xfd00, 0x8000, 0xf100, 0xd000, 0xcc00];
-        let mut network = Self { dice: Dice(seed), seq: [0; 6], routes: Vec::new(), longest, bitmaps };
+        let mut network = Self { rng: Rng(seed), seq: [0; 6], routes: Vec::new(), longest, bitmaps };
         network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
         for _ in 0..40 {
             let route = network.route();
@@ -117,14 +117,14 @@ impl Network {
     }
 
     fn one_in(&mut self, count: usize) -> bool {
-        self.dice.below(count) == 0
+        self.rng.below(count) == 0
     }
 
     fn route(&mut self) -> Vec<Node> {
-        let first = self.dice.below(4) as u32;
-        let count = 1 + self.dice.below(self.longest) as u32;
+        let first = self.rng.below(4) as u32;
+        let count = 1 + self.rng.below(self.longest) as u32;
         let mut route: Vec<Node> =
-            (0..count).map(|hop| node(10 * hop + first + self.dice.below(2) as u32)).collect();
+            (0..count).map(|hop| node(10 * hop + first + self.rng.below(2) as u32)).collect();
         if count > 2 && route.len() < self.longest && self.one_in(10) {
             route.push(route[0]);
         }
@@ -133,27 +133,27 @@ impl Network {
 
     /// Values wander, mostly inside their thresholds.
     fn wander(&mut self, flow: usize) {
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         for hop in &mut self.routes[flow] {
-            let step = if dice.below(60) == 0 { 300 } else { 8 };
+            let step = if rng.below(60) == 0 { 300 } else { 8 };
             let mut up = |value: u32, by: usize| {
-                value.saturating_add(dice.below(2 * by + 1) as u32).saturating_sub(by as u32)
+                value.saturating_add(rng.below(2 * by + 1) as u32).saturating_sub(by as u32)
             };
             hop.latency = hop.latency.map(|value| up(value, step));
             hop.utilization = hop.utilization.map(|value| up(value, step));
             let occupancy = hop.queue.map(|(_, value)| up(value, step / 8));
             if let (Some(queue), Some(occupancy)) = (&mut hop.queue, occupancy) {
-                let id = if dice.below(80) == 0 { dice.below(3) as u8 } else { queue.0 };
+                let id = if rng.below(80) == 0 { rng.below(3) as u8 } else { queue.0 };
                 *queue = (id, occupancy);
             }
-            if dice.below(400) == 0 {
+            if rng.below(400) == 0 {
                 hop.latency = if hop.latency.is_some() { None } else { Some(900) };
             }
         }
     }
 
     fn sent(&mut self, reporter: usize) -> Sent {
-        let flow = self.dice.below(self.routes.len());
+        let flow = self.rng.below(self.routes.len());
         if self.one_in(80) {
             self.routes[flow] = self.route();
         }
@@ -183,9 +183,9 @@ impl Network {
 
     fn next(&mut self, reporter: usize) -> u32 {
         let mask = if reporter == 2 { (1 << 22) - 1 } else { u32::MAX };
-        let step = match self.dice.below(300) {
-            0 => self.dice.below(6) as u32 + 2,
-            1 => self.dice.below(400) as u32,
+        let step = match self.rng.below(300) {
+            0 => self.rng.below(6) as u32 + 2,
+            1 => self.rng.below(400) as u32,
             2 => 0,
             _ => 1,
         };
@@ -196,13 +196,13 @@ impl Network {
 
     /// A datagram and its sender.
     fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
-        let reporter = self.dice.below(6);
+        let reporter = self.rng.below(6);
         let seq = self.next(reporter);
         let sent = Sent { seq, ..self.sent(reporter) };
         let plain = |sent: Sent| Sent { metadata: 0, reason: None, ..sent };
         let mut bytes = match reporter {
             2 => {
-                let others: Vec<Sent> = (0..self.dice.below(3)).map(|_| plain(self.sent(2))).collect();
+                let others: Vec<Sent> = (0..self.rng.below(3)).map(|_| plain(self.sent(2))).collect();
                 Sent::v20(&[vec![plain(sent)], others].concat())
             }
             3 => Sent { hops: sent.hops[..1].to_vec(), ..plain(sent) }.postcard(),
@@ -211,7 +211,7 @@ impl Network {
             _ => over_ethernet(&sent),
         };
         if self.one_in(300) {
-            bytes.truncate(self.dice.below(bytes.len()));
+            bytes.truncate(self.rng.below(bytes.len()));
         }
         (bytes, [192, 0, 2, reporter as u8])
     }
@@ -325,12 +325,12 @@ fn thresholds_are_exact_beyond_what_a_flow_holds_of_them() {
 }
 
 /// Random units of a profile's values.
-fn random_units(dice: &mut Dice) -> Units {
+fn random_units(rng: &mut Rng) -> Units {
     Units {
-        stamp_ns: pick(dice, &[1, 1, 8, u32::MAX]),
-        latency_ns: pick(dice, &[1, 1, 100, u32::MAX]),
-        utilization: pick(dice, &[1, 10_000, 1_000_000]),
-        synchronised: dice.below(2) == 0,
+        stamp_ns: pick(rng, &[1, 1, 8, u32::MAX]),
+        latency_ns: pick(rng, &[1, 1, 100, u32::MAX]),
+        utilization: pick(rng, &[1, 10_000, 1_000_000]),
+        synchronised: rng.below(2) == 0,
     }
 }
 
@@ -338,28 +338,28 @@ fn random_units(dice: &mut Dice) -> Units {
 fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
     for seed in 0..16_u64 {
         let test = "every_dialect_and_unit_is_decided_as_the_collector_decides_it";
-        let mut dice = Dice(seed);
-        let units = random_units(&mut dice);
+        let mut rng = Rng(seed);
+        let units = random_units(&mut rng);
         let profile = Profile {
             timestamp_unit_ns: units.stamp_ns,
             latency_unit_ns: units.latency_ns,
             utilization_scale: f64::from(units.utilization) * 1e-6,
             clocks: if units.synchronised { Clocks::Synchronised } else { Clocks::Free },
-            ..Profile::new("random", datagrams::profile(&mut dice))
+            ..Profile::new("random", datagrams::profile(&mut rng))
         };
         let config = Config { default_profile: profile, ..start(40) };
         let Some(mut model) = Model::new(test, config, SIZES) else { return };
         // One node's words are among them, and flows reported by single nodes reach user space more often than they change.
         model.spare_allowed = true;
         // Few different ones, so that most are met again.
-        let pool: Vec<Vec<u8>> = (0..60).map(|_| datagrams::datagram(&mut dice)).collect();
+        let pool: Vec<Vec<u8>> = (0..60).map(|_| datagrams::datagram(&mut rng)).collect();
         for _ in 0..1000 {
-            let mut datagram = pool[dice.below(pool.len())].clone();
-            if dice.below(4) == 0 && !datagram.is_empty() {
-                let at = dice.below(datagram.len());
-                datagram[at] = datagram[at].wrapping_add(dice.below(3) as u8);
+            let mut datagram = pool[rng.below(pool.len())].clone();
+            if rng.below(4) == 0 && !datagram.is_empty() {
+                let at = rng.below(datagram.len());
+                datagram[at] = datagram[at].wrapping_add(rng.below(3) as u8);
             }
-            model.give(&datagram, [192, 0, 2, dice.below(3) as u8], false);
+            model.give(&datagram, [192, 0, 2, rng.below(3) as u8], false);
         }
         model.finish();
     }
@@ -375,16 +375,15 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
         let detection = Arc::new(Detection { thresholds, ..Detection::default() });
         let config = Config { default_profile: profile, detection, ..config() };
         let Some(mut model) = Model::new(test, config, SIZES) else { return };
-        let mut dice = Dice(9);
+        let mut rng = Rng(9);
         let feed = case.feed();
         for (at, frame) in feed.whole().filter(|frame| frame[87] < 40).cycle().take(3000).enumerate() {
             let mut frame = frame.to_vec();
             frame[50..54].copy_from_slice(&(at as u32).to_be_bytes());
             // Now and then another byte of the report or the packet, the stack or its header.
-            if dice.below(3) == 0 {
-                let at = 42 + dice.below(frame.len() - 42);
-                frame[at] =
-                    if dice.below(2) == 0 { dice.roll() as u8 } else { frame[at] ^ 1 << dice.below(8) };
+            if rng.below(3) == 0 {
+                let at = 42 + rng.below(frame.len() - 42);
+                frame[at] = if rng.below(2) == 0 { rng.roll() as u8 } else { frame[at] ^ 1 << rng.below(8) };
             }
             model.give_frame(&frame);
         }
@@ -651,7 +650,7 @@ fn stored_as_reported(tables: &Tables) -> LastReported {
 #[test]
 fn the_most_expensive_datagrams_take_a_bounded_time() {
     /// Far above what is found (0.7 ms), far below what a network stack would notice.
-    const MOST_NS: u32 = 20_000_000;
+    const MAX_NS: u32 = 20_000_000;
     let Some(kernel) = Kernel::new("the_most_expensive_datagrams_take_a_bounded_time", SIZES) else { return };
     let flows = Match { dst: Some("10.0.0.0/8".parse().unwrap()), ..Match::default() };
     let overrides = vec![(flows, [None, None, Some(4_000_000_000), None, None, None]); MAX_OVERRIDES];
@@ -688,7 +687,7 @@ fn the_most_expensive_datagrams_take_a_bounded_time() {
                 kernel.object.test_run("hopwise_detect", &frame, 1).unwrap().duration_ns
             };
             let least = (0..4).map(run).min().unwrap();
-            assert!(least < MOST_NS, "{what}: {least} ns");
+            assert!(least < MAX_NS, "{what}: {least} ns");
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Postcard {
     pub(super) egress: u64,
     /// Queue and occupancy as one word; all-ones: missing.
     pub(super) queue: u32,
-    /// Latency of a report without time stamps; all-ones: missing.
+    /// Latency of a report without timestamps; all-ones: missing.
     pub(super) latency: u32,
 }
 
@@ -186,23 +186,22 @@ mod tests {
 
     /// Bytes that are as random as is good for finding a difference: mostly an exact postcard.
     fn datagram(seed: &mut u64) -> Vec<u8> {
-        let mut dice = || {
+        let mut rng = || {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (*seed >> 33) as u32
         };
-        let mut out = vec![0x20, dice() as u8, dice() as u8, dice() as u8, 0, 0, 0, dice() as u8];
-        for _ in 0..=dice() % 4 {
+        let mut out = vec![0x20, rng() as u8, rng() as u8, rng() as u8, 0, 0, 0, rng() as u8];
+        for _ in 0..=rng() % 4 {
             let ones = |random: u32| if random.is_multiple_of(5) { u32::MAX } else { random };
-            let words =
-                [0x1008_0600 | dice() & 0x7f, 0x1c00_5043, 0x8000_0000, dice(), dice(), dice(), dice()];
-            out.extend(words.map(ones_of(dice() % 8)).iter().flat_map(|word| word.to_be_bytes()));
-            out.extend([ones(dice()), ones(dice())].iter().flat_map(|word| word.to_be_bytes()));
+            let words = [0x1008_0600 | rng() & 0x7f, 0x1c00_5043, 0x8000_0000, rng(), rng(), rng(), rng()];
+            out.extend(words.map(ones_of(rng() % 8)).iter().flat_map(|word| word.to_be_bytes()));
+            out.extend([ones(rng()), ones(rng())].iter().flat_map(|word| word.to_be_bytes()));
         }
-        if dice().is_multiple_of(3) {
-            let at = dice() as usize % out.len();
-            out[at] ^= 1 << (dice() % 8);
+        if rng().is_multiple_of(3) {
+            let at = rng() as usize % out.len();
+            out[at] ^= 1 << (rng() % 8);
         }
-        if dice().is_multiple_of(9) {
+        if rng().is_multiple_of(9) {
             out[4..8].fill(0xff);
         }
         out

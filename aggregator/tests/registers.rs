@@ -117,9 +117,9 @@ fn every_vector_gives_the_expected_datagrams() {
 }
 
 /// A small random number generator.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, n: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as u32) % n
@@ -127,17 +127,17 @@ impl Dice {
 }
 
 /// A datagram of a few postcards of few nodes and flows, some of them corrupted.
-fn datagram(dice: &mut Dice, flows: u32) -> Vec<u8> {
-    let node = if dice.below(40) == 0 { u32::MAX } else { dice.below(9) };
-    let mut out = [2 << 28 | dice.below(1 << 20), node].map(u32::to_be_bytes).concat();
-    for _ in 0..=dice.below(5) {
-        let flags = if dice.below(20) == 0 { 0xa0 } else { 0x20 };
-        let some = |dice: &mut Dice, value| if dice.below(9) == 0 { u32::MAX } else { value };
-        let flow = some(dice, dice_flow(dice.0, flows));
-        let queue = dice.below(1 << 28);
-        let queue = some(dice, queue);
-        let stamp = dice.below(1 << 30);
-        let ingress = if dice.below(9) == 0 { [u32::MAX; 2] } else { [7, stamp] };
+fn datagram(rng: &mut Rng, flows: u32) -> Vec<u8> {
+    let node = if rng.below(40) == 0 { u32::MAX } else { rng.below(9) };
+    let mut out = [2 << 28 | rng.below(1 << 20), node].map(u32::to_be_bytes).concat();
+    for _ in 0..=rng.below(5) {
+        let flags = if rng.below(20) == 0 { 0xa0 } else { 0x20 };
+        let some = |rng: &mut Rng, value| if rng.below(9) == 0 { u32::MAX } else { value };
+        let flow = some(rng, dice_flow(rng.0, flows));
+        let queue = rng.below(1 << 28);
+        let queue = some(rng, queue);
+        let stamp = rng.below(1 << 30);
+        let ingress = if rng.below(9) == 0 { [u32::MAX; 2] } else { [7, stamp] };
         let words = [
             0x1008_0600 | flags,
             0x1c00_5043,
@@ -151,12 +151,12 @@ fn datagram(dice: &mut Dice, flows: u32) -> Vec<u8> {
         ];
         out.extend(words.map(u32::to_be_bytes).concat());
     }
-    if dice.below(6) == 0 {
-        let at = dice.below(out.len() as u32) as usize;
-        out[at] ^= 1 << dice.below(8);
+    if rng.below(6) == 0 {
+        let at = rng.below(out.len() as u32) as usize;
+        out[at] ^= 1 << rng.below(8);
     }
-    if dice.below(15) == 0 {
-        out.truncate(dice.below(out.len() as u32) as usize);
+    if rng.below(15) == 0 {
+        out.truncate(rng.below(out.len() as u32) as usize);
     }
     out
 }
@@ -190,30 +190,30 @@ fn read(config: &Config, sent: &Sent) -> (u64, u64) {
 
 #[test]
 fn counters_balance_under_random_traffic() {
-    let mut dice = Dice(7);
+    let mut rng = Rng(7);
     for round in 0..120 {
         let kind = Kind::ALL[round % 6];
         let interop = matches!(kind, Kind::AggNode | Kind::AggNodeFlow) && round % 4 == 1;
-        let ways = 1 << dice.below(4);
+        let ways = 1 << rng.below(4);
         let config = Config {
             kind,
-            r: 1 + dice.below(30),
-            timer: 1 + u64::from(dice.below(5000)),
-            registers: ways << dice.below(6),
+            r: 1 + rng.below(30),
+            timer: 1 + u64::from(rng.below(5000)),
+            registers: ways << rng.below(6),
             ways,
-            destinations: 1 + dice.below(4) as usize,
-            spread: if dice.below(2) == 0 { Spread::Node } else { Spread::Flow },
+            destinations: 1 + rng.below(4) as usize,
+            spread: if rng.below(2) == 0 { Spread::Node } else { Spread::Flow },
             interop,
             ..Config::default()
         };
         let mut stage = Aggregator::new(config.clone()).expect("good settings");
         let (mut sent, mut now) = (Sent::default(), 0);
         for _ in 0..200 {
-            let burst: Vec<_> = (0..dice.below(20)).map(|_| datagram(&mut dice, 60)).collect();
+            let burst: Vec<_> = (0..rng.below(20)).map(|_| datagram(&mut rng, 60)).collect();
             stage.ingest(now, burst.iter().map(Vec::as_slice), &mut sent);
             let stats = stage.stats();
             assert!(stats.is_balanced() && stats.occupied <= stats.pending, "{config:?} {stats:?}");
-            now += u64::from(dice.below(700));
+            now += u64::from(rng.below(700));
             stage.tick(now, &mut sent);
             assert!(stage.deadline().is_none_or(|deadline| deadline > now));
         }
@@ -240,9 +240,9 @@ fn a_flood_of_flows_evicts_and_loses_nothing() {
     let config =
         Config { kind: Kind::CorNodeFlow, r: 10, timer: u64::MAX, registers: 64, ..Config::default() };
     let mut stage = Aggregator::new(config).expect("good settings");
-    let (mut sent, mut dice) = (Sent::default(), Dice(3));
+    let (mut sent, mut rng) = (Sent::default(), Rng(3));
     for _ in 0..5000 {
-        let flood = datagram(&mut dice, 1 << 24);
+        let flood = datagram(&mut rng, 1 << 24);
         stage.ingest(0, [flood.as_slice()], &mut sent);
     }
     let stats = stage.stats();
@@ -276,9 +276,9 @@ fn invalid_settings_are_refused() {
 #[test]
 fn lost_postcards_are_reported() {
     let mut stage = Aggregator::new(Config::default()).expect("good settings");
-    let mut dice = Dice(1);
+    let mut rng = Rng(1);
     let payload = loop {
-        let payload = datagram(&mut dice, 5);
+        let payload = datagram(&mut rng, 5);
         if payload.len() == 44 && payload[3] < 200 && payload[4..8] != [0xff; 4] {
             break payload;
         }

@@ -51,7 +51,7 @@ impl Batch {
         self.events.iter().map(|(event, span)| (event, self.path(*span)))
     }
 
-    /// Roll-ups.
+    /// Rollups.
     pub fn rollups(&self) -> &[Rollup] {
         &self.rollups
     }

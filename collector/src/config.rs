@@ -25,7 +25,7 @@ pub struct Profile {
     pub name: String,
     /// How to read its bytes.
     pub wire: wire::Profile,
-    /// Nanoseconds per unit of time stamps.
+    /// Nanoseconds per unit of timestamps.
     pub timestamp_unit_ns: u32,
     /// Nanoseconds per unit of hop latency.
     pub latency_unit_ns: u32,
@@ -67,7 +67,7 @@ impl Default for Profile {
     }
 }
 
-/// Roll-ups to make.
+/// Rollups to make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rollups {
     /// One per second and key.
@@ -130,7 +130,7 @@ pub struct PostcardConfig {
     pub timeout: Nanos,
     /// Postcards pending at a time, about 150 bytes each; 0: none are joined.
     pub max_pending: usize,
-    /// The longest time from one node to the next, ns, for postcards that are joined by their time stamps.
+    /// The longest time from one node to the next, ns, for postcards that are joined by their timestamps.
     pub proximity: Nanos,
     /// Sets in a row that must agree on a path before it is believed.
     pub confirmations: u8,
@@ -174,7 +174,7 @@ pub struct Config {
     pub flow_timeout: Nanos,
     /// How often the latest state of each active flow is pushed; 0 = never.
     pub push_interval: Nanos,
-    /// Roll-ups to make.
+    /// Rollups to make.
     pub rollup: Rollups,
     /// Keeps senders from aiming at one bucket of a table. Equal seeds and inputs give equal outputs.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! What leaves the collector: events, roll-ups, flow rows, drops, losses; and the [`Sink`] that receives them.
+//! What leaves the collector: events, rollups, flow rows, drops, losses; and the [`Sink`] that receives them.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -90,7 +90,7 @@ pub enum Basis {
     Unsynchronised = 3,
     /// A path joined from postcards, in the order of the packet's hop limit (or time to live).
     HopLimit = 4,
-    /// The same, in the order of time stamps of clocks that agree.
+    /// The same, in the order of timestamps of clocks that agree.
     Stamps = 5,
     /// The same, in the order of the links that the configuration names.
     Topology = 6,
@@ -174,7 +174,7 @@ pub struct Rollup {
     pub interval: u32,
     /// Which metric.
     pub metric: Metric,
-    /// The flow, for per-flow roll-ups.
+    /// The flow, for per-flow rollups.
     pub flow: Option<FlowKey>,
     /// The node.
     pub node: Option<u32>,

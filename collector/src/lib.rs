@@ -1,4 +1,4 @@
-//! Reports in, events and roll-ups out: per-flow, per-hop, per-queue and per-link state, loss accounting.
+//! Reports in, events and rollups out: per-flow, per-hop, per-queue and per-link state, loss accounting.
 //!
 //! No socket, clock, thread or file: bytes and `now` go in, results leave through a [`Sink`]. Equal input gives equal
 //! output, to the last record id.
@@ -42,7 +42,7 @@
 //! let flow = collector.flow(&path.flow.ok_or("the path of a flow")?).ok_or("the flow")?;
 //! assert!(flow.path().eq([1, 2, 3]));
 //!
-//! // Two seconds later the roll-ups of the first one are due.
+//! // Two seconds later the rollups of the first one are due.
 //! batch.clear();
 //! for step in 1..=200 {
 //!     collector.tick(received + step * 10_000_000, &mut batch);

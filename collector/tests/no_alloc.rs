@@ -1,4 +1,4 @@
-//! Nothing is allocated per report, event, roll-up or tick: counted by the allocator itself, of one test and one thread.
+//! Nothing is allocated per report, event, rollup or tick: counted by the allocator itself, of one test and one thread.
 
 use testkit::allocations::{Counting, allocations};
 

@@ -29,7 +29,7 @@ pub const REGISTERS: usize = 4096;
 pub const MAX_FILTERS: usize = 256;
 
 /// The longest stack of one-word records, and the sink's record.
-const MOST_HOPS: usize = 256;
+const MAX_HOPS: usize = 256;
 
 /// What is looked for in which flows.
 ///
@@ -59,7 +59,7 @@ pub struct Filter {
 /// What the domain's devices mean by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
-    /// Nanoseconds per unit of time stamps.
+    /// Nanoseconds per unit of timestamps.
     pub stamp_ns: u32,
     /// Nanoseconds per unit of hop latency.
     pub latency_ns: u32,
@@ -175,7 +175,7 @@ impl Filters {
         if filters.len() > MAX_FILTERS {
             return Err(FilterError::TooMany(filters.len()));
         }
-        let room = if filters.is_empty() { 0 } else { MOST_HOPS };
+        let room = if filters.is_empty() { 0 } else { MAX_HOPS };
         let entry = |(index, filter): (usize, Filter)| {
             let monitor = Monitor::new(filter.detector.clone(), registers)
                 .map_err(|why| FilterError::Detector { index, why })?;
@@ -235,7 +235,7 @@ impl Filters {
         let (values, needs, units) = (&mut self.values, entry.needs, self.units);
         values.clear();
         let records = stack.records().rev().map(|record| read(stack, record, needs, units));
-        values.extend(records.chain(metadata.map(|metadata| read_hop(&metadata.hop, units))).take(MOST_HOPS));
+        values.extend(records.chain(metadata.map(|metadata| read_hop(&metadata.hop, units))).take(MAX_HOPS));
         let flow_latency =
             if needs.flow_latency { flow_latency(values, stack, metadata, units) } else { None };
         let looped = needs.looped && is_loop(values, &mut self.nodes);

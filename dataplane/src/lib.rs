@@ -1,6 +1,6 @@
 //! What a switch does: the executable INT switch, and a fabric of such switches in simulated time.
 //!
-//! No I/O, no clock, no hidden randomness: bytes, ports, time stamps and queue occupancies go in; bytes come out.
+//! No I/O, no clock, no hidden randomness: bytes, ports, timestamps and queue occupancies go in; bytes come out.
 //!
 //! - [`switch`]: one switch. It parses a packet and hands it to its parts, each of which processes the packet by itself:
 //!   [`watchlist`] (is the flow watched?), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes

@@ -593,7 +593,7 @@ fn int_end(carried: &Carried) -> usize {
     if carried.headers.has_option() { carried.headers.body() } else { carried.end }
 }
 
-/// RepMdBits of 1.0 for those of 2.0: ports, hop latency, queue, egress time stamp, drop reason, utilisation.
+/// RepMdBits of 1.0 for those of 2.0: ports, hop latency, queue, egress timestamp, drop reason, utilisation.
 fn metadata_10(bits: u16) -> u8 {
     const ORDER: [u16; 6] = [PORTS, 0x2000, QUEUE, 0x0400, DROP_REASON, 0x0100];
     ORDER.iter().fold(0, |metadata, &bit| metadata << 1 | u8::from(bits & bit != 0))

@@ -49,11 +49,11 @@ impl Visit {
     /// (see [`wire::checksum::adjusted`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
-        const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable
+        const MAX_OCCUPANCY: u32 = 0xff_fffe; // all-ones would say that it is unavailable
         let half = |interface: u16| if interface == 0 { 0xffff } else { u32::from(interface) };
         let wide = |interface: u16| if interface == 0 { u64::from(u32::MAX) } else { u64::from(interface) };
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
-        let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MOST);
+        let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MAX_OCCUPANCY);
         let mut words = Words { rest: out, bitmap, available: available | 0x8000, sum: 0 };
         words.word(0, node);
         words.word(1, half(self.ingress_if) << 16 | half(self.egress_if));
@@ -70,10 +70,10 @@ impl Visit {
 
     /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
     pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
-        const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable
+        const MAX_OCCUPANCY: u32 = 0xff_fffe; // all-ones would say that it is unavailable
         let has = |bit: u32| bits & (0x8000 >> bit) != 0;
         let known = |interface: u16| (interface != 0).then_some(interface);
-        let occupancy = self.queue_occupancy.min(MOST);
+        let occupancy = self.queue_occupancy.min(MAX_OCCUPANCY);
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
         wire::Hop {
             node_id: Some(node),

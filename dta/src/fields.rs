@@ -5,7 +5,7 @@ use std::{fmt, net::Ipv4Addr, net::Ipv6Addr, str::FromStr};
 use serde_json::Value;
 
 /// Most fields of a layout, and most elements of a field.
-const MOST: usize = 256;
+const MAX_FIELDS: usize = 256;
 
 /// The type of a field. Numbers are in network byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ impl FromStr for Fields {
     fn from_str(text: &str) -> Result<Self, String> {
         let fields = text.split([' ', ',']).filter(|word| !word.is_empty()).map(field);
         let fields = fields.collect::<Result<Vec<_>, _>>()?;
-        if fields.is_empty() || fields.len() > MOST {
-            return Err(format!("write 1 to {MOST} fields, such as src:ipv4 port:u16 path:u32[5]"));
+        if fields.is_empty() || fields.len() > MAX_FIELDS {
+            return Err(format!("write 1 to {MAX_FIELDS} fields, such as src:ipv4 port:u16 path:u32[5]"));
         }
         for (index, field) in fields.iter().enumerate() {
             if fields[..index].iter().any(|other| other.name == field.name) {
@@ -87,7 +87,7 @@ fn field(word: &str) -> Result<Field, String> {
     let (kind, count, list) = match kind.split_once('[') {
         Some((kind, count)) => {
             let count = count.strip_suffix(']').and_then(|count| count.parse().ok());
-            (kind, count.filter(|count| (1..=MOST).contains(count)), true)
+            (kind, count.filter(|count| (1..=MAX_FIELDS).contains(count)), true)
         }
         None => (kind, Some(1), false),
     };

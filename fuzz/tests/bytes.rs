@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 use testkit::vectors::{self, Vector};
 use wire::{Dialect, Profile};
 
@@ -31,14 +31,14 @@ fn all_and_mutated(body: Body, seed: u64) {
     for vector in &vectors {
         each_reading(vector, |bytes, profile| run(body, bytes, profile, &vector.name));
     }
-    let (mut dice, mut count, go_on) = (Dice(seed), 0, until());
+    let (mut rng, mut count, go_on) = (Rng(seed), 0, until());
     while go_on(count) {
         for _ in 0..1000 {
-            let vector = &vectors[dice.below(vectors.len())];
+            let vector = &vectors[rng.below(vectors.len())];
             let mut bytes = vector.bytes.clone();
-            dice.spoil(&mut bytes);
-            let dialect = Dialect::ALL[dice.below(Dialect::ALL.len())];
-            let profile = if dice.below(2) == 0 { vector.profile } else { Profile::new(dialect) };
+            rng.spoil(&mut bytes);
+            let dialect = Dialect::ALL[rng.below(Dialect::ALL.len())];
+            let profile = if rng.below(2) == 0 { vector.profile } else { Profile::new(dialect) };
             let what = format!("mutation {count} of {} under seed {seed:#x}", vector.name);
             run(body, &bytes, &profile, &what);
             count += 1;

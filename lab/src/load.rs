@@ -21,11 +21,11 @@ const LAB_NAME: usize = 15;
 /// Most letters in the name of an interface: the kernel keeps 16 bytes, the last of them zero.
 const INTERFACE_NAME: usize = 15;
 /// Most switches: each is a process.
-const MOST_SWITCHES: usize = 32;
+const MAX_SWITCHES: usize = 32;
 /// Most hosts.
-const MOST_HOSTS: usize = 64;
+const MAX_HOSTS: usize = 64;
 /// Most links.
-const MOST_LINKS: usize = 256;
+const MAX_LINKS: usize = 256;
 /// Longest packet at a host that asks for nothing else.
 pub(crate) const HOST_MTU: u32 = 1500;
 /// What a link between switches takes beyond the longest packet of a host: the shim and header of INT-MD (16 bytes) and 16
@@ -134,9 +134,9 @@ impl Maker<'_, '_> {
 
     fn sizes(&mut self, file: &LabFile) {
         for (key, there, least, most, why) in [
-            ("hosts", file.hosts.len(), 2, MOST_HOSTS, "packets go from one host to another"),
-            ("switches", file.switches.len(), 1, MOST_SWITCHES, "each is a process"),
-            ("links", file.links.len(), 1, MOST_LINKS, "each is a pair of interfaces"),
+            ("hosts", file.hosts.len(), 2, MAX_HOSTS, "packets go from one host to another"),
+            ("switches", file.switches.len(), 1, MAX_SWITCHES, "each is a process"),
+            ("links", file.links.len(), 1, MAX_LINKS, "each is a pair of interfaces"),
         ] {
             if !(least..=most).contains(&there) {
                 let message = format!(
@@ -241,7 +241,7 @@ impl Maker<'_, '_> {
                 interfaces.clone().map(|name| if copy == 1 { name } else { format!("{name}.{copy}") })
             });
             let interfaces =
-                copies.take(MOST_LINKS + 1).find(|names| !taken.contains(&names[0])).unwrap_or(interfaces);
+                copies.take(MAX_LINKS + 1).find(|names| !taken.contains(&names[0])).unwrap_or(interfaces);
             taken.extend(interfaces.iter().cloned());
             if interfaces[0].len() > INTERFACE_NAME {
                 let message = format!(

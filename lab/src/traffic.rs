@@ -1,4 +1,4 @@
-//! Flows and microbursts between hosts: UDP packets with numbers and time stamps in them, sent and received by sockets inside the
+//! Flows and microbursts between hosts: UDP packets with numbers and timestamps in them, sent and received by sockets inside the
 //! hosts. All share one clock, so that the latency is known.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -55,7 +55,7 @@ pub(crate) struct Ends {
 }
 
 /// Most flows at once: each is a socket.
-const MOST_FLOWS: usize = 4_000;
+const MAX_FLOWS: usize = 4_000;
 
 impl Ends {
     /// Those named: hosts with commas between them, or `all`. Nobody sends to itself.
@@ -183,9 +183,9 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
     let topology = &lab.topology;
     let Ends { pairs, ipv6 } = &traffic.ends;
     let all = pairs.len() * traffic.flows as usize;
-    if all > MOST_FLOWS {
+    if all > MAX_FLOWS {
         return Err(CliError::new(format!(
-            "these are {all} flows, and {MOST_FLOWS} are possible; choose fewer hosts or --flows"
+            "these are {all} flows, and {MAX_FLOWS} are possible; choose fewer hosts or --flows"
         )));
     }
     let receivers = by_host(pairs.iter().map(|(_, to)| *to));

@@ -91,7 +91,7 @@ impl Discarded {
 }
 
 impl Discard {
-    /// Listens on `address`, with the same receive buffer as the receiver it is compared with, and without the time stamps
+    /// Listens on `address`, with the same receive buffer as the receiver it is compared with, and without the timestamps
     /// and drop counters that cost it something.
     ///
     /// # Errors

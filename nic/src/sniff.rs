@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use crate::error::Error;
 use crate::{sys, time};
 
-/// linux/sockios.h: the time stamp of the frame that was read last.
+/// linux/sockios.h: the timestamp of the frame that was read last.
 const SIOCGSTAMPNS: u32 = 0x8907;
 /// Bytes of frames that may wait.
 const BUFFER: i32 = 16 << 20;

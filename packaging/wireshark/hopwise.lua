@@ -234,8 +234,8 @@ local HOP_ITEMS = {
   { "queue_id", "uint8", "Queue ID" },
   { "queue_occupancy", "uint24", "Queue occupancy" },
   { "queue_congestion", "uint24", "Queue congestion" },
-  { "ingress_ts", "uint64", "Ingress time stamp" },
-  { "egress_ts", "uint64", "Egress time stamp" },
+  { "ingress_ts", "uint64", "Ingress timestamp" },
+  { "egress_ts", "uint64", "Egress timestamp" },
   { "l2_ingress_if", "uint32", "Level-2 ingress interface" },
   { "l2_egress_if", "uint32", "Level-2 egress interface" },
   { "tx_utilization", "uint32", "Egress TX utilisation" },
@@ -275,7 +275,7 @@ field("r_drop", "bool", "report.flags.drop", "D: a watched packet was dropped", 
 field("r_queue", "bool", "report.flags.queue", "Q: congestion on a watched queue", base.NONE, YES)
 field("r_flow", "bool", "report.flags.flow", "F: a tracked flow", base.NONE, YES)
 field("r_intermediate", "bool", "report.flags.intermediate", "I: from a transit node", base.NONE, YES)
-field("r_ts", "uint32", "report.ingress_ts", "Ingress time stamp", base.DEC)
+field("r_ts", "uint32", "report.ingress_ts", "Ingress timestamp", base.DEC)
 field("r_drop_reason", "uint8", "report.drop_reason", "Drop reason (device code)", base.DEC)
 field("r_ds_id", "uint16", "report.ds_id", "Domain Specific ID", base.HEX)
 field("r_ds_bits", "uint16", "report.ds_bits", "Domain-specific metadata bits", base.HEX)
@@ -375,8 +375,8 @@ field("a_flow", "uint32", "aggregate.flow_scope", "Flow scope", base.HEX)
 field("postcard", "none", "aggregate.postcard", "Postcard")
 field("c_node", "uint32", "aggregate.postcard.node_id", "Node ID", base.DEC)
 field("c_flow", "uint32", "aggregate.postcard.flow_id", "Flow ID", base.HEX)
-field("c_in", "uint32", "aggregate.postcard.ingress_ts", "Ingress time stamp", base.DEC)
-field("c_out", "uint32", "aggregate.postcard.egress_ts", "Egress time stamp", base.DEC)
+field("c_in", "uint32", "aggregate.postcard.ingress_ts", "Ingress timestamp", base.DEC)
+field("c_out", "uint32", "aggregate.postcard.egress_ts", "Egress timestamp", base.DEC)
 field("c_latency", "uint32", "aggregate.postcard.latency", "Hop latency", base.DEC)
 field("c_queue", "uint8", "aggregate.postcard.queue_id", "Queue ID", base.DEC)
 field("c_length", "uint24", "aggregate.postcard.queue_occupancy", "Queue occupancy", base.DEC)

@@ -56,7 +56,7 @@ pub(crate) async fn nodes(
     let settings = context.active_config.settings();
     let topology = context.monitor.topology().await?;
     let series = context.monitor.ask(|collector| -> NodeSeries {
-        (collector.nodes().take(MOST_KEYS).collect(), collector.queues().take(MOST_KEYS).collect())
+        (collector.nodes().take(MAX_KEYS).collect(), collector.queues().take(MAX_KEYS).collect())
     });
     let drops = context.monitor.pipeline().drops_by_node();
     let (units, now) = (build::queue_units(&settings), nic::time::now());
@@ -129,7 +129,7 @@ pub(crate) async fn links(
 }
 
 /// The parameters of `/paths`.
-pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MOST_KEYS as u64)];
+pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_KEYS as u64)];
 
 /// Paths, the most used first.
 pub(crate) async fn paths(
@@ -356,6 +356,6 @@ pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'stat
 }
 
 /// Nodes, queues and paths in one answer.
-const MOST_KEYS: usize = 65_536;
+const MAX_KEYS: usize = 65_536;
 /// Flows looked at in one go when each may be written as text: well below a tick.
 const FLOWS_AT_ONCE: u32 = 4_096;

@@ -128,7 +128,7 @@ pub(super) const SKETCH: &[Param] = &[
     Param::new(
         "samples",
         "Number of samples to return (aroma).",
-        Form::Integer { min: 0, max: MOST_SAMPLES, default: Some(0) },
+        Form::Integer { min: 0, max: MAX_SAMPLES, default: Some(0) },
     ),
     SNAPSHOT,
 ];
@@ -322,4 +322,4 @@ pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refu
 }
 
 /// Most samples in an answer.
-const MOST_SAMPLES: u64 = 10_000;
+const MAX_SAMPLES: u64 = 10_000;

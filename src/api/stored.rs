@@ -1,4 +1,4 @@
-//! Answers from the store: events, roll-ups, a flow's history, and SQL. They wait for the disk, so they run beside the
+//! Answers from the store: events, rollups, a flow's history, and SQL. They wait for the disk, so they run beside the
 //! runtime, a bounded number at a time.
 
 use std::{
@@ -27,7 +27,7 @@ use crate::view::{
 
 /// The parameters of `/events`.
 pub(super) const EVENTS: &[Param] = &[
-    Param::limit(200, MOST_ROWS),
+    Param::limit(200, MAX_ROWS),
     Param::integer("before", "Strictly before: `ts` of the last event on the previous page.", 0, u64::MAX),
     FROM,
     KIND,
@@ -68,10 +68,10 @@ pub(super) const ROLLUPS: &[Param] = &[
     Param::integer("interval", "Only this length, seconds: 1 or 60.", 1, 60),
     FROM,
     TO,
-    Param::limit(2_000, MOST_ROWS),
+    Param::limit(2_000, MAX_ROWS),
 ];
 
-/// Roll-ups in ascending order of time: the latest that match.
+/// Rollups in ascending order of time: the latest that match.
 pub(crate) async fn rollups(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -93,7 +93,7 @@ pub(crate) async fn rollups(
 }
 
 /// The parameters of `/flows/{id}/history`.
-pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MOST_ROWS)];
+pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MAX_ROWS)];
 
 /// A flow's latencies and paths over time.
 pub(crate) async fn history(
@@ -226,6 +226,6 @@ async fn with_reader<T: Send + 'static>(
 }
 
 /// Most rows in one answer.
-const MOST_ROWS: u64 = 10_000;
+const MAX_ROWS: u64 = 10_000;
 /// How long a query waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(2);

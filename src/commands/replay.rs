@@ -305,7 +305,7 @@ impl Replay {
 /// Keeps the capture's time in step with the clock on the wall.
 struct Pace {
     speed: Speed,
-    /// The first time stamp, and when it was met.
+    /// The first timestamp, and when it was met.
     begin: Option<(u64, Instant)>,
 }
 

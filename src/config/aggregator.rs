@@ -9,7 +9,7 @@ use settings::{choice, section, values::Size};
 section! {
     /// An aggregator between switches and collector: it receives postcards and sends aggregates, so that the collector receives fewer
     /// datagrams, or summaries only. A file with `[aggregator]` and without `[collector]` runs no collector. Postcards are
-    /// read as `profile` says; their time stamps and latencies must be nanoseconds.
+    /// read as `profile` says; their timestamps and latencies must be nanoseconds.
     pub(crate) struct AggregatorSettings("[aggregator]") {
         /// Where it receives postcards: `udp://*:PORT`, or one address.
         pub(crate) listen: Listen = Listen::UdpAny(32766),

@@ -131,12 +131,12 @@ pub(crate) struct FilterSet<'a> {
     pub(crate) roles: &'a [RoleSettings],
     /// Registers of each filter.
     pub(crate) registers: usize,
-    /// Whether time stamps of different nodes can be compared.
+    /// Whether timestamps of different nodes can be compared.
     pub(crate) clocks: Clocks,
 }
 
 /// Most memory of all filters' registers, bytes.
-const MOST_BYTES: u64 = 128 << 20;
+const MAX_BYTES: u64 = 128 << 20;
 
 /// A key of `[[switch.filter]]`, and what is wrong with it.
 type Problem = (&'static str, String);
@@ -295,12 +295,12 @@ pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)
             }
         }
     }
-    if bytes > MOST_BYTES {
+    if bytes > MAX_BYTES {
         let message = format!(
             "{} filters with {registers} registers take {} MiB, more than {} MiB; write fewer registers",
             set.filters.len(),
             bytes >> 20,
-            MOST_BYTES >> 20
+            MAX_BYTES >> 20
         );
         refuse(&["switch", "filter_registers"], message);
     }

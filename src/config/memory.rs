@@ -311,9 +311,9 @@ impl MemorySettings {
 }
 
 /// Most stores of one memory.
-pub(crate) const MOST_STORES: usize = 64;
+pub(crate) const MAX_STORES: usize = 64;
 /// Most lists of one memory.
-pub(crate) const MOST_LISTS: u64 = 65_536;
+pub(crate) const MAX_LISTS: u64 = 65_536;
 
 impl RegionSettings {
     /// Bytes of data in a slot of `key-write`.
@@ -352,12 +352,12 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
     if memory.stores.is_empty() {
         refuse_at("stores", "no store, so nothing can be written; add [[collector.memory.stores]]");
     }
-    if memory.stores.len() > MOST_STORES {
+    if memory.stores.len() > MAX_STORES {
         refuse_at("stores", "at most 64 stores; remove some");
     }
     let lists: u64 =
         memory.stores.iter().filter_map(|store| store.lists).map(|range| u64::from(range.count())).sum();
-    if lists > MOST_LISTS {
+    if lists > MAX_LISTS {
         refuse_at("stores", "at most 65536 lists in all stores together; remove some");
     }
     snapshots(memory, refuse);

@@ -197,9 +197,6 @@ impl TranslatorSettings {
     }
 }
 
-/// Most collectors of a translator.
-const MOST_COLLECTORS: usize = translator::MAX_COLLECTORS;
-
 /// What is wrong with `[translator]`: where, and a sentence.
 pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let mut wrong = |key: &str, message: &str| refuse(&["translator", key], message.to_owned());
@@ -209,7 +206,7 @@ pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], St
             "no collector to write to; add [[translator.collectors]] with exchange = \"10.0.0.9:18515\"",
         );
     }
-    if dta.collectors.len() > MOST_COLLECTORS {
+    if dta.collectors.len() > translator::MAX_COLLECTORS {
         wrong("collectors", "at most 16 collectors; start another translator for the rest");
     }
     if dta.mode == TransportMode::Verbs && dta.source.is_none() {

@@ -150,7 +150,7 @@ fn message(data: &[u8]) {
     }
 }
 
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 
 /// Words that mean something to one of the parsers.
 const WORDS: [&str; 30] = [
@@ -187,17 +187,17 @@ const WORDS: [&str; 30] = [
 ];
 
 /// Takes some bytes out, puts some in, changes some, or exchanges a number for another.
-fn spoil(dice: &mut Dice, bytes: &mut Vec<u8>) {
-    for _ in 0..=dice.below(3) {
-        let at = dice.below(bytes.len() + 1);
-        match dice.below(4) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
+fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    for _ in 0..=rng.below(3) {
+        let at = rng.below(bytes.len() + 1);
+        match rng.below(4) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
             1 if at < bytes.len() => {
-                let end = (at + 1 + dice.below(8)).min(bytes.len());
+                let end = (at + 1 + rng.below(8)).min(bytes.len());
                 bytes.drain(at..end);
             }
             2 => {
-                let word = WORDS[dice.below(WORDS.len())].as_bytes();
+                let word = WORDS[rng.below(WORDS.len())].as_bytes();
                 bytes.splice(at..at, word.iter().copied());
             }
             _ => {
@@ -205,7 +205,7 @@ fn spoil(dice: &mut Dice, bytes: &mut Vec<u8>) {
                 if let Some(place) = digit.map(|digit| at + digit) {
                     let end = bytes[place..].iter().position(|byte| !byte.is_ascii_digit());
                     let end = end.map_or(bytes.len(), |end| place + end);
-                    let word = ["0", "1", "255", "65536", "4294967295", "99999999999"][dice.below(6)];
+                    let word = ["0", "1", "255", "65536", "4294967295", "99999999999"][rng.below(6)];
                     bytes.splice(place..end, word.bytes());
                 }
             }
@@ -217,11 +217,11 @@ fn run(body: fn(&[u8]), seed: u64, examples: &[String]) {
     let seconds = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     examples.iter().for_each(|example| body(example.as_bytes()));
-    let (mut dice, mut count) = (Dice(seed), 0_u64);
+    let (mut rng, mut count) = (Rng(seed), 0_u64);
     while end.map_or(count < 20_000, |end| Instant::now() < end) {
         for _ in 0..100 {
-            let mut bytes = examples[dice.below(examples.len())].clone().into_bytes();
-            spoil(&mut dice, &mut bytes);
+            let mut bytes = examples[rng.below(examples.len())].clone().into_bytes();
+            spoil(&mut rng, &mut bytes);
             let shown = String::from_utf8_lossy(&bytes).into_owned();
             let outcome = std::panic::catch_unwind(|| body(&bytes));
             assert!(outcome.is_ok(), "mutation {count} under seed {seed}: {shown:?}");

@@ -12,7 +12,7 @@ use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile
 use detect::Detection;
 use nic::netns::{Pair, send_frames};
 use nic::receive::{self, Options, RxPath};
-use testkit::{datagrams, dice, network, vectors};
+use testkit::{datagrams, network, rng, vectors};
 use xdp::Sizes;
 
 use super::KernelSync;
@@ -404,20 +404,20 @@ fn every_vector() {
 
 #[test]
 fn random_datagrams() {
-    let mut dice = dice::Dice(0x5a3e);
+    let mut rng = rng::Rng(0x5a3e);
     for at in 0..3 {
         // Few enough that flows, nodes and numbers are met again.
-        let mut pool: Vec<Vec<u8>> = (0..400).map(|_| datagrams::datagram(&mut dice)).collect();
-        let some = (0..5000).map(|_| dice.below(pool.len())).collect::<Vec<_>>();
+        let mut pool: Vec<Vec<u8>> = (0..400).map(|_| datagrams::datagram(&mut rng)).collect();
+        let some = (0..5000).map(|_| rng.below(pool.len())).collect::<Vec<_>>();
         let mut payloads = Vec::new();
         for choice in some {
-            if dice.below(8) == 0 && !pool[choice].is_empty() {
-                let place = dice.below(pool[choice].len());
-                pool[choice][place] = dice.roll() as u8;
+            if rng.below(8) == 0 && !pool[choice].is_empty() {
+                let place = rng.below(pool[choice].len());
+                pool[choice][place] = rng.roll() as u8;
             }
             payloads.push(pool[choice].clone());
         }
-        let profile = Profile::new("random", datagrams::profile(&mut dice));
+        let profile = Profile::new("random", datagrams::profile(&mut rng));
         let mut traffic = Traffic::new(profile, frames(payloads.iter().map(Vec::as_slice)));
         // One of the hosts is another kind of device.
         let other = Profile {
@@ -425,7 +425,7 @@ fn random_datagrams() {
             latency_unit_ns: 100,
             utilization_scale: 0.01,
             clocks: collector::config::Clocks::Synchronised,
-            ..Profile::new("other", datagrams::profile(&mut dice))
+            ..Profile::new("other", datagrams::profile(&mut rng))
         };
         traffic.config.profiles = vec![("10.97.0.11".parse().unwrap(), other)];
         let rules = ["max(hop_latency) > 3 or link_utilization > 0.000004", "hops > 2 and not loop"];

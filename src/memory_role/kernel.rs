@@ -20,7 +20,7 @@ use crate::config::memory::MemorySettings;
 use terminal::CliError;
 
 /// Longest payload of a packet that it accepts, bytes.
-pub(super) const MOST_PAYLOAD: u16 = 2048;
+pub(super) const MAX_PAYLOAD: u16 = 2048;
 /// Most completions read at once.
 const BURST: usize = 1024;
 /// Poll interval of the interface.

@@ -142,7 +142,7 @@ impl Memory {
                     self.listen.ip()
                 ));
             }
-            mtu = mtu.min(kernel::MOST_PAYLOAD);
+            mtu = mtu.min(kernel::MAX_PAYLOAD);
         }
         if let Some(verbs) = &self.verbs {
             if hello.port != PORT {

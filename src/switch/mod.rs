@@ -33,7 +33,7 @@ type Work = Box<dyn FnOnce(&mut Forwarder) + Send>;
 pub(crate) struct Ready {
     forwarder: Forwarder,
     handle: Handle,
-    mail: Mail,
+    requests: Mail,
 }
 
 /// A switch at work.
@@ -47,7 +47,7 @@ pub(crate) struct Role {
 /// A handle to a switch.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
-    mail: SyncSender<Work>,
+    requests: SyncSender<Work>,
     /// Work is in the channel. Relaxed: the channel orders its contents.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
@@ -68,7 +68,7 @@ impl Ready {
     /// One cannot be opened; what to do.
     pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
         let forwarder = Forwarder::open(settings)?;
-        let (mail, work) = sync_channel(MOST_MAIL);
+        let (requests, work) = sync_channel(MAX_REQUESTS);
         let flag = Arc::new(AtomicBool::new(false));
         let ends = UnixStream::pair().and_then(|(near, far)| {
             near.set_nonblocking(true)?;
@@ -78,8 +78,8 @@ impl Ready {
         let (near, far) = ends.map_err(|error| {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
-        let handle = Handle { mail, flag: Arc::clone(&flag), wake: Arc::new(near) };
-        Ok(Self { forwarder, handle, mail: Mail { work, flag, wake: far } })
+        let handle = Handle { requests, flag: Arc::clone(&flag), wake: Arc::new(near) };
+        Ok(Self { forwarder, handle, requests: Mail { work, flag, wake: far } })
     }
 
     /// Begins to forward.
@@ -87,10 +87,10 @@ impl Ready {
     /// # Errors
     /// There is no thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
-        let Self { forwarder, handle, mail } = self;
+        let Self { forwarder, handle, requests } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&stop);
-        let thread = control.spawn("switch", move || ports::run(forwarder, mail, &ends))?;
+        let thread = control.spawn("switch", move || ports::run(forwarder, requests, &ends))?;
         Ok(Role { handle, stop, thread: Some(thread) })
     }
 }
@@ -148,7 +148,7 @@ impl Handle {
     }
 
     fn post(&self, work: Work) -> bool {
-        match self.mail.try_send(work) {
+        match self.requests.try_send(work) {
             Ok(()) => {
                 self.flag.store(true, Ordering::Release);
                 self.wake();
@@ -165,6 +165,6 @@ impl Handle {
 }
 
 /// Requests that may wait.
-const MOST_MAIL: usize = 64;
+const MAX_REQUESTS: usize = 64;
 /// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -69,7 +69,7 @@ pub(super) struct Reports {
     pub(super) lost: u64,
 }
 
-/// Time stamps that never go back, near the system's clock as it was at the start.
+/// Timestamps that never go back, near the system's clock as it was at the start.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     offset: u64,
@@ -93,7 +93,7 @@ const AWAKE: u64 = 20_000;
 const LOOK: u64 = 1_000_000_000;
 /// Nobody sleeps longer than this, ns.
 const LONGEST_REST: u64 = 1_000_000_000;
-/// A frame that waited longer than this for us has a wrong time stamp, ns.
+/// A frame that waited longer than this for us has a wrong timestamp, ns.
 const LONGEST_WAIT: u64 = 1_000_000_000;
 
 /// Works until `stop`.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use collector::{Collector, Removed};
 
 /// Removals that an input, or the collector, remembers until they are asked for.
-const MOST: usize = 16_384;
+const MAX_REMOVALS: usize = 16_384;
 
 /// A queue per input.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl Removals {
     /// A queue for another input; answers its number.
     pub(crate) fn add(&mut self, collector: &mut Collector) -> usize {
         if self.queues.is_empty() {
-            collector.track_removals(MOST);
+            collector.track_removals(MAX_REMOVALS);
         }
         let free = self.queues.iter().position(Option::is_none);
         let input = free.unwrap_or_else(|| {
@@ -46,7 +46,7 @@ impl Removals {
         collector.drain_removed(|removed| {
             for queue in self.queues.iter_mut().flatten() {
                 // An input that no longer asks keeps its last word: all of it must be compared.
-                if queue.len() < MOST {
+                if queue.len() < MAX_REMOVALS {
                     queue.push_back(removed);
                 } else {
                     queue.clear();

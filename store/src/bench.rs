@@ -2,7 +2,7 @@
 //!
 //! The events are of a network that is busy: most are changes of hop latencies and queues, one in 30 is a path, one in a
 //! thousand a drop. A fifth of them belong to a hundred hot flows, the others are spread evenly. They are 500 µs apart, so
-//! 20 M of them are 2.8 hours; a hundred roll-ups come with each second of that.
+//! 20 M of them are 2.8 hours; a hundred rollups come with each second of that.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::store::Store;
 pub struct Inserted {
     /// Events committed, with all indexes.
     pub events: u64,
-    /// Roll-ups committed beside them.
+    /// Rollups committed beside them.
     pub rollups: u64,
     /// From the first batch to the closed file.
     pub wall: Duration,
@@ -173,7 +173,7 @@ impl Traffic {
         self.random
     }
 
-    /// The `n`-th event, and with each full second its roll-ups.
+    /// The `n`-th event, and with each full second its rollups.
     fn event(&mut self, n: u64, batch: &mut Batch) {
         let ts = START + n * SPACING;
         let (x, y) = (self.next(), self.next());

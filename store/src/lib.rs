@@ -1,4 +1,4 @@
-//! Events, roll-ups, flows, drops and losses on disk, and SQL over them.
+//! Events, rollups, flows, drops and losses on disk, and SQL over them.
 //!
 //! # What it must do
 //!
@@ -44,8 +44,8 @@
 //! # Measured
 //!
 //! On two cores that were busy with other things (AMD EPYC), with [`bench`](mod@bench): 20 M events of 50,000 flows with a million
-//! roll-ups, 750,000 events per second of processor time, 124 bytes each; then a flow's events since a moment in 2 to 25 ms,
-//! the latest 200 of any kind, node or flow in less than 4 ms (70 ms for a rare kind at one node), a node's roll-ups of the
+//! rollups, 750,000 events per second of processor time, 124 bytes each; then a flow's events since a moment in 2 to 25 ms,
+//! the latest 200 of any kind, node or flow in less than 4 ms (70 ms for a rare kind at one node), a node's rollups of the
 //! last quarter of an hour in 20 ms, all warm. What must look at all 20 M rows takes 3 s (one column) to more than the ten
 //! seconds that a query gets (groups by flow): such questions want a time range.
 //!

@@ -35,7 +35,7 @@ impl Reader {
         self.latest(EVENT_COLUMNS, "events", &clause, filter.limit, event_row)
     }
 
-    /// Roll-ups in ascending order of time: the latest `limit`.
+    /// Rollups in ascending order of time: the latest `limit`.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.

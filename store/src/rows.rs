@@ -41,7 +41,7 @@ pub struct EventRow {
     pub path: Vec<u32>,
 }
 
-/// Which roll-ups. Absent filters match everything.
+/// Which rollups. Absent filters match everything.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RollupFilter {
     /// Intervals that start at or after.
@@ -149,7 +149,7 @@ pub struct Totals {
     pub to: Option<Nanos>,
     /// Events.
     pub events: u64,
-    /// Roll-ups.
+    /// Rollups.
     pub rollups: u64,
     /// Flows, counted once per file.
     pub flows: u64,

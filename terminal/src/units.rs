@@ -54,7 +54,7 @@ pub fn clock(duration: Duration) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// Time of day of a time stamp in ns since the epoch, UTC, with milliseconds: `14:03:59.250`.
+/// Time of day of a timestamp in ns since the epoch, UTC, with milliseconds: `14:03:59.250`.
 pub fn time_of_day(ts: u64) -> String {
     let ms = ts / 1_000_000;
     let seconds = ms / 1000 % 86_400;

@@ -19,12 +19,12 @@ pub const MILLI: u64 = 1_000_000;
 
 /// Numbers that look like chance.
 #[derive(Clone, Debug)]
-pub struct Dice(crate::dice::Dice);
+pub struct Rng(crate::rng::Rng);
 
-impl Dice {
-    /// Dice that roll the same for the same seed.
+impl Rng {
+    /// Rng that roll the same for the same seed.
     pub fn new(seed: u64) -> Self {
-        Self(crate::dice::Dice(seed))
+        Self(crate::rng::Rng(seed))
     }
 
     /// The next number.
@@ -87,7 +87,7 @@ type Underway = Reverse<(u64, u64, Side, Vec<u8>)>;
 /// A network.
 #[derive(Debug)]
 pub struct Net {
-    dice: Dice,
+    rng: Rng,
     /// The faults from now on.
     pub faults: Faults,
     queue: BinaryHeap<Underway>,
@@ -101,7 +101,7 @@ pub struct Net {
 impl Net {
     fn new(seed: u64, faults: Faults) -> Self {
         Self {
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             faults,
             queue: BinaryHeap::new(),
             order: 0,
@@ -112,26 +112,26 @@ impl Net {
 
     /// Sends a frame at `now` (ns).
     pub fn send(&mut self, now: u64, to: Side, frame: &[u8]) {
-        let (dice, mut faults) = (&mut self.dice, self.faults);
+        let (rng, mut faults) = (&mut self.rng, self.faults);
         if matches!(to, Side::Translator | Side::Reporter) {
             // Ethernet finds damage in what has no checksum of its own.
             faults = Faults { lost: faults.lost + faults.damaged, damaged: 0, ..faults };
         }
         let counts = &mut self.counts[to as usize];
         counts.sent += 1;
-        if self.cut || dice.permille(faults.lost) {
+        if self.cut || rng.permille(faults.lost) {
             counts.lost += 1;
             return;
         }
-        let twice = dice.permille(faults.doubled);
+        let twice = rng.permille(faults.doubled);
         counts.doubled += u64::from(twice);
         for _ in 0..1 + u64::from(twice) {
             let mut frame = frame.to_vec();
-            if dice.permille(faults.damaged) {
-                let bit = dice.below(frame.len() as u64 * 8);
+            if rng.permille(faults.damaged) {
+                let bit = rng.below(frame.len() as u64 * 8);
                 frame[(bit / 8) as usize] ^= 1 << (bit % 8);
             }
-            let late = if dice.permille(faults.late) { dice.below(200) * MICRO } else { 0 };
+            let late = if rng.permille(faults.late) { rng.below(200) * MICRO } else { 0 };
             // Frames of one moment arrive in the order they were sent, but for those that are late.
             self.order += 1;
             self.queue.push(Reverse((now + 10 * MICRO + late, self.order, to, frame)));

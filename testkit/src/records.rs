@@ -102,7 +102,7 @@ pub fn change(ts: Nanos, flow: FlowKey, node: u32, value: u64) -> Event {
     }
 }
 
-/// A roll-up of a queue of `node`.
+/// A rollup of a queue of `node`.
 pub fn rollup(ts: Nanos, node: u32) -> Rollup {
     Rollup {
         ts,

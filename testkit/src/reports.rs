@@ -367,7 +367,7 @@ pub struct Log {
     pub text: String,
     /// Events.
     pub events: Vec<Event>,
-    /// Roll-ups.
+    /// Rollups.
     pub rollups: Vec<Rollup>,
     /// Flows and their paths.
     pub rows: Vec<(FlowRow, Vec<u32>)>,

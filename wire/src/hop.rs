@@ -13,9 +13,9 @@ impl Items {
     pub const HOP_LATENCY: Self = Self(1 << 2);
     /// Queue id and occupancy.
     pub const QUEUE: Self = Self(1 << 3);
-    /// Ingress time stamp.
+    /// Ingress timestamp.
     pub const INGRESS_TS: Self = Self(1 << 4);
-    /// Egress time stamp.
+    /// Egress timestamp.
     pub const EGRESS_TS: Self = Self(1 << 5);
     /// Level-2 (logical) ingress and egress interface.
     pub const L2_INTERFACES: Self = Self(1 << 6);
@@ -69,11 +69,11 @@ pub struct Hop {
     pub queue_occupancy: Option<u32>,
     /// Queue congestion status (INT 0.5), 24 bits.
     pub queue_congestion: Option<u32>,
-    /// Ingress time stamp; 32 bits wide unless `wide_ts`.
+    /// Ingress timestamp; 32 bits wide unless `wide_ts`.
     pub ingress_ts: Option<u64>,
-    /// Egress time stamp; 32 bits wide unless `wide_ts`.
+    /// Egress timestamp; 32 bits wide unless `wide_ts`.
     pub egress_ts: Option<u64>,
-    /// Time stamps are 64 bits wide.
+    /// Timestamps are 64 bits wide.
     pub wide_ts: bool,
     /// Logical ingress interface.
     pub l2_ingress_if: Option<u32>,

@@ -234,12 +234,12 @@ impl<'a> Node<'a> {
         self.long(9).map_or((None, None), |long| (half((long >> 32) as u32), half(long as u32)))
     }
 
-    /// Seconds of the time stamp.
+    /// Seconds of the timestamp.
     pub fn seconds(&self) -> Option<u32> {
         self.word(2)
     }
 
-    /// Fraction of the time stamp; its unit is the namespace's.
+    /// Fraction of the timestamp; its unit is the namespace's.
     pub fn fraction(&self) -> Option<u32> {
         self.word(3)
     }
@@ -271,7 +271,7 @@ impl<'a> Node<'a> {
     }
 
     /// The data that are items of a [`Hop`]. The 32-bit interfaces are given as level-2 interfaces; a node id that needs
-    /// more than 32 bits as unavailable; time stamps not at all, since their unit is the namespace's.
+    /// more than 32 bits as unavailable; timestamps not at all, since their unit is the namespace's.
     pub fn hop(&self) -> Hop {
         const ITEMS: [(u32, Items); 6] = [
             (bit(0) | bit(8), Items::NODE_ID),
@@ -317,9 +317,9 @@ pub struct NodeValues {
     pub ingress_if: Option<u32>,
     /// Egress interface.
     pub egress_if: Option<u32>,
-    /// Seconds of the time stamp.
+    /// Seconds of the timestamp.
     pub seconds: Option<u32>,
-    /// Fraction of the time stamp.
+    /// Fraction of the timestamp.
     pub fraction: Option<u32>,
     /// Transit delay, ns.
     pub transit_delay: Option<u32>,

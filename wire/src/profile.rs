@@ -7,7 +7,7 @@ pub enum Dialect {
     /// The specifications.
     #[default]
     Strict,
-    /// GÉANT int-platforms: INT 1.0 with 8-byte time stamps and 2 + 2 byte level-2 ports.
+    /// GÉANT int-platforms: INT 1.0 with 8-byte timestamps and 2 + 2 byte level-2 ports.
     Geant,
     /// Intel host-int: INT 0.5 with a private shim type, reports 0.5 with two private kinds.
     HostInt,

@@ -38,7 +38,8 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     }
     let joined = (stats.postcards.joined - warmed.joined) as f64
         / (stats.postcards.received - warmed.received).max(1) as f64;
-    let included = "checks, flow by its ID, per-hop, node and queue state, thresholds, loss accounting, roll-ups; no I/O";
+    let included =
+        "checks, flow by its ID, per-hop, node and queue state, thresholds, loss accounting, rollups; no I/O";
     let conditions = Conditions::of("one postcard", included)
         .number("flows", case.flows)
         .number("r", case.r)

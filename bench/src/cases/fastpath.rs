@@ -52,7 +52,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     }
     let events = (events_of(&collector) - before.0) as f64 / (stats.reports - before.1).max(1) as f64;
     let included =
-        "frame parsing, decoding, per-flow and per-hop state, thresholds, loss accounting, roll-ups; no I/O";
+        "frame parsing, decoding, per-flow and per-hop state, thresholds, loss accounting, rollups; no I/O";
     let conditions = Conditions::of("one report", included)
         .number("flows", case.flows)
         .number("hops", case.hops)

@@ -43,7 +43,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     if !balanced || stats.sf.reports != stats.reports || stats.sf.complete.sets < due {
         return Err(CliError::new("the collector's account does not balance").into());
     }
-    let included = "frame parsing, decoding, joining, per-flow and per-hop state, thresholds, loss accounting, roll-ups; \
+    let included = "frame parsing, decoding, joining, per-flow and per-hop state, thresholds, loss accounting, rollups; \
                     no I/O";
     let conditions = Conditions::of("one report", included)
         .number("flows", case.flows)

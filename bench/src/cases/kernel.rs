@@ -34,7 +34,7 @@ const CASES: [Case; 3] = [
 /// Values vary by less than this, below every threshold.
 const JITTER: u32 = 512;
 /// Minimum operations per run: each run has a fixed overhead of some milliseconds.
-const FEWEST: u32 = 200_000;
+const MIN_REPORTS: u32 = 200_000;
 /// Between two looks of the reader into the ring, which has room for forty times as much.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -43,7 +43,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let case = CASES.into_iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| CliError::new(format!("`{name}` is not a case of the kernel")))?;
     let frame = frame();
-    let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(FEWEST);
+    let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(MIN_REPORTS);
     let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
         // Where in memory the tables lie matters, and is the kernel's choice: each run has tables of its own.

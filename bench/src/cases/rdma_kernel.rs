@@ -19,7 +19,7 @@ const MEMORY: u64 = 16 << 20;
 const PAIR: u32 = 0x0000_1001;
 const KEY: u32 = 0x001f_4201;
 /// Minimum operations per run: each run has a fixed overhead of some milliseconds.
-const FEWEST: u32 = 200_000;
+const MIN_PACKETS: u32 = 200_000;
 
 /// `rdma-xdp-key-write`, `rdma-xdp-append`.
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
@@ -30,7 +30,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         Failure::Skipped(format!("it needs to load BPF programs, so run it as root ({error})"))
     })?;
     let frame = frame(&mut rdma, case)?;
-    let packets = u32::try_from(plan.each.as_nanos() / 100).unwrap_or(u32::MAX).max(FEWEST);
+    let packets = u32::try_from(plan.each.as_nanos() / 100).unwrap_or(u32::MAX).max(MIN_PACKETS);
     let (object, mut times) = (rdma.object(), Vec::new());
     for run in 0..=plan.runs {
         // In a thread of its own: what comes after this case is not to be pinned.

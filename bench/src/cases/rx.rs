@@ -52,7 +52,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     }
     let over = |of: fn(&[Found; 3]) -> f64| middle(runs.iter().map(of).collect());
     let sum = |of: fn(&Found) -> u64| runs.iter().map(|[_, collected, _]| of(collected)).sum::<u64>();
-    let included = "everything from the link to the collector's state: receiving, decoding, thresholds, loss accounting, roll-ups";
+    let included = "everything from the link to the collector's state: receiving, decoding, thresholds, loss accounting, rollups";
     let conditions = Conditions::of("one report received and handled", included)
         .text("rx_path", rx_path.name())
         .text("link", "veth between two network namespaces, one queue")

@@ -130,7 +130,7 @@ fn compare(name: &'static str, plan: &Plan, place: &Place) -> Result<Outcome, Fa
     let sender =
         if place.segmented { "one socket, UDP segmentation offload" } else { "one socket, sendmmsg of 64" };
     let included =
-        "recvmmsg with kernel time stamps and drop counters, decoding, state, thresholds, loss accounting";
+        "recvmmsg with kernel timestamps and drop counters, decoding, state, thresholds, loss accounting";
     let conditions = Conditions::of("one report received and handled", included)
         .text("link", link)
         .text("sender", sender)

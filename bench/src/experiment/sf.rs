@@ -23,7 +23,7 @@ const NODES: std::ops::RangeInclusive<u32> = 2..=8;
 const SEED: u64 = 1;
 /// Remaining Hop Count at the source.
 const HOPS: u8 = 16;
-/// Node id, hop latency, ingress and egress time stamp, level-2 interfaces: the instructions of the paper, in its order.
+/// Node id, hop latency, ingress and egress timestamp, level-2 interfaces: the instructions of the paper, in its order.
 const INSTRUCTIONS: [u16; 5] = [0x8000, 0x2000, 0x0800, 0x0400, 0x0200];
 /// Payloads of the goodput, bytes: about a packet of 64 bytes, and a usual full one.
 const PAYLOADS: [u16; 2] = [16, 1_400];
@@ -246,7 +246,7 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
                  over what the frame takes of the link (with preamble, gap and checksum)."
             .into(),
         conditions: vec![
-            "instructions, in this order: node id, hop latency, ingress and egress time stamp (64 bits each), level-2 interfaces".into(),
+            "instructions, in this order: node id, hop latency, ingress and egress timestamp (64 bits each), level-2 interfaces".into(),
             "INT 2.1 with its shim behind the UDP header; SF-INT in an IPv6 hop-by-hop option; payloads of 16 and 1,400 bytes".into(),
             "simulated: the same on every machine".into(),
         ],

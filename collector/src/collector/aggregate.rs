@@ -4,7 +4,7 @@
 //! [`crate::postcards`] for when the ID is resolved to a known flow.
 //!
 //! **Cor** summaries are merged into the node's and queue's series exactly (count, least, greatest, sum), and make their
-//! second and minute roll-ups without quantiles, which no summary contains. A summary names no queue: its occupancies are stored
+//! second and minute rollups without quantiles, which no summary contains. A summary names no queue: its occupancies are stored
 //! under the node alone. The one of minimum and maximum that is further from the last reported value is compared with the threshold
 //! and reported; the first event of a key reports the maximum. The latest value of a series is then the average. A
 //! summary of one node and one flow is compared with the last reported latency of that hop of the flow, too.

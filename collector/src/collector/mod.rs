@@ -16,7 +16,7 @@ use detect::Detection;
 use wire::Decoder;
 
 use crate::config::{Config, Profile, Units};
-use crate::decode::{Datagram, Envelope, MOST_HOPS, Plans, Reading, is_whole_path};
+use crate::decode::{Datagram, Envelope, MAX_HOPS, Plans, Reading, is_whole_path};
 use crate::event::{Nanos, Sink};
 use crate::join::SfInt;
 use crate::postcards::Postcards;
@@ -31,7 +31,7 @@ use time::Sweep;
 
 pub use aggregate::VERSION as AGGREGATE_VERSION;
 
-/// Reports in, events and roll-ups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
+/// Reports in, events and rollups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
 ///
 /// ```
 /// use collector::workload::{CASES, Input};
@@ -94,7 +94,7 @@ impl Collector {
             sweep: Sweep::new(&config),
             seed,
             stats: Stats::default(),
-            readings: Vec::with_capacity(MOST_HOPS),
+            readings: Vec::with_capacity(MAX_HOPS),
             plans: Plans::new(),
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));

@@ -6,7 +6,7 @@ use super::Inner;
 use super::loss::GapObserver;
 use crate::config::Units;
 use crate::decode::{
-    About, Ends, Envelope, Head, MOST_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading, Signals, StackReport,
+    About, Ends, Envelope, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading, Signals, StackReport,
     StreamSeq, is_stacked, is_whole_path, version,
 };
 use crate::event::{Basis, Drop, Event, Kind, Sink};
@@ -167,7 +167,7 @@ impl Inner {
         let mut readings = std::mem::take(&mut self.readings);
         let mut ends = Ends::NONE;
         let mut widths = (false, false);
-        for (at, mut hop) in report.hops().take(MOST_HOPS).enumerate() {
+        for (at, mut hop) in report.hops().take(MAX_HOPS).enumerate() {
             if report.version == wire::Version::V05
                 && report.metadata.is_some()
                 && at + 1 == report.hop_count()

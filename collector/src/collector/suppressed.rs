@@ -27,7 +27,7 @@
 //!   may have expired in one collector and not in the other. A key that had values in one second only, and is therefore
 //!   soon removed, may count as one of two;
 //! - the pushed latest state: it is the filter's of the last round. Suppressed values never cause an event;
-//! - **roll-ups**: a suppressed value is within the threshold `T` of the value reported last. From each round a key gets
+//! - **rollups**: a suppressed value is within the threshold `T` of the value reported last. From each round a key gets
 //!   one value, of the second in which it is applied; `count` and `sum` are those of what was reported and applied, and
 //!   each of these values was really reported by a node. So where every threshold that applies to the key is at most `T`,
 //!   a suppressed value lies within `T` of the one reported last and within `2 T` of any that is applied before the next
@@ -47,7 +47,7 @@ use crate::stream::StreamId;
 
 impl Collector {
     /// Applies what a filter aggregated of a flow, without events. `false`: the flow is not known here, and the filter must
-    /// forget it. Only roll-ups of a flow's finished minute may leave. Costs about as much as a report.
+    /// forget it. Only rollups of a flow's finished minute may leave. Costs about as much as a report.
     pub fn apply_suppressed(&mut self, suppressed: &SuppressedFlow<'_>, sink: &mut dyn Sink) -> bool {
         let hash = suppressed.key.hash(self.inner.seed);
         self.inner.state.apply_suppressed(suppressed, hash, sink)

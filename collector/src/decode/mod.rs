@@ -10,6 +10,6 @@ mod stack;
 pub use datagram::Datagram;
 pub(crate) use datagram::{Envelope, StreamSeq, is_stacked, is_whole_path, version};
 pub(crate) use head::{About, Head, Origin, Signals};
-pub(crate) use reading::{ABSENT, Ends, Hops, MOST_HOPS, NO_VALUE, ReadHops, Reading, between, egress};
+pub(crate) use reading::{ABSENT, Ends, Hops, MAX_HOPS, NO_VALUE, ReadHops, Reading, between, egress};
 pub(crate) use shapes::Shapes;
 pub(crate) use stack::{All, NodeAlone, Places, Plan, Plans, RecordKind, StackReport, Stacked};

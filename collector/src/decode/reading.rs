@@ -10,7 +10,7 @@ use crate::config::Units;
 pub(crate) const ABSENT: u32 = u32::MAX;
 
 /// The most hops a report can carry: one-word hops in the longest INT stack.
-pub(crate) const MOST_HOPS: usize = 256;
+pub(crate) const MAX_HOPS: usize = 256;
 
 /// All-ones: a value that was absent or unavailable.
 pub(crate) const NO_VALUE: u64 = u64::MAX;

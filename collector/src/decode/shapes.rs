@@ -10,10 +10,10 @@ pub(crate) struct Shapes<T> {
 }
 
 impl<T> Shapes<T> {
-    const MOST: usize = 32;
+    const MAX_SHAPES: usize = 32;
 
     pub(crate) fn new() -> Self {
-        Self { known: Vec::with_capacity(Self::MOST), latest: (u64::MAX, 0), next: 0 }
+        Self { known: Vec::with_capacity(Self::MAX_SHAPES), latest: (u64::MAX, 0), next: 0 }
     }
 
     /// Where a shape is, if it is known.
@@ -36,7 +36,7 @@ impl<T> Shapes<T> {
             Some(old) => *old = (shape, made),
             None => self.known.push((shape, made)),
         }
-        (self.latest, self.next) = ((shape, at as u8), (at + 1) % Self::MOST);
+        (self.latest, self.next) = ((shape, at as u8), (at + 1) % Self::MAX_SHAPES);
         at as u8
     }
 

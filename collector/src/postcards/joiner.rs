@@ -5,7 +5,7 @@ use super::gaps::Gaps;
 use super::order::{Links, arrange};
 use super::packets::{ends, is_ambiguous, is_loop, is_once_each, mark_shared, move_repeats, pair_up, sort};
 use crate::config::PostcardConfig;
-use crate::decode::{ABSENT, MOST_HOPS};
+use crate::decode::{ABSENT, MAX_HOPS};
 use crate::event::{Basis, Nanos, Sink};
 use crate::hash::fold;
 use crate::state::State;
@@ -14,7 +14,7 @@ use crate::state::pending::Postcard;
 use crate::stats::{Partial, Unjoinable};
 
 /// Pending postcards of one flow, at most; then the older half is settled, complete or not.
-const MOST_OF_A_FLOW: usize = 256;
+const MAX_PER_FLOW: usize = 256;
 
 /// Flows settled per tick, at most.
 const FLOWS_PER_TICK: usize = 4096;
@@ -52,8 +52,8 @@ impl Postcards {
             links: Links::new(&config.links),
             gaps: Gaps::new(),
             sequenced,
-            scratch: Vec::with_capacity(MOST_OF_A_FLOW),
-            set: Vec::with_capacity(MOST_OF_A_FLOW),
+            scratch: Vec::with_capacity(MAX_PER_FLOW),
+            set: Vec::with_capacity(MAX_PER_FLOW),
             config,
         }
     }
@@ -112,7 +112,7 @@ impl Postcards {
         pending.stats.accepted += 1;
         pending.enqueue(slot, postcard.received.saturating_add(self.config.timeout));
         let flow = pending.flow_mut(slot);
-        if usize::from(flow.count) >= MOST_OF_A_FLOW {
+        if usize::from(flow.count) >= MAX_PER_FLOW {
             settling.until = settling.median();
             self.settle_due(settling);
         } else if by_signature && flow.ends != 0 && known > 0 {
@@ -290,7 +290,7 @@ impl Postcards {
         matched: MatchedBy,
         settling: &mut Settling<'_>,
     ) -> Result<(), Partial> {
-        let outcome = if postcards.len() > MOST_HOPS {
+        let outcome = if postcards.len() > MAX_HOPS {
             Err(Partial::TooLong)
         } else {
             arrange(postcards, &self.links).and_then(|basis| {
@@ -360,7 +360,7 @@ impl Settling<'_> {
 
     /// When the middle one of the flow's postcards came.
     fn median(&self) -> Nanos {
-        let mut times = [0; MOST_OF_A_FLOW];
+        let mut times = [0; MAX_PER_FLOW];
         let mut count = 0;
         for (time, postcard) in times.iter_mut().zip(self.state.postcards.of_flow(self.slot)) {
             *time = postcard.received;

@@ -6,7 +6,7 @@
 //!
 //! - postcards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]), unless a node
 //!   has several with the same hop limit: then several packets look alike, as those of a sender that repeats itself do;
-//! - postcards with time stamps of clocks that agree are of one packet when each begins where the one before ends, give or take
+//! - postcards with timestamps of clocks that agree are of one packet when each begins where the one before ends, give or take
 //!   a link ([`PostcardConfig::proximity`]); several packets in one such cluster are distinguished only if each postcard of a node lies
 //!   between its packet's postcard of the node before and that of the next packet;
 //! - of others the latest of each node within [`PostcardConfig::timeout`] stand for the flow, not for a packet.

@@ -4,7 +4,7 @@ use detect::{HopValues, Metric};
 
 use super::State;
 use super::flows::{Flags, HopState};
-use crate::decode::{ABSENT, Head, Hops, MOST_HOPS};
+use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
 use crate::event::{Kind, Sink};
 
 /// Memory that is used for one report at a time.
@@ -20,10 +20,10 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub(super) fn new() -> Self {
         Self {
-            path: Vec::with_capacity(MOST_HOPS),
-            sorted: Vec::with_capacity(MOST_HOPS),
-            states: Vec::with_capacity(MOST_HOPS),
-            values: Vec::with_capacity(MOST_HOPS),
+            path: Vec::with_capacity(MAX_HOPS),
+            sorted: Vec::with_capacity(MAX_HOPS),
+            states: Vec::with_capacity(MAX_HOPS),
+            values: Vec::with_capacity(MAX_HOPS),
         }
     }
 
@@ -42,7 +42,7 @@ impl State {
     #[inline(never)]
     pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
         self.scratch.path.clear();
-        self.scratch.path.extend(hops.records(0).take(MOST_HOPS).map(|record| hops.node(record)));
+        self.scratch.path.extend(hops.records(0).take(MAX_HOPS).map(|record| hops.node(record)));
         self.resize_states(slot);
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
@@ -92,7 +92,7 @@ impl State {
     pub(super) fn add_hop_without_path(&mut self, slot: u32, node: u32) {
         let (flow, _, states) = self.flows.parts(slot);
         let known = states.iter().any(|state| state.node == node);
-        if !known && flow.path_length == 0 && states.len() < MOST_HOPS {
+        if !known && flow.path_length == 0 && states.len() < MAX_HOPS {
             self.append_hop(slot, node);
         }
     }

@@ -6,7 +6,7 @@
 //! last reported value. A value inside it is added to the sum and counted down, nothing else; this is nearly every value.
 //! A value outside is a new extreme, or an event.
 //!
-//! # Roll-ups
+//! # Rollups
 //!
 //! Count, sum, least and greatest are exact. Quantiles come from a sketch that is fed by a sample: about [`SAMPLES`]
 //! values per series and second, all of them where there are fewer. The gap from one sampled value to the next is drawn

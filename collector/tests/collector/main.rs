@@ -1,4 +1,4 @@
-//! The collector from datagrams to events, roll-ups and counters. One binary, because linking each file by itself takes longer than its tests.
+//! The collector from datagrams to events, rollups and counters. One binary, because linking each file by itself takes longer than its tests.
 
 mod aggregates;
 mod bounds;

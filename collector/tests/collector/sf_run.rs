@@ -11,9 +11,9 @@ use detect::{Detection, Thresholds};
 use wire::Dialect;
 
 /// Seeded random numbers (xorshift).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -24,7 +24,7 @@ impl Dice {
 
 /// Reports of a faultless network plus injected faults: lost, duplicated, reordered, corrupted, of an older sink between them,
 /// of another source.
-fn datagrams(dice: &mut Dice) -> Vec<(Vec<u8>, u8, u64)> {
+fn datagrams(rng: &mut Rng) -> Vec<(Vec<u8>, u8, u64)> {
     let sf = SfCase { flows: 20, ..SF_CASES[0] }.feed();
     let plain = Case { flows: 10, ..CASES[0] }.feed();
     let plain: Vec<_> = plain.payloads().collect();
@@ -38,21 +38,21 @@ fn datagrams(dice: &mut Dice) -> Vec<(Vec<u8>, u8, u64)> {
             payload[94..96].copy_from_slice(&id.to_be_bytes());
             let seq = u32::from(round) * 160 + at as u32;
             payload[1..4].copy_from_slice(&seq.to_be_bytes()[1..]);
-            now += if dice.below(300) == 0 { 1_200_000_000 } else { 10_000 };
-            let source = [1, 1, 1, 2][dice.below(4)];
-            match dice.below(40) {
+            now += if rng.below(300) == 0 { 1_200_000_000 } else { 10_000 };
+            let source = [1, 1, 1, 2][rng.below(4)];
+            match rng.below(40) {
                 0 => continue,
                 1 => out.push((payload.clone(), source, now)),
                 2 => {
-                    let place = dice.below(payload.len());
-                    payload[place] ^= 1 << dice.below(8);
+                    let place = rng.below(payload.len());
+                    payload[place] ^= 1 << rng.below(8);
                 }
                 3 => {
-                    let last = out.len().saturating_sub(1 + dice.below(6));
+                    let last = out.len().saturating_sub(1 + rng.below(6));
                     out.insert(last, (payload, source, now));
                     continue;
                 }
-                4 => out.push((plain[dice.below(plain.len())].to_vec(), source, now)),
+                4 => out.push((plain[rng.below(plain.len())].to_vec(), source, now)),
                 _ => {}
             }
             out.push((payload, source, now));
@@ -111,7 +111,7 @@ fn reported(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -
 fn in_bursts_or_one_by_one_is_the_same() {
     let mut whole = 0;
     for seed in 1..=12 {
-        let given = datagrams(&mut Dice(seed));
+        let given = datagrams(&mut Rng(seed));
         for hop_limit in [Some(16), None] {
             let (one_by_one, collector) = reported(&given, hop_limit, 1);
             let stats = collector.stats();

@@ -422,14 +422,14 @@ struct Tracker {
     last: u16,
     accepted: Vec<u32>,
     nack_at: u64,
-    dice: u64,
+    rng: u64,
     loss: u64,
 }
 
 impl Tracker {
     fn lost(&mut self) -> bool {
-        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.dice >> 33) % 100 < self.loss
+        self.rng = self.rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.rng >> 33) % 100 < self.loss
     }
 
     fn take(&mut self, payload: &[u8], now: u64) -> Option<Vec<u8>> {
@@ -457,10 +457,10 @@ impl Tracker {
 
 #[test]
 fn all_essential_reports_arrive_in_order_despite_loss() {
-    for (dice, loss, every) in [(1, 0, 5), (2, 1, 5), (3, 10, 5), (4, 30, 25)] {
+    for (rng, loss, every) in [(1, 0, 5), (2, 1, 5), (3, 10, 5), (4, 30, 25)] {
         let list = Mapping { how: ESSENTIAL, ..mapping(Trigger::Drop, append(1, "node", 3)) };
         let (mut reporter, mut out) = (reporter(vec![list]), Outbox::default());
-        let mut tracker = Tracker { last: 0, accepted: Vec::new(), nack_at: 0, dice, loss };
+        let mut tracker = Tracker { last: 0, accepted: Vec::new(), nack_at: 0, rng, loss };
         let mut answers: Vec<(u64, Vec<u8>)> = Vec::new();
         for step in 0..200_000_u64 {
             let now = step * 50_000;

@@ -197,13 +197,13 @@ type RecordKey = (u32, u16, u32);
 
 impl Records {
     /// How many are known; the oldest are forgotten.
-    const MOST: usize = 1 << 18;
+    const MAX_ENTRIES: usize = 1 << 18;
 
     pub(super) fn note(&mut self, key: RecordKey, packet: u64, hop: HopTruth) {
         if self.by.insert(key, (packet, hop)).is_none() {
             self.order.push_back(key);
         }
-        if self.order.len() > Self::MOST
+        if self.order.len() > Self::MAX_ENTRIES
             && let Some(oldest) = self.order.pop_front()
         {
             self.by.remove(&oldest);

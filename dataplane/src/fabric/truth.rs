@@ -34,12 +34,12 @@ impl HopTruth {
         self.egress - self.ingress
     }
 
-    /// The ingress time stamp the switch gives, ns of its own clock.
+    /// The ingress timestamp the switch gives, ns of its own clock.
     pub fn ingress_ts(&self) -> u64 {
         self.ingress.wrapping_add_signed(self.clock_offset)
     }
 
-    /// The egress time stamp the switch gives, ns of its own clock.
+    /// The egress timestamp the switch gives, ns of its own clock.
     pub fn egress_ts(&self) -> u64 {
         self.egress.wrapping_add_signed(self.clock_offset)
     }

@@ -352,18 +352,18 @@ mod tests {
     use crate::workload::{Task, Workload};
 
     /// Corrupts a few bytes, mostly early ones, and sometimes recomputes the IPv4 checksum.
-    fn corrupt(frame: &mut Vec<u8>, dice: &mut impl FnMut() -> usize) {
-        for _ in 0..1 + dice() % 3 {
-            let at = (dice() % frame.len()).min(dice() % 160 + 1);
+    fn corrupt(frame: &mut Vec<u8>, rng: &mut impl FnMut() -> usize) {
+        for _ in 0..1 + rng() % 3 {
+            let at = (rng() % frame.len()).min(rng() % 160 + 1);
             let place = at.min(frame.len() - 1);
-            match dice() % 8 {
+            match rng() % 8 {
                 0 => frame.truncate(at.max(1)),
                 1 => frame.extend([7; 3]),
-                2 | 3 => frame[place] ^= 1 << (dice() % 8),
-                _ => frame[place] = dice() as u8,
+                2 | 3 => frame[place] ^= 1 << (rng() % 8),
+                _ => frame[place] = rng() as u8,
             }
         }
-        if dice().is_multiple_of(2)
+        if rng().is_multiple_of(2)
             && frame.len() > IP
             && let Ok(mut header) = wire::ipv4::Packet::new_checked(&mut frame[IP..])
         {
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn what_is_seen_at_once_is_what_the_whole_walk_sees() {
         let mut state = 1_u64;
-        let mut dice = || {
+        let mut rng = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize
         };
@@ -395,7 +395,7 @@ mod tests {
             for frame in &frames {
                 let mut frame = frame.clone();
                 if round > 0 {
-                    corrupt(&mut frame, &mut dice);
+                    corrupt(&mut frame, &mut rng);
                 }
                 for profile in [&by_port, &by_dscp] {
                     if let Some(direct) = read(&frame, profile, &mut cache) {

@@ -42,10 +42,10 @@ pub(super) struct Budget {
 
 impl Budget {
     const EACH: u64 = 1_000_000;
-    const MOST: u64 = 100 * Self::EACH;
+    const MAX_SAVED: u64 = 100 * Self::EACH;
 
     fn take(&mut self, now: u64) -> bool {
-        self.saved = self.saved.saturating_add(now.saturating_sub(self.at)).min(Self::MOST);
+        self.saved = self.saved.saturating_add(now.saturating_sub(self.at)).min(Self::MAX_SAVED);
         self.at = self.at.max(now);
         let enough = self.saved >= Self::EACH;
         self.saved -= if enough { Self::EACH } else { 0 };
@@ -55,7 +55,7 @@ impl Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { saved: Self::MOST, at: 0 }
+        Self { saved: Self::MAX_SAVED, at: 0 }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Hardware addresses of the hosts behind edge ports: known, or being asked for while a few frames wait.
+//! Hardware addresses of the hosts behind edge ports: resolved, or being resolved while a few frames are queued.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,27 +7,27 @@ use std::net::IpAddr;
 pub(super) const RETRY: u64 = 1_000_000_000;
 /// Solicitations before waiting senders get "host unreachable".
 const TRIES: u8 = 3;
-/// A neighbour silent for so long is asked again, ns; until it has ignored [`TRIES`] questions it stays in use.
+/// A neighbour silent for so long is asked for again, ns; until it has ignored [`TRIES`] requests it stays in use.
 const FRESH: u64 = 60 * 1_000_000_000;
 /// Most neighbours.
-const MOST: usize = 4096;
-/// Most neighbours asked for at once.
-const MOST_ASKED: usize = 256;
+const MAX_NEIGHBOURS: usize = 4096;
+/// Maximum number of neighbours being resolved at once.
+const MAX_UNRESOLVED: usize = 256;
 /// Frames that wait for one neighbour.
-const MOST_WAITING: usize = 16;
+const MAX_QUEUED: usize = 16;
 
 /// The table.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     entries: BTreeMap<(u16, IpAddr), Neighbour>,
-    asked: usize,
+    unresolved: usize,
     /// The last frame's source: most frames come from the one before's.
     last: Option<(u16, IpAddr, [u8; 6])>,
 }
 
 #[derive(Debug)]
 enum Neighbour {
-    Known { mac: [u8; 6], last_seen: u64, asked: u8 },
+    Known { mac: [u8; 6], last_seen: u64, requests: u8 },
     Asked { tries: u8, waiting: Vec<u32> },
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Found {
 /// What becomes of a frame for an unknown neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// It waits, and the neighbour must be asked.
+    /// It is queued, and the neighbour must be asked for.
     First,
     /// It waits with others.
     Too,
@@ -55,18 +55,19 @@ pub(super) enum Waits {
 
 impl Neighbours {
     pub(super) fn known(&self) -> usize {
-        self.entries.len() - self.asked
+        self.entries.len() - self.unresolved
     }
 
     pub(super) fn find(&mut self, now: u64, port: u16, address: IpAddr) -> Found {
-        let Some(Neighbour::Known { mac, last_seen, asked }) = self.entries.get_mut(&(port, address)) else {
+        let Some(Neighbour::Known { mac, last_seen, requests }) = self.entries.get_mut(&(port, address))
+        else {
             return Found::Unknown;
         };
-        if now.saturating_sub(*last_seen) <= FRESH + u64::from(*asked) * RETRY {
+        if now.saturating_sub(*last_seen) <= FRESH + u64::from(*requests) * RETRY {
             return Found::Known { mac: *mac, ask: false };
         }
-        if *asked < TRIES {
-            *asked += 1;
+        if *requests < TRIES {
+            *requests += 1;
             return Found::Known { mac: *mac, ask: true };
         }
         self.entries.remove(&(port, address));
@@ -82,24 +83,24 @@ impl Neighbours {
     /// Lets a frame wait.
     pub(super) fn wait(&mut self, now: u64, port: u16, address: IpAddr, slot: u32) -> Waits {
         if let Some(Neighbour::Asked { waiting, .. }) = self.entries.get_mut(&(port, address)) {
-            if waiting.len() >= MOST_WAITING {
+            if waiting.len() >= MAX_QUEUED {
                 return Waits::No;
             }
             waiting.push(slot);
             return Waits::Too;
         }
-        if self.asked >= MOST_ASKED {
+        if self.unresolved >= MAX_UNRESOLVED {
             return Waits::No;
         }
-        if self.entries.len() >= MOST + MOST_ASKED {
+        if self.entries.len() >= MAX_NEIGHBOURS + MAX_UNRESOLVED {
             self.forget_oldest(now);
         }
-        self.asked += 1;
+        self.unresolved += 1;
         self.entries.insert((port, address), Neighbour::Asked { tries: 1, waiting: vec![slot] });
         Waits::First
     }
 
-    /// Nobody has answered for [`RETRY`]. `None`: not asked any more. True: ask again. Else the frames that waited.
+    /// Nobody has answered for [`RETRY`]. `None`: no longer being resolved. True: ask again. Else the frames that waited.
     pub(super) fn silent(&mut self, port: u16, address: IpAddr) -> Option<Result<(), Vec<u32>>> {
         let Some(Neighbour::Asked { tries, waiting }) = self.entries.get_mut(&(port, address)) else {
             return None;
@@ -109,7 +110,7 @@ impl Neighbours {
             return Some(Ok(()));
         }
         let waiting = std::mem::take(waiting);
-        self.asked -= 1;
+        self.unresolved -= 1;
         self.entries.remove(&(port, address));
         Some(Err(waiting))
     }
@@ -119,7 +120,7 @@ impl Neighbours {
         self.last == Some((port, address, mac))
     }
 
-    /// Learns an address; gives back the frames that waited for it. `asked`: it may push out another; what hosts send
+    /// Learns an address; gives back the frames that waited for it. `unresolved`: it may push out another; what hosts send
     /// unasked fills the table, but no more.
     pub(super) fn learn(
         &mut self,
@@ -129,14 +130,14 @@ impl Neighbours {
         mac: [u8; 6],
         unasked: bool,
     ) -> Vec<u32> {
-        let full = self.entries.len() - self.asked >= MOST;
-        let known = Neighbour::Known { mac, last_seen: now, asked: 0 };
+        let full = self.entries.len() - self.unresolved >= MAX_NEIGHBOURS;
+        let known = Neighbour::Known { mac, last_seen: now, requests: 0 };
         match self.entries.get_mut(&(port, address)) {
             Some(entry) => {
                 let before = std::mem::replace(entry, known);
                 self.note_last(port, address, mac);
                 let Neighbour::Asked { waiting, .. } = before else { return Vec::new() };
-                self.asked -= 1;
+                self.unresolved -= 1;
                 return waiting;
             }
             None if full && unasked => return Vec::new(),
@@ -154,14 +155,15 @@ impl Neighbours {
 
     /// Is it known already, just so, and recently? Then there is nothing to learn.
     pub(super) fn is_known(&mut self, now: u64, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
-        let Some(Neighbour::Known { mac: known, last_seen, asked }) = self.entries.get_mut(&(port, address))
+        let Some(Neighbour::Known { mac: known, last_seen, requests }) =
+            self.entries.get_mut(&(port, address))
         else {
             return false;
         };
         if *known != mac {
             return false;
         }
-        (*last_seen, *asked) = (now, 0);
+        (*last_seen, *requests) = (now, 0);
         self.note_last(port, address, mac);
         true
     }

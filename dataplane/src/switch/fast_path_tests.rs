@@ -81,7 +81,7 @@ fn frames(visit: &Visit) -> Vec<Vec<u8>> {
 #[test]
 fn the_fast_path_equals_the_general_code() {
     let mut state = 3_u64;
-    let mut dice = || {
+    let mut rng = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
@@ -105,17 +105,17 @@ fn the_fast_path_equals_the_general_code() {
             for frame in &frames {
                 let mut frame = frame.clone();
                 for _ in 0..round % 4 {
-                    let at = dice() % frame.len().min(110);
-                    frame[at] = [0, 0xff, dice() as u8, frame[at] ^ 1 << (dice() % 8)][dice() % 4];
+                    let at = rng() % frame.len().min(110);
+                    frame[at] = [0, 0xff, rng() as u8, frame[at] ^ 1 << (rng() % 8)][rng() % 4];
                 }
                 if round % 4 > 0
                     && let Ok(mut header) = wire::ipv4::Packet::new_checked(&mut frame[14..])
                 {
                     header.fill_checksum();
                 }
-                let mtu = [1500, 160 + dice() as u16 % 64][dice() % 2];
-                let egress_ts = visit.egress_ts + dice() as u64 % (1 << 31);
-                let visit = Visit { mtu, egress_ts, to_edge: dice() % 3 == 0, ..visit };
+                let mtu = [1500, 160 + rng() as u16 % 64][rng() % 2];
+                let egress_ts = visit.egress_ts + rng() as u64 % (1 << 31);
+                let visit = Visit { mtu, egress_ts, to_edge: rng() % 3 == 0, ..visit };
                 assert_eq!(fast.go(&frame, &visit), slow.go(&frame, &visit), "{frame:02x?}");
             }
         }

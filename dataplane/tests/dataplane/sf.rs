@@ -15,9 +15,9 @@ use wire::int::sf::State;
 use wire::{Decoder, FlowKey, Profile, Refusal, ipv4, ipv6, udp};
 
 /// A small generator (SplitMix64), so that every run is the same.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -94,7 +94,7 @@ struct Row {
     v6: bool,
     now: u64,
     trouble: Trouble,
-    dice: Dice,
+    rng: Rng,
     /// Behind each node: a packet that the next one overtakes.
     held: Vec<Option<(Vec<u8>, u64)>>,
     reports: Vec<Reported>,
@@ -116,7 +116,7 @@ impl Row {
             v6,
             now: 0,
             trouble: Trouble::default(),
-            dice: Dice(nodes.into()),
+            rng: Rng(nodes.into()),
             held: vec![None; nodes as usize],
             reports: Vec::new(),
             delivered: 0,
@@ -154,11 +154,11 @@ impl Row {
         if at > 0 {
             assert_eq!(frame.len(), len, "node {} changes the packet's size", at + 1);
         }
-        if self.dice.falls(self.trouble.lost) {
+        if self.rng.falls(self.trouble.lost) {
             self.lost += 1;
             return;
         }
-        if self.held[at].is_none() && self.dice.falls(self.trouble.swapped) {
+        if self.held[at].is_none() && self.rng.falls(self.trouble.swapped) {
             self.held[at] = Some((frame, number));
             return;
         }
@@ -317,10 +317,10 @@ fn sets_survive_loss_and_overtaking_as_often_as_the_format_reference_says() {
 #[test]
 fn a_wiped_register_costs_a_few_sets_and_heals() {
     for nodes in [4, 5, 8] {
-        let (mut row, mut dice) = (Row::new(nodes, true, sf::Config::default()), Dice(77));
+        let (mut row, mut rng) = (Row::new(nodes, true, sf::Config::default()), Rng(77));
         let mut wipes = 0;
         for number in 0..20_000 {
-            if dice.falls(1) {
+            if rng.falls(1) {
                 wipes += 1;
                 row.switches[2].wipe_registers();
             }
@@ -341,7 +341,7 @@ fn a_wiped_register_costs_a_few_sets_and_heals() {
 
 /// Two flows in turn, as a coin says.
 fn two_flows(config: sf::Config) -> Row {
-    let (mut row, mut coin) = (Row::new(4, true, config), Dice(3));
+    let (mut row, mut coin) = (Row::new(4, true, config), Rng(3));
     (0..20_000).for_each(|number| row.send(40_000 + (coin.roll() >> 20) as u16 % 2, number));
     row
 }
@@ -356,7 +356,7 @@ fn flows_that_share_one_register_get_each_others_records() {
 
     let row = two_flows(sf::Config { single: true, ..sf::Config::default() });
     // Which flow a packet was of.
-    let mut coin = Dice(3);
+    let mut coin = Rng(3);
     let of: Vec<u16> = (0..20_000).map(|_| 40_000 + (coin.roll() >> 20) as u16 % 2).collect();
     let other = |report: &&Reported| report.flow.src_port() != Some(of[report.carried.1 as usize]);
     let unrelated = row.reports.iter().filter(other).count();

@@ -49,7 +49,7 @@ impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.line_and_column();
         write!(f, "rule `{}`: {}", self.rule, self.message)?;
-        let Some(shown) = self.text.lines().nth(line - 1).filter(|shown| shown.chars().count() <= WIDEST)
+        let Some(shown) = self.text.lines().nth(line - 1).filter(|shown| shown.chars().count() <= MAX_WIDTH)
         else {
             return write!(f, " (at line {line}, column {column})");
         };
@@ -64,4 +64,4 @@ impl fmt::Display for RuleError {
 impl std::error::Error for RuleError {}
 
 /// Longer lines are not printed: nobody would find the mark.
-const WIDEST: usize = 200;
+const MAX_WIDTH: usize = 200;

@@ -2,7 +2,7 @@
 
 /// The known name nearest to `written`, if one is near enough to be a slip: at most a third of its letters differ.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    if written.len() > MOST_BYTES {
+    if written.len() > MAX_BYTES {
         return None;
     }
     known
@@ -13,7 +13,7 @@ pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
 }
 
 /// A longer word is not a slip of any name we know.
-const MOST_BYTES: usize = 40;
+const MAX_BYTES: usize = 40;
 
 /// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {

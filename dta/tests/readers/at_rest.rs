@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dta::{BODY, DtaStore, Follower, Lists, Next};
 use wire::dta::layout::{BlockTrailer, Ring};
 
-use crate::support::{Dice, Writer, lists};
+use crate::support::{Rng, Writer, lists};
 
 /// A list as a model: the numbers of the batches that were written, and which of them lie in which block now.
 struct Model {
@@ -87,23 +87,23 @@ fn ask(follower: &mut Follower) -> Outcome {
 }
 
 /// Below `limit`, which is not 0.
-fn below(dice: &mut Dice, limit: u64) -> u64 {
-    dice.roll() % limit
+fn below(rng: &mut Rng, limit: u64) -> u64 {
+    rng.roll() % limit
 }
 
 /// Rings of many shapes: entries of 1 to 40 bytes, with and without padding, batches of 1 to 20, 1 to 40 blocks.
-fn ring(dice: &mut Dice) -> Ring {
-    let (entry_len, batch) = (1 + below(dice, 40) as u16, 1 + below(dice, 20) as u16);
-    Ring { entry_len, entries: (1 + below(dice, 40)) * u64::from(batch), batch, tagged: true }
+fn ring(rng: &mut Rng) -> Ring {
+    let (entry_len, batch) = (1 + below(rng, 40) as u16, 1 + below(rng, 20) as u16);
+    Ring { entry_len, entries: (1 + below(rng, 40)) * u64::from(batch), batch, tagged: true }
 }
 
 /// First numbers: the usual one, near the largest, and anywhere.
-fn first(dice: &mut Dice) -> u32 {
-    match below(dice, 4) {
+fn first(rng: &mut Rng) -> u32 {
+    match below(rng, 4) {
         0 => 1,
-        1 => u32::MAX - below(dice, 100) as u32,
-        2 => u32::MAX / 2 - 20 + below(dice, 40) as u32,
-        _ => (dice.roll() as u32).max(1),
+        1 => u32::MAX - below(rng, 100) as u32,
+        2 => u32::MAX / 2 - 20 + below(rng, 40) as u32,
+        _ => (rng.roll() as u32).max(1),
     }
 }
 
@@ -158,22 +158,22 @@ impl std::fmt::Debug for Model {
 
 #[test]
 fn lists_at_rest_are_handed_on_without_a_call_in_vain() {
-    let mut dice = Dice(2);
+    let mut rng = Rng(2);
     for _ in 0..400 {
-        let ring = ring(&mut dice);
+        let ring = ring(&mut rng);
         // The list that is looked at is the first of the store's; its neighbours are written too.
-        let count = 1 + below(&mut dice, 3) as u32;
+        let count = 1 + below(&mut rng, 3) as u32;
         let store = lists(count, ring);
         let all = store.lists().unwrap();
-        let begin = first(&mut dice);
+        let begin = first(&mut rng);
         let mut model = Model::new(&store, 100, begin);
         let mut others: Vec<Model> =
-            (1..count).map(|other| Model::new(&store, 100 + other, first(&mut dice))).collect();
+            (1..count).map(|other| Model::new(&store, 100 + other, first(&mut rng))).collect();
         drains(&all, &model);
-        for _ in 0..1 + below(&mut dice, 3 * ring.blocks() + 2) {
-            model.append(1 + below(&mut dice, u64::from(ring.batch)) as u16, false);
-            others.iter_mut().for_each(|other| other.append(1, below(&mut dice, 3) == 0));
-            if below(&mut dice, 8) == 0 {
+        for _ in 0..1 + below(&mut rng, 3 * ring.blocks() + 2) {
+            model.append(1 + below(&mut rng, u64::from(ring.batch)) as u16, false);
+            others.iter_mut().for_each(|other| other.append(1, below(&mut rng, 3) == 0));
+            if below(&mut rng, 8) == 0 {
                 drains(&all, &model);
             }
         }
@@ -188,16 +188,16 @@ fn lists_at_rest_are_handed_on_without_a_call_in_vain() {
 
 #[test]
 fn what_was_lost_is_passed_over_within_a_bounded_number_of_calls() {
-    let mut dice = Dice(3);
+    let mut rng = Rng(3);
     for _ in 0..400 {
-        let ring = ring(&mut dice);
+        let ring = ring(&mut rng);
         let store = lists(1, ring);
         let all = store.lists().unwrap();
-        let begin = first(&mut dice);
+        let begin = first(&mut rng);
         let mut model = Model::new(&store, 100, begin);
-        let share = 1 + below(&mut dice, 9);
-        for _ in 0..1 + below(&mut dice, 2 * ring.blocks()) {
-            model.append(ring.batch, below(&mut dice, 10) < share);
+        let share = 1 + below(&mut rng, 9);
+        for _ in 0..1 + below(&mut rng, 2 * ring.blocks()) {
+            model.append(ring.batch, below(&mut rng, 10) < share);
         }
         model.append(1, false);
         let mut follower = all.from_sequence(100, begin).unwrap();
@@ -230,16 +230,16 @@ fn what_was_lost_is_passed_over_within_a_bounded_number_of_calls() {
 
 #[test]
 fn bare_lists_at_rest_are_handed_on_in_the_order_of_the_ring() {
-    let mut dice = Dice(4);
+    let mut rng = Rng(4);
     for _ in 0..300 {
-        let shape = Ring { tagged: false, ..ring(&mut dice) };
+        let shape = Ring { tagged: false, ..ring(&mut rng) };
         let store = lists(2, shape);
         let mut follower = store.lists().unwrap().bare(101).unwrap();
         let blocks = shape.blocks();
         let mut written = 0_u64;
         for _ in 0..10 {
             // At most a ring between two readings: more is the bare ring's weakness.
-            let burst = below(&mut dice, blocks + 1);
+            let burst = below(&mut rng, blocks + 1);
             let bytes = |number: u64| {
                 let mut bytes = entries(number as u32 + 1, shape.block_len() as usize);
                 bytes[0] = (number / blocks) as u8 + 1;
@@ -287,11 +287,11 @@ fn a_block_that_a_writer_a_lap_ahead_stands_in_is_overtaken_and_not_missing() {
 
 #[test]
 fn after_a_writer_has_ended_nothing_is_left_behind() {
-    let mut dice = Dice(5);
+    let mut rng = Rng(5);
     for round in 0..60_u32 {
-        let ring = Ring { entries: (4 + below(&mut dice, 60)) * 3, batch: 3, entry_len: 5, tagged: true };
+        let ring = Ring { entries: (4 + below(&mut rng, 60)) * 3, batch: 3, entry_len: 5, tagged: true };
         let store = lists(1, ring);
-        let begin = first(&mut dice);
+        let begin = first(&mut rng);
         let total = 3000;
         let done = Arc::new(AtomicBool::new(false));
         let writing = std::thread::spawn({

@@ -11,7 +11,7 @@ use wire::crc::crc_32c;
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
-use crate::support::{Dice, header, key, store};
+use crate::support::{Rng, header, key, store};
 
 fn geometries() -> Vec<Geometry> {
     let family = Family::V1;
@@ -91,21 +91,21 @@ fn ask(store: &DtaStore, number: u64) {
 
 #[test]
 fn any_body_is_answered_somehow() {
-    let mut dice = Dice(1);
+    let mut rng = Rng(1);
     for geometry in geometries() {
         let store = store(geometry);
         for round in 0..30 {
             // Random, all ones, or small numbers: what lies near the limits of sequences, counts and lengths.
             for at in (0..store.body_len()).step_by(4) {
                 let word = match round % 3 {
-                    0 => dice.roll() as u32,
-                    1 => u32::MAX - (dice.roll() % 2) as u32,
-                    _ => (dice.roll() % 6) as u32,
+                    0 => rng.roll() as u32,
+                    1 => u32::MAX - (rng.roll() % 2) as u32,
+                    _ => (rng.roll() % 6) as u32,
                 };
                 let len = (store.body_len() - at).min(4) as usize;
                 store.region().write(BODY + at, &word.to_le_bytes()[..len]).unwrap();
             }
-            (0..20).for_each(|_| ask(&store, dice.roll() >> 2));
+            (0..20).for_each(|_| ask(&store, rng.roll() >> 2));
             let mut snapshot = Snapshot::new(&store, 1).unwrap();
             let mut len = 0;
             while let Some(chunk) = snapshot.next() {
@@ -118,18 +118,18 @@ fn any_body_is_answered_somehow() {
 
 #[test]
 fn any_header_decodes_consistently_or_is_refused() {
-    let mut dice = Dice(2);
+    let mut rng = Rng(2);
     let region = Arc::new(Region::anonymous(1 << 20, false).unwrap());
     let (mut opened, mut refused) = (0, 0);
     for geometry in geometries() {
         let page = header(geometry).encode().unwrap();
         for _ in 0..3000 {
             let mut spoiled = page.clone();
-            for _ in 0..=dice.roll() % 3 {
+            for _ in 0..=rng.roll() % 3 {
                 // Where numbers are, as a rule.
-                let at = 8 + dice.roll() as usize % 96;
+                let at = 8 + rng.roll() as usize % 96;
                 spoiled[at] =
-                    if dice.roll().is_multiple_of(2) { dice.roll() as u8 } else { [0, 1, 255][at % 3] };
+                    if rng.roll().is_multiple_of(2) { rng.roll() as u8 } else { [0, 1, 255][at % 3] };
             }
             let crc = crc_32c(&spoiled[..HEADER_LEN - 4]);
             spoiled[HEADER_LEN - 4..].copy_from_slice(&crc.to_le_bytes());
@@ -143,7 +143,7 @@ fn any_header_decodes_consistently_or_is_refused() {
                         Header::decode(&store.header().encode().unwrap()).as_ref(),
                         Ok(store.header())
                     );
-                    ask(&store, dice.roll() >> 2);
+                    ask(&store, rng.roll() >> 2);
                     opened += 1;
                 }
                 Err(error) => {

@@ -10,8 +10,8 @@ use wire::dta::layout::{
     slot_stride,
 };
 
-pub(crate) use dice::Dice;
-use testkit::dice;
+pub(crate) use rng::Rng;
+use testkit::rng;
 
 /// The key of wire-formats 5.6 and 5.7.
 pub(crate) const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];

@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 const SIZE: usize = 1 << 20;
 
 /// Most bytes that [`Buffer::need`] can be asked for.
-pub(super) const MOST: usize = SIZE / 2;
+pub(super) const MAX_READ: usize = SIZE / 2;
 
 /// The bytes of a file, unpacked, seen through a window.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Reads until at least `len` bytes (at most [`MOST`]) are there. False if the file ends before. May move the bytes: what
+    /// Reads until at least `len` bytes (at most [`MAX_READ`]) are there. False if the file ends before. May move the bytes: what
     /// was found by [`Buffer::consume`] is gone.
     #[inline]
     pub(super) fn need(&mut self, len: usize) -> io::Result<bool> {
@@ -96,7 +96,7 @@ impl<R: Read> Buffer<R> {
 
     #[cold]
     fn fill(&mut self, len: usize) -> io::Result<bool> {
-        debug_assert!(len <= MOST);
+        debug_assert!(len <= MAX_READ);
         self.memory.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         while self.end < len {

@@ -3,7 +3,7 @@
 use super::{MAX_PACKET, Reader, Writer};
 
 /// Frames of one input that are looked at: a small gzipped file can hold very many.
-const MOST_FRAMES: usize = 4096;
+const MAX_FRAMES: usize = 4096;
 
 /// Reads `data` as a capture. Whatever it is: no frame is longer than believed, at most one error comes, and last; and the
 /// frames, written and read again, are the same.
@@ -14,7 +14,7 @@ pub fn capture(data: &[u8]) {
     let Ok(mut reader) = Reader::new(data) else { return };
     let mut copies = Vec::new();
     let mut accepted = Vec::new();
-    for _ in 0..MOST_FRAMES {
+    for _ in 0..MAX_FRAMES {
         match reader.next() {
             None => break,
             Some(Err(error)) => {

@@ -90,7 +90,7 @@ impl Pcapng {
             if len < block::MIN_LEN || !len.is_multiple_of(4) {
                 return Err(Error::new(offset, Fault::Malformed("a block's length is not possible")));
             }
-            if len > buffer::MOST {
+            if len > buffer::MAX_READ {
                 self.skip(buffer, kind, len)?;
                 continue;
             }
@@ -136,7 +136,7 @@ impl Pcapng {
                 | block::SIMPLE_PACKET
                 | block::ENHANCED_PACKET
         ) {
-            let fault = Fault::TooLong { what: "block", length: len as u64, limit: buffer::MOST as u64 };
+            let fault = Fault::TooLong { what: "block", length: len as u64, limit: buffer::MAX_READ as u64 };
             return Err(Error::new(offset, fault));
         }
         let failed = |error| Error::read(offset, error);
@@ -292,7 +292,7 @@ enum Resolution {
 impl Resolution {
     /// The highest bit chooses between powers of two and of ten; the others are the (negative) exponent.
     fn of(code: u8) -> Result<Self, Fault> {
-        const FINER: Fault = Fault::Malformed("time stamps are finer than anybody's clock");
+        const FINER: Fault = Fault::Malformed("timestamps are finer than anybody's clock");
         let exponent = u32::from(code & 0x7f);
         match code >> 7 {
             1 if exponent <= 63 => Ok(Self::Binary(exponent)),

@@ -258,7 +258,7 @@ fn damage_is_named_with_its_place() {
         (
             after(interface(Order::Little, 1, 0, &[(9, &[200])])),
             28,
-            "time stamps are finer than anybody's clock",
+            "timestamps are finer than anybody's clock",
         ),
         (
             after(little(&[]).u32(1).u32(0).u16(2).u16(5).u32(0).block(1)),

@@ -8,7 +8,7 @@ use super::error::{Error, Fault};
 use super::pcap::MAGIC_NANOSECONDS;
 use super::{LinkType, MAX_PACKET};
 
-/// Writes a pcap file with time stamps in nanoseconds, little-endian.
+/// Writes a pcap file with timestamps in nanoseconds, little-endian.
 #[derive(Debug)]
 pub struct Writer<W: Write = File> {
     output: BufWriter<W>,

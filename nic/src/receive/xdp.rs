@@ -73,14 +73,14 @@ fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options 
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
     let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
     let frame_size = if needed > wanted.longest() { 4096 } else { wanted.frame_size };
-    let share = (MOST_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
+    let share = (MAX_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
     // The power of two at or below it.
     let share = 1 << share.ilog2();
     xdp::Options { frame_size, frames_per_queue: wanted.frames_per_queue.min(share), ..wanted.clone() }
 }
 
 /// Frames of all queues together, unless that leaves a queue fewer than the fewest.
-const MOST_FRAMES: u32 = 1 << 16;
+const MAX_FRAMES: u32 = 1 << 16;
 /// A queue with fewer loses frames whenever its reader waits to be scheduled.
 const FEWEST_FRAMES: u32 = 1 << 11;
 

@@ -35,7 +35,7 @@ pub struct Burst {
     headers: Block<libc::mmsghdr>,
     /// How many of the slots hold a datagram.
     filled: usize,
-    /// When the burst was fetched, for datagrams without a time stamp of the kernel.
+    /// When the burst was fetched, for datagrams without a timestamp of the kernel.
     fetched: u64,
     /// Of the socket that fills it.
     port: u16,

@@ -133,7 +133,7 @@ impl Receiver {
         self.drops.total
     }
 
-    /// Asks the kernel for no time stamps and drop counters beside datagrams, and limits how long a blocking call waits.
+    /// Asks the kernel for no timestamps and drop counters beside datagrams, and limits how long a blocking call waits.
     pub(crate) fn make_plain(&self, longest: Duration) -> Result<(), Error> {
         for (option, call) in [
             (libc::SO_TIMESTAMPNS, "setsockopt SO_TIMESTAMPNS"),

@@ -3,13 +3,13 @@
 use rdma::requester::{Config, Links};
 use rdma::transport::{RemoteAddr, Transport};
 
-use testkit::rdma::{Dice, Faults, World};
+use testkit::rdma::{Faults, Rng, World};
 
 const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
 
 /// `bytes` of data in so many operations, anyhow.
-fn shared(dice: &mut Dice, messages: u32, bytes: u64) -> Vec<u64> {
-    let mut cuts: Vec<u64> = (1..messages).map(|_| dice.below(bytes + 1)).collect();
+fn shared(rng: &mut Rng, messages: u32, bytes: u64) -> Vec<u64> {
+    let mut cuts: Vec<u64> = (1..messages).map(|_| rng.below(bytes + 1)).collect();
     cuts.extend([0, bytes]);
     cuts.sort_unstable();
     cuts.windows(2).map(|pair| pair[1] - pair[0]).collect()
@@ -24,29 +24,29 @@ fn takes(links: &mut Links, lens: &[u64], keep: bool) -> bool {
 fn what_there_is_room_for_is_taken_whole() {
     let (mut asked, mut had, mut by_box) = (0, 0, 0);
     for seed in 0..2000 {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let config = Config {
-            outbox_frames: 1 + dice.below(40) as usize,
-            outbox_bytes: 200 + dice.below(12_000) as usize,
+            outbox_frames: 1 + rng.below(40) as usize,
+            outbox_bytes: 200 + rng.below(12_000) as usize,
             retransmit_operations: 8,
             retransmit_bytes: 1 << 12,
             ..Config::default()
         };
         let mut world = World::with(seed, Faults::default(), config);
-        world.mtu = 256 << dice.below(3);
+        world.mtu = 256 << rng.below(3);
         world.connect();
         for _ in 0..20 {
-            let keep = dice.permille(300);
-            let scale = 4 + dice.below(9);
-            let (messages, bytes) = (1 + dice.below(8) as u32, dice.below(1 << scale));
+            let keep = rng.permille(300);
+            let scale = 4 + rng.below(9);
+            let (messages, bytes) = (1 + rng.below(8) as u32, rng.below(1 << scale));
             let room = world.links.credit(0, keep);
-            let lens = if dice.permille(300) && room.messages > 0 {
+            let lens = if rng.permille(300) && room.messages > 0 {
                 // The corner of what is said, in any shape.
                 by_box += u32::from(room.bytes > 0);
-                shared(&mut dice, room.messages.min(1 + messages * 8), room.bytes)
+                shared(&mut rng, room.messages.min(1 + messages * 8), room.bytes)
             } else if world.links.has_credit(0, messages, bytes, keep) {
                 had += 1;
-                shared(&mut dice, messages, bytes)
+                shared(&mut rng, messages, bytes)
             } else {
                 assert!(!room.covers(messages, bytes), "seed {seed}: {room:?} is more than there is");
                 asked += 1;

@@ -12,7 +12,7 @@ use rdma::responder::{
 use wire::Refusal;
 use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, Transport, Writer};
 
-use testkit::rdma::{Dice, Received, paths};
+use testkit::rdma::{Received, Rng, paths};
 
 const LEN: u64 = 1 << 14;
 /// What requests may touch lies between what they must not.
@@ -593,19 +593,19 @@ fn each_gap_is_nacked_also_when_the_expected_packet_took_the_fast_path() {
 fn a_glance_sees_what_a_reader_sees() {
     for (transport, order) in [(Transport::Uc, Order::Ascending), (Transport::Rc, Order::HeadLast)] {
         for seed in 0..40 {
-            let mut dice = Dice::new(seed);
+            let mut rng = Rng::new(seed);
             let v6 = |last: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]);
             let over_v6 = (Path::new(v6(1), v6(2), 0xc001), Path::new(v6(2), v6(1), 0xc001));
             let paths = if seed % 4 < 2 { paths() } else { over_v6 };
             let mut beds = [0; 3].map(|_| Bed::over(paths, transport, Rights::ALL, order));
-            let mut frames: Vec<Frame> = stream(&mut beds[0], &mut dice);
+            let mut frames: Vec<Frame> = stream(&mut beds[0], &mut rng);
             if seed % 2 == 1 {
                 beds.iter_mut().for_each(Bed::turn);
-                let other = stream(&mut beds[0], &mut dice);
-                frames = by_turns(frames, other, &mut dice);
+                let other = stream(&mut beds[0], &mut rng);
+                frames = by_turns(frames, other, &mut rng);
             }
             let [bursts, singly, read] = &mut beds;
-            for burst in frames.chunks(1 + dice.below(40) as usize) {
+            for burst in frames.chunks(1 + rng.below(40) as usize) {
                 bursts.responder.take(burst.iter().map(Vec::as_slice), &mut bursts.received);
             }
             for frame in &frames {
@@ -638,41 +638,41 @@ fn a_glance_sees_what_a_reader_sees() {
 }
 
 /// Some of these, some of those, each in its order.
-fn by_turns(these: Vec<Frame>, those: Vec<Frame>, dice: &mut Dice) -> Vec<Frame> {
+fn by_turns(these: Vec<Frame>, those: Vec<Frame>, rng: &mut Rng) -> Vec<Frame> {
     let (mut these, mut those, mut all) = (these.into_iter(), those.into_iter(), Vec::new());
     while these.len() + those.len() > 0 {
-        all.extend(these.by_ref().take(dice.below(20) as usize));
-        all.extend(those.by_ref().take(dice.below(20) as usize));
+        all.extend(these.by_ref().take(rng.below(20) as usize));
+        all.extend(those.by_ref().take(rng.below(20) as usize));
     }
     all
 }
 
 /// 300 packets, most of them good and in order.
-fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
+fn stream(bed: &mut Bed, rng: &mut Rng) -> Vec<Frame> {
     let reliable = bed.transport == Transport::Rc;
     let (mut psn, mut completions) = (0xff_fffe, 0);
     let mut frames = Vec::new();
     for round in 0..300 {
         // A reliable pair does not outlive what is refused, nor goes on without room for another immediate: that comes at the end.
         let gentle = reliable && round < 270;
-        let len = [8, 24, 24, 24, 80, 0, 5, 256, 300][dice.below(if gentle { 8 } else { 9 }) as usize];
+        let len = [8, 24, 24, 24, 80, 0, 5, 256, 300][rng.below(if gentle { 8 } else { 9 }) as usize];
         let room = if gentle { 500 } else { u64::from(len) / 2 };
-        let mut reth = bed.reth(dice.below(BODY - room), len);
-        if !gentle && dice.permille(5) {
-            reth.rkey ^= 1 << dice.below(32);
+        let mut reth = bed.reth(rng.below(BODY - room), len);
+        if !gentle && rng.permille(5) {
+            reth.rkey ^= 1 << rng.below(32);
         }
-        if !gentle && dice.permille(5) {
-            reth.address ^= 1 << dice.below(64);
+        if !gentle && rng.permille(5) {
+            reth.address ^= 1 << rng.below(64);
         }
-        let head = Head { ack_request: dice.permille(100), ..Head::new(Psn::new(psn)) };
-        let byte = dice.roll() as u8;
-        let mut frame = match dice.below(20) {
+        let head = Head { ack_request: rng.permille(100), ..Head::new(Psn::new(psn)) };
+        let byte = rng.roll() as u8;
+        let mut frame = match rng.below(20) {
             0 if !gentle || completions < 2 => bed.make(|writer, out| {
                 completions += 1;
                 writer.write_only_immediate(out, head, reth, psn, &vec![byte; reth.len as usize]).unwrap()
             }),
             1 if reliable => {
-                let offset = dice.below(BODY / 8) * 8;
+                let offset = rng.below(BODY / 8) * 8;
                 bed.add(psn, offset)
             }
             2 => {
@@ -687,33 +687,33 @@ fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
                 writer.write_only(out, head, reth, &vec![byte; reth.len as usize]).unwrap()
             }),
         };
-        if reliable && dice.permille(20) {
+        if reliable && rng.permille(20) {
             // The requester goes back to it.
             let mut corrupted = frame.clone();
-            corrupted[dice.below(frame.len() as u64) as usize] ^= 1;
+            corrupted[rng.below(frame.len() as u64) as usize] ^= 1;
             frames.push(corrupted);
-        } else if !gentle && dice.permille(20) {
-            let bit = dice.below(frame.len() as u64 * 8) as usize;
+        } else if !gentle && rng.permille(20) {
+            let bit = rng.below(frame.len() as u64 * 8) as usize;
             frame[bit / 8] ^= 1 << (bit % 8);
-            if dice.permille(500) {
+            if rng.permille(500) {
                 frame = sealed(frame);
             }
         }
-        let times = if dice.permille(20) { 2 } else { u64::from(gentle || !dice.permille(20)) };
+        let times = if rng.permille(20) { 2 } else { u64::from(gentle || !rng.permille(20)) };
         for _ in 0..times {
             frames.push(frame.clone());
         }
         psn += 1;
     }
-    if reliable { lost_and_sent_again(&frames, dice) } else { frames }
+    if reliable { lost_and_sent_again(&frames, rng) } else { frames }
 }
 
 /// Now and then a frame is lost, some behind it come, and then it and they.
-fn lost_and_sent_again(frames: &[Frame], dice: &mut Dice) -> Vec<Frame> {
+fn lost_and_sent_again(frames: &[Frame], rng: &mut Rng) -> Vec<Frame> {
     let mut all = Vec::new();
     for (at, frame) in frames.iter().enumerate() {
-        if dice.permille(30) {
-            let behind = 1 + dice.below(4) as usize;
+        if rng.permille(30) {
+            let behind = 1 + rng.below(4) as usize;
             all.extend(frames[at + 1..].iter().take(behind).cloned());
         }
         all.push(frame.clone());

@@ -3,7 +3,7 @@
 use rdma::requester::{Response, UncertainFetchAdds};
 use rdma::transport::{Blocked, RemoteAddr, Transport};
 
-use testkit::rdma::{Dice, Faults, MICRO, MILLI, World};
+use testkit::rdma::{Faults, MICRO, MILLI, Rng, World};
 
 const KEPT: RemoteAddr = RemoteAddr { collector: 0, region: 0 };
 const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
@@ -16,7 +16,7 @@ const LONG_AT: u64 = COUNTERS_AT + COUNTERS * 8;
 
 /// Operations at random, and what must come of them.
 struct Load {
-    dice: Dice,
+    rng: Rng,
     slots: Vec<u64>,
     counters: Vec<u64>,
     immediates: Vec<u32>,
@@ -28,7 +28,7 @@ struct Load {
 impl Load {
     fn new(seed: u64) -> Self {
         Self {
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             slots: vec![0; SLOTS as usize],
             counters: vec![0; COUNTERS as usize],
             immediates: Vec::new(),
@@ -48,10 +48,10 @@ impl Load {
 
     /// One operation; whether it was taken.
     fn operation(&mut self, world: &mut World) -> Result<(), Blocked> {
-        let number = self.dice.roll() >> 8 | 1;
-        let which = self.dice.below(SLOTS);
-        let immediate = self.dice.permille(50).then_some(number as u32);
-        match self.dice.below(10) {
+        let number = self.rng.roll() >> 8 | 1;
+        let which = self.rng.below(SLOTS);
+        let immediate = self.rng.permille(50).then_some(number as u32);
+        match self.rng.below(10) {
             0..4 => {
                 world.links.write(KEPT, which * SLOT, &Self::slot(number), immediate, true)?;
                 self.slots[which as usize] = number;

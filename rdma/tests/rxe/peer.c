@@ -26,14 +26,14 @@
 
 #define MEMORY (1 << 20)
 #define BUFFERS (MEMORY - 65536) /* where received messages go */
-#define MOST 64
+#define MAX_PAIRS 64
 
 static struct ibv_context *device;
 static struct ibv_pd *domain;
 static struct ibv_mr *region;
 static uint8_t *memory;
 static struct ibv_cq *sent, *received;
-static struct ibv_qp *pairs[MOST];
+static struct ibv_qp *pairs[MAX_PAIRS];
 static int pair_count;
 
 static struct ibv_qp *pair(int at) { return at >= 0 && at < pair_count ? pairs[at] : NULL; }
@@ -77,7 +77,7 @@ static void make(const char *type)
     struct ibv_qp *qp;
 
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (rc ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC : 0);
-    qp = pair_count < MOST ? ibv_create_qp(domain, &init) : NULL;
+    qp = pair_count < MAX_PAIRS ? ibv_create_qp(domain, &init) : NULL;
     if (!qp || ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)) {
         printf("failed\n");
         return;

@@ -107,7 +107,7 @@ fn network() -> Vec<Operation> {
         },
         get(
             "/api/v1/rollups",
-            "Roll-ups in ascending order of time: the latest that match.",
+            "Rollups in ascending order of time: the latest that match.",
             stored::ROLLUPS,
             of::<view::Rollups>,
         ),

@@ -156,7 +156,7 @@ pub(super) fn known(node: u32) -> Option<u32> {
 
 impl Sink for Findings {
     fn rollup(&mut self, rollup: &Rollup) {
-        // Roll-ups of seconds cover every value once; those of minutes would count them again.
+        // Rollups of seconds cover every value once; those of minutes would count them again.
         if rollup.interval != 1 || rollup.flow.is_some() {
             return;
         }

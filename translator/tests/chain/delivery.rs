@@ -13,7 +13,7 @@ use wire::dta::layout::{Geometry, Ring};
 use wire::dta::{Operation, Priority};
 
 use crate::chain::Chain;
-use testkit::rdma::{Dice, Faults, MICRO, MILLI, World};
+use testkit::rdma::{Faults, MICRO, MILLI, Rng, World};
 
 const VALUES: Geometry = Geometry::KeyWrite { slots: 1 << 14, data_len: 20, family: Family::V1 };
 const LISTS: Geometry = Geometry::Append {
@@ -39,8 +39,8 @@ struct Reported {
 
 fn key(number: u32) -> [u8; 13] {
     let mut key = [0; 13];
-    let mut dice = Dice::new(u64::from(number));
-    key[..8].copy_from_slice(&dice.roll().to_le_bytes());
+    let mut rng = Rng::new(u64::from(number));
+    key[..8].copy_from_slice(&rng.roll().to_le_bytes());
     key[8..12].copy_from_slice(&number.to_be_bytes());
     key[12] = 6;
     key
@@ -90,7 +90,7 @@ struct Run {
     world: World<Chain>,
     stores: Vec<DtaStore>,
     reported: Reported,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Run {
@@ -105,7 +105,7 @@ impl Run {
             world,
             stores,
             reported: Reported { counts: vec![0; 50], ..Reported::default() },
-            dice: Dice::new(seed + 1000),
+            rng: Rng::new(seed + 1000),
         }
     }
 
@@ -121,21 +121,21 @@ impl Run {
     fn report(&mut self) {
         let number = self.reported.reports as u32;
         self.reported.reports += 1;
-        match self.dice.below(4) {
+        match self.rng.below(4) {
             0 => {
                 let (key, data) = (key(number), [number as u8; 20]);
                 self.send(&Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data }, ESSENTIAL);
                 self.reported.values.push((key, data));
             }
             1 => {
-                let list = self.dice.below(2) as usize;
+                let list = self.rng.below(2) as usize;
                 let append =
                     Operation::Append { list: 5 + list as u32, entry_len: 6, entries: &entry(number) };
                 self.send(&append, ESSENTIAL);
                 self.reported.entries[list].push(number);
             }
             2 => {
-                let counter = self.dice.below(50);
+                let counter = self.rng.below(50);
                 let key = key(counter as u32);
                 let add =
                     Operation::KeyIncrement { copies: 2, store: 1, delta: u64::from(number), key: &key };

@@ -827,7 +827,7 @@ export type Rollup = {
 
 /** `/rollups`. */
 export type Rollups = {
-  /** Roll-ups in ascending order of time. */
+  /** Rollups in ascending order of time. */
   rollups: Array<Rollup>;
 };
 

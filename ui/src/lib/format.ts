@@ -125,7 +125,7 @@ export function dateTime(ts: Maybe): string {
   return `${date.getFullYear()}-${part(date.getMonth() + 1)}-${part(date.getDate())} ${clock(ts)}`;
 }
 
-/** A metric's value as events and roll-ups hold it: nanoseconds, the device's units, millionths of a link. */
+/** A metric's value as events and rollups hold it: nanoseconds, the device's units, millionths of a link. */
 export function metricValue(metric: string | null, value: Maybe): string {
   if (!known(value)) return NONE;
   if (metric === 'flow_latency' || metric === 'hop_latency') return duration(value);

@@ -65,7 +65,7 @@ const WORDS: Readonly<Record<string, Words>> = {
     input: 'record',
     output: 'record',
     place: 'at the queue',
-    hint: 'Events, roll-ups and rows queued for the store',
+    hint: 'Events, rollups and rows queued for the store',
   },
   store: {
     title: 'Store',

@@ -163,7 +163,7 @@ export function basisMark(basis: string | null): { mark: string; hint: string } 
     return { mark: 'by hop limit', hint: 'Joined from postcards, in the order of the packet’s hop limit' };
   }
   if (basis === 'stamps') {
-    return { mark: 'by stamps', hint: 'Joined from postcards, in the order of their time stamps' };
+    return { mark: 'by stamps', hint: 'Joined from postcards, in the order of their timestamps' };
   }
   if (basis === 'topology') {
     return { mark: 'by links', hint: 'Joined from postcards, in the order of the configured links' };

@@ -68,8 +68,8 @@ function spread(members: readonly number[], y: number, most: number, positions: 
 }
 
 /** Pairs of nodes looked at, in all rounds: keeps a large network from stopping the page. */
-const MOST_PAIRS = 3e7;
-const MOST_ROUNDS = 300;
+const MAX_PAIRS = 3e7;
+const MAX_ROUNDS = 300;
 
 /** A small spring layout: starts on a circle in the order of ids, uses no chance. */
 function free(graph: Graph): Positions {
@@ -81,7 +81,7 @@ function free(graph: Graph): Positions {
   });
   const index = new Map(ids.map((id, i) => [id, i]));
   const springs = graph.edges.map(({ from, to }) => [index.get(from) ?? 0, index.get(to) ?? 0] as const);
-  const rounds = Math.min(MOST_ROUNDS, Math.ceil(MOST_PAIRS / Math.max(1, ids.length ** 2)));
+  const rounds = Math.min(MAX_ROUNDS, Math.ceil(MAX_PAIRS / Math.max(1, ids.length ** 2)));
   for (let round = 0; round < rounds; round += 1) relax(points, springs, 1 - round / rounds);
   return new Map(ids.map((id, i) => [id, points[i] ?? { x: 0, y: 0 }]));
 }

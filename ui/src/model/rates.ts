@@ -49,7 +49,7 @@ export interface Columns {
   values: (number | null)[][];
 }
 
-/** 99th percentile of each node over time; of several roll-ups of a node at one time the worst counts. */
+/** 99th percentile of each node over time; of several rollups of a node at one time the worst counts. */
 export function worstByNode(rollups: readonly Rollup[], most: number): Columns {
   const byNode = new Map<number, Map<number, number>>();
   const times = new Set<number>();

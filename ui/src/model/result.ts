@@ -12,7 +12,7 @@ export interface Plot {
   columns: (number | null)[][];
 }
 
-const MOST_LINES = 8;
+const MAX_LINES = 8;
 
 /** A result that can be drawn: `ts` first, then at least one column of numbers. */
 export function plotColumns(result: QueryResult): Plot | null {
@@ -22,7 +22,7 @@ export function plotColumns(result: QueryResult): Plot | null {
   const numbers = result.columns
     .map((name, at) => ({ name, at }))
     .filter(({ at }) => at > 0 && isMeasure(rows.map((row) => row[at] ?? null)))
-    .slice(0, MOST_LINES);
+    .slice(0, MAX_LINES);
   if (numbers.length === 0) return null;
   return {
     names: numbers.map(({ name }) => name),

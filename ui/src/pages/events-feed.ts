@@ -5,8 +5,8 @@ import type { TelemetryEvent } from '../api/types';
 import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
 
 const KEPT_PER_KIND = 300;
-const MOST_PER_KIND = 3000;
-const MOST_WAITING = 2000;
+const MAX_PER_KIND = 3000;
+const MAX_WAITING = 2000;
 const SHOWN = 400;
 const PAGE = 200;
 const RARE = 40;
@@ -90,7 +90,7 @@ export class EventFeed {
     const shown = this.selection();
     const oldest = shown[shown.length - 1]?.ts ?? null;
     const { completeSince } = this.log;
-    this.log.grow(PAGE, MOST_PER_KIND);
+    this.log.grow(PAGE, MAX_PER_KIND);
     this.most += PAGE;
     void this.load(!this.isNarrowed() && completeSince > 0 ? completeSince : oldest);
   }
@@ -99,7 +99,7 @@ export class EventFeed {
     if (!this.paused) {
       this.log.add(event);
       this.dirty = true;
-    } else if (this.waiting.length < MOST_WAITING) this.waiting.push(event);
+    } else if (this.waiting.length < MAX_WAITING) this.waiting.push(event);
     else this.shed += 1;
   }
 

@@ -19,7 +19,7 @@ export function flowView() {
   const nothing = h(
     'p',
     { class: 'table-note' },
-    'No latency in this flow’s reports: its switches do not send time stamps or hop latency.',
+    'No latency in this flow’s reports: its switches do not send timestamps or hop latency.',
   );
   nothing.hidden = true;
   const drawing = new StackDrawing(chart, legend, nothing);

@@ -15,7 +15,7 @@ pub(crate) const fn bit(k: u32) -> u16 {
 
 /// Bits 4, 5 and 6, which are 8 bytes wide in INT 2.x.
 const WIDE_BITS: u16 = 0x0e00;
-/// Bits 4 and 5, the time stamps.
+/// Bits 4 and 5, the timestamps.
 const TIME_BITS: u16 = 0x0c00;
 /// Bit 6, level-2 interfaces (0.5: queue congestion).
 const L2_BIT: u16 = 0x0200;
@@ -42,7 +42,7 @@ const DROP: usize = 11;
 /// Which sizes and items a version or dialect gives the instruction bits.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Time stamps are 8 bytes.
+    /// Timestamps are 8 bytes.
     wide_time: bool,
     /// Bytes of bit 6: 8, or 4 (two halves).
     wide_l2: bool,
@@ -234,7 +234,7 @@ impl Layout {
         self.wide_l2
     }
 
-    /// Are time stamps 64 bits wide?
+    /// Are timestamps 64 bits wide?
     #[inline]
     pub fn wide_ts(&self) -> bool {
         self.wide_ts
@@ -291,13 +291,13 @@ impl Layout {
         self.word(record, QUEUE)
     }
 
-    /// Ingress time stamp; `u64::MAX` when absent or unavailable, whatever its width.
+    /// Ingress timestamp; `u64::MAX` when absent or unavailable, whatever its width.
     #[inline]
     pub fn ingress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, INGRESS)
     }
 
-    /// Egress time stamp, likewise.
+    /// Egress timestamp, likewise.
     #[inline]
     pub fn egress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, EGRESS)

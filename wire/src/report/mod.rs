@@ -184,7 +184,7 @@ pub struct Report<'a> {
     pub annotations: Annotations,
     /// RepType (2.0).
     pub report_type: Option<u8>,
-    /// Ingress time stamp of the header (0.5 and 1.0), device units, 32 bits.
+    /// Ingress timestamp of the header (0.5 and 1.0), device units, 32 bits.
     pub ts: Option<u32>,
     /// Why the packet was dropped, device code.
     pub drop_reason: Option<u8>,
@@ -464,7 +464,7 @@ pub struct Brief<'a> {
     pub hw_id: u8,
     /// Sequence number, 32 bits.
     pub seq: u32,
-    /// Ingress time stamp of the header.
+    /// Ingress timestamp of the header.
     pub ts: u32,
     /// Why it was sent.
     pub flags: Flags,

@@ -46,7 +46,7 @@ pub enum Kind {
     },
     /// 2: the switch-local header; Ethernet follows.
     Local {
-        /// Node, interfaces, queue and egress time stamp.
+        /// Node, interfaces, queue and egress timestamp.
         metadata: Hop,
     },
     /// 3, host-int: packets that did not arrive; IPv4 follows.
@@ -74,7 +74,7 @@ pub struct Repr {
     pub hw_id: u8,
     /// Sequence number.
     pub seq: u32,
-    /// Ingress time stamp.
+    /// Ingress timestamp.
     pub ingress_ts: u32,
     /// What follows.
     pub kind: Kind,

@@ -58,7 +58,7 @@ impl From<NextProtocol> for u8 {
 pub struct Repr {
     /// What follows.
     pub next: NextProtocol,
-    /// Which optional words there are, six bits, most significant first: ports, hop latency, queue, egress time stamp,
+    /// Which optional words there are, six bits, most significant first: ports, hop latency, queue, egress timestamp,
     /// queue and drop reason, egress utilisation.
     pub bits: u8,
     /// D, Q and F.
@@ -69,7 +69,7 @@ pub struct Repr {
     pub switch_id: u32,
     /// Sequence number.
     pub seq: u32,
-    /// Ingress time stamp.
+    /// Ingress timestamp.
     pub ingress_ts: u32,
     /// Values of the optional words.
     pub metadata: Hop,

@@ -423,7 +423,7 @@ impl<'a> Repr<'a> {
         Self { flags, main: Some(main), inner, ignored_md_length: 0 }
     }
 
-    /// A postcard (INT-XD): queue and both time stamps of one node, and the flow's id.
+    /// A postcard (INT-XD): queue and both timestamps of one node, and the flow's id.
     pub fn postcard(metadata: Hop, flow_id: &'a [u8; 4]) -> Self {
         let main = MainRepr {
             bits: 0x1c00,

@@ -1,7 +1,7 @@
 //! The brief reading of an SF-INT report says what the whole decoder says, or nothing.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 use testkit::vectors::{self, Kind};
 use wire::int::header::Md2;
 use wire::int::sf::{self, Sf, State};
@@ -196,7 +196,7 @@ fn random_bytes_after_a_usual_report_are_never_taken_for_one() {
 
 #[test]
 fn both_decoders_agree_on_truncated_and_corrupted_vectors() {
-    let (mut dice, mut brief) = (Dice(1), 0);
+    let (mut rng, mut brief) = (Rng(1), 0);
     for vector in vectors::all() {
         let payload = match vector.kind {
             Kind::Frame => wire::datagram(&vector.bytes).map_or(&[][..], |datagram| datagram.payload),
@@ -210,7 +210,7 @@ fn both_decoders_agree_on_truncated_and_corrupted_vectors() {
         }
         for _ in 0..200 {
             let mut corrupted = payload.to_vec();
-            dice.spoil(&mut corrupted);
+            rng.spoil(&mut corrupted);
             compare(&mut decoder, &corrupted);
         }
     }

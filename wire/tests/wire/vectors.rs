@@ -1,6 +1,6 @@
 //! Every vector of `vectors/`, read, written, cut and corrupted.
 
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 use testkit::vectors::{Kind, Vector};
 use testkit::{meaning, rewrite, vectors};
 use wire::{Decoder, Dialect, FlowKey, Profile, Refusal, Report};
@@ -206,11 +206,11 @@ fn read_all(bytes: &[u8], profile: &Profile) {
 
 #[test]
 fn corrupted_bytes_are_read_without_a_panic() {
-    let mut dice = Dice(0x5eed);
+    let mut rng = Rng(0x5eed);
     for vector in vectors::all() {
         for _ in 0..100 {
             let mut bytes = vector.bytes.clone();
-            dice.spoil(&mut bytes);
+            rng.spoil(&mut bytes);
             read_all(&bytes, &vector.profile);
         }
     }
@@ -218,13 +218,13 @@ fn corrupted_bytes_are_read_without_a_panic() {
 
 #[test]
 fn random_bytes_are_read_without_a_panic() {
-    let mut dice = Dice(0xace);
+    let mut rng = Rng(0xace);
     for round in 0..20_000_u32 {
-        let mut bytes: Vec<u8> = (0..dice.below(120)).map(|_| dice.roll() as u8).collect();
+        let mut bytes: Vec<u8> = (0..rng.below(120)).map(|_| rng.roll() as u8).collect();
         // Most random bytes are no report at all: let the first nibble be one that is.
         if let Some(first) = bytes.first_mut() {
             *first = *first & 0x0f | ((round % 3) as u8) << 4;
         }
-        read_all(&bytes, &Profile::new(Dialect::ALL[dice.below(5)]));
+        read_all(&bytes, &Profile::new(Dialect::ALL[rng.below(5)]));
     }
 }

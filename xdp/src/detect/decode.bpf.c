@@ -51,7 +51,7 @@ struct {
 } outcomes SEC(".maps");
 
 /* No datagram of the longest frame has more reports, each of four bytes at least. */
-#define MOST_REPORTS (FRAME_BYTES / 4)
+#define MAX_REPORTS (FRAME_BYTES / 4)
 
 struct decode_ctx {
     struct scratch *s;
@@ -95,7 +95,7 @@ SEC("xdp.frags") int hopwise_decode(struct xdp_md *frame)
     if (out->frame != FRAME_TELEMETRY)
         return XDP_PASS;
     start_reports(s);
-    bpf_loop(MOST_REPORTS, decode_next, &ctx, 0);
+    bpf_loop(MAX_REPORTS, decode_next, &ctx, 0);
     out->peeked = s->peeked;
     return XDP_DROP;
 }

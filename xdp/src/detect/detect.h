@@ -66,10 +66,10 @@ struct {
 } contexts SEC(".maps");
 
 /* No datagram of the longest frame has more reports, each of four bytes at least. */
-#define MOST_REPORTS (FRAME_BYTES / 4)
+#define MAX_REPORTS (FRAME_BYTES / 4)
 
 /* Records in the longest stack. */
-#define MOST_RECORDS 256
+#define MAX_RECORDS 256
 
 struct verdict_ctx {
     struct scratch *s;
@@ -162,7 +162,7 @@ static inline_always void commit_one(struct verdict_ctx *ctx)
 {
     commit(&ctx->s->report, &ctx->dg->eval);
     if (ctx->s->report.marks & REPORT_UNDECIDED && ctx->s->found.int_version)
-        bpf_loop(MOST_RECORDS, commit_beyond, ctx, 0);
+        bpf_loop(MAX_RECORDS, commit_beyond, ctx, 0);
 }
 
 static long commit_next(u32 i, struct verdict_ctx *ctx)
@@ -269,7 +269,7 @@ noinline int pass_to_user(struct xdp_md *frame, struct scratch *s, const struct 
             commit_one(&ctx);
         } else {
             start_reports(s);
-            bpf_loop(MOST_REPORTS, commit_next, &ctx, 0);
+            bpf_loop(MAX_REPORTS, commit_next, &ctx, 0);
         }
     }
     lock_release();
@@ -353,7 +353,7 @@ static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct 
     ctx.s = s;
     ctx.p = p;
     ctx.dg = dg;
-    bpf_loop(MOST_REPORTS, examine_next, &ctx, 0);
+    bpf_loop(MAX_REPORTS, examine_next, &ctx, 0);
     number_of(&dg->number, s, dg->listener);
     if (!dg->flags && dg->number.key && c->sequence && !stream_suppress(&dg->number))
         dg->flags = TO_USER_SEQUENCE;
@@ -363,7 +363,7 @@ static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct 
     }
     if (dg->flags & TO_USER_UNDECIDED)
         counters->undecided++;
-    dg->eval.serial = __sync_fetch_and_add(&version_serial, MOST_REPORTS);
+    dg->eval.serial = __sync_fetch_and_add(&version_serial, MAX_REPORTS);
     return pass_to_user(frame, s, p, dg, c);
 }
 

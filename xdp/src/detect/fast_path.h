@@ -134,7 +134,7 @@ static inline_always void common_key(const u8 *data, struct key *key)
 
 /* Is one hop without a change? Adds its latency to the sum. */
 static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flow *flow, struct flow_hop *state,
-                                    u64 band, const struct profile *p, u64 *total)
+                                    u64 deadband, const struct profile *p, u64 *total)
 {
     u32 node = from_be32(*(const raw32 *)record), link = from_be32(*(const raw32 *)(record + 4));
     u32 latency = from_be32(*(const raw32 *)(record + 8)), queue = from_be32(*(const raw32 *)(record + 12));
@@ -145,7 +145,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     if (node != state->node || latency == ABSENT)
         return 0;
     latest = saturated(ns);
-    if ((u64)latest + band - state->reported > 2 * band)
+    if ((u64)latest + deadband - state->reported > 2 * deadband)
         return 0;
     if (used != ABSENT &&
         !level_is_quiet(LEVEL_LINK, level_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
@@ -184,7 +184,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
     struct far_hops *far;
     struct flow *flow;
     struct key key;
-    u64 total = 0, offset, last_offset, band;
+    u64 total = 0, offset, last_offset, deadband;
 
     if (data + STACK > end || !p || c->prefixes || c->watched || p->synchronised)
         return OTHERWISE;
@@ -212,7 +212,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
         (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_PENDING | FLOW_ALWAYS)) !=
             ((data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1))
         return OTHERWISE;
-    band = flow->hop_threshold < WIDEST ? flow->hop_threshold : WIDEST;
+    deadband = flow->hop_threshold < MAX_THRESHOLD ? flow->hop_threshold : MAX_THRESHOLD;
     state = flow->hops;
     len = (data[HOP_ML] & 0x1f) * 4;
     offset = STACK + (hops - 1) * len;
@@ -235,7 +235,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
                 return OTHERWISE;
             state = far->hops;
         }
-        if (!common_hop(record, last, flow, state, band, p, &total))
+        if (!common_hop(record, last, flow, state, deadband, p, &total))
             return OTHERWISE;
         state++;
         offset -= len;

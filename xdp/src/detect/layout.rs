@@ -234,13 +234,13 @@ pub(crate) mod detection {
 }
 
 /// Thresholds saturate below this, far above every value, so that the kernel can add two of them.
-const WIDEST: u64 = 1 << 62;
+const MAX_THRESHOLD: u64 = 1 << 62;
 
 /// Thresholds and rules as the kernel reads them.
 pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {
     let mut out = vec![0; detection::LEN];
     for (metric, value) in what.thresholds.defaults().iter().enumerate() {
-        put(&mut out, metric * 8, &value.min(&WIDEST).to_ne_bytes());
+        put(&mut out, metric * 8, &value.min(&MAX_THRESHOLD).to_ne_bytes());
     }
     let overrides = what.thresholds.overrides();
     put(&mut out, detection::OVERRIDES_USED, &(overrides.len() as u32).to_ne_bytes());
@@ -268,7 +268,7 @@ fn encode_override(out: &mut [u8], flows: &Match, values: &detect::threshold::Ov
     let mut given = 0_u32;
     for (metric, value) in values.iter().enumerate() {
         given |= u32::from(value.is_some()) << metric;
-        put(out, 80 + 8 * metric, &value.unwrap_or(0).min(WIDEST).to_ne_bytes());
+        put(out, 80 + 8 * metric, &value.unwrap_or(0).min(MAX_THRESHOLD).to_ne_bytes());
     }
     put(out, 76, &given.to_ne_bytes());
 }

@@ -69,7 +69,7 @@ struct domain {
 struct profile {
     u64 probe_marker; /* as a number */
     u32 has_probe_marker;
-    u32 stamp_ns;         /* ns per unit of time stamps, at least 1 */
+    u32 stamp_ns;         /* ns per unit of timestamps, at least 1 */
     u32 latency_ns;       /* likewise, of hop latency */
     u32 utilization_unit; /* millionths of the link per unit */
     u16 int_udp_port;

@@ -173,14 +173,14 @@ static inline_always u32 node_word(u32 trace_type, const u8 *node, u32 k)
 {
     u64 at = node_words(trace_type & ~(2 * TRACE_BIT(k) - 1)) * 4;
 
-    return trace_type & TRACE_BIT(k) ? be32(node + (at & MOST_OFFSET)) : ABSENT;
+    return trace_type & TRACE_BIT(k) ? be32(node + (at & MAX_OFFSET)) : ABSENT;
 }
 
 static inline_always u64 node_long(u32 trace_type, const u8 *node, u32 k)
 {
     u64 at = node_words(trace_type & ~(2 * TRACE_BIT(k) - 1)) * 4;
 
-    return trace_type & TRACE_BIT(k) ? be64(node + (at & MOST_OFFSET)) : NO_VALUE;
+    return trace_type & TRACE_BIT(k) ? be64(node + (at & MAX_OFFSET)) : NO_VALUE;
 }
 
 /* One node of a trace, as far as its data are items of a hop. */

@@ -191,7 +191,7 @@ static inline_always void layout_report_05(struct layout *layout, u32 kind)
 }
 
 /* Offsets are words of a record of at most 31; masked again for the verifier. */
-#define MOST_OFFSET 0x7c
+#define MAX_OFFSET 0x7c
 /* All-ones for NOWHERE, 0 for an offset: without a branch, of which the verifier would have to follow both ways. */
 #define IF_NOWHERE(at) (-((at) >> 7))
 
@@ -200,7 +200,7 @@ static inline_always u32 item32(const struct layout *layout, const u8 *record, u
 {
     u64 at = layout->at[item];
 
-    return be32(record + (at & MOST_OFFSET)) | (u32)IF_NOWHERE(at);
+    return be32(record + (at & MAX_OFFSET)) | (u32)IF_NOWHERE(at);
 }
 
 /* An item of 8 bytes, likewise. */
@@ -208,10 +208,10 @@ static inline_always u64 item64(const struct layout *layout, const u8 *record, u
 {
     u64 at = layout->at[item];
 
-    return be64(record + (at & MOST_OFFSET)) | IF_NOWHERE(at);
+    return be64(record + (at & MAX_OFFSET)) | IF_NOWHERE(at);
 }
 
-/* A time stamp; NO_VALUE when absent or unavailable, whatever its width. */
+/* A timestamp; NO_VALUE when absent or unavailable, whatever its width. */
 static inline_always u64 stamp(const struct layout *layout, const u8 *record, u32 item)
 {
     u32 narrow;

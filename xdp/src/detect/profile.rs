@@ -10,7 +10,7 @@ pub const PORTS_LEN: usize = 20;
 /// The units of a source's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Units {
-    /// Nanoseconds per unit of time stamps, at least 1.
+    /// Nanoseconds per unit of timestamps, at least 1.
     pub stamp_ns: u32,
     /// Nanoseconds per unit of hop latency, at least 1.
     pub latency_ns: u32,

@@ -60,7 +60,7 @@ struct thresholds {
 /* The widest threshold of hop latency that the fast path compares: half the range of a hop's value, so that a value never
  * reported is outside it.
  */
-#define WIDEST (1ull << 31)
+#define MAX_THRESHOLD (1ull << 31)
 
 /* The state of a path of common length fits into four cache lines of one page: a flow that is not cached costs little more than one
  * access to memory. Further hops are in far_hops, at the same index.
@@ -351,12 +351,12 @@ static inline_always u64 distance(u64 a, u64 b) { return a > b ? a - b : b - a; 
 /* Does a latency differ from the one reported by more than its threshold? */
 static inline_always u32 is_hop_change(u32 latest, u32 reported, u64 threshold)
 {
-    u64 band = threshold < WIDEST ? threshold : WIDEST;
+    u64 deadband = threshold < MAX_THRESHOLD ? threshold : MAX_THRESHOLD;
 
     /* All-ones: not reported. The test below could match it for latencies of seconds. */
     if (reported == ABSENT)
         return 1;
-    if ((u64)latest + band - reported <= 2 * band)
+    if ((u64)latest + deadband - reported <= 2 * deadband)
         return 0;
     return distance(reported, latest) > threshold;
 }

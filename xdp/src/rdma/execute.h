@@ -58,7 +58,7 @@ static inline_always u32 find(u32 rkey, u64 address, u64 len, u32 access, u64 *a
     struct region *region;
     u64 offset;
 
-    *index = rkey & (MOST_REGIONS - 1);
+    *index = rkey & (MAX_REGIONS - 1);
     region = region_at(*index);
     if (!region || !rkey || region->rkey != rkey)
         return BAD_KEY;
@@ -142,7 +142,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
         total = pair->open_total;
         done = pair->open_done;
     }
-    index &= MOST_REGIONS - 1;
+    index &= MAX_REGIONS - 1;
     region = region_at(index);
     /* The region may have been deregistered since the message began, and another registered under its index. */
     if (!region || (total && (!region->rkey || (pair->open && region->rkey != pair->open_rkey))))

@@ -188,7 +188,7 @@ static inline_always u32 read_fast(struct fast_packet *f, const u8 *data, const 
         return 0;
     read_head(ip, head, v6);
     f->number = from_be32(v6 ? head[6] >> 32 : head[4]) & 0xffffff;
-    f->index = f->number & (MOST_PAIRS - 1);
+    f->index = f->number & (MAX_PAIRS - 1);
     f->pair = pair_at(f->index);
     udp_len = from_be16(v6 ? head[5] >> 32 : head[3]);
     known = seen_at(f->index, udp_len);
@@ -213,7 +213,7 @@ static inline_always u32 read_fast(struct fast_packet *f, const u8 *data, const 
     f->address = be64(p + 4);
     f->rkey = be32(p + 12);
     /* The first holds for every cached header, but the verifier does not know that. */
-    return f->bytes <= MOST_PAYLOAD && f->len - 1 < MOST_PAYLOAD && be32(p + 16) == f->len;
+    return f->bytes <= MAX_PAYLOAD && f->len - 1 < MAX_PAYLOAD && be32(p + 16) == f->len;
 }
 
 /* Finds the target. Reads from it before the checksum is verified, to load its cache line early. */
@@ -221,13 +221,13 @@ static inline_always u32 find_target(struct fast_packet *f)
 {
     u64 offset, touched;
 
-    f->region = region_at(f->rkey & (MOST_REGIONS - 1));
+    f->region = region_at(f->rkey & (MAX_REGIONS - 1));
     if (!f->region)
         return 0;
     offset = f->address - f->region->address;
     f->at = f->region->start + offset;
     f->to = chunk_of(f->at);
-    if (!f->to || (f->at & (CHUNK - 1)) > CHUNK - MOST_PAYLOAD || offset > f->region->len)
+    if (!f->to || (f->at & (CHUNK - 1)) > CHUNK - MAX_PAYLOAD || offset > f->region->len)
         return 0;
     f->to += f->at & (CHUNK - 1);
     touched = *(volatile u64 *)f->to;

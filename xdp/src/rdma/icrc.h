@@ -92,7 +92,7 @@ static inline_always u32 icrc_16_at(const u8 *tables, u32 crc, const u8 *p)
 }
 
 /* Steps of sixteen bytes from the PSN on, of the longest packet. */
-#define MOST_STEPS ((4 + MOST_REST) / 16 + 1)
+#define MAX_STEPS ((4 + MAX_REST) / 16 + 1)
 
 /* Checks the rest of a packet: `len` bytes at `p`, at most `steps` steps. 1: the checksum behind them is right. The verifier
  * knows the offset of `p` in each iteration. */
@@ -146,7 +146,7 @@ noinline u32 icrc_good_from(struct xdp_md *frame, u32 crc, u32 v6, u32 rest)
     const u8 *p = (const u8 *)(long)frame->data + L3, *end = (const u8 *)(long)frame->data_end;
 
     p += v6 ? 56 : 36;
-    return icrc_rest(icrc_start_of_tables(), crc, p, end, rest + 4, MOST_STEPS);
+    return icrc_rest(icrc_start_of_tables(), crc, p, end, rest + 4, MAX_STEPS);
 }
 
 noinline u32 icrc_good_v4(struct xdp_md *frame, u32 rest)

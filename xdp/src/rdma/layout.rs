@@ -7,11 +7,11 @@ use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 /// Bytes of a chunk of the memory.
 pub(super) const CHUNK: u64 = 1 << 20;
 /// The largest path MTU supported.
-pub(super) const MOST_PAYLOAD: u32 = 2048;
+pub(super) const MAX_PAYLOAD: u32 = 2048;
 /// Slots of queue pairs; the low bits of a number select one.
-pub(super) const MOST_PAIRS: usize = 4096;
+pub(super) const MAX_PAIRS: usize = 4096;
 /// Slots of regions; the low bits of an rkey select one.
-pub(super) const MOST_REGIONS: usize = 256;
+pub(super) const MAX_REGIONS: usize = 256;
 /// Results of atomic operations stored for each pair.
 pub(super) const SAVED: usize = 128;
 

@@ -22,7 +22,7 @@ use rdma::responder::{Completion, Order, Out, QueuePairConfig, QueuePairState, R
 use wire::roce::Psn;
 
 pub use layout::Counted;
-use layout::{CHUNK, COUNTERS, MOST_PAIRS, MOST_PAYLOAD, MOST_REGIONS, pair, region};
+use layout::{CHUNK, COUNTERS, MAX_PAIRS, MAX_PAYLOAD, MAX_REGIONS, pair, region};
 
 /// Options of the responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,7 +189,7 @@ impl Rdma {
         if named.len == 0 || end > self.memory_len || rights.atomic && !start.is_multiple_of(8) {
             return Err(Refused::Range);
         }
-        let slot = named.rkey as usize % MOST_REGIONS;
+        let slot = named.rkey as usize % MAX_REGIONS;
         let key = self.regions.1.half(slot, region::RKEY).ok_or(Refused::Taken)?;
         if named.rkey == 0 || key.load(Relaxed) != 0 {
             return Err(Refused::Taken);
@@ -203,13 +203,13 @@ impl Rdma {
 
     /// Deregisters a region; `false` if none has this rkey. After this returns, no request writes to the region.
     pub fn deregister(&mut self, key: u32) -> bool {
-        let slot = key as usize % MOST_REGIONS;
+        let slot = key as usize % MAX_REGIONS;
         let Some(word) = self.regions.1.half(slot, region::RKEY) else { return false };
         if key == 0 || word.compare_exchange(key, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
         // The program reads regions under a pair's lock, so after this no earlier read is in progress.
-        (0..MOST_PAIRS).filter(|&slot| self.word(slot, pair::NUMBER) != 0).for_each(|slot| self.pass(slot));
+        (0..MAX_PAIRS).filter(|&slot| self.word(slot, pair::NUMBER) != 0).for_each(|slot| self.pass(slot));
         true
     }
 
@@ -228,13 +228,13 @@ impl Rdma {
     /// # Errors
     /// See [`Refused`].
     pub fn connect_to(&mut self, number: u32, config: &QueuePairConfig, port: u16) -> Result<(), Refused> {
-        if !matches!(config.mtu, 256 | 512 | 1024 | MOST_PAYLOAD) {
+        if !matches!(config.mtu, 256 | 512 | 1024 | MAX_PAYLOAD) {
             return Err(Refused::Mtu);
         }
         if config.path.source.is_ipv4() != config.path.destination.is_ipv4() {
             return Err(Refused::Addresses);
         }
-        let slot = number as usize % MOST_PAIRS;
+        let slot = number as usize % MAX_PAIRS;
         if number == 0 || number >> 24 != 0 || self.word(slot, pair::NUMBER) != 0 {
             return Err(Refused::Taken);
         }
@@ -252,7 +252,7 @@ impl Rdma {
 
     /// Removes a queue pair; `false` if none has this number. After this returns, none of its requests writes.
     pub fn disconnect(&mut self, number: u32) -> bool {
-        let slot = number as usize % MOST_PAIRS;
+        let slot = number as usize % MAX_PAIRS;
         let Some(word) = self.pairs.1.half(slot, pair::NUMBER) else { return false };
         if number == 0 || word.compare_exchange(number, 0, AcqRel, Relaxed).is_err() {
             return false;
@@ -281,7 +281,7 @@ impl Rdma {
     /// Adds receive credits. The sum is limited to 2^31.
     pub fn replenish(&mut self, number: u32, receives: u32) {
         let Some(left) = self.receives(number) else { return };
-        if let Some(word) = self.pairs.1.half(number as usize % MOST_PAIRS, pair::RECEIVES) {
+        if let Some(word) = self.pairs.1.half(number as usize % MAX_PAIRS, pair::RECEIVES) {
             // The program only lowers it meanwhile, so the sum does not overflow.
             word.fetch_add(receives.min((1_u32 << 31).saturating_sub(left)), AcqRel);
         }
@@ -316,7 +316,7 @@ impl Rdma {
     }
 
     fn of_pair(&self, number: u32, offset: usize) -> Option<u32> {
-        let slot = number as usize % MOST_PAIRS;
+        let slot = number as usize % MAX_PAIRS;
         (number != 0 && self.word(slot, pair::NUMBER) == number).then(|| self.word(slot, offset))
     }
 

@@ -193,12 +193,12 @@ static inline_always u32 read_request(struct xdp_md *frame, struct request *r, u
     r->len = udp_len - 8 - BTH_BYTES - ICRC_BYTES;
     bytes = extension_bytes(r->opcode, r->marks);
     space = (bth[1] & 15) << 16 | be16(bth + 2);
-    good = r->len <= MOST_REST && (r->len < bytes || read_extensions(r, bth + BTH_BYTES, end)) &&
+    good = r->len <= MAX_REST && (r->len < bytes || read_extensions(r, bth + BTH_BYTES, end)) &&
            (v6 ? icrc_good_v6(frame, r->len) : icrc_good_v4(frame, r->len));
     if (!good) {
         if (xdp_length(frame) < udp_at + udp_len)
             return REFUSED_TRUNCATED;
-        return r->len > MOST_REST ? READ_TOO_LONG : REFUSED_ICRC;
+        return r->len > MAX_REST ? READ_TOO_LONG : REFUSED_ICRC;
     }
     if (space >> 16)
         return REFUSED_VERSION;

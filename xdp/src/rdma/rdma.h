@@ -123,7 +123,7 @@ noinline int rdma_slow_path(struct xdp_md *frame)
             return XDP_PASS;
         r.number = be32(data + L3 + 20 + 8 + 4) & 0xffffff;
     }
-    r.index = r.number & (MOST_PAIRS - 1);
+    r.index = r.number & (MAX_PAIRS - 1);
     r.pair = pair_at(r.index);
     if (!r.pair || !r.number || r.pair->number != r.number) {
         c->passed++;

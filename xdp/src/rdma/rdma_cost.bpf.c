@@ -6,7 +6,7 @@
  */
 #include "rdma.h"
 
-#define MOST_FRAME 2176
+#define MAX_FRAME 2176
 #define SAMPLES (16u << 20)
 
 /* All of them in one piece, as close as they can lie: so that what is measured is not how long it takes to find them. */
@@ -38,7 +38,7 @@ static inline_always u32 put_sample(struct xdp_md *frame)
     /* Or the compiler reads it again, and the verifier does not know that it is the same. */
     HIDE(len);
     HIDE(at);
-    if (len < 14 || len > MOST_FRAME || at > SAMPLES - MOST_FRAME)
+    if (len < 14 || len > MAX_FRAME || at > SAMPLES - MAX_FRAME)
         return 1;
     change = (int)len - (int)((long)frame->data_end - (long)frame->data);
     if (change && adjust_tail(frame, change))

@@ -107,18 +107,18 @@ static inline_always u32 store(struct xdp_md *frame, u64 at, u32 from, u32 len, 
         return 1;
     if (head_last && len <= 8)
         return store_word_of(frame, at, from, len);
-    if (offset > CHUNK - MOST_PAYLOAD)
+    if (offset > CHUNK - MAX_PAYLOAD)
         return store_across(frame, at, from, len, head_last);
     to += offset;
     if (!head_last) {
-        if (len < 1 || len > MOST_PAYLOAD)
+        if (len < 1 || len > MAX_PAYLOAD)
             return 1;
         return xdp_load(frame, from, to, len) != 0;
     }
     if (xdp_load(frame, from, &head, 8))
         return 1;
     len -= 8;
-    if (len < 1 || len > MOST_PAYLOAD - 8)
+    if (len < 1 || len > MAX_PAYLOAD - 8)
         return 1;
     store_word(to, 0);
     if (xdp_load(frame, from + 8, to + 8, len))
@@ -141,7 +141,7 @@ static inline_always u32 add_to(u64 at, u64 delta, u64 *original)
 /* The record that reports an RDMA SEND to user space. */
 struct send_record {
     struct completion head;
-    u8 payload[MOST_PAYLOAD];
+    u8 payload[MAX_PAYLOAD];
 };
 
 RDMA_ARRAY(send_buffer, MAP_PERCPU_ARRAY, 1, 0, struct send_record);
@@ -151,7 +151,7 @@ static inline_always u32 report_send(struct xdp_md *frame, u32 pair, u32 from, u
     u32 zero = 0;
     struct send_record *record = map_lookup(&send_buffer, &zero);
 
-    if (!record || len > MOST_PAYLOAD)
+    if (!record || len > MAX_PAYLOAD)
         return BAD_LENGTH;
     record->head = (struct completion){ .pair = pair, .len = len, .kind = COMPLETION_SEND };
     if (len && xdp_load(frame, from, record->payload, len))

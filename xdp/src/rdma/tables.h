@@ -16,13 +16,13 @@
 #define CHUNK (1u << CHUNK_BITS)
 
 /* The longest payload of a packet: the largest path MTU supported here. A longer packet does not fit into one buffer. */
-#define MOST_PAYLOAD 2048
+#define MAX_PAYLOAD 2048
 /* The most bytes that are read behind the base header: the longest payload, its extended headers and padding, and a few more, so
  * that a slightly longer packet is refused for the right reason. */
-#define MOST_REST (MOST_PAYLOAD + 48)
+#define MAX_REST (MAX_PAYLOAD + 48)
 
-#define MOST_PAIRS 4096
-#define MOST_REGIONS 256
+#define MAX_PAIRS 4096
+#define MAX_REGIONS 256
 /* Stored results of atomic operations per pair: as many as a requester may have outstanding. */
 #define SAVED 128
 
@@ -179,11 +179,11 @@ struct chunk {
 };
 
 RDMA_ARRAY(memory, MAP_ARRAY, 1, MAP_MMAPABLE, struct chunk);
-RDMA_ARRAY(regions, MAP_ARRAY, MOST_REGIONS, MAP_MMAPABLE, struct region);
-RDMA_ARRAY(pairs, MAP_ARRAY, MOST_PAIRS, MAP_MMAPABLE, struct pair);
-RDMA_ARRAY(answers, MAP_ARRAY, MOST_PAIRS, 0, struct answer);
-RDMA_ARRAY(results, MAP_ARRAY, MOST_PAIRS, 0, struct saved);
-RDMA_ARRAY(seen, MAP_ARRAY, MOST_PAIRS *SEEN, 0, struct seen);
+RDMA_ARRAY(regions, MAP_ARRAY, MAX_REGIONS, MAP_MMAPABLE, struct region);
+RDMA_ARRAY(pairs, MAP_ARRAY, MAX_PAIRS, MAP_MMAPABLE, struct pair);
+RDMA_ARRAY(answers, MAP_ARRAY, MAX_PAIRS, 0, struct answer);
+RDMA_ARRAY(results, MAP_ARRAY, MAX_PAIRS, 0, struct saved);
+RDMA_ARRAY(seen, MAP_ARRAY, MAX_PAIRS *SEEN, 0, struct seen);
 RDMA_ARRAY(rdma_counted, MAP_PERCPU_ARRAY, 1, 0, struct rdma_counters);
 
 struct {

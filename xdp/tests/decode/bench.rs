@@ -52,7 +52,7 @@ fn report_10(packet: &[u8]) -> Vec<u8> {
     [&[0x14, 0, 0, 0x41, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 3, 0xe8][..], packet].concat()
 }
 
-/// Reports of type 1 with queue and time stamps of the reporter's own; IPv6 inside.
+/// Reports of type 1 with queue and timestamps of the reporter's own; IPv6 inside.
 fn report_20(packet: &[u8], count: usize) -> Vec<u8> {
     let mut body = vec![0x1c, 0, 0, 0, 0, 0, 0, 0];
     body.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 12]);

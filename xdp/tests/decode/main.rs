@@ -14,18 +14,18 @@ use detect::Match;
 use normal::{Frame, Outcome, Parsed};
 use support::{KEPT, Kernel, frame_of};
 use testkit::datagrams::{self, pick};
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 use testkit::vectors::{self, Kind, Vector};
 use wire::{Profile, Refusal};
 use xdp::Units;
 
 /// Random units of a profile's values.
-fn units(dice: &mut Dice) -> Units {
+fn units(rng: &mut Rng) -> Units {
     Units {
-        stamp_ns: pick(dice, &[1, 1, 8, u32::MAX]),
-        latency_ns: pick(dice, &[1, 1, 100, u32::MAX]),
-        utilization: pick(dice, &[1, 10_000, 1_000_000]),
-        synchronised: dice.below(2) == 0,
+        stamp_ns: pick(rng, &[1, 1, 8, u32::MAX]),
+        latency_ns: pick(rng, &[1, 1, 100, u32::MAX]),
+        utilization: pick(rng, &[1, 10_000, 1_000_000]),
+        synchronised: rng.below(2) == 0,
     }
 }
 
@@ -132,13 +132,13 @@ fn truncated_vectors_decode_as_in_wire() {
 fn corrupted_vectors_decode_as_in_wire() {
     const ROUNDS: usize = 40;
     let Some(mut all) = Differences::new("corrupted_vectors_decode_as_in_wire") else { return };
-    let mut dice = Dice(0x5b01);
+    let mut rng = Rng(0x5b01);
     for vector in vectors::all() {
         for _ in 0..ROUNDS {
             let mut corrupted = vector.clone();
-            dice.spoil(&mut corrupted.bytes);
-            let profile = if dice.below(4) == 0 { datagrams::profile(&mut dice) } else { vector.profile };
-            let units = units(&mut dice);
+            rng.spoil(&mut corrupted.bytes);
+            let profile = if rng.below(4) == 0 { datagrams::profile(&mut rng) } else { vector.profile };
+            let units = units(&mut rng);
             for frame in frames(&corrupted) {
                 all.compare(&vector.name, &frame, &profile, &units);
             }
@@ -210,12 +210,12 @@ impl Reached {
 fn random_reports_decode_as_in_wire() {
     const ROUNDS: usize = 200_000;
     let Some(mut all) = Differences::new("random_reports_decode_as_in_wire") else { return };
-    let mut dice = Dice(0x4ead);
+    let mut rng = Rng(0x4ead);
     let mut reached = Reached::default();
     for _ in 0..ROUNDS / 20 {
-        let (profile, units) = (datagrams::profile(&mut dice), units(&mut dice));
+        let (profile, units) = (datagrams::profile(&mut rng), units(&mut rng));
         for _ in 0..20 {
-            let frame = frame_of(&datagrams::datagram(&mut dice));
+            let frame = frame_of(&datagrams::datagram(&mut rng));
             reached.note(&normal::outcome(&frame, &profile, &units, KEPT));
             all.compare("random report", &frame, &profile, &units);
         }
@@ -228,12 +228,12 @@ fn random_reports_decode_as_in_wire() {
 fn random_frames_decode_as_in_wire() {
     const ROUNDS: usize = 50_000;
     let Some(mut all) = Differences::new("random_frames_decode_as_in_wire") else { return };
-    let mut dice = Dice(0xf4a3);
+    let mut rng = Rng(0xf4a3);
     let profile =
         Profile { telemetry_ports: wire::TelemetryPorts::new(&[32766, 9000]).unwrap(), ..Profile::default() };
     for _ in 0..ROUNDS {
-        let payload = datagrams::datagram(&mut dice);
-        let frame = datagrams::frame(&mut dice, &payload);
+        let payload = datagrams::datagram(&mut rng);
+        let frame = datagrams::frame(&mut rng, &payload);
         all.compare("random frame", &frame, &profile, &Units::default());
     }
     all.none();
@@ -279,7 +279,7 @@ fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Conf
 #[test]
 fn reports_of_switches_decode_as_in_wire() {
     let Some(mut all) = Differences::new("reports_of_switches_decode_as_in_wire") else { return };
-    let mut dice = Dice(0xfab1);
+    let mut rng = Rng(0xfab1);
     let modes = [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Postcard];
     for case in 0..64 {
         let has = |bit: usize| case >> bit & 1 != 0;
@@ -297,7 +297,7 @@ fn reports_of_switches_decode_as_in_wire() {
         let bitmap = if has(4) { 0xff80 } else { Watch::USUAL };
         let watch = Watch { mode: modes[case % 4], bitmap, ..Watch::new(Match::default()) };
         for payload in switches_report(watch, format, port, sf::Config::default()) {
-            let units = units(&mut dice);
+            let units = units(&mut rng);
             all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
         }
     }
@@ -310,7 +310,7 @@ fn sf_reports_of_switches_decode_as_in_wire() {
     let Some(mut all) = Differences::new("sf_reports_of_switches_decode_as_in_wire") else {
         return;
     };
-    let mut dice = Dice(0x5f1a);
+    let mut rng = Rng(0x5f1a);
     for case in 0..48 {
         let has = |bit: usize| case >> bit & 1 != 0;
         let form = [Form::Full, Form::Compact, Form::Stack][case % 3];
@@ -325,7 +325,7 @@ fn sf_reports_of_switches_decode_as_in_wire() {
         let payloads = switches_report(watch, format, has(3).then_some(33_122), sf);
         assert!(!payloads.is_empty(), "case {case}");
         for payload in payloads {
-            let units = units(&mut dice);
+            let units = units(&mut rng);
             all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
         }
     }

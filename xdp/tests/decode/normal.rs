@@ -183,7 +183,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
 
 /// Does the collector read the hops where they lie?
 fn is_stacked(report: &wire::Report<'_>) -> bool {
-    const WIDEST: u8 = 13;
+    const MAX_WORDS: u8 = 13;
     let has = |flag| report.flags.contains(flag);
     let whole_path = !has(Flags::DROP)
         && !has(Flags::INTERMEDIATE)
@@ -191,7 +191,7 @@ fn is_stacked(report: &wire::Report<'_>) -> bool {
         && report.drop_reason.is_none();
     let stack = report.int.map(|int| int.stack);
     let readable =
-        stack.is_some_and(|stack| !stack.is_empty() && (1..=WIDEST).contains(&stack.layout.words()));
+        stack.is_some_and(|stack| !stack.is_empty() && (1..=MAX_WORDS).contains(&stack.layout.words()));
     readable && whole_path && report.metadata.is_none() && report.flow.is_some()
 }
 

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use both::{Both, Pair, Said};
 use frames::{Request, atomic, reth, seal, vary};
 use rdma::responder::{Order, Out, QueuePairConfig, Reason, Registered, Rights};
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 use wire::roce::{Psn, Transport};
 use xdp::rdma::{Options, Refused};
 
@@ -29,30 +29,30 @@ type Sending = Option<u32>;
 
 /// Requests at random: mostly ones that make sense.
 struct Requester {
-    dice: Dice,
+    rng: Rng,
     sending: Vec<Sending>,
 }
 
 impl Requester {
     fn chance(&mut self, percent: usize) -> bool {
-        self.dice.below(100) < percent
+        self.rng.below(100) < percent
     }
 
     fn payload(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.dice.roll() as u8).collect()
+        (0..len).map(|_| self.rng.roll() as u8).collect()
     }
 
     /// A place of `len` bytes in a region, or, now and then, not quite in one.
     fn place(&mut self, both: &Both, len: u32) -> (u64, u32) {
-        let region = both.regions[self.dice.below(both.regions.len())];
+        let region = both.regions[self.rng.below(both.regions.len())];
         let room = region.len.saturating_sub(u64::from(len)).max(1);
-        let mut offset = self.dice.roll() % room;
+        let mut offset = self.rng.roll() % room;
         if self.chance(60) {
             offset &= !7;
         }
         let mut address = region.address + offset;
         let mut key = region.rkey;
-        match self.dice.below(60) {
+        match self.rng.below(60) {
             0 => address = region.address + region.len - u64::from(len) + 1 + offset % 9,
             1 => address = region.address.wrapping_sub(1 + offset % 9),
             2 => address = u64::MAX - offset % 9,
@@ -70,10 +70,10 @@ impl Requester {
         let mtu = pair.config.mtu;
         let transport = if pair.config.transport == Transport::Uc { 0x20 } else { 0 };
         let expected = both.responder.expected(pair.number).unwrap();
-        let psn = match self.dice.below(40) {
-            0 => expected.plus(1 + self.dice.below(3) as u32),
-            1 => expected.plus(0x100_0000 - 1 - self.dice.below(40) as u32),
-            2 => Psn::new(self.dice.roll() as u32),
+        let psn = match self.rng.below(40) {
+            0 => expected.plus(1 + self.rng.below(3) as u32),
+            1 => expected.plus(0x100_0000 - 1 - self.rng.below(40) as u32),
+            2 => Psn::new(self.rng.roll() as u32),
             _ => expected,
         };
         let sending = self.sending[index];
@@ -111,17 +111,17 @@ impl Requester {
     /// The first packet of a message: opcode, headers, payload length.
     fn first(&mut self, both: &Both, index: usize, reliable: bool) -> (u8, Vec<u8>, u32) {
         let mtu = both.pairs[index].config.mtu;
-        let len = match self.dice.below(10) {
+        let len = match self.rng.below(10) {
             0 => 0,
             1 => mtu,
-            2..5 => 1 + self.dice.below(64) as u32,
-            5 => 1 + self.dice.below(mtu as usize) as u32,
+            2..5 => 1 + self.rng.below(64) as u32,
+            5 => 1 + self.rng.below(mtu as usize) as u32,
             _ => 24,
         };
-        match self.dice.below(20) {
+        match self.rng.below(20) {
             0 => (4, Vec::new(), len),
             1 | 2 => {
-                let total = mtu + 1 + self.dice.below(3 * mtu as usize) as u32;
+                let total = mtu + 1 + self.rng.below(3 * mtu as usize) as u32;
                 let (address, key) = self.place(both, total);
                 self.sending[index] = Some(total - mtu);
                 (6, reth(address, key, total), mtu)
@@ -133,9 +133,9 @@ impl Requester {
             5..8 if reliable => {
                 let (address, key) = self.place(both, 8);
                 let address = if self.chance(97) { address & !7 } else { address };
-                (0x14, atomic(address, key, self.dice.roll()), 0)
+                (0x14, atomic(address, key, self.rng.roll()), 0)
             }
-            8 if self.chance(20) => (self.dice.below(32) as u8, self.payload(16), len),
+            8 if self.chance(20) => (self.rng.below(32) as u8, self.payload(16), len),
             _ => {
                 let (address, key) = self.place(both, len);
                 (0xa, reth(address, key, len), len)
@@ -147,42 +147,42 @@ impl Requester {
     fn good(&mut self, request: &Request) -> Vec<u8> {
         let mut frame = request.frame();
         if self.chance(30) {
-            vary(&mut frame, || self.dice.roll() as u8);
+            vary(&mut frame, || self.rng.roll() as u8);
         }
         frame
     }
 
     /// Something is not as it should be.
     fn spoil(&mut self, request: &mut Request) -> Vec<u8> {
-        match self.dice.below(9) {
-            0 => request.pad = self.dice.below(4) as u8,
+        match self.rng.below(9) {
+            0 => request.pad = self.rng.below(4) as u8,
             1 => {
-                let len = self.dice.below(request.payload.len() + 9);
+                let len = self.rng.below(request.payload.len() + 9);
                 request.payload.resize(len, 3);
             }
             2 => request.from = request.from.wrapping_add(1),
-            3 => request.opcode = self.dice.roll() as u8,
-            4 => request.pair ^= 1 << self.dice.below(24),
-            5 => request.extension.truncate(self.dice.below(request.extension.len() + 1)),
+            3 => request.opcode = self.rng.roll() as u8,
+            4 => request.pair ^= 1 << self.rng.below(24),
+            5 => request.extension.truncate(self.rng.below(request.extension.len() + 1)),
             _ => {}
         }
         let mut frame = request.frame();
-        match self.dice.below(7) {
+        match self.rng.below(7) {
             0 => {
                 // Any bit, and the checksum shows it.
-                let at = self.dice.below(frame.len());
-                frame[at] ^= 1 << self.dice.below(8);
+                let at = self.rng.below(frame.len());
+                frame[at] ^= 1 << self.rng.below(8);
             }
             1 => {
                 // A byte of the headers, and the checksum does not show it.
-                let at = 12 + self.dice.below(80).min(frame.len() - 13);
-                frame[at] = self.dice.roll() as u8;
+                let at = 12 + self.rng.below(80).min(frame.len() - 13);
+                frame[at] = self.rng.roll() as u8;
                 seal(&mut frame);
             }
-            2 => frame.truncate(14.max(self.dice.below(frame.len()))),
+            2 => frame.truncate(14.max(self.rng.below(frame.len()))),
             3 => frame.extend([0; 9]),
             4 => {
-                self.dice.spoil(&mut frame);
+                self.rng.spoil(&mut frame);
                 frame.resize(frame.len().max(14), 0);
             }
             _ => {}
@@ -208,9 +208,9 @@ fn all_pairs(both: &mut Both) {
 fn random_requests(mut both: Both, seed: u64) {
     const REQUESTS: usize = 20_000;
     all_pairs(&mut both);
-    let mut requester = Requester { dice: Dice(seed), sending: vec![None; both.pairs.len()] };
+    let mut requester = Requester { rng: Rng(seed), sending: vec![None; both.pairs.len()] };
     for round in 0..REQUESTS {
-        let index = requester.dice.below(both.pairs.len());
+        let index = requester.rng.below(both.pairs.len());
         let mut request = requester.request(&both, index);
         let frame =
             if requester.chance(15) { requester.spoil(&mut request) } else { requester.good(&request) };

@@ -27,7 +27,7 @@ use terminal::CliError;
 const HEADERS: usize = 14 + 20 + 8;
 const FCS: usize = 4;
 /// The least frame, checksum included.
-const LEAST: usize = 64;
+const MIN_FRAME: usize = 64;
 /// Entries that the translator puts into one write.
 const BATCH: usize = 16;
 /// Reporters whose sketches are merged, columns of a sketch in one report, and bytes of a column.
@@ -86,7 +86,7 @@ struct Costs {
 
 /// A frame of so many bytes without checksum, as the link has it.
 fn framed(len: usize) -> f64 {
-    (len + FCS).max(LEAST) as f64
+    (len + FCS).max(MIN_FRAME) as f64
 }
 
 fn costs(what: What, writer: &Writer) -> Costs {

@@ -1,4 +1,4 @@
-//! Series by themselves: events, exact roll-ups, quantiles, expiry.
+//! Series by themselves: events, exact rollups, quantiles, expiry.
 
 use super::*;
 
