@@ -137,10 +137,10 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let recording = record(scale.of(SPAN))?;
     let mut findings = Findings {
         method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two \
-                 hosts; every packet is reported by INT-MD. The same reports go through the collector once per threshold. A value is \
-                 reconstructed as a reader of the store would: the last one reported. Its error is the distance from what the switch \
-                 really measured for that packet, over all packets and hops. A burst is a time in which a value stays above the level \
-                 given below; it is found when a reader sees a value above the level while it lasts."
+                 hosts; INT-MD reports every packet. The collector processes the same reports once per threshold. A reader of the store sees the last \
+                 reported value. Its error is the difference from the value that the switch measured for that packet, over all packets and hops. A \
+                 burst is a period in which a value stays above the level given below; it is found if the reader sees a value above the level during \
+                 the burst."
             .into(),
         conditions: vec![
             format!(
@@ -148,7 +148,7 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
                 units::count(recording.datagrams.len() as u64),
                 units::nanos(scale.of(SPAN))
             ),
-            "only one metric is watched at a time; pushes of the latest state (every 10 s) are not counted".into(),
+            "one metric at a time has a threshold; reports of the latest state (every 10 s) are not counted".into(),
             "simulated: the same on every machine".into(),
         ],
         ..Findings::default()
@@ -163,13 +163,13 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
         findings.sheets.push(sheet(subject, &outcomes));
     }
     findings.remarks.push(
-        "No error is greater than its threshold: a value is reported as soon as it differs by more than that from the previous one reported. The mean \
-         error is far below it, since most values lie near the last one."
+        "No error exceeds its threshold: a value is reported as soon as it differs by more than the threshold from the last reported one. The mean \
+         error is far smaller, because most values are close to the last one."
             .into(),
     );
     findings.remarks.push(
-        "A burst can be missed only with a threshold near or above the level less what is usual: a rule (`hop_latency > 50 us`) reports it at \
-         any threshold."
+        "A burst can be missed only if the threshold is close to, or above, the difference between the level and the usual value. A rule (`hop_latency \
+         > 50 us`) reports it at any threshold."
             .into(),
     );
     Ok(findings)

@@ -75,10 +75,11 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let mut findings = Findings { method: METHOD.into(), ..Findings::default() };
     findings.conditions = [
         "200,000 packets of each model, seed 1; one INT switch that reports its queue's occupancy in ns; one flow",
-        "capacity: packets a second that the network may carry until one core of the monitor is busy, 3.43 M reports/s as in the paper, \
+        "capacity: packets per second in the network at which one core of the monitor is fully used, with 3.43 M reports/s per core as in the paper, \
          so that only the detection differs; `hopwise bench fastpath-1x1-1k` measures what one of our cores handles",
-        "transition chances per 25 us after a cold and after a hot period: web 0.003 and 0.359, cache 0.013 and 0.586, hadoop 0.042 and 0.655",
-        "hot: 20 Gb/s come in and 10 Gb/s go out, packets of 800 bytes; else a fifth of the link; queue of 1 ms; moving average with alpha 0.25",
+        "transition probabilities per 25 us after a cold and after a hot period: web 0.003 and 0.359, cache 0.013 and 0.586, hadoop 0.042 and 0.655",
+        "in hot periods 20 Gb/s arrive and 10 Gb/s leave, in packets of 800 bytes; otherwise a fifth of the link; queue of 1 ms; moving average with \
+         alpha 0.25",
         "simulated: the same on every machine",
     ]
     .map(str::to_owned)
@@ -91,22 +92,21 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     Ok(findings)
 }
 
-const METHOD: &str = "Microbursts of three kinds of server racks (two-state model measured at Facebook) go through one switch whose \
-                      queue they fill; the sink's detector, the code that `hopwise run` has in its `[switch]` role, decides which \
-                      packets are reported. What the paper leaves out stands in the second table: somebody who reads only the reports \
-                      takes the queue for what was last reported; the error is how far the queue really is from that, over all packets, and \
-                      a burst (more than 100 us in the queue) is missed when no report shows more than 100 us while it lasts.";
+const METHOD: &str = "Microbursts of three kinds of server racks (two-state model measured at Facebook) fill the queue of one switch. The sink's \
+                      detector, the same code as in the `[switch]` role of `hopwise run`, selects the packets to report. The second table shows what \
+                      the paper leaves out. A reader of the reports sees the last reported queue; the error is the difference from the actual queue, \
+                      over all packets. A burst (more than 100 us in the queue) is missed if no report shows more than 100 us during the burst.";
 
 const REMARKS: [&str; 5] = [
-    "The paper's traces are not published, nor the rates inside and between bursts, nor alpha. Ours have the published chances and rates \
-     of our choice, so the factors cannot be the same; their order (web gains most, hadoop least) is.",
-    "Where a value is compared with the last one reported, as III.C says, a burst of any length costs a few reports: the capacity grows much faster \
-     with the threshold than in the paper's Fig. 4. What the paper shows looks like the share of packets that find more than the \
-     threshold: our rows `level` do that.",
-    "With one flow over one hop per-hop and per-flow are the same, as in the paper.",
-    "The error never exceeds the threshold with per-hop and per-flow; with the moving average and with a level nothing bounds it. A level tells \
-     nothing of what is below it, and when it falls silent the reader keeps the last high value: its mean error can exceed that of a coarser per-hop threshold.",
-    "A threshold at or above the level of what one looks for misses bursts; half of it finds all and costs little more.",
+    "The paper does not publish its traces, the rates inside and between bursts, or alpha. Ours use the published probabilities and rates of our \
+     choice, so the factors differ. Their order is the same (web gains most, hadoop least).",
+    "If a value is compared with the last reported one, as III.C says, a burst of any length costs a few reports, and the capacity grows much faster \
+     with the threshold than in the paper's Fig. 4. The paper's figure resembles the share of packets above the threshold; our rows `level` show this \
+     share.",
+    "With one flow over one hop, per-hop and per-flow are the same, as in the paper.",
+    "With per-hop and per-flow, the error never exceeds the threshold; with the moving average and a level, it has no bound. A level causes no report \
+     for values below it, so after a burst the reader keeps the last high value: the mean error can exceed that of a coarser per-hop threshold.",
+    "A threshold at or above the level of the bursts misses some; half of that level finds all of them and costs little more.",
 ];
 
 /// Runs one trace through one detector.

@@ -14,7 +14,7 @@ pub(super) struct Findings {
     pub(super) conditions: Vec<String>,
     /// Figures that the paper has too.
     pub(super) beside: Vec<Beside>,
-    /// What explains a difference, and what else is to be seen.
+    /// Differences and observations.
     pub(super) remarks: Vec<String>,
     /// The tables with their plots.
     pub(super) sheets: Vec<Sheet>,
@@ -147,7 +147,7 @@ impl Findings {
     pub(super) fn markdown(&self, (name, title, paper): (&str, &str, &str), scale: Scale) -> String {
         let mut out = format!("# {title}\n\nPaper: {paper}. Made by `hopwise experiment {name}`.\n");
         if scale == Scale::Quick {
-            out += "\n**A quick run (`--quick`): a tenth of the work. Do not quote it.**\n";
+            out += "\n**A quick run (`--quick`) with a tenth of the work. Do not quote its figures.**\n";
         }
         let _ = writeln!(out, "\n{}", self.method);
         if !self.beside.is_empty() {
@@ -156,7 +156,7 @@ impl Findings {
                 let _ = writeln!(out, "| {what} | {paper} | {ours} |");
             }
         }
-        list(&mut out, "What explains a difference, and what else is to be seen", &self.remarks);
+        list(&mut out, "Differences and observations", &self.remarks);
         list(&mut out, "Conditions", &self.conditions);
         self.sheets.iter().for_each(|sheet| sheet.markdown(&mut out, name));
         out

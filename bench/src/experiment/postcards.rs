@@ -269,14 +269,14 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         &["Agg", "Agg_N", "Agg_N,F"],
     );
     Findings {
-        method: "Three nodes send 10,000 postcards a second each, about four flows. They go through the aggregator of `hopwise run` in the order \
-                 and at the times given; what leaves it is sent over loopback, at the same pace, to a UDP socket and the collector, whose \
-                 thread's time on a core is counted (user and system). R = 1 is without an aggregator. The delay is that of the first postcard of \
-                 an aggregate, from its arrival until the aggregate leaves."
+        method: "Three nodes each send 10,000 postcards/s about four flows in total. The aggregator of `hopwise run` processes them in simulated time. \
+                 Its output is sent over loopback, at the same rate, to a UDP socket and the collector; the CPU time of the collector's thread is \
+                 measured (user and system). R = 1 is without an aggregator. The delay is the time from the arrival of an aggregate's first postcard \
+                 until the aggregate is sent."
             .into(),
         conditions: vec![
             format!("{seconds} s per point; Ethernet, IPv4 and UDP headers are counted, preamble and gap are not"),
-            "the CPU is measured: on another machine, and on a busy one, it is another; bandwidth and delay are exact".into(),
+            "the CPU time is measured, and depends on the machine and its load; bandwidth and delay are exact".into(),
             "postcards of 44 bytes of payload (Telemetry Report 2.0), 20 bytes each in an aggregate".into(),
         ],
         beside: vec![
@@ -289,14 +289,15 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
             Beside::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", 44 + AROUND - 4, 15 * 20 + 24 + AROUND - 4)),
         ],
         remarks: vec![
-            "Delay: 24 further postcards at 30,000/s are 800 us; the paper counts 25 of them (833 us). With twelve registers each fills at 2,500/s: 9.6 ms."
+            "Delay: 24 further postcards at 30,000/s take 800 us; the paper counts 25 of them (833 us). With twelve registers, each fills at 2,500 \
+             postcards/s: 9.6 ms."
                 .into(),
-            "Cor sends two records of 24 bytes whatever R is, so its bandwidth falls as 1/R."
+            "Cor sends two records of 24 bytes for any R, so its bandwidth falls as 1/R."
                 .into(),
-            "The CPU falls with the number of datagrams, since a datagram through the kernel costs more than the records in it; beyond R = 25 little is left \
-             to save, while the delay goes on growing."
+            "The CPU time falls with the number of datagrams, because the kernel's cost per datagram exceeds the cost of its records. Beyond R = 25 \
+             little is left to save, while the delay still grows."
                 .into(),
-            "An aggregate longer than the path's MTU is never made: at 1,500 bytes R is at most 72.".into(),
+            "An aggregate never exceeds the path MTU: at 1,500 bytes, R is at most 72.".into(),
         ],
         sheets: vec![Sheet {
             name: "stage",

@@ -1,4 +1,4 @@
-//! SF-INT against INT: size, delay until a path is whole, and how many packets' paths ever are.
+//! SF-INT compared with INT: size, delay until a path is complete, and the share of packets whose path becomes complete.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -241,9 +241,9 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
         format!("{} to {} bytes", of(&line).min().unwrap_or(0), of(&line).max().unwrap_or(0))
     };
     Findings {
-        method: "A line of executable switches carries IPv6/UDP packets. The size is that of the longest frame on any link, from its \
-                 Ethernet header on, as it was sent; the overhead is what it is longer than the frame that the host sent; goodput is payload \
-                 over what the frame takes of the link (with preamble, gap and checksum)."
+        method: "A line of executable switches carries IPv6/UDP packets. The size is that of the longest frame on any link, from its Ethernet header \
+                 on. The overhead is the difference from the length of the frame that the host sent. Goodput is the payload as a share of the link \
+                 time of the frame (with preamble, gap and checksum)."
             .into(),
         conditions: vec![
             "instructions, in this order: node id, hop latency, ingress and egress timestamp (64 bits each), level-2 interfaces".into(),
@@ -255,11 +255,12 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
             Beside::new("INT, 5 instructions, 2 to 8 nodes", "grows with each node (Fig. 7)", spread("INT")),
         ],
         remarks: vec![
-            "The paper's Fig. 7 has no numbers in its text. The shape is the same: SF-INT depends on the instructions alone, INT on the nodes too."
+            "The paper's Fig. 7 has no numbers in its text. The shape is the same: the size with SF-INT depends only on the instructions, with INT \
+             also on the nodes."
                 .into(),
-            "The last link of the domain carries the records of all nodes but the sink: a path of N nodes has N - 1 records on it."
+            "The last link of the domain carries the records of all nodes except the sink: N - 1 records for a path of N nodes."
                 .into(),
-            "On a path of two nodes SF-INT is longer than INT by the hop-by-hop header and its padding.".into(),
+            "On a path of two nodes, a packet with SF-INT is longer than one with INT by the hop-by-hop header and its padding.".into(),
         ],
         sheets: vec![Sheet {
             name: "size",
@@ -309,8 +310,8 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
     }
     plotted.push(theirs("the paper, N = 8", vec![(8.0, 9.3)]));
     Ok(Findings {
-        method: "The time from the first report of a packet's path (state Medium) to the one that makes it whole, at the sink: N - 1 reports \
-                 that N - 1 packets of the flow bring. One flow, evenly spaced packets, no loss."
+        method: "The time at the sink from the first report of a packet's path (state Medium) to the report that completes it: N - 1 reports, carried \
+                 by N - 1 packets of the flow. One flow, evenly spaced packets, no loss."
             .into(),
         conditions: vec![
             format!("{packets} packets per point, links of 100 Gb/s and 1 us, IPv6, one flow"),
@@ -322,21 +323,22 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
             format!("{at_paper:.1} us at 1 M packets/s of the flow"),
         )],
         remarks: vec![
-            "The delay is N - 2 gaps between packets of the flow, and so it is a matter of the flow's rate alone: 6 us at 1 M packets/s, 0.9 us \
-             at the 7.13 M/s that the paper's NIC took. 9.3 us are six gaps of a flow of 645,000 packets/s; the paper does not say how many \
-             flows its generator sent, nor at what rate when this was measured."
+            "The delay is N - 2 gaps between packets of the flow, so it depends only on the flow's rate: 6 us at 1 M packets/s, 0.9 us \
+             at the 7.13 M/s that the paper's NIC took. 9.3 us are six gaps of a flow of 645,000 packets/s. The paper does not state the number of \
+             flows and the rate of its generator in this measurement."
                 .into(),
-            "The paper's 99 % below the average needs a few very long delays in the mean; with evenly spaced packets ours are all alike.".into(),
-            "The paper counts every round of reports; whole paths come only with one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into(),
+            "If 99 % of the paper's values are below the average, a few delays must be very long. Here, with evenly spaced packets, all delays are \
+             equal.".into(),
+            "The paper counts every round of reports; a path becomes complete for only one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into(),
         ],
         sheets: vec![Sheet {
             name: "delay",
-            about: "Delay until a path is whole".into(),
+            about: "Delay until a path is complete".into(),
             columns: vec!["packets_per_s", "nodes", "whole_paths", "delay_mean_us", "delay_p99_us"],
             rows,
             plots: vec![Plot {
                 note: String::new(),
-        title: "Delay until a path is whole, mean (Fig. 8b)".into(),
+        title: "Delay until a path is complete, mean (Fig. 8b)".into(),
                 x: linear("nodes on the path"),
                 y: log("us"),
                 series: plotted,
@@ -371,13 +373,13 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
     for (name, about, label, steps) in [
         (
             "loss",
-            "Whole paths by loss on each link",
+            "Complete paths by loss on each link",
             "frames lost on each link (per cent)",
             &[0, 100, 1_000, 10_000, 50_000][..],
         ),
         (
             "reordering",
-            "Whole paths by reordering on each link",
+            "Complete paths by reordering on each link",
             "frames overtaken on each link (per cent)",
             &[0, 1_000, 10_000, 50_000][..],
         ),
@@ -390,21 +392,21 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
     }
     sheets.push(crowded(packets)?);
     Ok(Findings {
-        method: "A line of N executable switches with SF-INT on every packet of a flow; a real collector joins the reports. A path is whole when \
-                 the collector has it from source to sink with every node's record, all of one packet; it takes nothing for whole that is not \
-                 (a test compares every whole path with the truth)."
+        method: "A line of N executable switches with SF-INT on every packet of a flow; the collector of hopwise joins the reports. A path is complete \
+                 when the collector has every node's record from source to sink, all of one packet. No other path counts as complete (a test compares \
+                 every complete path with the ground truth)."
             .into(),
-        conditions: vec![format!("{packets} packets per point, seed {SEED}; the collector knows that sources begin with a hop count of {HOPS}"), "simulated: the same on every machine".into()],
-        beside: vec![Beside::new("reports for a whole path of N nodes", "N - 1", "N - 1, of one packet in 2^ceil(log2(N - 1))")],
+        conditions: vec![format!("{packets} packets per point, seed {SEED}; the collector is configured with the sources' initial hop count of {HOPS}"), "simulated: the same on every machine".into()],
+        beside: vec![Beside::new("reports for a complete path of N nodes", "N - 1", "N - 1, of one packet in 2^ceil(log2(N - 1))")],
         remarks: vec![
-            "The paper's rules give a whole path for one packet in 2^ceil(log2(N - 1)), which is the best possible 1/(N - 1) only where N - 1 is a power of \
-             two. The paper says that N - 1 reports are needed; that the other packets' paths are never whole is not in it."
+            "The paper's rules give a complete path for one packet in 2^ceil(log2(N - 1)), which is the best possible 1/(N - 1) only where N - 1 is a power of \
+             two. The paper says that N - 1 reports are needed; it does not say that the paths of the other packets are never complete."
                 .into(),
-            "A lost or overtaken packet breaks the sets of the nodes behind it. The collector also wants a path confirmed before it believes it, which \
+            "A lost or overtaken packet breaks the sets of the nodes behind it. The collector also accepts a path only after it is confirmed, which \
              costs the first sets."
                 .into(),
-            "With one register per switch, as in the paper, flows exchange each other's records and hardly any path becomes whole; with a \
-             register per flow they do not disturb each other until registers collide."
+            "With one register per switch, as in the paper, records of different flows mix, and hardly any path becomes complete. With a register per \
+             flow, flows do not affect each other until registers collide."
                 .into(),
         ],
         sheets,
@@ -427,7 +429,7 @@ fn nodes_sheet(rows: Vec<Vec<Cell>>) -> Sheet {
     let line = |at: usize| rows.iter().map(|row| (figure(row, 0), figure(row, at))).collect::<Vec<_>>();
     let plot = Plot {
         note: String::new(),
-        title: "Packets whose path becomes whole".into(),
+        title: "Packets whose path becomes complete".into(),
         x: linear("nodes on the path"),
         y: linear("per cent of packets"),
         series: vec![
@@ -438,7 +440,7 @@ fn nodes_sheet(rows: Vec<Vec<Cell>>) -> Sheet {
     };
     Sheet {
         name: "nodes",
-        about: "Whole paths by length".into(),
+        about: "Complete paths by length".into(),
         columns: vec!["nodes", "packets", "whole_paths", "whole_percent", "period_percent", "best_percent"],
         rows,
         plots: vec![plot],
@@ -511,14 +513,14 @@ fn crowded(packets: u64) -> Result<Sheet, CliError> {
     }
     let plot = Plot {
         note: String::new(),
-        title: "Whole paths by flows that share registers, 4 nodes".into(),
+        title: "Complete paths by flows that share registers, 4 nodes".into(),
         x: log("flows"),
         y: linear("per cent of packets"),
         series,
     };
     Ok(Sheet {
         name: "flows",
-        about: "Whole paths by flows and registers".into(),
+        about: "Complete paths by flows and registers".into(),
         columns: vec!["registers", "flows", "whole_paths", "whole_percent"],
         rows,
         plots: vec![plot],

@@ -243,7 +243,7 @@ fn keys_sheet(points: &[Point]) -> Sheet {
     }
     Sheet {
         name: "keys",
-        about: "The same by what the keys look like".into(),
+        about: "Keys answered by structure of the keys".into(),
         columns: vec!["hashes", "keys", "load", "n1", "n2", "n3", "n4", "wrong_answers"],
         rows,
         plots: Vec::new(),
@@ -302,38 +302,38 @@ fn findings(points: &[Point], absent: &[Absent], counters: &[(Family, u8, f64)],
     };
     let [absent_sheet, counters_sheet] = other_sheets(absent, counters);
     Findings {
-        method: "A key-write store is filled as the translator fills it (slots and checksum by `wire::dta::hash`, bytes by `wire::dta::layout`), \
-                 and every key is asked for by the reader that `hopwise get` uses, policy `majority`. An answer is right if it is the key's \
-                 own value. Beside it the exact formula for independent slots: with M slots, a key after which L others came has all its N \
-                 copies overwritten with the chance of inclusion and exclusion over (1 - j/M)^(N L), and all ages are averaged. The same \
-                 once more with the artifact's hashes, which a store may be created with: one CRC for everything, with the copy's number \
+        method: "The experiment fills a key-write store as the translator does (slots and checksum by `wire::dta::hash`, bytes by \
+                 `wire::dta::layout`). The reader of `hopwise get` then queries every key with the policy `majority`. An answer is right if it is the \
+                 key's own value. The results are compared with the exact formula for independent slots: with M slots, inclusion and exclusion over (1 \
+                 - j/M)^(N L) gives the probability that all N copies of a key are overwritten by L later keys; the formula averages it over all ages. \
+                 The experiment is repeated with the artifact's hashes, which a store can also use: one CRC for all purposes, with the copy's number \
                  appended for the slots."
             .into(),
         conditions: vec![
-            format!("{SLOTS} slots of 8 bytes, {trials} times each with other keys; no network: exact, the same on every machine"),
+            format!("{SLOTS} slots of 8 bytes, {trials} times each with different keys; no network: exact, the same on every machine"),
             "5-tuples have 13 bytes; counting 5-tuples are those of one /24 and one server, addresses and ports in turn".into(),
         ],
         beside: vec![
-            Beside::new("N = 2 against N = 1 where the load is moderate", "\u{201c}great queryability improvements\u{201d}", format!("load 0.5: {} and {}", percent(rate(points, Family::V1, Kind::RandomTuples, 2, 0.5)), percent(rate(points, Family::V1, Kind::RandomTuples, 1, 0.5)))),
+            Beside::new("N = 2 and N = 1 at a moderate load", "\u{201c}great queryability improvements\u{201d}", format!("load 0.5: {} and {}", percent(rate(points, Family::V1, Kind::RandomTuples, 2, 0.5)), percent(rate(points, Family::V1, Kind::RandomTuples, 1, 0.5)))),
             Beside::new("loads at which N = 4, 3, 2, 1 is best", "intervals by colour (no figures in the text)", format!("{}; {}; {}; {}", interval(4), interval(3), interval(2), interval(1))),
             Beside::new("load 0.5, N = 1, 2, 4, random 5-tuples", "", format!("{}; with the artifact's hash {}", all(Family::V1, Kind::RandomTuples, 0.5), all(Family::Artifact, Kind::RandomTuples, 0.5))),
             Beside::new("load 0.5, N = 1, 2, 4, counting words", "", format!("{}; with the artifact's hash {}", all(Family::V1, Kind::CountingWords, 0.5), all(Family::Artifact, Kind::CountingWords, 0.5))),
-            Beside::new("load 1.0, N = 1, 2, 4, counting words (random: beside)", "", format!("{} ({})", all(Family::V1, Kind::CountingWords, 1.0), all(Family::V1, Kind::RandomWords, 1.0))),
+            Beside::new("load 1.0, N = 1, 2, 4, counting words (in brackets: random words)", "", format!("{} ({})", all(Family::V1, Kind::CountingWords, 1.0), all(Family::V1, Kind::RandomWords, 1.0))),
             Beside::new("answers for keys never written, random 5-tuples", "\u{201c}incredibly rare\u{201d}", format!("{}; with the artifact's hash {}", wrong(Family::V1), wrong(Family::Artifact))),
             Beside::new("Key-Increment's mean error, N = 1, 2, 4", "", format!("{}; with the artifact's hash {}", errors(Family::V1), errors(Family::Artifact))),
         ],
         remarks: vec![
-            format!("Ours against the formula, random 5-tuples, all loads and N: at most {:.2} percentage points apart.", 100.0 * farthest(points)),
-            "The paper's claim that N = 2 helps holds with independent hashes. With the artifact's it does not: a CRC is affine, so that \
-             slot n of every key is slot 0 with the same bits turned. Two keys that meet in one copy meet in all, and N copies only make the \
-             store N times smaller: its answers follow the formula of M / N groups (the marks of the second plot)."
+            format!("hopwise and the formula differ, with random 5-tuples, over all loads and N, by at most {:.2} percentage points.", 100.0 * farthest(points)),
+            "The paper's claim that N = 2 helps holds with independent hashes. It does not hold with the artifact's hashes: a CRC is affine, so slot n \
+             of every key is slot 0 with the same bits inverted. Two keys that collide in one copy collide in all, and N copies only make the store N \
+             times smaller: its answers follow the formula of M / N groups (the marks in the second plot)."
                 .into(),
-            "Counting keys hide it, and the artifact's generators send counting keys: a CRC puts consecutive numbers into different slots, \
-             so that up to load 1 / N nothing is lost at all. Linear hashes are no random functions on keys with a structure; ours are linear, \
-             too, so that counting keys give other rates than the formula, better or worse. Size stores by keys like one's own."
+            "Counting keys hide this, and the artifact's generators send counting keys: a CRC maps consecutive numbers to different slots, so nothing \
+             is lost up to load 1 / N. On structured keys, linear hashes do not behave like random functions. The hashes of hopwise are linear too, so \
+             counting keys give better or worse rates than the formula. To size a store, use keys like your own."
                 .into(),
-            "The artifact takes the checksum from the same CRC as the slot: a key in the wrong slot has fewer bits left to differ in. Keys of \
-             four bytes escape it (a CRC-32 of 32 bits is a bijection)."
+            "The artifact takes the checksum from the same CRC as the slot, so two keys in one slot have fewer bits in which their checksums can \
+             differ. Keys of four bytes are not affected (a CRC-32 of 32 bits is a bijection)."
                 .into(),
         ],
         sheets: vec![load_sheet(points), keys_sheet(points), absent_sheet, counters_sheet],

@@ -139,12 +139,12 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
     let slowest = sizes.iter().map(Point::rate).fold(f64::INFINITY, f64::min);
     let fastest = sizes.iter().map(Point::rate).fold(0.0, f64::max);
     Findings {
-        method: "Append reports of entries of 4 bytes, 64 at a time, go through the translator as UDP payloads, to each list in turn; its RoCEv2 frames, one per \
-                 batch of B entries with a trailer, go to the responder. Both on one core, in process, timed apart. Once with an entry in each \
-                 report, once with sixteen."
+        method: "The translator receives Append reports with entries of 4 bytes as UDP payloads, 64 at a time, for each list in turn. The responder \
+                 receives its RoCEv2 frames, one per batch of B entries with a trailer. Both run in one process on one core and are timed separately. \
+                 Reports have one entry in one series and sixteen in the other."
             .into(),
         conditions: vec![
-            "tagged rings of 65,536 entries (of other sizes in the last table), UDP payload to bytes in memory; no NIC, no network".into(),
+            "tagged rings of 65,536 entries (other sizes in the last table); measured from UDP payload to bytes in memory; no NIC, no network".into(),
             timing::condition(),
             "the NIC: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
         ],
@@ -157,11 +157,12 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
             Beside::new("size of the list", "no impact", format!("{} to {}", million(slowest), million(fastest))),
         ],
         remarks: vec![
-            "The collector's side gains by batching almost what the paper's does: work is by frame. The translator's side gains less, since it reads \
-             every report; with several entries in a report both gain."
+            "Batching speeds up the collector almost as much as in the paper, because its work is per frame. The translator gains less, because it \
+             reads every report. With several entries in a report, both gain."
                 .into(),
             format!(
-                "Frames of B = 16 with our trailer fill 100 Gb/s with {} entries; the trailer costs 16 bytes a batch and buys that readers know what is new and whole.",
+                "Frames of B = 16 with our trailer fill 100 Gb/s with {} entries. The trailer costs 16 bytes per batch; with it, readers detect which \
+                 batches are new and complete.",
                 million(at(16, 1, 16, Point::nic))
             ),
         ],
@@ -187,7 +188,7 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
             },
             Sheet {
                 name: "size",
-                about: "The same by the size of the list".into(),
+                about: "Entries by size of the list".into(),
                 columns: COLUMNS.to_vec(),
                 rows: rows(sizes),
                 plots: Vec::new(),

@@ -169,9 +169,10 @@ fn findings(ways: &[Way]) -> Findings {
     let whole = |index: usize| ways.get(index).map_or(f64::NAN, |way| way.collector + way.translator);
     let times = |slow: f64, fast: f64| format!("{:.1} times", slow / fast);
     Findings {
-        method: "Payloads of reports of a path of five nodes (INT, 100,000 flows) go through this program\u{2019}s collector: decoded, flow and hop state, thresholds; \
-                 once with values that stay, once with a change in each report that becomes an event in the store, whose indexes answer queries by flow. Beside \
-                 it DTA reports through translator and software responder into memory. Packet I/O is in none of them, as in the paper."
+        method: "The collector of hopwise processes payloads of reports of a path of five nodes (INT, 100,000 flows): decoding, flow and hop state, \
+                 thresholds. In one series the values are constant. In the other, each report has a change, which becomes an event in the store; the \
+                 store's indexes answer queries by flow. For comparison, DTA reports pass through translator and software responder into memory. As in \
+                 the paper, packet I/O is not included."
             .into(),
         conditions: vec![
             "processor time per report, one core; the stored path: of all threads, from first report to the last commit".into(),
@@ -179,21 +180,21 @@ fn findings(ways: &[Way]) -> Findings {
             timing::condition(),
         ],
         beside: vec![
-            Beside::new("Key-Write N = 2 against the CPU\u{2019}s way with indexes", "an order of magnitude over the best CPU collector", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(3)), times(at(1), whole(3)))),
-            Beside::new("Append B = 16 against the CPU\u{2019}s way with indexes", "an order of magnitude", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(5)), times(at(1), whole(5)))),
-            Beside::new("Key-Write N = 2 against state alone", "", format!("{} (responder\u{2019}s work)", times(at(0), at(3)))),
+            Beside::new("Key-Write N = 2 compared with the collector and its indexed store", "an order of magnitude over the best CPU collector", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(3)), times(at(1), whole(3)))),
+            Beside::new("Append B = 16 compared with the collector and its indexed store", "an order of magnitude", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(5)), times(at(1), whole(5)))),
+            Beside::new("Key-Write N = 2 compared with the collector's state alone", "", format!("{} (responder\u{2019}s work)", times(at(0), at(3)))),
             Beside::new("cores of the collector\u{2019}s machine for collection", "0 (16 for the others)", "0 with an RDMA NIC; without one the responder\u{2019}s time above"),
         ],
         remarks: vec![
-            "The collector\u{2019}s own way does more with a report: it knows flows, hops and links, and reports changes as they happen. A Key-Write is stored and \
-             no more; what is asked for later is there."
+            "The collector does more with a report: it tracks flows, hops and links, and emits an event at each change. A Key-Write only stores the \
+             value for later queries."
                 .into(),
-            "So both are of use together: what every packet says goes by Key-Write, what somebody must see goes by Append or an immediate, and becomes an event."
+            "The two can be combined: Key-Write for the data of every packet, and Append or an immediate for data that must become an event."
                 .into(),
         ],
         sheets: vec![Sheet {
             name: "ways",
-            about: "Ways of collecting, per report".into(),
+            about: "Cost of collection, per report".into(),
             columns: vec![
                 "way", "collector_ns", "translator_ns", "collector_mps", "one_core_mps", "writes_per_report",
             ],

@@ -92,9 +92,10 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
     series.push(theirs("the NIC in that paper, N = 1", line(1, Point::nic)));
     series.push(theirs("the NIC in that paper, N = 2", line(2, Point::nic)));
     Findings {
-        method: "Key-Write reports of random 5-tuples, 64 at a time, go through the translator as UDP payloads; its RoCEv2 frames go to the responder, which \
-                 checks them (ICRC, queue pair, region) and stores them in the region. Both on one core, in process, timed apart. No NIC and no \
-                 network: what the paper measures there is its NIC; the plot also shows what that NIC and its link would accept of our frames."
+        method: "The translator receives Key-Write reports of random 5-tuples as UDP payloads, 64 at a time. The responder receives its RoCEv2 frames, \
+                 checks them (ICRC, queue pair, region) and writes to the region. Both run in one process on one core and are timed separately. There \
+                 is no NIC and no network; the paper measures its NIC there. The plot also shows the rate at which that NIC and its link would accept \
+                 these frames."
             .into(),
         conditions: vec![
             format!("a store of {} MiB, pages: {pages}", bytes >> 20),
@@ -109,11 +110,12 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
             Beside::new("frame in, two frames out, 20 B", "", format!("{:.0} ns", at(2, 20, |one| one.speed.translate))),
         ],
         remarks: vec![
-            "A second copy costs a frame and a slot, and not another parse, hash and look-up: N = 2 is more than half of N = 1.".into(),
-            "With an RDMA NIC, the NIC does the work of the responder's column and the collector's CPU does none; only the translator's column remains."
+            "A second copy costs a frame and a slot, but no second parse, hash and lookup. So the rate at N = 2 is more than half of the rate at N = \
+             1.".into(),
+            "With an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains."
                 .into(),
             format!("One core translates {} of a path with N = 2; the paper\u{2019}s NIC takes {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate)), rate(at(2, 20, Point::nic))),
-            format!("{} slots of 32 bytes are written in no order, so that most are not in the processor\u{2019}s cache.", units::count(bytes / 32)),
+            format!("{} slots of 32 bytes are written in random order, so most are not in the processor's cache.", units::count(bytes / 32)),
         ],
         sheets: vec![Sheet {
             name: "rate",

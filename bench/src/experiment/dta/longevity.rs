@@ -273,21 +273,21 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
         ));
     }
     Findings {
-        method: "Reports of random flows are written one after the other into a key-write store; then each is asked for, by age. The store is scaled \
-                 down and has as many keys for its slots as 100 M flows have for theirs in so many GB, since the rate depends on their \
-                 ratio; the formula is computed for the full size, too."
+        method: "Reports of random flows are written one after the other into a key-write store; then each key is queried, by age. The store is scaled \
+                 down. It has the same ratio of keys to slots as 100 M flows in the stated number of GB, because the rate depends on this ratio. The \
+                 formula is also computed for the full size."
             .into(),
         conditions,
         beside,
         remarks: vec![
-            format!("Measured against the formula, every size, N and age: at most {:.2} percentage points apart.", 100.0 * farthest(runs.iter().chain(large))),
+            format!("Measurement and formula differ, over all sizes, N and ages, by at most {:.2} percentage points.", 100.0 * farthest(runs.iter().chain(large))),
             "No load gives 62 % on average and 17.9 % for the oldest with N = 2 and independent hashes. N = 4 does, with about 3.1 GB of slots of \
-             24 bytes (see 3 GB and 3 GiB), and it gives 99.9 % in 30 GB, where N = 2 gives 99.2 %. So the paper's figures are those of N = 4, \
-             it seems, and its advice holds: with N = 2 the oldest are kept better at this load, the newest worse."
+             24 bytes (see 3 GB and 3 GiB), and it gives 99.9 % in 30 GB, where N = 2 gives 99.2 %. So the paper's figures seem to be those of N = 4. \
+             Its advice holds: at this load, N = 2 preserves more of the oldest keys, and fewer of the newest."
                 .into(),
-            "Our slots are powers of two, in bytes (32 for 20 bytes of data) and in number: an address needs no multiplication and a slot never \
-             lies across two cache lines. It costs a quarter of the bytes, and up to half of them when a size is not a power of two. \
-             Choose the size accordingly: `slots_of_ours` is what fits."
+            "In hopwise, the size of a slot (32 bytes for 20 bytes of data) and the number of slots are powers of two: an address needs no \
+             multiplication, and a slot never crosses a cache line. This costs a quarter of the bytes, and up to half of them if the size of the store \
+             is not a power of two. Choose the size accordingly: `slots_of_ours` is the number of slots that fit."
                 .into(),
         ],
         sheets: vec![age_sheet(runs, large), full_sheet(runs)],

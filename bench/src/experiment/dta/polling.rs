@@ -196,25 +196,27 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
             .collect()
     };
     Findings {
-        method: "Lists of entries of 4 bytes, full, are read by followers from their oldest batch to the newest, over and over: each batch is copied out, its \
-                 number and its CRC-32C checked. A list and a thread for each core, as in the paper. Then the same while another thread runs translator and \
-                 responder into one more list of the same store, half of the time."
+        method: "Followers read full lists with entries of 4 bytes repeatedly, from the oldest batch to the newest. They copy each batch and check its \
+                 sequence number and CRC-32C. As in the paper, each core has a list and a thread. In a second series, another thread runs translator \
+                 and responder half of the time; it writes to one more list of the same store."
             .into(),
         conditions: vec![
-            format!("lists of {entries} entries; rates are per second that a thread was on a core, added up; both cores are threads of one"),
+            format!("lists of {entries} entries; rates are per second of a thread on a core, summed over the threads; both cores are hardware threads \
+                     of one core"),
             format!("a copy of memory in the same run: {:.1} GB/s", copy / 1e9),
             timing::condition(),
         ],
         beside: vec![
             Beside::new("entries/s, one core, B = 16", "a plot (its lists have no trailer and no check)", million(at(16, 1, false, |one| one.read))),
-            Beside::new("two cores against one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read) / at(16, 1, false, |one| one.read))),
-            Beside::new("with collection against without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read) / at(16, 1, false, |one| one.read))),
-            Beside::new("collected meanwhile", "600 M/s by the NIC", format!("{} by a thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
-            Beside::new("bytes read, of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
+            Beside::new("two cores compared with one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read) / at(16, 1, false, |one| one.read))),
+            Beside::new("with collection compared with without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read) / at(16, 1, false, |one| one.read))),
+            Beside::new("entries collected at the same time", "600 M/s by the NIC", format!("{} by a thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
+            Beside::new("bytes read, as a fraction of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
         ],
         remarks: vec![
-            "Rates are of time on a core: the core that collection takes here, and a NIC does not need, is not included; its use of caches and memory is.".into(),
-            "Batches of one entry carry a trailer of 16 bytes each, and a check: B decides the speed of reading, too.".into(),
+            "Rates count the time that readers run on a core. The core that runs collection here, which a NIC would replace, is not included; its \
+             effect on caches and memory is.".into(),
+            "Each batch has a trailer of 16 bytes and a check, even with one entry, so B also determines the speed of reading.".into(),
         ],
         sheets: vec![Sheet {
             name: "rate",

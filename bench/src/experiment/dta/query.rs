@@ -195,33 +195,34 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
     };
     let share = |copies| format!("{:.0} %", 100.0 * at(copies, |one| one.hash / one.batch));
     Findings {
-        method: "A store of postcards (4 bytes of data, 4 of checksum) holds random 5-tuples, an eighth as many as slots. Random keys are asked for, half of \
-                 which are there, by the reader that `hopwise get` uses: every one of the N slots is read and compared (policy `majority`, the paper's worst \
-                 case). Hashing alone and reading the slots alone, their places known, are timed apart; in batches they overlap, so that the parts may \
-                 add up to more than the whole."
+        method: "A store of postcards (4 bytes of data, 4 of checksum) holds random 5-tuples, one for every eight slots. The reader of `hopwise get` \
+                 queries random keys, half of which are in the store. It reads and compares all N slots (policy `majority`, the paper's worst case). \
+                 Hashing alone, and reading of known slots alone, are timed separately. In batches they overlap, so the parts can add up to more than \
+                 the total."
             .into(),
         conditions: vec![
             format!("{slots} slots of 8 bytes ({} MiB), pages: {pages}, 13-byte keys, batches of {BATCH}", (slots * STRIDE) >> 20),
             timing::condition(),
-            "single: a key at a time, the next one chosen by the answer; with two threads both run on one core\u{2019}s two threads if the machine has no more"
+            "single: one key at a time, and each answer determines the next key; two threads share the two hardware threads of one core if the machine \
+             has no more"
                 .into(),
         ],
         beside: vec![
             Beside::new("queries/s, one core, N = 1, 2, 4", "a plot; the artifact\u{2019}s loop, compiled here for 4-byte keys: 8.1 M (first copy answers), 5.8 M (both read)", format!("{:.1} M, {:.1} M, {:.1} M", 1e3 / at(1, |one| one.batch), 1e3 / at(2, |one| one.batch), 1e3 / at(4, |one| one.batch))),
-            Beside::new("most of the time goes to", "CRC hashes", format!("N = 2: hashing {}, the rest is waiting for memory and comparing", share(2))),
-            Beside::new("two threads against one, N = 2", "near-linear", format!("{:.2} (two threads of one core)", at(2, |one| one.rates[1] / one.rates[0]))),
+            Beside::new("largest part of the time", "CRC hashes", format!("N = 2: hashing {}, the rest is memory latency and comparison", share(2))),
+            Beside::new("two threads compared with one, N = 2", "near-linear", format!("{:.2} (two threads of one core)", at(2, |one| one.rates[1] / one.rates[0]))),
             Beside::new("N = 2, in batches / a single cold key", "", format!("{:.0} ns / {:.0} ns", at(2, |one| one.batch), at(2, |one| one.single))),
             Beside::new("wrong answers", "none seen", "none (see dta-answers)"),
         ],
         remarks: vec![
-            "All five CRCs of a key come from one pass over it, so that hashing is no longer most of the time, as it was with a general CRC library; memory \
-             is, and asking for a batch's slots before the first is read hides most of it."
+            "One pass over a key computes all five CRCs, so hashing no longer takes most of the time, as it did with a general CRC library. Memory \
+             latency does; prefetching a batch's slots before the first read hides most of it."
                 .into(),
-            "The policy `first` reads a second slot only where the first does not answer.".into(),
+            "The policy `first` reads a second slot only if the first has no answer.".into(),
         ],
         sheets: vec![Sheet {
             name: "rate",
-            about: "A query by copies, and its parts".into(),
+            about: "Time of a query and its parts, by copies".into(),
             columns: vec![
                 "n", "batch_ns", "hash_ns", "memory_ns", "rest_ns", "first_ns", "single_ns", "one_thread_mps", "two_threads_mps",
             ],

@@ -307,17 +307,17 @@ fn findings(writer: &Writer, made: &[Made]) -> Findings {
         ]
     };
     Findings {
-        method: "The lengths are those of frames that this program makes: a DTA report, and the RoCEv2 writes and atomics that the translator makes of it, which \
-                 a switch without a translator would have to make and send itself. Ethernet frames with their checksum, IPv4. The second table times \
-                 the making of both in software: the nearest to the paper's count of a switch's resources that a computer without one has."
+        method: "The lengths are those of frames that hopwise builds: a DTA report, and the RoCEv2 writes and atomics that the translator makes of it. \
+                 Without a translator, the switch would have to build and send these itself. Frames are Ethernet with checksum, and IPv4. The second \
+                 table shows the time to build both in software: the closest equivalent, without a switch, of the paper's count of switch resources."
             .into(),
         conditions: vec![
             "lengths: exact, the same on every machine".into(),
-            "Append: the translator puts 16 entries into a block with a trailer; a switch that appends to a list which others use, too, first moves the \
-             list's head by FETCH_ADD and must wait for the answer"
+            "Append: the translator puts 16 entries into a block with a trailer; a switch that appends to a shared list first advances the list's head \
+             by FETCH_ADD and must wait for the answer"
                 .into(),
-            "Sketch-Merge: 16 switches, reports of 64 columns of 4 counters of 4 bytes; a switch by itself writes its sketch to a region of its own, and \
-             the collector adds them up"
+            "Sketch-Merge: 16 switches, reports of 64 columns of 4 counters of 4 bytes; without a translator, each switch writes its sketch to its own \
+             region, and the collector adds them up"
                 .into(),
             timing::condition(),
         ],
@@ -327,20 +327,21 @@ fn findings(writer: &Writer, made: &[Made]) -> Findings {
             Beside::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes against {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
         ],
         remarks: vec![
-            "With one copy a DTA report is about as long as the write: it carries the key, which the write has turned into an address, and the write carries \
-             headers that the report has not. The gain is in the copies, in batches, and in what the switch need not know: addresses, keys of regions, \
-             queue pairs and their packet numbers, which must never be skipped on a reliable connection."
+            "With one copy, a DTA report is about as long as the write: it contains the key where the write contains an address, and the write has \
+             additional headers. The gain comes from copies, from batches, and from state that the switch does not need: addresses, R_Keys, queue \
+             pairs and their packet sequence numbers, which must have no gap on a reliable connection."
                 .into(),
-            "What reaches the collector (the last two columns): as many writes as copies for Key-Write, a sixteenth for Append and for the sketches of \
-             sixteen switches. A NIC is limited by messages, so this is what the translator is for."
+            "The last two columns show what reaches the collector: one write per copy for Key-Write, and a sixteenth of a write for Append and for the \
+             sketches of sixteen switches. This is the purpose of the translator, because a NIC is limited by its message rate."
                 .into(),
-            "Key-Increment from a switch needs a reliable connection and an answer per atomic; that is where a switch has no memory to wait in.".into(),
+            "Key-Increment from a switch needs a reliable connection and an answer to each atomic; a switch has no memory to store operations until \
+             the answer.".into(),
         ],
         sheets: vec![
             bytes_sheet(writer),
             Sheet {
                 name: "cost",
-                about: "Making the frames of one Key-Write of a path, in software".into(),
+                about: "Time to build the frames of one Key-Write of a path, in software".into(),
                 columns: vec!["n", "dta_ns", "rdma_ns", "rdma_of_dta"],
                 rows: made.iter().map(row).collect(),
                 plots: Vec::new(),
