@@ -11,7 +11,7 @@ section! {
     /// datagrams, or summaries only. A file with `[aggregator]` and without `[collector]` runs no collector. Postcards are
     /// read as `profile` says; their timestamps and latencies must be nanoseconds.
     pub(crate) struct AggregatorSettings("[aggregator]") {
-        /// Where it receives postcards: `udp://*:PORT`, or one address.
+        /// Input for postcards: `udp://*:PORT`, or one address.
         pub(crate) listen: Listen = Listen::UdpAny(32766),
         /// Destinations of aggregates: addresses of collectors, with the port on which they expect aggregates (with `interop`: reports).
         /// Several of them share the load, see `spread`.

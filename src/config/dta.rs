@@ -29,32 +29,33 @@ use settings::{
 };
 
 section! {
-    /// Reports by Direct Telemetry Access (DTA): small datagrams that a translator turns into writes to a collector's memory,
-    /// instead of Telemetry Reports or beside them. [How to](../how-to/report-by-dta.md).
+    /// Reports by Direct Telemetry Access (DTA): small datagrams that a translator turns into writes to a collector's memory.
+    /// They replace Telemetry Reports or are sent in addition. See [the how-to](../how-to/report-by-dta.md).
     pub(crate) struct DtaSettings("[switch.dta]") {
-        /// Addresses of the collectors, in the order of their numbers from 0; a translator on the way takes what is for them. At most
-        /// 64. The same at all reporters, and at whoever asks: which collector keeps a key follows from it.
+        /// Addresses of the collectors, in the order of their numbers from 0; a translator receives the reports to each address. At
+        /// most 64. All reporters and queries need the same list, because it determines the collector of each key.
         pub(crate) collectors: Vec<SocketAddr> = Vec::new(),
-        /// A map of the collectors that was made in one place (`hopwise map`), read at the start and by a reload: it says which of them keeps which key and
-        /// list and all sketches, and where reports for them go, unless `collectors` says so.
+        /// A map of the collectors (`hopwise map`), the same for all reporters and queries, read at the start and by a reload. It
+        /// states which collector has which keys, lists and sketches, and, unless `collectors` is set, the addresses for reports.
         pub(crate) map: Option<PathBuf> = None,
         /// Reporter ID. Not set: the node's id.
         pub(crate) reporter: Option<u32> = None,
-        /// Make Telemetry Reports too.
+        /// Also send Telemetry Reports.
         pub(crate) also_reports: bool = false,
-        /// Where control messages of translators come to, and what reports are sent from (by another port). Unless two reporters share
-        /// a machine, leave the port: translators know no other.
+        /// Address and port that receive control messages of translators; reports are sent from this address and another port. Do
+        /// not change the port: a translator sends to the same port at all reporters. If two reporters share a machine, give each
+        /// its own address.
         pub(crate) control: SocketAddr = SocketAddr::from(([0, 0, 0, 0], CONTROL_PORT)),
-        /// The collector that keeps all sketches.
+        /// Number of the collector that stores all sketches.
         pub(crate) sketch_collector: u8 = 0,
         /// Longest report, bytes of UDP payload.
         pub(crate) longest: u16 = 1400,
-        /// After this time without another essential report the last one is sent again, then after twice, four times… as long, eight
-        /// times in all; `0s`: it is not.
+        /// After this time without another essential report, the last one is sent again; then after twice this time, four times,
+        /// and so on, eight times in all. `0s`: never.
         pub(crate) probe: Duration = Duration::from_millis(20),
-        /// Lists that a certain collector keeps; others are dealt out in turn.
+        /// Lists with a fixed collector; others are assigned to the collectors in turn.
         pub(crate) list: Vec<ListSettings> = Vec::new(),
-        /// What is reported.
+        /// The mappings: what is reported, and when.
         pub(crate) report: Vec<MappingSettings> = Vec::new(),
         /// Counters per key.
         pub(crate) table: Vec<TableSettings> = Vec::new(),
@@ -76,14 +77,14 @@ section! {
 }
 
 section! {
-    /// What becomes of something that the switch knows: on which occasion, under which conditions, which operation with which
-    /// fields. [The fields](dta-fields.md).
+    /// A mapping from the switch's data to reports: the trigger, the conditions, the operation and its fields. See [the
+    /// fields](dta-fields.md).
     pub(crate) struct MappingSettings("[[switch.dta.report]]") {
-        /// A name for people.
+        /// A display name.
         pub(crate) name: String = String::new(),
-        /// When.
+        /// The trigger.
         pub(crate) on: Option<OccasionName> = None,
-        /// The table whose records or windows are meant, by its name.
+        /// Name of the table, for triggers of a table.
         pub(crate) table: Option<String> = None,
         /// Source address.
         pub(crate) src: Option<Prefix> = None,
@@ -97,37 +98,37 @@ section! {
         pub(crate) proto: Option<Protocol> = None,
         /// Conditions that must all be met.
         pub(crate) when: Vec<ConditionSetting> = Vec::new(),
-        /// Of what is left, one in so many.
+        /// Report one in this many of the matching occurrences.
         pub(crate) every: u32 = 1,
-        /// Each hop of a path by itself, instead of the path. A postcard always is.
+        /// Report each hop of a path separately, instead of the path. Postcards always do.
         pub(crate) each_hop: bool = false,
-        /// What is done.
+        /// The operation.
         pub(crate) operation: Option<OperationName> = None,
         /// Number of the store. For `key-write`, `key-increment`, `postcard`.
         pub(crate) store: Option<u16> = None,
         /// Copies in the store. For `key-write`, `key-increment`. Not set: 2.
         pub(crate) copies: Option<u8> = None,
-        /// What the key is made of. For the same and `postcard`.
+        /// Fields of the key. For `key-write`, `key-increment`, `postcard`.
         pub(crate) key: Vec<FieldSetting> = Vec::new(),
-        /// What the value or the entry is made of. For `key-write`, `append`.
+        /// Fields of the value or the entry. For `key-write`, `append`.
         pub(crate) data: Vec<FieldSetting> = Vec::new(),
-        /// What is added. For `key-increment`.
+        /// The field to add. For `key-increment`.
         pub(crate) delta: Option<FieldSetting> = None,
-        /// What a hop says. For `postcard`.
+        /// The field that each hop reports. For `postcard`.
         pub(crate) value: Option<FieldSetting> = None,
         /// Number of the list. For `append`.
         pub(crate) list: Option<u32> = None,
-        /// Spread entries over so many lists, from `list` on. For `append`.
+        /// Number of lists over which entries are spread, from `list` on. For `append`.
         pub(crate) lists: u16 = 1,
-        /// By what they are spread.
+        /// Fields that select the list.
         pub(crate) spread: Vec<FieldSetting> = Vec::new(),
-        /// Entries sent together. For `append`.
+        /// Entries in one report. For `append`.
         pub(crate) entries: u8 = 1,
-        /// How long an entry waits for others at most.
+        /// Longest time that an entry waits for others.
         pub(crate) hold: Duration = Duration::from_millis(1),
-        /// What may be lost first when there is too much.
+        /// Priority under congestion: reports of low priority are dropped first.
         pub(crate) priority: PriorityName = PriorityName::Medium,
-        /// It must arrive: it is numbered, kept, and sent again when a translator misses it.
+        /// Deliver reliably: reports are numbered, buffered, and retransmitted when a translator misses them.
         pub(crate) essential: bool = false,
         /// Sets the immediate flag, so that the collector's CPU is notified.
         pub(crate) immediate: bool = false,
@@ -201,13 +202,13 @@ choice! {
 }
 
 section! {
-    /// Counters per key, of fixed size: a key that comes to a place that another has puts that one out.
+    /// Counters per key, in fixed memory: a new key evicts the key that occupies its slot.
     pub(crate) struct TableSettings("[[switch.dta.table]]") {
-        /// Its name, by which reports mean it.
+        /// Name of the table, for `table` of a report.
         pub(crate) name: String = String::new(),
-        /// What the key is made of, at most 40 bytes.
+        /// Fields of the key, at most 40 bytes.
         pub(crate) key: Vec<FieldSetting> = Vec::new(),
-        /// Source address of what is counted.
+        /// Source address of packets to count.
         pub(crate) src: Option<Prefix> = None,
         /// Destination address.
         pub(crate) dst: Option<Prefix> = None,
@@ -217,7 +218,7 @@ section! {
         pub(crate) dport: Option<PortRange> = None,
         /// IP protocol.
         pub(crate) proto: Option<Protocol> = None,
-        /// Where packets are counted, so that they are not at every switch.
+        /// Role of the switch at which a packet is counted, so that not every switch counts it.
         pub(crate) at: AtName = AtName::Anywhere,
         /// Records, a power of two; about 130 bytes each.
         pub(crate) slots: usize = 4096,
@@ -229,28 +230,28 @@ section! {
 }
 
 section! {
-    /// A sketch: a summary of all packets of an epoch, merged with those of other switches on its way. All but `at` and the flows is
-    /// the same at all switches.
+    /// A sketch: a summary of all packets of an epoch, which the translator merges with those of other switches. All keys
+    /// except `at` and the flows must be the same at all switches.
     pub(crate) struct SketchSettings("[[switch.dta.sketch]]") {
-        /// A name for people.
+        /// A display name.
         pub(crate) name: String = String::new(),
         /// Number of the sketch.
         pub(crate) id: u16 = 0,
-        /// What it is.
+        /// Kind of the sketch.
         pub(crate) kind: Option<SketchName> = None,
-        /// What is counted or distinguished.
+        /// Fields of the key: what is counted or distinguished.
         pub(crate) key: Vec<FieldSetting> = Vec::new(),
-        /// What is sampled, as 32 bits: an IPv4 address, a flow's id, or a number. For `aroma`.
+        /// The field to sample, as 32 bits: an IPv4 address, a Flow ID, or a number. For `aroma`.
         pub(crate) item: Option<FieldSetting> = None,
         /// Rows, 1 to 16.
         pub(crate) depth: u8 = 4,
         /// Columns.
         pub(crate) columns: u32 = 4096,
-        /// Bytes of a counter, 4 or 8. Not set: 4; of `aroma` 8.
+        /// Bytes of a counter, 4 or 8. Not set: 4, or 8 for `aroma`.
         pub(crate) width: Option<u8> = None,
         /// Count bytes instead of packets. For `count-min`, `count`.
         pub(crate) bytes: bool = false,
-        /// Source address of what is counted.
+        /// Source address of packets to count.
         pub(crate) src: Option<Prefix> = None,
         /// Destination address.
         pub(crate) dst: Option<Prefix> = None,
@@ -260,17 +261,18 @@ section! {
         pub(crate) dport: Option<PortRange> = None,
         /// IP protocol.
         pub(crate) proto: Option<Protocol> = None,
-        /// Where packets are counted, so that they are not at every switch.
+        /// Role of the switch at which a packet is counted, so that not every switch counts it.
         pub(crate) at: AtName = AtName::Source,
-        /// How long it is filled before it is sent. Epochs of all switches end together, as far as their clocks agree.
+        /// Length of an epoch. The sketch is sent when the epoch ends, at all switches at the same time if their clocks are
+        /// synchronised.
         pub(crate) epoch: Duration = Duration::from_secs(10),
         /// Columns in a report.
         pub(crate) per_report: u8 = 64,
         /// Time between two reports.
         pub(crate) pace: Duration = Duration::from_micros(20),
-        /// What may be lost first when there is too much.
+        /// Priority under congestion: reports of low priority are dropped first.
         pub(crate) priority: PriorityName = PriorityName::Medium,
-        /// It must arrive. Without, a report that is lost is missed by the next one, but for the last.
+        /// Deliver reliably. If `false`, the next report reveals a lost one, except for the last.
         pub(crate) essential: bool = true,
         /// Sets the immediate flag, so that the collector's CPU is notified.
         pub(crate) immediate: bool = false,

@@ -14,31 +14,31 @@ use settings::{
 };
 
 section! {
-    /// Memory that translators write by RDMA (RoCEv2), without work for this machine's processors where an RDMA device does it, and with
-    /// a software responder where there is none. What lies in it: `[[collector.memory.stores]]`. Regions are files, so that they
-    /// survive a restart and other processes can map them. See [the how-to](../how-to/dta.md).
+    /// Memory that translators write by RDMA (RoCEv2). An RDMA device executes the writes without this machine's processors;
+    /// without a device, a software responder does. `[[collector.memory.stores]]` defines the contents. Regions are files, so
+    /// that they survive a restart and other processes can map them. See [the how-to](../how-to/dta.md).
     pub(crate) struct MemorySettings("[collector.memory]") {
-        /// Where RoCEv2 comes to. One address of this machine, and not all of them: RoCEv2's checksum covers it.
+        /// Address and port that receive RoCEv2: one address of this machine, not a wildcard, because RoCEv2's checksum covers it.
         pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 4791)),
-        /// Who answers RoCEv2. `socket`: this program, by a UDP socket; needs no capabilities. `xdp`: a program in the kernel, on
-        /// `interface`, before anything else sees the frames; the memory is then the kernel's. It is written to the files in
-        /// `directory` when the program stops in good order, and read from there when it starts; a crash loses what came since. It takes
-        /// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and where it cannot be had, the program does not start. `verbs`: the RDMA device that has the
-        /// address of `listen`, by libibverbs; `directory` must then be on a tmpfs or hugetlbfs.
+        /// The RoCEv2 responder. `socket`: this program, with a UDP socket; needs no capabilities. `xdp`: a program in the kernel,
+        /// on `interface`, before the network stack; the stores are then in kernel memory. They are written to the files in
+        /// `directory` at a clean stop and read from there at the start; a crash loses everything received since the start. `xdp`
+        /// needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; if it is not available, hopwise does not start. `verbs`: the RDMA device
+        /// that has the address of `listen`, by libibverbs; `directory` must then be on a tmpfs or hugetlbfs.
         pub(crate) mode: MemoryMode = MemoryMode::Socket,
-        /// The interface of `mode = "xdp"`, on which `listen` is an address.
+        /// The interface for `mode = "xdp"`; it must have the address of `listen`.
         pub(crate) interface: Option<String> = None,
-        /// Where translators ask what there is and get their queue pairs (TCP). Without `secret_file` whoever reaches it can write into
-        /// the memory: keep it inside a network that you trust.
+        /// Address and port (TCP) at which translators request the list of stores and their queue pairs. Without `secret_file`,
+        /// anyone who can connect can write the memory: keep it inside a trusted network.
         pub(crate) exchange: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 18515)),
-        /// A file with a secret of 16 to 1024 characters without spaces (`openssl rand -hex 32`), not open to everybody (`chmod 600`). With
-        /// it the exchange talks only to translators that have the same; its content is read again by a reload. It protects the exchange, not
-        /// RoCEv2: see [the how-to](../how-to/dta.md).
+        /// A file with a secret of 16 to 1024 characters without spaces (`openssl rand -hex 32`), not world-readable (`chmod 600`).
+        /// With it, the exchange accepts only translators that have the same secret. A reload reads the file again. It protects the
+        /// exchange, not RoCEv2: see [the how-to](../how-to/dta.md).
         pub(crate) secret_file: Option<PathBuf> = None,
         /// Directory of the regions' files: on a tmpfs (`/dev/shm`), a mounted hugetlbfs (2 MiB pages), or a disk.
         pub(crate) directory: PathBuf = PathBuf::from("/dev/shm/hopwise"),
-        /// Which answer holds when the copies of a key differ. `first`: the first that is found; `majority`: that of most copies;
-        /// `strict`: only if all that are found agree.
+        /// Which copy is the answer when the copies of a key differ. `first`: the first copy with the key's checksum; `majority`:
+        /// the value of most copies; `strict`: an answer only if all such copies agree.
         pub(crate) policy: AnswerPolicy = AnswerPolicy::Majority,
         /// Queue pairs that translators may hold at the same time.
         pub(crate) queue_pairs: usize = 256,
@@ -46,7 +46,7 @@ section! {
         pub(crate) receive_buffer: Size = Size(16 << 20),
         /// Copies of stores in files, on request and by schedule.
         pub(crate) snapshots: SnapshotSettings = SnapshotSettings::default(),
-        /// What lies in the memory.
+        /// The stores in the memory.
         pub(crate) stores: Vec<RegionSettings> = Vec::new(),
     }
 }
@@ -76,51 +76,54 @@ choice! {
 }
 
 section! {
-    /// Copies of stores in files that are read like the live ones (`hopwise get --snapshot FILE …`): slots age out, snapshots stay.
+    /// Snapshots: copies of stores in files, which are read like the live stores (`hopwise get --snapshot FILE …`). Slots are
+    /// overwritten with time; snapshots are not.
     pub(crate) struct SnapshotSettings("[collector.memory.snapshots]") {
-        /// Take one so often; not set: only on request (`hopwise stores --snapshot`, or the API).
+        /// Interval between snapshots. Not set: only on request (`hopwise stores --take-snapshot`, or the API).
         pub(crate) every: Option<Duration> = None,
-        /// Keep so many of each store; older ones are deleted.
+        /// Number of snapshots to keep per store; older ones are deleted.
         pub(crate) keep: usize = 6,
-        /// Directory of the files; not set: `snapshots` in the directory of the store.
+        /// Directory of the files. Not set: `snapshots` in the directory of the stores.
         pub(crate) directory: Option<PathBuf> = None,
-        /// Names of the stores; empty: all.
+        /// Names of the stores. Empty: all stores.
         pub(crate) stores: Vec<String> = Vec::new(),
     }
 }
 
 section! {
-    /// A store: a region of memory with a structure. Which keys a store has depends on its `kind`.
+    /// A store: a region of memory with a structure. `kind` determines which keys a store has.
     pub(crate) struct RegionSettings("[[collector.memory.stores]]") {
-        /// Its name, also that of its file: letters, digits, `-` and `_`.
+        /// Name of the store and of its file: letters, digits, `-` and `_`.
         pub(crate) name: String = String::new(),
-        /// What it is. `key-write`: data under keys. `append`: lists of entries. `key-increment`: counters under keys. `sketch`: the
-        /// sum, least or largest of what many switches sketch. `postcarding`: the hops' values of a packet or flow under keys.
+        /// Kind of the store. `key-write`: data by key. `append`: lists of entries. `key-increment`: counters by key. `sketch`: the
+        /// sum, minimum or maximum of the sketches of many switches. `postcarding`: the values of the hops of a packet or flow, by
+        /// key.
         pub(crate) kind: StoreKind = StoreKind::KeyWrite,
-        /// The number by which reporters name it: a store ID, or of a sketch its sketch ID. Lists are named by `lists`.
+        /// Number of the store in reports: the store ID, or the sketch ID of a sketch. For lists, set `lists` instead.
         pub(crate) id: Option<u16> = None,
-        /// Slots of `key-write`, `key-increment` and `postcarding`; a power of two. `hopwise calculate` tells how many it takes.
+        /// Slots of `key-write`, `key-increment` and `postcarding`; a power of two. `hopwise calculate` computes the number.
         pub(crate) slots: Option<Count> = None,
-        /// Bytes of data in a slot of `key-write`, 1 to 1024. Not set: those of `value`.
+        /// Bytes of data in a slot of `key-write`, 1 to 1024. Not set: the size of `value`.
         pub(crate) data: Option<u16> = None,
-        /// How keys find their slots. `artifact`: as the code published with the paper does, for its reporters; copies then hardly
-        /// protect. Its reports name no store: what they are for has `id = 0`, one of each kind. See
-        /// [the wire formats](../reference/wire-formats.md).
+        /// Hash functions that map keys to slots. `artifact`: those of the code published with the paper, for its reporters; with
+        /// them, copies hardly protect against overwriting. The artifact's reports do not name a store: use `id = 0`, and at most
+        /// one such store of each kind. See [the wire formats](../reference/wire-formats.md).
         pub(crate) hash: HashFamily = HashFamily::V1,
         /// The lists of `append`: list IDs from-to, such as `"0-15"`, or one ID.
         pub(crate) lists: Option<ListRange> = None,
-        /// Bytes of an entry of `append`. Not set: those of `fields`.
+        /// Bytes of an entry of `append`. Not set: the size of `fields`.
         pub(crate) entry: Option<u16> = None,
-        /// Entries that a list of `append` holds before it begins to overwrite the oldest; a multiple of `batch`.
+        /// Entries in a list of `append`; a full list overwrites the oldest. A multiple of `batch`.
         pub(crate) entries: Count = Count(65_536),
-        /// Entries that the translator writes together, 1 to 255.
+        /// Entries in one write of the translator, 1 to 255.
         pub(crate) batch: u16 = 16,
-        /// Write a sequence number and a checksum with every batch, by which readers know what is new, whole and lost. `false`: bare
-        /// entries, as the paper has them; then readers see changes only.
+        /// Write a sequence number and a checksum with every batch, so that readers detect new, partial and lost batches. `false`:
+        /// bare entries, as in the paper; readers then detect only changed entries.
         pub(crate) tagged: bool = true,
-        /// Most hops of a path in `postcarding`.
+        /// Maximum number of hops of a path in `postcarding`.
         pub(crate) hops: u8 = 5,
-        /// What kind of `sketch`. `count-min` and `count` are summed, of `hyperloglog` the largest, of `aroma` samples are kept.
+        /// Kind of the `sketch`, which determines how sketches are merged. `count-min`, `count`: sum; `hyperloglog`: maximum;
+        /// `aroma`: samples.
         pub(crate) sketch: SketchKind = SketchKind::CountMin,
         /// Rows of a `sketch`, 1 to 16.
         pub(crate) depth: u8 = 4,
@@ -128,16 +131,16 @@ section! {
         pub(crate) columns: Count = Count(65_536),
         /// Bytes of a counter of a `sketch`: 4 or 8.
         pub(crate) width: u8 = 4,
-        /// Reporters whose sketches are merged: a column is written when so many have sent it.
+        /// Number of reporters whose sketches are merged: a column is written when all of them have sent it.
         pub(crate) reporters: u16 = 1,
-        /// What the data of a key means, for whoever reads it: `u32[5]`, or with names `latency:u32 path:u32[4]`. Types: `u8`, `u16`,
-        /// `u32`, `u64`, `ipv4`, `ipv6`, `mac`, `hex`.
+        /// Format of the data of a key, for display: `u32[5]`, or with names `latency:u32 path:u32[4]`. Types: `u8`, `u16`, `u32`,
+        /// `u64`, `ipv4`, `ipv6`, `mac`, `hex`.
         pub(crate) value: Option<FieldsSetting> = None,
-        /// What an entry of a list means, likewise: `src:ipv4 dst:ipv4 sport:u16 dport:u16 proto:u8 node:u32 reason:u8`.
+        /// Format of an entry of a list, with names: `src:ipv4 dst:ipv4 sport:u16 dport:u16 proto:u8 node:u32 reason:u8`.
         pub(crate) fields: Option<FieldsSetting> = None,
-        /// Tell every entry of these lists as an event of this kind, to the store, the live stream and the pages. Of `fields` those
-        /// called `src`, `dst`, `sport`, `dport`, `proto`, `node`, `interface`, `queue`, `value`, `previous`, `threshold`, `reason`
-        /// and `path` (a list of nodes) fill the event.
+        /// Emit every entry of these lists as an event of this kind, to the store, the live stream and the web UI. The entry's
+        /// `fields` with the names `src`, `dst`, `sport`, `dport`, `proto`, `node`, `interface`, `queue`, `value`, `previous`,
+        /// `threshold`, `reason` and `path` (a list of nodes) fill the event.
         pub(crate) events: Option<EventKind> = None,
         /// The metric of these events: `flow_path`, `flow_latency`, `hop_latency`, `queue_occupancy`, `queue_congestion` or
         /// `link_utilization`.

@@ -151,10 +151,10 @@ const REFERENCE_HEAD: &str = "# Configuration reference
 
 <!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
 
-The file is TOML. Every key has a default, so an empty file (or none) is a good one. Unknown keys are refused.
-`hopwise check -c FILE` says what is wrong, and `hopwise check -c FILE --dump` prints what is in force. Send SIGHUP, or
-`POST /api/v1/config/reload`, to apply a changed file without losing state; a key that cannot change while running keeps its
-value and is named in the answer.
+The file is TOML. Every key has a default, so an empty file, or no file, is valid. Unknown keys are refused.
+`hopwise check -c FILE` reports errors, and `hopwise check -c FILE --dump` prints the effective configuration. Send SIGHUP, or
+`POST /api/v1/config/reload`, to apply a changed file without losing state. A key that cannot change while running keeps its
+value; the log and the response name it.
 
 Durations are numbers with a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Sizes are numbers with `B`, `KiB`, `MiB`, `GiB`, `TiB`.
 ";

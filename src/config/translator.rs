@@ -20,15 +20,15 @@ section! {
     /// A translator of Direct Telemetry Access: it receives DTA reports by UDP and writes to collectors' memory by RDMA
     /// (RoCEv2). See [the how-to](../how-to/dta.md).
     pub(crate) struct TranslatorSettings("[translator]") {
-        /// Where it receives reports for the first collector; others have their own `listen`.
+        /// Address and port that receive reports for the first collector; others have their own `listen`.
         pub(crate) listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 40040)),
         /// Port of the reporters for NACKs and congestion notifications.
         pub(crate) control_port: u16 = 40044,
         /// Layout of reports. `v1`: as in [the wire formats](../reference/wire-formats.md). `artifact`: as in the code published
         /// with the paper, with the base header of three bytes (sequence numbers). `both`: distinguished by the first byte.
         pub(crate) layout: ReportLayout = ReportLayout::V1,
-        /// How it writes. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that has the
-        /// address `source`, by libibverbs.
+        /// How the translator writes. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that
+        /// has the address `source`, by libibverbs.
         pub(crate) mode: TransportMode = TransportMode::Socket,
         /// Source address of RoCEv2 packets. Not set: the local address of the connection to the exchange.
         pub(crate) source: Option<IpAddr> = None,
@@ -44,7 +44,7 @@ section! {
         pub(crate) postcard_timeout: Duration = Duration::from_millis(100),
         /// Columns of a sketch that are written together, when all its reporters have sent them.
         pub(crate) sketch_columns: u32 = 64,
-        /// Longest time that an epoch of a sketch waits for columns; then it is written as it is.
+        /// Longest time that an epoch of a sketch waits for columns; then the incomplete epoch is written.
         pub(crate) sketch_timeout: Duration = Duration::from_secs(1),
         /// Reporters whose sequence numbers are tracked.
         pub(crate) reporters: usize = 65_536,
@@ -91,9 +91,9 @@ choice! {
 section! {
     /// A collector whose memory is written.
     pub(crate) struct TargetSettings("[[translator.collectors]]") {
-        /// Its `[collector.memory] exchange`. With port 0: that of the memory in this very process.
+        /// The collector's `[collector.memory] exchange`. With port 0: the exchange in this process.
         pub(crate) exchange: Option<SocketAddr> = None,
-        /// Where it receives reports for this collector. Not set for the first: `[translator] listen`.
+        /// Address and port that receive reports for this collector. Not set for the first: `[translator] listen`.
         pub(crate) listen: Option<SocketAddr> = None,
         /// A file with the secret of this collector. Not set: `[translator] secret_file`.
         pub(crate) secret_file: Option<PathBuf> = None,
@@ -108,7 +108,7 @@ section! {
     /// A report of `operation` for which `when` is true also appends an entry to a list: filtering while
     /// collecting, in the translator instead of in the collector.
     pub(crate) struct TriggerSettings("[[translator.triggers]]") {
-        /// Which reports. Of `append` each entry is examined.
+        /// Operation of the reports. For `append`, each entry is examined.
         pub(crate) operation: TriggerOperation = TriggerOperation::KeyWrite,
         /// Only reports for this collector, by its index in `collectors` from 0; not set: for all.
         pub(crate) collector: Option<u8> = None,
