@@ -96,7 +96,7 @@ pub(crate) struct EventView {
     /// Record id, derived from the content: 16 hexadecimal digits.
     #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     pub(crate) id: String,
-    /// What happened.
+    /// Kind of the event.
     #[cfg_attr(test, schemars(extend("enum" = schema::kinds())))]
     pub(crate) kind: Name,
     /// The metric that changed.
@@ -116,7 +116,7 @@ pub(crate) struct EventView {
     pub(crate) value: Option<u64>,
     /// Value reported before.
     pub(crate) previous: Option<u64>,
-    /// Threshold that was passed.
+    /// Threshold that was exceeded.
     pub(crate) threshold: Option<u64>,
     /// Rule that became true or false.
     pub(crate) rule: Option<String>,

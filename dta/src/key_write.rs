@@ -46,7 +46,7 @@ impl Policy {
     }
 }
 
-/// What a store knows of a key.
+/// The answer of a store for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Answer {
     /// A value.

@@ -142,7 +142,7 @@ mod tests {
 <!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
 
 The contract is the OpenAPI document that the program serves, `GET /api/v1/openapi.json` (source:
-[`src/api/openapi.json`](../../src/api/openapi.json)); tests hold routes, answers and document together.
+[`src/api/openapi.json`](../../src/api/openapi.json)); tests compare routes, answers and document.
 
     curl -s http://127.0.0.1:8080/api/v1/status | jq .loss_budget
     curl -s 'http://127.0.0.1:8080/api/v1/flows?sort=latency&limit=5' | jq -r '.flows[] | \"\\(.flow_latency) \\(.text)\"'
@@ -151,9 +151,9 @@ The contract is the OpenAPI document that the program serves, `GET /api/v1/opena
         -d '{\"sql\": \"SELECT kind, count(*) FROM events GROUP BY kind\"}'
 
 Times are nanoseconds since the Unix epoch. 64-bit ids are hexadecimal texts.
-What is refused comes back as `{\"error\": \"one sentence that says what to do\"}`, with status 400 (the request is wrong), 401 (a token is
-needed), 403 (not from there), 404 (there is no such thing), 405 (not with this method) or 503 (not now).
+An error is `{\"error\": \"one sentence with the reason and the fix\"}`, with status 400 (invalid request), 401 (token
+required), 403 (origin or host not allowed), 404 (not found), 405 (method not allowed) or 503 (temporarily unavailable).
 
-On a loopback address there is no token, unless `[api] token` sets one; any other address needs one. Then send `Authorization: Bearer TOKEN`, or `?token=TOKEN` where headers cannot be sent.
+A loopback address needs no token, unless `[api] token` sets one; any other address needs one. With a token, send `Authorization: Bearer TOKEN`, or `?token=TOKEN` if headers cannot be sent.
 ";
 }

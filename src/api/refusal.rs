@@ -20,7 +20,7 @@ pub(crate) struct Refusal {
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Error"))]
 pub(super) struct Body<'a> {
-    /// One sentence that says what to do.
+    /// One sentence with the reason and the fix.
     error: &'a str,
 }
 

@@ -97,7 +97,7 @@ pub(crate) struct QueueView {
     pub(crate) unit: String,
 }
 
-/// A link, learnt from paths.
+/// A link, learned from paths.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Link"))]

@@ -142,9 +142,9 @@ export type CalculationChoice = {
   oldest: number;
 };
 
-/** How much was counted. */
+/** The count of a key. */
 export type CountAnswer = {
-  /** Which collector was asked, where a map chose one. */
+  /** The collector that answered, if a map selected it. */
   collector?: string | null;
   /** ... with this probability. */
   confidence: number;
@@ -158,13 +158,13 @@ export type CountAnswer = {
   key: string;
   /** The store's name. */
   store: string;
-  /** Everything that was counted, under all keys. */
+  /** Sum over all keys. */
   total: number;
 };
 
 /** Why a request was refused. */
 export type Error = {
-  /** One sentence that says what to do. */
+  /** One sentence with the reason and the fix. */
   error: string;
 };
 
@@ -178,7 +178,7 @@ export type Event = {
   id: string;
   /** Interface id. */
   interface: number | null;
-  /** What happened. */
+  /** Kind of the event. */
   kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest";
   /** The metric that changed. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
@@ -198,7 +198,7 @@ export type Event = {
   rule: string | null;
   /** The flow as text. */
   text: string | null;
-  /** Threshold that was passed. */
+  /** Threshold that was exceeded. */
   threshold: number | null;
   /** Receive time, nanoseconds since the Unix epoch. */
   ts: number;
@@ -212,7 +212,7 @@ export type Events = {
   events: Array<Event>;
 };
 
-/** What a store that is so full can be expected to answer. */
+/** Expected query success of a store with this load. */
 export type ExpectedAnswers = {
   /** The share of all keys that are answered. */
   answered: number;
@@ -358,7 +358,7 @@ export type Input = {
   interface: string | null;
   /** Drops in the kernel. */
   kernel_drops: number;
-  /** How it receives. */
+  /** Receive path. */
   kind: "udp" | "packet" | "xdp-generic" | "xdp-native" | "xdp-zerocopy" | "kernel-generic" | "kernel-native";
   /** Address or interface, as configured. */
   listen: string;
@@ -380,31 +380,31 @@ export type Input = {
   up: boolean;
 };
 
-/** What a store knows of a key. */
+/** The answer of a store for a key. */
 export type KeyAnswer = {
   /** How many of them have this value. */
   agreeing: number | null;
   /** found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's, which does not say whose it is) or torn (being written; ask again). */
   answer: "found" | "empty" | "ambiguous" | "unproven" | "torn";
-  /** Which collector was asked, where a map chose one. */
+  /** The collector that answered, if a map selected it. */
   collector?: string | null;
   /** Copies that have the key's checksum. */
   copies: number | null;
   /** The data, in hexadecimal. */
   data: string | null;
-  /** What the data means, by the names of the fields (`value` for one without a name). */
+  /** The data by field name (`value` for a field without a name). */
   fields: Record<string, unknown> | null;
   /** The key, as a flow where it is one. */
   key: string;
-  /** Of a path: hops that were not seen although a later one was. */
+  /** Of a path: missing hops before the last reported hop. */
   missing: number | null;
-  /** Of a path: the hops' values in order; null for one that was not seen. */
+  /** Of a path: the hops' values in order; null for a missing hop. */
   path: Array<number | null> | null;
   /** The store's name. */
   store: string;
 };
 
-/** A link, learnt from paths. */
+/** A link, learned from paths. */
 export type Link = {
   /** Egress interface of the sending node. */
   egress_if: number | null;
@@ -438,11 +438,11 @@ export type List = {
   events: boolean;
   /** Its ID. */
   list: number;
-  /** The number of the newest batch; absent for an empty list, and for bare ones. */
+  /** The sequence number of the newest batch; absent for an empty list and for bare lists. */
   newest: number | null;
   /** The store it is in. */
   store: string;
-  /** Is it written with numbers and checksums? */
+  /** True if batches have a sequence number and a checksum. */
   tagged: boolean;
 };
 
@@ -450,11 +450,11 @@ export type List = {
 export type ListEntry = {
   /** Its bytes, in hexadecimal. */
   data: string;
-  /** What they mean. */
+  /** The data by field name. */
   fields: Record<string, unknown> | null;
-  /** Its place in the batch, from 0. */
+  /** Its index in the batch, from 0. */
   index: number;
-  /** The number of its batch. */
+  /** The sequence number of its batch. */
   sequence: number;
 };
 
@@ -466,9 +466,9 @@ export type ListTail = {
   lapped: number;
   /** The list. */
   list: number;
-  /** Batches that never came, or not whole. */
+  /** Batches that never arrived completely. */
   missing: number;
-  /** Ask from here for what comes next. */
+  /** Position from which to request the next entries. */
   next: number;
   /** The store it is in. */
   store: string;
@@ -632,21 +632,21 @@ export type MemoryStore = ({
 }) & {
   /** Bytes of the body. */
   bytes: number;
-  /** When it was made, ns since the epoch. */
+  /** Time of its creation, nanoseconds since the Unix epoch. */
   created: number;
-  /** What follows from that, if every key was written with so many copies. */
+  /** Expected query success, by number of copies of every key. */
   expected: Array<ExpectedAnswers>;
-  /** What data or entries mean. */
+  /** Format of the data or entries. */
   fields: string | null;
-  /** The file it lies in. */
+  /** Path of its file. */
   file: string | null;
   /** DtaStore ID or sketch ID; of lists the first one's. */
   id: number;
   /** Its name. */
   name: string;
-  /** The share of slots that hold something, from a sample; absent for lists and sketches. */
+  /** The share of slots that are written, from a sample; absent for lists and sketches. */
   occupied: number | null;
-  /** The pages under it: huge, transparent or small. */
+  /** Its memory pages: huge, transparent or small. */
   pages: string;
   /** When this copy of it was taken; absent for the live store. */
   snapshot: number | null;
@@ -721,7 +721,7 @@ export type Paths = {
   paths: Array<PathUse>;
 };
 
-/** What became of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
+/** Outcome of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
 export type Postcards = {
   /** Aggregates received. */
   aggregates: number;
@@ -789,7 +789,7 @@ export type RatesThen = {
 
 /** The answer of `/config/reload`. */
 export type Reload = {
-  /** Settings of the new file that stay as they were until a restart. */
+  /** Settings of the new file that need a restart. */
   kept: Array<string>;
   /** True. */
   reloaded: boolean;
@@ -847,25 +847,25 @@ export type Rows = {
 
 /** Result of a sketch query. */
 export type SketchAnswer = {
-  /** False where columns of a newer epoch may be among those of an older one. */
+  /** False if columns of two epochs may be mixed. */
   certain: boolean;
   /** ... with this probability. */
   confidence: number | null;
-  /** The epoch that was asked. */
+  /** The epoch of this answer. */
   epoch: SketchEpoch;
-  /** The epochs that are there, the newest first. */
+  /** The available epochs, newest first. */
   epochs: Array<SketchEpoch>;
   /** It is wrong by no more than this ... */
   error: number | null;
   /** The answer. */
   estimate: number | null;
-  /** The key, where one was asked for. */
+  /** The key of the query, if any. */
   key: string | null;
   /** Kind of query: count (of a key), distinct (things), sampled_from (how many things the sample stands for). */
   question: string;
-  /** Of a sample: what was sampled, as many as were asked for. */
+  /** Of a sample: the sampled values, up to the requested number. */
   samples: Array<number>;
-  /** What kind it is. */
+  /** Kind of the sketch. */
   sketch: string;
   /** The sketch's name. */
   store: string;
@@ -889,13 +889,13 @@ export type Snapshot = {
   file: string;
   /** The store. */
   store: string;
-  /** Slots that were being written at every read, and are empty in the copy; absent for a snapshot of an earlier process. */
+  /** Slots that changed during every read, and are empty in the copy; absent for a snapshot of an earlier process. */
   torn: number | null;
-  /** When it was begun, ns since the epoch. */
+  /** Time at which it began, nanoseconds since the Unix epoch. */
   ts: number;
 };
 
-/** What to take a snapshot of. */
+/** The stores of which to take a snapshot. */
 export type SnapshotRequest = {
   /** Names of stores; none: those of the schedule, or all. */
   stores?: Array<string>;
@@ -975,11 +975,11 @@ export type Stage = {
   queued: number;
   /** Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT. */
   stage: "network" | "nic" | "kernel" | "fanout" | "decode" | "join" | "state" | "queue" | "store";
-  /** What is counted. */
+  /** The unit of the counts. */
   unit: "datagrams" | "reports" | "records";
 };
 
-/** State of the whole program. */
+/** State of the program. */
 export type Status = {
   /** Sockets and interfaces. */
   inputs: Array<Input>;
@@ -1109,7 +1109,7 @@ export type SwitchDtaCollector = {
   congestion_level: number;
   /** Essential reports made. */
   essential: number;
-  /** Reports that a NACK asked for and that were no longer stored. */
+  /** Reports that a NACK requested and that were no longer in the retransmit buffer. */
   forgotten: number;
   /** NACKs processed. */
   nacks: number;
@@ -1119,7 +1119,7 @@ export type SwitchDtaCollector = {
   refused: number;
   /** Essential reports in the retransmit buffer. */
   retransmit_buffered: number;
-  /** Reports sent again, after a NACK or because none followed. */
+  /** Reports retransmitted, after a NACK or because no other followed. */
   retransmitted: number;
   /** Reports that the translator dropped, by its own count. */
   translator_drops: number;
@@ -1133,9 +1133,9 @@ export type SwitchDtaMapping = {
   made: number;
   /** Name, as configured. */
   name: string;
-  /** Operations that found no room in the send queue. */
+  /** Operations dropped because the send queue was full. */
   no_room: number;
-  /** The occasion. */
+  /** The trigger. */
   on: string;
   /** Entries that wait for a full batch. */
   pending: number;
@@ -1149,7 +1149,7 @@ export type SwitchDtaMapping = {
 
 /** A sketch. */
 export type SwitchDtaSketch = {
-  /** Columns sent again. */
+  /** Columns retransmitted. */
   again: number;
   /** Columns sent. */
   columns: number;
