@@ -279,7 +279,7 @@ pub struct FollowerStats {
     pub entries: u64,
     /// Batches overwritten before they were read.
     pub lapped: u64,
-    /// Batches that never arrived completely.
+    /// Batches that never came, or not whole.
     pub missing: u64,
 }
 

@@ -46,7 +46,7 @@ impl Policy {
     }
 }
 
-/// The answer of a store for a key.
+/// What a store knows of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Answer {
     /// A value.

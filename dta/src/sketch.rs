@@ -90,7 +90,7 @@ impl SketchReader {
         good.then_some(trailer)
     }
 
-    /// The available epochs, newest first.
+    /// The epochs that are there, the newest first.
     pub fn epochs(&self) -> [Option<SketchTrailer>; 2] {
         match (self.trailer(0), self.trailer(1)) {
             (Some(even), Some(odd)) if is_later(odd.epoch, even.epoch) => [Some(odd), Some(even)],

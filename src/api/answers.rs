@@ -309,7 +309,7 @@ pub(crate) async fn config(
 pub(crate) struct Reload {
     /// True.
     reloaded: bool,
-    /// Settings of the new file that need a restart.
+    /// Settings of the new file that stay as they were until a restart.
     kept: Vec<String>,
 }
 

@@ -167,7 +167,7 @@ pub(crate) async fn store(
     beside(&context, move |memory| Ok(Json(requested_store(memory, &name, &params)?.view()))).await
 }
 
-/// The answer of a store for a key.
+/// What a store knows of a key.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -278,7 +278,7 @@ pub(crate) async fn snapshots(
     beside(&context, |memory| Ok(Json(Snapshots { snapshots: memory.snapshot_list() }))).await
 }
 
-/// The stores of which to take a snapshot.
+/// What to take a snapshot of.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SnapshotRequest"))]
 #[serde(deny_unknown_fields)]

@@ -92,7 +92,7 @@ pub(crate) struct Status {
 pub(crate) struct Input {
     /// What is listened on.
     pub(crate) listen: String,
-    /// Receive path.
+    /// How it receives.
     pub(crate) kind: String,
     /// The interface, if it is one.
     #[serde(default)]
@@ -329,7 +329,7 @@ pub(crate) struct Event {
     /// Previously reported value.
     #[serde(default)]
     pub(crate) previous: Option<u64>,
-    /// Threshold that was exceeded.
+    /// Threshold that was passed.
     #[serde(default)]
     pub(crate) threshold: Option<u64>,
     /// Rule that became true or false.

@@ -28,11 +28,11 @@ pub(crate) struct SnapshotView {
     pub(crate) store: String,
     /// Its file.
     pub(crate) file: String,
-    /// Time at which it began, nanoseconds since the Unix epoch.
+    /// When it was begun, ns since the epoch.
     pub(crate) ts: u64,
     /// Bytes of the file.
     pub(crate) bytes: u64,
-    /// Slots that changed during every read, and are empty in the copy; absent for a snapshot of an earlier process.
+    /// Slots that were being written at every read, and are empty in the copy; absent for a snapshot of an earlier process.
     #[serde(default)]
     pub(crate) torn: Option<u64>,
 }

@@ -203,11 +203,11 @@ pub(crate) struct CollectorView {
     pub(crate) retransmit_buffered: u16,
     /// Essential reports overwritten before they were sent.
     pub(crate) overwritten: u64,
-    /// Reports retransmitted, after a NACK or because no other followed.
+    /// Reports sent again, after a NACK or because none followed.
     pub(crate) retransmitted: u64,
     /// NACKs processed.
     pub(crate) nacks: u64,
-    /// Reports that a NACK requested and that were no longer in the retransmit buffer.
+    /// Reports that a NACK asked for and that were no longer stored.
     pub(crate) forgotten: u64,
     /// NACKs that refuse a report: no such store or list, or malformed.
     pub(crate) refused: u64,
@@ -221,7 +221,7 @@ pub(crate) struct CollectorView {
 pub(crate) struct MappingView {
     /// Name, as configured.
     pub(crate) name: String,
-    /// The trigger.
+    /// The occasion.
     pub(crate) on: Name,
     /// Operations; of an append, entries.
     pub(crate) made: u64,
@@ -235,7 +235,7 @@ pub(crate) struct MappingView {
     pub(crate) absent: u64,
     /// Operations whose key or value has the wrong size, such as an IPv6 address for a field of four bytes.
     pub(crate) size: u64,
-    /// Operations dropped because the send queue was full.
+    /// Operations that found no room in the send queue.
     pub(crate) no_room: u64,
 }
 
@@ -271,7 +271,7 @@ pub(crate) struct SketchView {
     pub(crate) epochs: u64,
     /// Columns sent.
     pub(crate) columns: u64,
-    /// Columns retransmitted.
+    /// Columns sent again.
     pub(crate) again: u64,
     /// Columns not sent before the end of the next epoch.
     pub(crate) late: u64,

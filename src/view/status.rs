@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::schema;
 use super::{Name, NamedCounts};
 
-/// State of the program.
+/// State of the whole program.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Status"))]
@@ -40,7 +40,7 @@ pub(crate) struct StatusView {
     pub(crate) postcards: PostcardsView,
 }
 
-/// Outcome of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.
+/// What became of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Postcards"))]
@@ -122,7 +122,7 @@ pub(crate) struct Stage {
     /// Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT.
     #[cfg_attr(test, schemars(extend("enum" = schema::stages())))]
     pub(crate) stage: Name,
-    /// The unit of the counts.
+    /// What is counted.
     #[cfg_attr(test, schemars(extend("enum" = schema::units())))]
     pub(crate) unit: Name,
     /// Number in.
@@ -143,7 +143,7 @@ pub(crate) struct Stage {
 pub(crate) struct InputView {
     /// Address or interface, as configured.
     pub(crate) listen: String,
-    /// Receive path.
+    /// How it receives.
     #[cfg_attr(test, schemars(extend("enum" = schema::inputs())))]
     pub(crate) kind: Name,
     /// True while it receives.

@@ -14,25 +14,25 @@ pub struct StoreView {
     /// Its structure.
     #[serde(flatten)]
     pub shape: Shape,
-    /// Format of the data or entries.
+    /// What data or entries mean.
     #[serde(default)]
     pub fields: Option<String>,
     /// Bytes of the body.
     pub bytes: u64,
-    /// Its memory pages: huge, transparent or small.
+    /// The pages under it: huge, transparent or small.
     pub pages: String,
-    /// Time of its creation, nanoseconds since the Unix epoch.
+    /// When it was made, ns since the epoch.
     pub created: u64,
     /// When this copy of it was taken; absent for the live store.
     #[serde(default)]
     pub snapshot: Option<u64>,
-    /// Path of its file.
+    /// The file it lies in.
     #[serde(default)]
     pub file: Option<String>,
-    /// The share of slots that are written, from a sample; absent for lists and sketches.
+    /// The share of slots that hold something, from a sample; absent for lists and sketches.
     #[serde(default)]
     pub occupied: Option<f64>,
-    /// Expected query success, by number of copies of every key.
+    /// What follows from that, if every key was written with so many copies.
     #[serde(default)]
     pub expected: Vec<ExpectedView>,
 }
@@ -108,7 +108,7 @@ impl Shape {
     }
 }
 
-/// Expected query success of a store with this load.
+/// What a store that is so full can be expected to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ExpectedAnswers"))]
 pub struct ExpectedView {
@@ -120,7 +120,7 @@ pub struct ExpectedView {
     pub answered: f64,
 }
 
-/// The answer of a store for a key.
+/// What a store knows of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KeyAnswer"))]
 pub struct Answer {
@@ -141,21 +141,21 @@ pub struct Answer {
     /// The data, in hexadecimal.
     #[serde(default)]
     pub data: Option<String>,
-    /// The data by field name (`value` for a field without a name).
+    /// What the data means, by the names of the fields (`value` for one without a name).
     #[serde(default)]
     pub fields: Option<Map<String, Value>>,
-    /// Of a path: the hops' values in order; null for a missing hop.
+    /// Of a path: the hops' values in order; null for one that was not seen.
     #[serde(default)]
     pub path: Option<Vec<Option<u32>>>,
-    /// Of a path: missing hops before the last reported hop.
+    /// Of a path: hops that were not seen although a later one was.
     #[serde(default)]
     pub missing: Option<u8>,
-    /// The collector that answered, if a map selected it.
+    /// Which collector was asked, where a map chose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<String>,
 }
 
-/// The count of a key.
+/// How much was counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CountAnswer {
@@ -167,13 +167,13 @@ pub struct CountAnswer {
     pub estimate: u64,
     /// Counters that were read.
     pub copies: u8,
-    /// Sum over all keys.
+    /// Everything that was counted, under all keys.
     pub total: u64,
     /// The estimate is too large by no more than this ...
     pub error: f64,
     /// ... with this probability.
     pub confidence: f64,
-    /// The collector that answered, if a map selected it.
+    /// Which collector was asked, where a map chose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<String>,
 }
@@ -196,15 +196,15 @@ pub struct Epoch {
 pub struct SketchAnswer {
     /// The sketch's name.
     pub store: String,
-    /// Kind of the sketch.
+    /// What kind it is.
     pub sketch: String,
-    /// The epoch of this answer.
+    /// The epoch that was asked.
     pub epoch: Epoch,
-    /// The available epochs, newest first.
+    /// The epochs that are there, the newest first.
     pub epochs: Vec<Epoch>,
-    /// False if columns of two epochs may be mixed.
+    /// False where columns of a newer epoch may be among those of an older one.
     pub certain: bool,
-    /// The key of the query, if any.
+    /// The key, where one was asked for.
     #[serde(default)]
     pub key: Option<String>,
     /// Kind of query: count (of a key), distinct (things), sampled_from (how many things the sample stands for).
@@ -218,7 +218,7 @@ pub struct SketchAnswer {
     /// ... with this probability.
     #[serde(default)]
     pub confidence: Option<f64>,
-    /// Of a sample: the sampled values, up to the requested number.
+    /// Of a sample: what was sampled, as many as were asked for.
     #[serde(default)]
     pub samples: Vec<u32>,
 }
@@ -231,10 +231,10 @@ pub struct ListView {
     pub list: u32,
     /// The store it is in.
     pub store: String,
-    /// The sequence number of the newest batch; absent for an empty list and for bare lists.
+    /// The number of the newest batch; absent for an empty list, and for bare ones.
     #[serde(default)]
     pub newest: Option<u32>,
-    /// True if batches have a sequence number and a checksum.
+    /// Is it written with numbers and checksums?
     pub tagged: bool,
     /// Whether its entries are reported as events.
     pub events: bool,
@@ -244,13 +244,13 @@ pub struct ListView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ListEntry"))]
 pub struct Entry {
-    /// The sequence number of its batch.
+    /// The number of its batch.
     pub sequence: u32,
-    /// Its index in the batch, from 0.
+    /// Its place in the batch, from 0.
     pub index: u16,
     /// Its bytes, in hexadecimal.
     pub data: String,
-    /// The data by field name.
+    /// What they mean.
     #[serde(default)]
     pub fields: Option<Map<String, Value>>,
 }
@@ -265,10 +265,10 @@ pub struct TailAnswer {
     pub store: String,
     /// The entries, oldest first.
     pub entries: Vec<Entry>,
-    /// Position from which to request the next entries.
+    /// Ask from here for what comes next.
     pub next: u32,
     /// Batches that were overwritten before they were read.
     pub lapped: u64,
-    /// Batches that never arrived completely.
+    /// Batches that never came, or not whole.
     pub missing: u64,
 }

@@ -142,9 +142,9 @@ export type CalculationChoice = {
   oldest: number;
 };
 
-/** The count of a key. */
+/** How much was counted. */
 export type CountAnswer = {
-  /** The collector that answered, if a map selected it. */
+  /** Which collector was asked, where a map chose one. */
   collector?: string | null;
   /** ... with this probability. */
   confidence: number;
@@ -158,7 +158,7 @@ export type CountAnswer = {
   key: string;
   /** The store's name. */
   store: string;
-  /** Sum over all keys. */
+  /** Everything that was counted, under all keys. */
   total: number;
 };
 
@@ -212,7 +212,7 @@ export type Events = {
   events: Array<Event>;
 };
 
-/** Expected query success of a store with this load. */
+/** What a store that is so full can be expected to answer. */
 export type ExpectedAnswers = {
   /** The share of all keys that are answered. */
   answered: number;
@@ -358,7 +358,7 @@ export type Input = {
   interface: string | null;
   /** Drops in the kernel. */
   kernel_drops: number;
-  /** Receive path. */
+  /** How it receives. */
   kind: "udp" | "packet" | "xdp-generic" | "xdp-native" | "xdp-zerocopy" | "kernel-generic" | "kernel-native";
   /** Address or interface, as configured. */
   listen: string;
@@ -380,25 +380,25 @@ export type Input = {
   up: boolean;
 };
 
-/** The answer of a store for a key. */
+/** What a store knows of a key. */
 export type KeyAnswer = {
   /** How many of them have this value. */
   agreeing: number | null;
   /** found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's, which does not say whose it is) or torn (being written; ask again). */
   answer: "found" | "empty" | "ambiguous" | "unproven" | "torn";
-  /** The collector that answered, if a map selected it. */
+  /** Which collector was asked, where a map chose one. */
   collector?: string | null;
   /** Copies that have the key's checksum. */
   copies: number | null;
   /** The data, in hexadecimal. */
   data: string | null;
-  /** The data by field name (`value` for a field without a name). */
+  /** What the data means, by the names of the fields (`value` for one without a name). */
   fields: Record<string, unknown> | null;
   /** The key, as a flow where it is one. */
   key: string;
-  /** Of a path: missing hops before the last reported hop. */
+  /** Of a path: hops that were not seen although a later one was. */
   missing: number | null;
-  /** Of a path: the hops' values in order; null for a missing hop. */
+  /** Of a path: the hops' values in order; null for one that was not seen. */
   path: Array<number | null> | null;
   /** The store's name. */
   store: string;
@@ -438,11 +438,11 @@ export type List = {
   events: boolean;
   /** Its ID. */
   list: number;
-  /** The sequence number of the newest batch; absent for an empty list and for bare lists. */
+  /** The number of the newest batch; absent for an empty list, and for bare ones. */
   newest: number | null;
   /** The store it is in. */
   store: string;
-  /** True if batches have a sequence number and a checksum. */
+  /** Is it written with numbers and checksums? */
   tagged: boolean;
 };
 
@@ -450,11 +450,11 @@ export type List = {
 export type ListEntry = {
   /** Its bytes, in hexadecimal. */
   data: string;
-  /** The data by field name. */
+  /** What they mean. */
   fields: Record<string, unknown> | null;
-  /** Its index in the batch, from 0. */
+  /** Its place in the batch, from 0. */
   index: number;
-  /** The sequence number of its batch. */
+  /** The number of its batch. */
   sequence: number;
 };
 
@@ -466,9 +466,9 @@ export type ListTail = {
   lapped: number;
   /** The list. */
   list: number;
-  /** Batches that never arrived completely. */
+  /** Batches that never came, or not whole. */
   missing: number;
-  /** Position from which to request the next entries. */
+  /** Ask from here for what comes next. */
   next: number;
   /** The store it is in. */
   store: string;
@@ -632,21 +632,21 @@ export type MemoryStore = ({
 }) & {
   /** Bytes of the body. */
   bytes: number;
-  /** Time of its creation, nanoseconds since the Unix epoch. */
+  /** When it was made, ns since the epoch. */
   created: number;
-  /** Expected query success, by number of copies of every key. */
+  /** What follows from that, if every key was written with so many copies. */
   expected: Array<ExpectedAnswers>;
-  /** Format of the data or entries. */
+  /** What data or entries mean. */
   fields: string | null;
-  /** Path of its file. */
+  /** The file it lies in. */
   file: string | null;
   /** DtaStore ID or sketch ID; of lists the first one's. */
   id: number;
   /** Its name. */
   name: string;
-  /** The share of slots that are written, from a sample; absent for lists and sketches. */
+  /** The share of slots that hold something, from a sample; absent for lists and sketches. */
   occupied: number | null;
-  /** Its memory pages: huge, transparent or small. */
+  /** The pages under it: huge, transparent or small. */
   pages: string;
   /** When this copy of it was taken; absent for the live store. */
   snapshot: number | null;
@@ -721,7 +721,7 @@ export type Paths = {
   paths: Array<PathUse>;
 };
 
-/** Outcome of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
+/** What became of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
 export type Postcards = {
   /** Aggregates received. */
   aggregates: number;
@@ -789,7 +789,7 @@ export type RatesThen = {
 
 /** The answer of `/config/reload`. */
 export type Reload = {
-  /** Settings of the new file that need a restart. */
+  /** Settings of the new file that stay as they were until a restart. */
   kept: Array<string>;
   /** True. */
   reloaded: boolean;
@@ -847,25 +847,25 @@ export type Rows = {
 
 /** Result of a sketch query. */
 export type SketchAnswer = {
-  /** False if columns of two epochs may be mixed. */
+  /** False where columns of a newer epoch may be among those of an older one. */
   certain: boolean;
   /** ... with this probability. */
   confidence: number | null;
-  /** The epoch of this answer. */
+  /** The epoch that was asked. */
   epoch: SketchEpoch;
-  /** The available epochs, newest first. */
+  /** The epochs that are there, the newest first. */
   epochs: Array<SketchEpoch>;
   /** It is wrong by no more than this ... */
   error: number | null;
   /** The answer. */
   estimate: number | null;
-  /** The key of the query, if any. */
+  /** The key, where one was asked for. */
   key: string | null;
   /** Kind of query: count (of a key), distinct (things), sampled_from (how many things the sample stands for). */
   question: string;
-  /** Of a sample: the sampled values, up to the requested number. */
+  /** Of a sample: what was sampled, as many as were asked for. */
   samples: Array<number>;
-  /** Kind of the sketch. */
+  /** What kind it is. */
   sketch: string;
   /** The sketch's name. */
   store: string;
@@ -889,13 +889,13 @@ export type Snapshot = {
   file: string;
   /** The store. */
   store: string;
-  /** Slots that changed during every read, and are empty in the copy; absent for a snapshot of an earlier process. */
+  /** Slots that were being written at every read, and are empty in the copy; absent for a snapshot of an earlier process. */
   torn: number | null;
-  /** Time at which it began, nanoseconds since the Unix epoch. */
+  /** When it was begun, ns since the epoch. */
   ts: number;
 };
 
-/** The stores of which to take a snapshot. */
+/** What to take a snapshot of. */
 export type SnapshotRequest = {
   /** Names of stores; none: those of the schedule, or all. */
   stores?: Array<string>;
@@ -975,11 +975,11 @@ export type Stage = {
   queued: number;
   /** Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT. */
   stage: "network" | "nic" | "kernel" | "fanout" | "decode" | "join" | "state" | "queue" | "store";
-  /** The unit of the counts. */
+  /** What is counted. */
   unit: "datagrams" | "reports" | "records";
 };
 
-/** State of the program. */
+/** State of the whole program. */
 export type Status = {
   /** Sockets and interfaces. */
   inputs: Array<Input>;
@@ -1109,7 +1109,7 @@ export type SwitchDtaCollector = {
   congestion_level: number;
   /** Essential reports made. */
   essential: number;
-  /** Reports that a NACK requested and that were no longer in the retransmit buffer. */
+  /** Reports that a NACK asked for and that were no longer stored. */
   forgotten: number;
   /** NACKs processed. */
   nacks: number;
@@ -1119,7 +1119,7 @@ export type SwitchDtaCollector = {
   refused: number;
   /** Essential reports in the retransmit buffer. */
   retransmit_buffered: number;
-  /** Reports retransmitted, after a NACK or because no other followed. */
+  /** Reports sent again, after a NACK or because none followed. */
   retransmitted: number;
   /** Reports that the translator dropped, by its own count. */
   translator_drops: number;
@@ -1133,9 +1133,9 @@ export type SwitchDtaMapping = {
   made: number;
   /** Name, as configured. */
   name: string;
-  /** Operations dropped because the send queue was full. */
+  /** Operations that found no room in the send queue. */
   no_room: number;
-  /** The trigger. */
+  /** The occasion. */
   on: string;
   /** Entries that wait for a full batch. */
   pending: number;
@@ -1149,7 +1149,7 @@ export type SwitchDtaMapping = {
 
 /** A sketch. */
 export type SwitchDtaSketch = {
-  /** Columns retransmitted. */
+  /** Columns sent again. */
   again: number;
   /** Columns sent. */
   columns: number;
