@@ -1,4 +1,4 @@
-//! Postcards into registers, and registers out as datagrams.
+//! Puts postcards into registers, and sends full or expired registers as datagrams.
 
 use wire::Decoder;
 use wire::aggregate::{HEADER_LEN, Header, POSTCARD_LEN, SUMMARY_LEN};
@@ -10,15 +10,15 @@ use crate::postcard::{Exact, Postcard};
 use crate::stats::{Cause, Reason, Stats};
 use crate::table::{self, Table};
 
-/// Postcards that are looked up together, so that their registers are prefetched together.
-const TOGETHER: usize = 64;
-/// Maximum numbered streams of interop mode.
-const STREAMS: usize = 8192;
-/// Places in which such a stream may be.
+/// Postcards per batch: their registers are prefetched together.
+const BATCH: usize = 64;
+/// Maximum number of sequence number streams in interop mode.
+const MAX_STREAMS: usize = 8192;
+/// Table entries that are searched for a stream.
 const PROBES: usize = 8;
 
 /// Output of an aggregator.
-pub trait Out {
+pub trait Sink {
     /// Sends a UDP payload to a destination, by its index.
     fn send(&mut self, destination: usize, payload: &[u8]);
 }
@@ -26,11 +26,11 @@ pub trait Out {
 /// See the module documentation.
 ///
 /// ```
-/// use aggregator::{Aggregator, Config, ConfigError, Out};
+/// use aggregator::{Aggregator, Config, ConfigError, Sink};
 ///
 /// #[derive(Default)]
 /// struct Count(usize);
-/// impl Out for Count {
+/// impl Sink for Count {
 ///     fn send(&mut self, _destination: usize, _payload: &[u8]) {
 ///         self.0 += 1;
 ///     }
@@ -57,7 +57,7 @@ impl Aggregator {
     /// An empty aggregator. Allocates all memory.
     ///
     /// # Errors
-    /// Settings that cannot be used.
+    /// The settings are invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let decoder = Decoder::new(config.profile);
@@ -69,7 +69,7 @@ impl Aggregator {
         &mut self,
         now: u64,
         datagrams: impl IntoIterator<Item = &'a [u8]>,
-        out: &mut impl Out,
+        out: &mut impl Sink,
     ) {
         let Self { decoder, nodes, core } = self;
         core.expire(now, out);
@@ -77,7 +77,7 @@ impl Aggregator {
         for payload in datagrams {
             core.stats.datagrams += 1;
             let Some(exact) = Exact::of(payload) else {
-                general((decoder, nodes, core), payload, &mut report, now, out);
+                ingest_decoded((decoder, nodes, core), payload, &mut report, now, out);
                 continue;
             };
             core.number(nodes, (exact.node, exact.hw_id, true), exact.seq);
@@ -90,12 +90,12 @@ impl Aggregator {
     }
 
     /// Sends registers whose timer has expired. [`Aggregator::ingest`] does it too.
-    pub fn tick(&mut self, now: u64, out: &mut impl Out) {
+    pub fn tick(&mut self, now: u64, out: &mut impl Sink) {
         self.core.expire(now, out);
     }
 
     /// Sends all pending postcards.
-    pub fn finish(&mut self, out: &mut impl Out) {
+    pub fn finish(&mut self, out: &mut impl Sink) {
         while let Some((slot, _)) = self.core.table.oldest() {
             self.core.flush(slot, Cause::Stopped, out);
         }
@@ -124,14 +124,14 @@ impl Aggregator {
     }
 }
 
-/// A datagram that needs the decoder.
+/// Processes a datagram that needs the decoder.
 #[inline(never)]
-fn general<'a>(
+fn ingest_decoded<'a>(
     (decoder, nodes, core): (&mut Decoder, &mut Nodes, &mut Core),
     payload: &'a [u8],
     report: &mut Report<'a>,
     now: u64,
-    out: &mut impl Out,
+    out: &mut impl Sink,
 ) {
     let mut reports = decoder.reports(payload);
     let mut is_numbered = false;
@@ -153,7 +153,7 @@ fn general<'a>(
     }
 }
 
-/// A postcard on its way to its register.
+/// A postcard in the current batch.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     postcard: Postcard,
@@ -161,16 +161,16 @@ struct Item {
     bucket: u32,
 }
 
-/// Registers, counters and numbers.
+/// Registers, counters and sequence numbers.
 #[derive(Debug)]
 struct Core {
     config: Config,
     table: Table,
     stats: Stats,
     pending: Vec<Item>,
-    /// The next number, by destination.
+    /// The next sequence number, by destination.
     sequences: Vec<u32>,
-    /// The next number in interop mode, by node and destination.
+    /// Key and next sequence number in interop mode, by node and destination.
     streams: Vec<(u64, u32)>,
 }
 
@@ -179,9 +179,9 @@ impl Core {
         Self {
             table: Table::new(&config),
             stats: Stats::NEW,
-            pending: Vec::with_capacity(TOGETHER),
+            pending: Vec::with_capacity(BATCH),
             sequences: vec![0; config.destinations],
-            streams: if config.interop { vec![(table::NOBODY, 0); STREAMS] } else { Vec::new() },
+            streams: if config.interop { vec![(table::FREE_KEY, 0); MAX_STREAMS] } else { Vec::new() },
             config,
         }
     }
@@ -200,7 +200,7 @@ impl Core {
 
     /// Why this kind cannot use a postcard.
     #[inline(always)]
-    fn unfit(&self, postcard: &Postcard) -> Option<Reason> {
+    fn refusal_of(&self, postcard: &Postcard) -> Option<Reason> {
         let kind = self.config.kind;
         if kind.node_scope() && postcard.node == u32::MAX {
             return Some(Reason::NoNode);
@@ -208,29 +208,29 @@ impl Core {
         if kind.flow_scope() && postcard.flow == u32::MAX {
             return Some(Reason::NoFlow);
         }
-        let valueless = postcard.hop_latency().is_none() && postcard.queue_length().is_none();
-        (kind.is_correlated() && valueless).then_some(Reason::NoValue)
+        let has_no_value = postcard.hop_latency().is_none() && postcard.queue_length().is_none();
+        (kind.is_correlated() && has_no_value).then_some(Reason::NoValue)
     }
 
-    /// Its destination.
+    /// The destination of a postcard.
     #[inline(always)]
     fn destination(&self, postcard: &Postcard) -> u32 {
         if self.config.destinations == 1 {
             return 0;
         }
-        let by = match self.config.spread {
+        let hashed = match self.config.spread {
             Spread::Node => postcard.node,
             Spread::Flow => postcard.flow,
         };
         // The upper half: the lower one selects the register.
-        let hash = u64::from(wire::flow::crc_32c_of(u64::from(by)));
+        let hash = u64::from(wire::flow::crc_32c_of(u64::from(hashed)));
         ((hash * self.config.destinations as u64) >> 32) as u32
     }
 
     /// Queues a postcard; [`Core::work`] puts it into its register.
     #[inline(always)]
-    fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Out) {
-        if let Some(reason) = self.unfit(&postcard) {
+    fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Sink) {
+        if let Some(reason) = self.refusal_of(&postcard) {
             return self.refuse(reason);
         }
         self.stats.postcards += 1;
@@ -240,13 +240,13 @@ impl Core {
         let bucket = if kind.node_scope() { self.table.bucket(key) } else { low };
         self.table.prefetch_keys(bucket);
         self.pending.push(Item { postcard, key, bucket });
-        if self.pending.len() == TOGETHER {
+        if self.pending.len() == BATCH {
             self.work(now, out);
         }
     }
 
     /// Puts the queued postcards into their registers.
-    fn work(&mut self, now: u64, out: &mut impl Out) {
+    fn work(&mut self, now: u64, out: &mut impl Sink) {
         let items = std::mem::take(&mut self.pending);
         for item in &items {
             self.table.prefetch(item.bucket, item.key);
@@ -267,7 +267,7 @@ impl Core {
 
     /// Puts one postcard into its register.
     #[inline(always)]
-    fn put(&mut self, item: &Item, now: u64, out: &mut impl Out) {
+    fn put(&mut self, item: &Item, now: u64, out: &mut impl Sink) {
         let slot = match self.table.find(item.bucket, item.key) {
             Some(slot) => slot,
             None => self.claim(item, now, out),
@@ -281,11 +281,11 @@ impl Core {
         if self.config.kind.is_correlated() {
             self.stats.missing_values += register.add(&item.postcard);
         } else {
-            let place = &mut self.table.bytes(slot)[head + before * postcard_len..][..postcard_len];
+            let record = &mut self.table.bytes(slot)[head + before * postcard_len..][..postcard_len];
             if interop {
-                item.postcard.emit(place);
+                item.postcard.emit(record);
             } else {
-                item.postcard.to_wire().emit(place);
+                item.postcard.to_wire().emit(record);
             }
         }
         if full {
@@ -293,8 +293,8 @@ impl Core {
         }
     }
 
-    /// A register for a key that has none.
-    fn claim(&mut self, item: &Item, now: u64, out: &mut impl Out) -> u32 {
+    /// Allocates a register for a key; evicts another if none is free.
+    fn claim(&mut self, item: &Item, now: u64, out: &mut impl Sink) -> u32 {
         let slot = self.table.free(item.bucket).unwrap_or_else(|occupied| {
             self.flush(occupied, Cause::Evicted, out);
             occupied
@@ -304,7 +304,7 @@ impl Core {
     }
 
     /// Sends registers whose timer has expired.
-    fn expire(&mut self, now: u64, out: &mut impl Out) {
+    fn expire(&mut self, now: u64, out: &mut impl Sink) {
         while let Some((slot, since)) = self.table.oldest() {
             if now.saturating_sub(since) < self.config.timer {
                 break;
@@ -313,8 +313,8 @@ impl Core {
         }
     }
 
-    /// Sends a register, and frees it.
-    fn flush(&mut self, slot: u32, cause: Cause, out: &mut impl Out) {
+    /// Sends a register and frees it.
+    fn flush(&mut self, slot: u32, cause: Cause, out: &mut impl Sink) {
         let key = self.table.key(slot);
         let (node, low) = ((key >> 32) as u32, key as u32);
         let kind = self.config.kind;
@@ -342,7 +342,7 @@ impl Core {
         slot: u32,
         (node_scope, flow_scope): (Option<u32>, Option<u32>),
         (destination, cause): (u32, Cause),
-        out: &mut impl Out,
+        out: &mut impl Sink,
     ) -> usize {
         let sequence = self.sequence(destination);
         let register = *self.table.register(slot);
@@ -376,7 +376,7 @@ impl Core {
         len
     }
 
-    fn send_group(&mut self, slot: u32, node: u32, destination: u32, out: &mut impl Out) -> usize {
+    fn send_group(&mut self, slot: u32, node: u32, destination: u32, out: &mut impl Sink) -> usize {
         let seq = self.stream_sequence(node, destination);
         let len = v20::GROUP_LEN + self.table.register(slot).count as usize * self.config.postcard_len();
         let bytes = &mut self.table.bytes(slot)[..len];
@@ -392,15 +392,15 @@ impl Core {
         sequence
     }
 
-    /// Sequence number of a group: a Report 2.0 is numbered by node. With more nodes than places, one restarts its numbers, which
-    /// a collector takes for a restart.
+    /// Sequence number of a group: a Report 2.0 is numbered by node. If the table is full, a stream restarts at 0, which a collector
+    /// interprets as a restart of the node.
     fn stream_sequence(&mut self, node: u32, destination: u32) -> u32 {
         let key = u64::from(node) << 32 | u64::from(destination);
         let first = wire::flow::crc_32c_of(key) as usize;
-        let place = |probe| (first + probe) & (STREAMS - 1);
+        let index = |probe| (first + probe) & (MAX_STREAMS - 1);
         let found =
-            |probe: &usize| matches!(self.streams[place(*probe)].0, of if of == key || of == table::NOBODY);
-        let at = place((0..PROBES).find(found).unwrap_or(0));
+            |probe: &usize| matches!(self.streams[index(*probe)].0, of if of == key || of == table::FREE_KEY);
+        let at = index((0..PROBES).find(found).unwrap_or(0));
         let stream = &mut self.streams[at];
         if stream.0 != key {
             *stream = (key, 0);

@@ -1,4 +1,4 @@
-//! How an aggregator is set up.
+//! Settings of an aggregator.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use wire::report::v20;
 
 /// Bytes of a postcard in interop mode: a report of 2.0 as in wire-formats 4.1.
 pub(super) const V20_POSTCARD_LEN: usize = 36;
-/// Most destinations.
+/// Maximum number of destinations.
 pub const MAX_DESTINATIONS: usize = 64;
-/// Most registers.
+/// Maximum number of registers.
 pub const MAX_REGISTERS: usize = 1 << 24;
-/// Most bytes that registers may take.
+/// Maximum size of all registers, bytes.
 pub const MAX_BYTES: usize = 4 << 30;
-/// Most ways of a place in the table.
+/// Maximum associativity (ways) of the table.
 pub const MAX_WAYS: usize = 8;
 
-/// By what a postcard chooses among several destinations.
+/// What selects the destination of a postcard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
-    /// The node: all of a node goes to one destination.
+    /// The node: all postcards of a node go to one destination.
     Node,
-    /// The Flow ID: all of a flow goes to one destination.
+    /// The Flow ID: all postcards of a flow go to one destination.
     #[default]
     Flow,
 }
@@ -30,7 +30,7 @@ pub enum Spread {
 /// Settings of a [`super::Aggregator`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// What it makes.
+    /// Kind of aggregates.
     pub kind: Kind,
     /// R: postcards until a register is sent.
     pub r: u32,
@@ -38,21 +38,21 @@ pub struct Config {
     pub timer: u64,
     /// Registers of kinds with a scope; a power of two. Kinds without one have a register for each destination.
     pub registers: usize,
-    /// In how many registers (1, 2, 4 or 8) a node and flow may be; 1 is a plain register array.
+    /// Associativity of the table: number of registers (1, 2, 4 or 8) that a node and flow can use; 1 is a plain register array.
     pub ways: usize,
     /// Aggregator ID.
     pub aggregator: u32,
-    /// How many destinations there are.
+    /// Number of destinations.
     pub destinations: usize,
-    /// By what a postcard chooses among them.
+    /// What selects the destination of a postcard.
     pub spread: Spread,
     /// Sends coalesced postcards of Report 2.0 instead of aggregates; for Agg_N and Agg_{N,F}.
     pub interop: bool,
     /// Bytes of the longest IP packet that reaches every destination.
     pub pmtu: u16,
-    /// Some destination is an IPv6 address.
+    /// At least one destination is an IPv6 address.
     pub over_ipv6: bool,
-    /// How postcards are read.
+    /// Profile for reading postcards.
     pub profile: Profile,
 }
 
@@ -76,22 +76,22 @@ impl Default for Config {
     }
 }
 
-/// Settings that make no aggregator, and what would.
+/// Why settings are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// R is 0 or more than fit into a datagram; the most that do.
+    /// R is 0 or above the maximum that fits into a datagram; the maximum.
     R(usize),
-    /// No time.
+    /// The timer is 0.
     Timer,
     /// Not a power of two, or too many.
     Registers,
     /// Not 1, 2, 4 or 8, or more than there are registers.
     Ways,
-    /// None, or too many.
+    /// The number of destinations is 0 or too large.
     Destinations,
     /// A kind that Report 2.0 cannot express.
     Interop,
-    /// The registers would need so many bytes.
+    /// The registers would need too much memory; the bytes.
     Memory(usize),
 }
 
@@ -120,8 +120,8 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// The largest R of these settings.
-    pub fn most(&self) -> usize {
+    /// The maximum R of these settings.
+    pub fn max_r(&self) -> usize {
         if !self.interop {
             return self.kind.most(self.pmtu, self.over_ipv6);
         }
@@ -129,16 +129,16 @@ impl Config {
         usize::from(self.pmtu).saturating_sub(headers) / V20_POSTCARD_LEN
     }
 
-    /// Can these settings be used?
+    /// Checks the settings.
     ///
     /// # Errors
-    /// The first that cannot.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.interop && !matches!(self.kind, Kind::AggNode | Kind::AggNodeFlow) {
             return Err(ConfigError::Interop);
         }
-        if self.r == 0 || self.r as usize > self.most() {
-            return Err(ConfigError::R(self.most()));
+        if self.r == 0 || self.r as usize > self.max_r() {
+            return Err(ConfigError::R(self.max_r()));
         }
         if self.timer == 0 {
             return Err(ConfigError::Timer);
@@ -160,15 +160,15 @@ impl Config {
 
     /// Bytes that the registers take.
     pub fn bytes(&self) -> usize {
-        self.places() * (self.stride() + 64 + 8)
+        self.slots() * (self.stride() + 64 + 8)
     }
 
-    /// Registers there are.
-    pub(super) fn places(&self) -> usize {
+    /// Number of registers in the table.
+    pub(super) fn slots(&self) -> usize {
         if self.kind.node_scope() { self.registers } else { self.destinations }
     }
 
-    /// Bytes that a register keeps for the datagram it becomes; none for summaries.
+    /// Bytes that a register reserves for its datagram; 0 for summaries.
     pub(super) fn stride(&self) -> usize {
         if self.kind.is_correlated() {
             return 0;
@@ -176,12 +176,12 @@ impl Config {
         self.head() + self.r as usize * self.postcard_len()
     }
 
-    /// Bytes of the header of what is sent.
+    /// Length of the header of a datagram.
     pub(super) fn head(&self) -> usize {
         if self.interop { v20::GROUP_LEN } else { wire::aggregate::HEADER_LEN }
     }
 
-    /// Bytes of a postcard in what is sent.
+    /// Length of a postcard in a datagram.
     pub(super) fn postcard_len(&self) -> usize {
         if self.interop { V20_POSTCARD_LEN } else { wire::aggregate::POSTCARD_LEN }
     }

@@ -1,31 +1,31 @@
-//! Sequence numbers of the nodes that send postcards. Only the aggregator can count their losses, since it does not forward the
+//! Sequence numbers of the nodes that send postcards. Only the aggregator can count their losses, since it does not forward these
 //! numbers.
 
-/// Maximum nodes that are tracked.
-const PLACES: usize = 4096;
-/// Places in which a node may be.
+/// Maximum number of tracked nodes.
+const MAX_NODES: usize = 4096;
+/// Table entries that are searched for a node.
 const PROBES: usize = 8;
 /// A number further behind than this is a restart, not reordering.
-const LATE: u32 = 1024;
-/// Not a node.
-const NOBODY: u64 = u64::MAX;
+const MAX_REORDERING: u32 = 1024;
+/// Key of a free entry.
+const FREE_KEY: u64 = u64::MAX;
 
-/// A stream of numbers: a subsystem of a node that speaks one version.
+/// Sequence numbers of one subsystem of a node, for one report version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
     /// Node id.
     pub node: u32,
-    /// Subsystem of it.
+    /// Subsystem of the node.
     pub hw_id: u8,
-    /// Datagrams of 2.0, reports before: those with a number.
+    /// Numbered units: datagrams in version 2.0, reports in earlier versions.
     pub numbered: u64,
     /// Lost numbers.
     pub lost: u64,
     /// Reordered numbers, after a higher one; they are not in `lost`.
     pub late: u64,
-    /// Duplicates in a row.
+    /// Consecutive duplicates.
     pub duplicated: u64,
-    /// Restarts.
+    /// Restarts of the sequence.
     pub restarts: u64,
     key: u64,
     last: u32,
@@ -40,11 +40,11 @@ impl Node {
         late: 0,
         duplicated: 0,
         restarts: 0,
-        key: NOBODY,
+        key: FREE_KEY,
         last: 0,
     };
 
-    /// Numbers have `bits` bits.
+    /// Records a number of `bits` bits.
     #[inline]
     fn note(&mut self, seq: u32, bits: u32) {
         self.numbered += 1;
@@ -57,7 +57,7 @@ impl Node {
                 return;
             }
             _ if ahead <= mask >> 1 => self.lost += u64::from(ahead - 1),
-            _ if mask - ahead < LATE => {
+            _ if mask - ahead < MAX_REORDERING => {
                 self.late += 1;
                 self.lost = self.lost.saturating_sub(1);
                 return;
@@ -68,31 +68,31 @@ impl Node {
     }
 }
 
-/// All of them, in a table of fixed size.
+/// All nodes, in a table of fixed size.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    places: Vec<Node>,
+    entries: Vec<Node>,
 }
 
 impl Nodes {
     pub(super) fn new() -> Self {
-        Self { places: vec![Node::NONE; PLACES] }
+        Self { entries: vec![Node::NONE; MAX_NODES] }
     }
 
-    /// Records a number. `false`: the table has no place for this node.
+    /// Records a number. `false`: the table has no room for this node.
     #[inline]
     pub(super) fn note(&mut self, (node, hw_id, short): (u32, u8, bool), seq: u32) -> bool {
         let bits = if short { 22 } else { 32 };
         let key = u64::from(node) << 9 | u64::from(hw_id) << 1 | u64::from(short);
         let first = wire::flow::crc_32c_of(key) as usize;
         for probe in 0..PROBES {
-            let place = &mut self.places[(first + probe) & (PLACES - 1)];
-            if place.key == key {
-                place.note(seq, bits);
+            let entry = &mut self.entries[(first + probe) & (MAX_NODES - 1)];
+            if entry.key == key {
+                entry.note(seq, bits);
                 return true;
             }
-            if place.key == NOBODY {
-                *place = Node { node, hw_id, key, last: seq, numbered: 1, ..Node::NONE };
+            if entry.key == FREE_KEY {
+                *entry = Node { node, hw_id, key, last: seq, numbered: 1, ..Node::NONE };
                 return true;
             }
         }
@@ -100,7 +100,7 @@ impl Nodes {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.places.iter().filter(|node| node.key != NOBODY)
+        self.entries.iter().filter(|node| node.key != FREE_KEY)
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_counted_and_what_is_late_is_not_lost() {
+    fn reordered_numbers_do_not_count_as_lost() {
         assert_eq!(after(&[5, 6, 7]), (0, 0, 0, 0));
         assert_eq!(after(&[5, 8, 9]), (2, 0, 0, 0));
         assert_eq!(after(&[5, 7, 6, 8]), (0, 1, 0, 0));
@@ -129,10 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_nodes_is_bounded() {
+    fn the_number_of_tracked_nodes_is_bounded() {
         let mut nodes = Nodes::new();
         let placed = (0..100_000).filter(|node| nodes.note((*node, 0, true), 1)).count();
         assert_eq!(nodes.iter().count(), placed);
-        assert!(placed > PLACES / 2 && placed <= PLACES, "{placed}");
+        assert!(placed > MAX_NODES / 2 && placed <= MAX_NODES, "{placed}");
     }
 }

@@ -10,13 +10,13 @@ use super::stats::Reason;
 /// A node's data about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Postcard {
-    /// All-ones: not known.
+    /// All-ones: unknown.
     pub(super) node: u32,
-    /// All-ones: there is none.
+    /// All-ones: no flow.
     pub(super) flow: u32,
-    /// 32 bits of it, or 64; all-ones: missing.
+    /// Ingress timestamp, 32 or 64 bits; all-ones: missing.
     pub(super) ingress: u64,
-    /// Likewise.
+    /// Egress timestamp, likewise.
     pub(super) egress: u64,
     /// Queue and occupancy as one word; all-ones: missing.
     pub(super) queue: u32,
@@ -24,14 +24,14 @@ pub(super) struct Postcard {
     pub(super) latency: u32,
 }
 
-/// The low 32 bits of a stamp. All-ones would mean that it is missing, so it becomes 1 ns less.
+/// The low 32 bits of a timestamp. All-ones would mean that it is missing, so it becomes 1 ns less.
 #[inline(always)]
 fn low(stamp: u64) -> u32 {
     if stamp == u64::MAX { u32::MAX } else { (stamp as u32).min(u32::MAX - 1) }
 }
 
 impl Postcard {
-    /// Nothing is known.
+    /// All values are missing.
     pub(super) const NOTHING: Self = Self {
         node: u32::MAX,
         flow: u32::MAX,
@@ -41,7 +41,7 @@ impl Postcard {
         latency: u32::MAX,
     };
 
-    /// Of a report.
+    /// The postcard of a report.
     pub(super) fn of(report: &Report<'_>) -> Result<Self, Reason> {
         if report.flags.contains(Flags::DROP) {
             return Err(Reason::DropReport);
@@ -58,7 +58,7 @@ impl Postcard {
         let flow = report.flow_id.or_else(|| report.flow.map(|flow| flow.flow_id()));
         let queue = hop.queue_occupancy.map(|length| u32::from(hop.queue_id.unwrap_or(0)) << 24 | length);
         let (mut ingress, mut egress) = (hop.ingress_ts, hop.egress_ts);
-        // A latency beside one stamp gives the other.
+        // The latency and one timestamp give the other timestamp.
         if let Some(latency) = hop.hop_latency.map(u64::from) {
             egress = egress.or_else(|| ingress.map(|stamp| stamp.wrapping_add(latency)));
             ingress = ingress.or_else(|| egress.map(|stamp| stamp.wrapping_sub(latency)));
@@ -82,13 +82,13 @@ impl Postcard {
         Some(low(self.egress).wrapping_sub(low(self.ingress)))
     }
 
-    /// Occupancy of the queue.
+    /// Queue occupancy.
     #[inline(always)]
     pub(super) fn queue_length(&self) -> Option<u32> {
         (self.queue != u32::MAX).then_some(self.queue & 0x00ff_ffff)
     }
 
-    /// As a record of an aggregate.
+    /// Converts it to a record of an aggregate.
     #[inline(always)]
     pub(super) fn to_wire(self) -> aggregate::Postcard {
         aggregate::Postcard {
@@ -101,7 +101,7 @@ impl Postcard {
         }
     }
 
-    /// As a report of a group: [`v20::Repr::postcard`], by constant offsets.
+    /// Writes it as a report of a group, as [`v20::Repr::postcard`] does, with constant offsets.
     #[inline(always)]
     pub(super) fn emit(&self, out: &mut [u8]) {
         let Some(out) = out.first_chunk_mut::<V20_POSTCARD_LEN>() else { return };
@@ -123,15 +123,15 @@ pub(super) struct Exact<'a> {
     postcards: &'a [[u8; V20_POSTCARD_LEN]],
 }
 
-/// Of the first word: type 1 without a packet, 8 words, 6 of them metadata, not dropped.
+/// The first word: type 1 without a packet, 8 words, 6 of them metadata, not dropped.
 const FIRST: u64 = 0x1008_0600 << 32;
-/// Queue and both stamps, domain "PC".
+/// Queue and both timestamps, domain "PC".
 const BITS: u64 = 0x1c00_5043;
-/// Of both words: what flags there are besides D does not matter.
+/// Mask of both words: flags other than D are ignored.
 const WANTED: u64 = 0xffff_ff80_ffff_ffff;
 
 impl<'a> Exact<'a> {
-    /// Reads a datagram without the decoder; `None` says nothing about it.
+    /// Reads a datagram without the decoder; `None`: the datagram needs the decoder.
     #[inline(always)]
     pub(super) fn of(payload: &'a [u8]) -> Option<Self> {
         let (group, rest) = payload.split_first_chunk::<{ v20::GROUP_LEN }>()?;
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use wire::{Decoder, Profile};
 
-    /// Bytes that are as random as is good for finding a difference: mostly an exact postcard.
+    /// Random bytes, mostly an exact postcard.
     fn datagram(seed: &mut u64) -> Vec<u8> {
         let mut rng = || {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -207,7 +207,7 @@ mod tests {
         out
     }
 
-    /// Now and then a missing pair.
+    /// Sometimes with a missing pair.
     fn ones_of(which: u32) -> impl Fn(u32) -> u32 {
         move |word| {
             if which == 3 && word >> 16 != 0x1008 && word != 0x1c00_5043 && word != 0x8000_0000 {

@@ -12,7 +12,7 @@ pub enum Reason {
     NoMetadata,
     /// A drop report: an aggregate has no field for the reason.
     DropReport,
-    /// It is of stateful INT: its record belongs to others.
+    /// It is of stateful INT (SF-INT): its record belongs to another packet.
     Stateful,
     /// It has no node id, and the kind needs one.
     NoNode,
@@ -23,7 +23,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = Self::NoValue as usize + 1;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
@@ -79,7 +79,7 @@ impl Cause {
     }
 }
 
-/// What was sent for one cause.
+/// Output for one cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
     /// Datagrams.
@@ -95,13 +95,13 @@ pub struct Stats {
     pub datagrams: u64,
     /// Reports in them that could be read.
     pub reports: u64,
-    /// What could not, by [`Refusal::index`]: a whole datagram, or a report of one.
+    /// Unreadable datagrams and reports, by [`Refusal::index`].
     pub unreadable: [u64; Refusal::COUNT],
     /// Reports that are not postcards for this aggregator, by [`Reason`].
     pub refused: [u64; Reason::COUNT],
-    /// Postcards taken.
+    /// Postcards accepted.
     pub postcards: u64,
-    /// What was sent, by [`Cause`].
+    /// Output by [`Cause`].
     pub sent: [Sent; Cause::ALL.len()],
     /// Bytes of UDP payload sent.
     pub sent_bytes: u64,
@@ -111,12 +111,12 @@ pub struct Stats {
     pub occupied: u64,
     /// Values that were missing and are therefore in no summary.
     pub missing_values: u64,
-    /// Nodes for whose sequence numbers there was no place; losses of theirs are not counted.
+    /// Numbers of nodes that did not fit into the table; losses of these nodes are not counted.
     pub nodes_full: u64,
 }
 
 impl Stats {
-    /// Nothing counted.
+    /// All counters zero.
     pub const NEW: Self = Self {
         datagrams: 0,
         reports: 0,

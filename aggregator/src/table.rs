@@ -8,14 +8,14 @@ use super::postcard::Postcard;
 
 /// No register.
 pub(super) const NONE: u32 = u32::MAX;
-/// Nobody's register. No key is this: node or flow would be unknown.
-pub(super) const NOBODY: u64 = u64::MAX;
+/// Key of a free register. No postcard has this key: node or flow would be unknown.
+pub(super) const FREE_KEY: u64 = u64::MAX;
 
 /// A register without its postcards; a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Register {
-    /// When its first postcard came.
+    /// Arrival time of its first postcard.
     pub(super) since: u64,
     latency_sum: u64,
     queue_sum: u64,
@@ -23,14 +23,14 @@ pub(super) struct Register {
     queue: Range,
     /// Postcards in it.
     pub(super) count: u32,
-    /// Registers that are older and newer.
+    /// The next older and newer registers.
     older: u32,
     newer: u32,
 }
 
 const _: () = assert!(size_of::<Register>() == 64);
 
-/// Least, largest and number of values.
+/// Minimum, maximum and number of values.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     min: u32,
@@ -68,14 +68,14 @@ impl Register {
         newer: NONE,
     };
 
-    /// Adds the values of a postcard, and answers how many were missing.
+    /// Adds the values of a postcard; returns how many were missing.
     #[inline(always)]
     pub(super) fn add(&mut self, postcard: &Postcard) -> u64 {
         self.latency.add(&mut self.latency_sum, postcard.hop_latency())
             + self.queue.add(&mut self.queue_sum, postcard.queue_length())
     }
 
-    /// What it comes to: a summary for each metric that had a value.
+    /// The summaries: one for each metric that had a value.
     pub(super) fn summaries(&self) -> impl Iterator<Item = Summary> {
         let latency = self.latency.summary(SummaryMetric::HopLatency, self.latency_sum);
         let queue = self.queue.summary(SummaryMetric::QueueLength, self.queue_sum);
@@ -88,11 +88,11 @@ impl Register {
 pub(super) struct Table {
     keys: Vec<u64>,
     registers: Vec<Register>,
-    /// The datagrams in the making: room for a header, then the postcards.
+    /// The datagrams under construction: room for a header, then the postcards.
     bytes: Vec<u8>,
     stride: usize,
     ways: usize,
-    /// Of a key's bucket.
+    /// Mask of the bucket index.
     mask: usize,
     oldest: u32,
     newest: u32,
@@ -101,28 +101,28 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(config: &Config) -> Self {
-        let (places, stride) = (config.places(), config.stride());
+        let (slots, stride) = (config.slots(), config.stride());
         let ways = if config.kind.node_scope() { config.ways } else { 1 };
-        let mut registers = Vec::with_capacity(places);
+        let mut registers = Vec::with_capacity(slots);
         memory::advise_huge(&registers);
-        registers.resize(places, Register::EMPTY);
-        let mut bytes = Vec::with_capacity(places * stride);
+        registers.resize(slots, Register::EMPTY);
+        let mut bytes = Vec::with_capacity(slots * stride);
         memory::advise_huge(&bytes);
-        bytes.resize(places * stride, 0);
+        bytes.resize(slots * stride, 0);
         Self {
-            keys: vec![NOBODY; places],
+            keys: vec![FREE_KEY; slots],
             registers,
             bytes,
             stride,
             ways,
-            mask: places / ways - 1,
+            mask: slots / ways - 1,
             oldest: NONE,
             newest: NONE,
             occupied: 0,
         }
     }
 
-    /// The first register in which a key may be.
+    /// The first register of a key's bucket.
     #[inline(always)]
     pub(super) fn bucket(&self, key: u64) -> u32 {
         ((wire::flow::crc_32c_of(key) as usize & self.mask) * self.ways) as u32
@@ -133,14 +133,14 @@ impl Table {
         memory::prefetch(&self.keys[bucket as usize]);
     }
 
-    /// Brings near what `key` will need, if it is there.
+    /// Prefetches the register of `key`.
     #[inline(always)]
     pub(super) fn prefetch(&self, bucket: u32, key: u64) {
         let slot = self.find(bucket, key).unwrap_or(bucket);
         memory::prefetch(&self.registers[slot as usize]);
     }
 
-    /// Brings near where the next postcard of a register goes.
+    /// Prefetches the bytes of the next postcard of a register.
     #[inline(always)]
     pub(super) fn prefetch_bytes(&self, slot: u32, (head, postcard_len): (usize, usize)) {
         let at =
@@ -158,16 +158,16 @@ impl Table {
         ways.iter().position(|other| *other == key).map(|way| bucket + way as u32)
     }
 
-    /// A free register for a key of this bucket, or the one whose occupant must go.
+    /// A free register of this bucket, or, as the error, the one to evict.
     pub(super) fn free(&self, bucket: u32) -> Result<u32, u32> {
-        if let Some(slot) = self.find(bucket, NOBODY) {
+        if let Some(slot) = self.find(bucket, FREE_KEY) {
             return Ok(slot);
         }
         let ways = bucket..bucket + self.ways as u32;
         Err(ways.min_by_key(|slot| self.registers[*slot as usize].since).unwrap_or(bucket))
     }
 
-    /// Gives a free register to a key.
+    /// Assigns a free register to a key.
     pub(super) fn claim(&mut self, slot: u32, key: u64, now: u64) {
         self.keys[slot as usize] = key;
         let older = self.newest;
@@ -180,9 +180,9 @@ impl Table {
         self.occupied += 1;
     }
 
-    /// Takes a register from its key.
+    /// Frees a register.
     pub(super) fn release(&mut self, slot: u32) {
-        self.keys[slot as usize] = NOBODY;
+        self.keys[slot as usize] = FREE_KEY;
         let register = &mut self.registers[slot as usize];
         let Register { older, newer, .. } = *register;
         register.count = 0;
@@ -213,7 +213,7 @@ impl Table {
         &mut self.registers[slot as usize]
     }
 
-    /// The datagram of a register, as far as it is written.
+    /// The datagram under construction of a register.
     #[inline(always)]
     pub(super) fn bytes(&mut self, slot: u32) -> &mut [u8] {
         &mut self.bytes[slot as usize * self.stride..][..self.stride]

@@ -1,4 +1,4 @@
-//! Made-up postcards for measuring: datagrams as nodes send them, one postcard each. Nothing here is on any fast path.
+//! Synthetic postcards for benchmarks: datagrams as nodes send them, one postcard each. Not part of the fast path.
 
 use wire::Hop;
 use wire::aggregate::Kind;
@@ -18,11 +18,11 @@ const BEGIN: u64 = 1_700_000_000_000_000_000;
 pub struct Case {
     /// Its name, as in `hopwise bench`.
     pub name: &'static str,
-    /// What the stage makes.
+    /// Kind of aggregate.
     pub kind: Kind,
     /// R.
     pub r: u32,
-    /// Different pairs of node and flow, met in turn.
+    /// Number of pairs of node and flow, used cyclically.
     pub flows: u32,
     /// Registers.
     pub registers: usize,
@@ -48,7 +48,7 @@ pub const CASES: [Case; 3] = [
 ];
 
 impl Case {
-    /// Settings for it.
+    /// Settings for the case.
     pub fn config(&self) -> Config {
         Config {
             kind: self.kind,
@@ -60,10 +60,10 @@ impl Case {
         }
     }
 
-    /// Its datagrams, [`LEN`] bytes each, once through all flows in an order that no prefetcher foresees.
+    /// The datagrams, [`LEN`] bytes each: one pass over all flows, in an order that defeats prefetching.
     pub fn datagrams(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.flows as usize * LEN];
-        // Prime, and no divisor of any number of flows here.
+        // A prime that divides none of the flow counts.
         let stride = 7919;
         let mut sequences = [0; NODES as usize];
         for (at, out) in bytes.chunks_exact_mut(LEN).enumerate() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use aggregator::{Aggregator, Config, Out, Spread};
+use aggregator::{Aggregator, Config, Sink, Spread};
 use aggregator::{Cause, ConfigError, Reason, Stats};
 use wire::aggregate::Kind;
 use wire::{Aggregate, Decoder, Profile, Refusal};
@@ -12,7 +12,7 @@ use wire::{Aggregate, Decoder, Profile, Refusal};
 #[derive(Default)]
 struct Sent(Vec<(usize, Vec<u8>)>);
 
-impl Out for Sent {
+impl Sink for Sent {
     fn send(&mut self, destination: usize, payload: &[u8]) {
         self.0.push((destination, payload.to_vec()));
     }
@@ -133,7 +133,7 @@ fn datagram(rng: &mut Rng, flows: u32) -> Vec<u8> {
     for _ in 0..=rng.below(5) {
         let flags = if rng.below(20) == 0 { 0xa0 } else { 0x20 };
         let some = |rng: &mut Rng, value| if rng.below(9) == 0 { u32::MAX } else { value };
-        let flow = some(rng, dice_flow(rng.0, flows));
+        let flow = some(rng, random_flow(rng.0, flows));
         let queue = rng.below(1 << 28);
         let queue = some(rng, queue);
         let stamp = rng.below(1 << 30);
@@ -161,12 +161,12 @@ fn datagram(rng: &mut Rng, flows: u32) -> Vec<u8> {
     out
 }
 
-fn dice_flow(seed: u64, flows: u32) -> u32 {
+fn random_flow(seed: u64, flows: u32) -> u32 {
     (seed >> 40) as u32 % flows
 }
 
-/// What was sent, as a reader counts it: datagrams, postcards (single ones, or the largest count of a summary), and a check
-/// of each destination's numbers.
+/// Counts datagrams and postcards (single ones, or the largest count of a summary) of the output, and checks the sequence numbers
+/// of each destination.
 fn read(config: &Config, sent: &Sent) -> (u64, u64) {
     let mut next = vec![0; config.destinations];
     let (mut postcards, mut decoder) = (0, Decoder::new(Profile::default()));
@@ -236,7 +236,7 @@ fn counters_balance_under_random_traffic() {
 }
 
 #[test]
-fn a_flood_of_flows_evicts_and_loses_nothing() {
+fn eviction_loses_no_postcards() {
     let config =
         Config { kind: Kind::CorNodeFlow, r: 10, timer: u64::MAX, registers: 64, ..Config::default() };
     let mut stage = Aggregator::new(config).expect("good settings");

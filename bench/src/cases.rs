@@ -1,4 +1,4 @@
-//! `hopwise bench`: the figures we publish, on the user's machine.
+//! `hopwise bench`: measures the published figures on the user's machine.
 
 mod aggregate;
 mod aggregator;
@@ -67,7 +67,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.001..=600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.001 and 600 seconds".into()) }
 }
 
-/// A case: its name, what it measures, and the measuring.
+/// A case: its name, what it measures, and the function that runs it.
 struct Case {
     name: &'static str,
     about: &'static str,
@@ -97,11 +97,11 @@ const CASES: &[Case] = &[
     Case { name: "sf-join-100k", about: "the same, 100,000 flows", run: join::run },
     Case {
         name: "switch-transit",
-        about: "an INT-MD 2.1 transit switch pushes its record, in process: per packet",
+        about: "an INT-MD 2.1 transit switch adds its record, in process: per packet",
         run: switch::run,
     },
     Case { name: "switch-sf-transit", about: "an SF-INT transit switch swaps records", run: switch::run },
-    Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips it", run: switch::run },
+    Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips INT", run: switch::run },
     Case {
         name: "aggregator-agg25",
         about: "aggregator: 25 postcards of any node together, per postcard",
@@ -150,9 +150,9 @@ const CASES: &[Case] = &[
         about: "AF_XDP, driver mode, over veth, compared with a loop that discards (root)",
         run: rx::run,
     },
-    Case { name: "rx-xdp-generic", about: "AF_XDP, generic mode, likewise (root)", run: rx::run },
-    Case { name: "rx-packet", about: "AF_PACKET ring, likewise (root)", run: rx::run },
-    Case { name: "rx-udp", about: "a UDP socket, likewise (root)", run: rx::run },
+    Case { name: "rx-xdp-generic", about: "the same, generic mode (root)", run: rx::run },
+    Case { name: "rx-packet", about: "the same with an AF_PACKET ring (root)", run: rx::run },
+    Case { name: "rx-udp", about: "the same with a UDP socket (root)", run: rx::run },
     Case {
         name: "xdp-detect-1k",
         about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no change (root)",
@@ -195,7 +195,11 @@ const CASES: &[Case] = &[
         about: "RoCEv2 responder: random slots in 4 GiB, compared with a plain loop",
         run: dta::respond,
     },
-    Case { name: "rdma-append", about: "RoCEv2 responder: blocks in order, likewise", run: dta::respond },
+    Case {
+        name: "rdma-append",
+        about: "RoCEv2 responder: blocks in order, compared with a plain loop",
+        run: dta::respond,
+    },
     Case {
         name: "rdma-xdp-key-write",
         about: "RoCEv2 responder in the kernel: a slot of 24 bytes (root)",
@@ -234,7 +238,7 @@ const CASES: &[Case] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// There is no such case, or one failed.
+/// A name is unknown, or a case failed.
 pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     if args.list {
         let line = |case: &Case| format!("{:<24}{}\n", case.name, case.about);
@@ -260,7 +264,7 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The cases of these names, in the order asked for.
+/// The cases with these names, in the given order.
 fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
     let mut cases = Vec::new();
     for name in names {
@@ -276,7 +280,7 @@ fn print(text: &str) -> Result<(), CliError> {
     io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
 }
 
-/// An outcome for people.
+/// The text form of an outcome.
 fn text(outcome: &Outcome) -> String {
     let (min, max) = outcome.range();
     let rate = units::short(1e9 / outcome.median());

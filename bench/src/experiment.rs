@@ -1,4 +1,4 @@
-//! `hopwise experiment`: what papers found, found again; each with a table, a plot and a page.
+//! `hopwise experiment`: repeats experiments of papers; writes tables, plots and a page for each.
 
 mod bursts;
 mod dta;
@@ -17,9 +17,9 @@ use std::{
 use self::page::Findings;
 use terminal::CliError;
 
-/// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the paper's figures beside ours
+/// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the figures of the paper and of hopwise
 ///
-/// Everything runs on this machine. What is simulated gives the same figures everywhere; what is measured says on what.
+/// Everything runs on this machine. Simulated figures are the same on every machine; pages with measured figures name the machine.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise experiment --list
@@ -35,23 +35,23 @@ pub struct Args {
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
-    /// Name the experiments and end
+    /// List the experiments and exit
     #[arg(long)]
     list: bool,
 
-    /// Write the files into this directory; made if it is not there
+    /// Write the files to this directory; created if missing
     #[arg(long, value_name = "DIR", default_value = "docs/experiments")]
     out: PathBuf,
 
-    /// A tenth of the work: to see that it runs, not for figures
+    /// Do a tenth of the work: a test run, not for quoting figures
     #[arg(long)]
     quick: bool,
 }
 
-/// How much is to be done.
+/// Amount of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scale {
-    /// What the pages show.
+    /// As in the committed pages.
     Full,
     /// About a tenth.
     Quick,
@@ -67,7 +67,7 @@ impl Scale {
     }
 }
 
-/// An experiment: its name, what it answers, whose it is, and the doing.
+/// An experiment: its name, its subject, its paper, and the function that runs it.
 struct Experiment {
     name: &'static str,
     about: &'static str,
@@ -91,7 +91,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "sf-yield",
         about: "Which packets' paths become complete with SF-INT",
-        paper: "Xiong et al., SF-INT, 4.4 (what it leaves out)",
+        paper: "Xiong et al., SF-INT, 4.4 (not measured there)",
         run: sf::yields,
     },
     Experiment {
@@ -109,7 +109,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "event-detection",
         about: "Stored rows and accuracy by threshold of event detection",
-        paper: "INTCollector, 6.2.3 (left open there)",
+        paper: "INTCollector, 6.2.3 (not measured there)",
         run: event_detection::run,
     },
     Experiment {
@@ -165,7 +165,7 @@ const EXPERIMENTS: &[Experiment] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// There is no such experiment, one failed, or its files cannot be written.
+/// A name is unknown, an experiment failed, or its files cannot be written.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.list {
         for one in EXPERIMENTS {
@@ -193,7 +193,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, CliError> {
     names.iter().map(find).collect()
 }
 
-/// Writes an experiment's files; where its page is.
+/// Writes an experiment's files; returns the path of its page.
 fn write(
     out: &Path,
     experiment: &Experiment,
@@ -205,10 +205,10 @@ fn write(
         CliError::io(format!("cannot write to {}", out.display()), error, "name a directory you may write")
     };
     fs::create_dir_all(out).map_err(failed)?;
-    for sheet in &findings.sheets {
-        fs::write(out.join(format!("{name}-{}.csv", sheet.name)), sheet.csv()).map_err(failed)?;
-        for (at, plot) in sheet.plots.iter().enumerate() {
-            fs::write(out.join(page::plot_file(name, sheet, at)), plot.to_svg()).map_err(failed)?;
+    for table in &findings.tables {
+        fs::write(out.join(format!("{name}-{}.csv", table.name)), table.csv()).map_err(failed)?;
+        for (at, plot) in table.plots.iter().enumerate() {
+            fs::write(out.join(page::plot_file(name, table, at)), plot.to_svg()).map_err(failed)?;
         }
     }
     let page = out.join(format!("{name}.md"));
@@ -221,19 +221,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_experiment_runs_and_leaves_its_files() {
+    fn every_experiment_runs_and_writes_its_files() {
         let out = std::env::temp_dir().join(format!("hopwise-experiments-{}", std::process::id()));
         for experiment in EXPERIMENTS {
             let findings = (experiment.run)(Scale::Quick).unwrap();
             let page = fs::read_to_string(write(&out, experiment, &findings, Scale::Quick).unwrap()).unwrap();
             assert!(page.starts_with(&format!("# {}\n", experiment.about)), "{page}");
-            assert!(!findings.sheets.is_empty() && !findings.conditions.is_empty());
-            for sheet in &findings.sheets {
-                assert!(!sheet.rows.is_empty(), "{}", sheet.name);
-                assert!(sheet.rows.iter().all(|row| row.len() == sheet.columns.len()), "{}", sheet.name);
-                for (at, plot) in sheet.plots.iter().enumerate() {
+            assert!(!findings.tables.is_empty() && !findings.conditions.is_empty());
+            for table in &findings.tables {
+                assert!(!table.rows.is_empty(), "{}", table.name);
+                assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.name);
+                for (at, plot) in table.plots.iter().enumerate() {
                     let svg =
-                        fs::read_to_string(out.join(page::plot_file(experiment.name, sheet, at))).unwrap();
+                        fs::read_to_string(out.join(page::plot_file(experiment.name, table, at))).unwrap();
                     assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
                     assert!(plot.series.iter().any(|series| series.points.len() > 1), "{}", plot.title);
                 }

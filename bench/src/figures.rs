@@ -1,24 +1,24 @@
-//! What `hopwise bench` and `hopwise experiment` measure with: the parts of the program joined without a network, keys, and stores
-//! that are filled.
+//! Shared by `hopwise bench` and `hopwise experiment`: translator and responder in one process, generated keys and reports, and
+//! filled stores.
 
-pub(crate) mod joined;
 pub(crate) mod keys;
+pub(crate) mod pipeline;
 pub(crate) mod reports;
 pub(crate) mod slots;
 
 use terminal::CliError;
 
-/// Why a part could not be made; the parts' own words.
+/// An error of a component under test.
 pub(crate) fn failed(error: impl std::fmt::Display) -> CliError {
-    CliError::new(format!("the measured part: {error}"))
+    CliError::new(format!("the component under test: {error}"))
 }
 
-/// A report or frame of this program that breaks a rule.
+/// A report or frame that could not be written.
 pub(crate) fn unwritten(error: wire::Unwritten) -> CliError {
     failed(format!("{error:?}"))
 }
 
-/// Bytes of memory that may be had.
+/// Bytes of available memory.
 pub(crate) fn available() -> u64 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -26,7 +26,7 @@ pub(crate) fn available() -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// Bytes of a store that no cache holds: 4 GiB where there is room for it twice, else less.
+/// Bytes of a store that exceeds every cache: 4 GiB if twice as much memory is available, otherwise 256 MiB.
 pub(crate) fn large() -> u64 {
     if available() > 9 << 30 { 4 << 30 } else { 256 << 20 }
 }

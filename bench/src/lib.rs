@@ -1,6 +1,6 @@
 //! Benchmarks of the program, and the experiments of the papers with their tables and plots.
 //!
-//! [`cases`] is `hopwise bench`, [`experiment`] is `hopwise experiment`; `figures` is what both measure with, `svg` draws.
+//! [`cases`] is `hopwise bench`, [`experiment`] is `hopwise experiment`; both use `figures`; `svg` draws plots.
 #![forbid(unsafe_code)]
 
 pub mod cases;

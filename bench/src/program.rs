@@ -7,7 +7,7 @@ use collector::Datagram;
 use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
-/// What the cases need from the program.
+/// Parts of the program that the cases measure.
 pub trait Program: Debug + Sync {
     /// Passes packets to `process` as the collector's datagrams, a few at a time, as an input does.
     fn each_chunk(&self, packets: &[Packet<'_>], process: &mut dyn FnMut(&[Datagram<'_>]));
@@ -27,17 +27,17 @@ pub trait Program: Debug + Sync {
 
 /// A switch of the program.
 pub trait Switch: Send {
-    /// Receives, forwards and sends what there is. False: there was nothing to do.
+    /// Receives, forwards and sends all pending frames. False: there was nothing to do.
     fn poll(&mut self) -> bool;
     /// Sleeps until a frame arrives or a timer is due. True: the timer is due so soon that it did not sleep.
     fn wait(&self, poll_fds: &mut PollFds) -> bool;
-    /// Is no frame in it?
+    /// True if the switch holds no frame.
     fn is_empty(&self) -> bool;
-    /// What happened so far.
+    /// The counters so far.
     fn totals(&mut self) -> Totals;
 }
 
-/// What a switch did with its frames.
+/// Frame counters of a switch.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Totals {
     /// Frames received.
@@ -46,8 +46,8 @@ pub struct Totals {
     pub sent: u64,
     /// Frames dropped, for any reason.
     pub dropped: u64,
-    /// Frames of which no counter says what became of them.
+    /// Received frames that no other counter accounts for.
     pub unaccounted: u64,
-    /// Frames that found the ring of the receiving socket full.
+    /// Frames dropped because the ring of the receiving socket was full.
     pub ring_full: u64,
 }

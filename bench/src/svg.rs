@@ -1,29 +1,29 @@
 //! Plots as SVG: lines, steps, points and grouped bars, with bands or whiskers for the spread, on linear or logarithmic
-//! axes. One self-contained file without script or web font that reads well on light and on dark ground: it draws its own
-//! ground, and follows the reader's colour scheme where the viewer tells it (`prefers-color-scheme`).
+//! axes. The file is self-contained, without script or web font. It draws a background and follows the viewer's colour scheme
+//! (`prefers-color-scheme`).
 //!
-//! The same plot gives the same bytes. Values that cannot be drawn (not finite, or not positive on a logarithmic axis) leave
-//! a gap. Of a series with more points than pixels the smallest and largest of each pixel column are kept, so that the file
-//! stays small and no peak is lost.
+//! The output is deterministic. Values that cannot be drawn (not finite, or not positive on a logarithmic axis) leave a gap. If a
+//! series has more points than pixels, only the smallest and largest value of each pixel column is drawn, so that the file stays
+//! small and keeps all peaks.
 
 use std::fmt::Write as _;
 
 /// Size of a plot in CSS pixels.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;
-/// Distance of the frame from the right edge and from the left one, labels not counted.
+/// Margin at the right and left edge, without labels.
 const MARGIN: f64 = 20.0;
 /// Estimated width of a character in 12 px sans-serif; SVG cannot be asked.
 const CHARACTER: f64 = 6.7;
-/// Ticks aimed at.
+/// Target number of ticks.
 const X_TICKS: usize = 7;
 const Y_TICKS: usize = 6;
-/// Series that have a look of their own; further ones begin again.
-const LOOKS: usize = 8;
+/// Number of distinct series styles; further series reuse them.
+const STYLES: usize = 8;
 
-/// Colours of the series on light and on dark ground, after Okabe and Ito (distinguishable by the colour-blind), with the
+/// Colours of the series on light and dark background, after Okabe and Ito (distinguishable by the colour-blind), with the
 /// dash pattern of lines, so that they differ in print too.
-const SERIES: [(&str, &str, &str); LOOKS] = [
+const SERIES: [(&str, &str, &str); STYLES] = [
     ("#0072b2", "#56b4e9", ""),
     ("#d55e00", "#ff8c42", ""),
     ("#009e73", "#2fd4a3", ""),
@@ -34,13 +34,13 @@ const SERIES: [(&str, &str, &str); LOOKS] = [
     ("#a01c1c", "#ff7f7f", "9 3 2 3"),
 ];
 
-/// How an axis maps values to places.
+/// How an axis maps values to positions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Scale {
     /// Proportional. Contains 0 if the values come near it.
     #[default]
     Linear,
-    /// Logarithmic: each decade is as long as the next. Values must be positive.
+    /// Logarithmic. Values must be positive.
     Log,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Axis {
     pub(crate) name: String,
     /// Its unit, shown in brackets; empty if it has none.
     pub(crate) unit: String,
-    /// How values map to places.
+    /// How values map to positions.
     pub(crate) scale: Scale,
-    /// Ends of the axis, if the values shall not decide.
+    /// Ends of the axis; `None`: chosen by the values.
     pub(crate) range: Option<(f64, f64)>,
     /// Names instead of numbers: the values 0, 1, 2, … are categories. For bars.
     pub(crate) categories: Vec<String>,
@@ -76,14 +76,14 @@ impl Axis {
     }
 }
 
-/// One value, perhaps with its spread.
+/// One value, optionally with its spread.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Point {
-    /// Where on the x axis.
+    /// Position on the x axis.
     pub(crate) x: f64,
     /// The value.
     pub(crate) y: f64,
-    /// Smallest and largest value it may have: minimum and maximum of the runs, or a confidence interval.
+    /// Minimum and maximum of the runs, or a confidence interval.
     pub(crate) spread: Option<(f64, f64)>,
 }
 
@@ -96,17 +96,17 @@ impl From<(f64, f64)> for Point {
 /// How a series is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
-    /// Straight from point to point, a mark on each if they are few.
+    /// Straight lines between points, with a mark on each point if there are few.
     Line,
-    /// A value holds until the next: queue lengths, states.
+    /// Step function: queue lengths, states.
     Step,
-    /// Marks alone.
+    /// Marks only.
     Marks,
-    /// Bars from the bottom, side by side with those of other series.
+    /// Bars, grouped by x value.
     Bars,
 }
 
-/// Values that belong together.
+/// One series of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     /// Its name in the legend.
@@ -127,15 +127,15 @@ impl Series {
 /// A plot: title, axes and series.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plot {
-    /// What it shows, in a few words.
+    /// Title.
     pub(crate) title: String,
-    /// Conditions or source, in smaller letters; may be empty.
+    /// Conditions or source, in a smaller font; may be empty.
     pub(crate) note: String,
     /// Horizontal axis.
     pub(crate) x: Axis,
     /// Vertical axis.
     pub(crate) y: Axis,
-    /// What is drawn, in the order of the legend; the last lies on top.
+    /// Series in the order of the legend; the last is drawn on top.
     pub(crate) series: Vec<Series>,
 }
 
@@ -146,7 +146,7 @@ impl Plot {
     }
 }
 
-/// An axis with its ends and ticks worked out: values to pixels.
+/// An axis with computed ends and ticks; maps values to pixels.
 struct Mapped {
     scale: Scale,
     /// Ends, as logarithms if the axis is logarithmic.
@@ -155,7 +155,7 @@ struct Mapped {
     /// Pixels of the two ends.
     from: f64,
     to: f64,
-    /// Place and label of each tick.
+    /// Value and label of each tick.
     ticks: Vec<(f64, String)>,
 }
 
@@ -174,7 +174,7 @@ impl Mapped {
         }
         let low = if from_zero && low > 0.0 && axis.range.is_none() { 0.0 } else { low };
         let step = nice_step(high - low, aim);
-        // The ends are ticks, unless somebody wants them elsewhere.
+        // The ends are ticks, unless a range is given.
         let (low, high) = match axis.range {
             Some(_) => (low, high),
             None => ((low / step).floor() * step, (high / step).ceil() * step),
@@ -182,7 +182,7 @@ impl Mapped {
         Self { scale: Scale::Linear, low, high, from, to, ticks: linear_ticks(low, high, step) }
     }
 
-    /// The pixel of a value; `None` if it has no place on this axis.
+    /// The pixel of a value; `None` if it cannot be drawn on this axis.
     fn at(&self, value: f64) -> Option<f64> {
         let value = if self.scale == Scale::Log { value.log10() } else { value };
         let share = (value - self.low) / (self.high - self.low);
@@ -190,7 +190,7 @@ impl Mapped {
     }
 }
 
-/// Smallest and largest of the values that can be drawn, apart from each other.
+/// Smallest and largest of the values that can be drawn; never equal.
 fn ends(values: &[f64], scale: Scale) -> (f64, f64) {
     let good =
         values.iter().copied().filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0));
@@ -200,7 +200,7 @@ fn ends(values: &[f64], scale: Scale) -> (f64, f64) {
         _ if low > high => (if scale == Scale::Log { 0.1 } else { 0.0 }, 1.0),
         Scale::Log => (low, high),
         Scale::Linear if low == high => (low - low.abs().max(1.0) * 0.5, high + high.abs().max(1.0) * 0.5),
-        // An axis that almost reaches 0 shall show it.
+        // An axis that almost reaches 0 includes it.
         Scale::Linear if low > 0.0 && low < high * 0.4 => (0.0, high),
         Scale::Linear => (low, high),
     }
@@ -281,7 +281,7 @@ fn log_label(value: f64) -> String {
     unit.map_or_else(|| trimmed(value), |(least, unit)| format!("{}{unit}", trimmed(value / least)))
 }
 
-/// Text as XML has it.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -290,7 +290,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // No XML document may hold these, escaped or not.
+            // XML documents must not contain control characters, even escaped.
             c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
@@ -298,7 +298,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A plot in the making.
+/// A plot under construction.
 struct Drawing<'a> {
     plot: &'a Plot,
     x: Mapped,
@@ -329,7 +329,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = self.out.write_fmt(text);
         self.out.push('\n');
     }
@@ -399,7 +399,7 @@ impl<'a> Drawing<'a> {
         self.text((MARGIN, top - 12.0), "name", "start", &self.plot.y.title());
     }
 
-    /// Begins the group of what must not leave the frame.
+    /// Begins a group that is clipped to the frame.
     fn clip(&mut self) {
         let (left, top) = (self.x.from - 5.0, self.y.to - 5.0);
         let (width, height) = (self.x.to - left + 5.0, self.y.from - top + 1.0);
@@ -453,14 +453,14 @@ impl<'a> Drawing<'a> {
             };
         }
         let dash = dash(index);
-        self.put(format_args!(r#"<path class="line s{}"{dash} d="{path}"/>"#, index % LOOKS));
+        self.put(format_args!(r#"<path class="line s{}"{dash} d="{path}"/>"#, index % STYLES));
     }
 
     fn marks(&mut self, index: usize, run: &[Pixel]) {
         for (x, y, _) in run {
             self.put(format_args!(
                 r#"<circle class="mark s{}" cx="{x:.1}" cy="{y:.1}" r="3"/>"#,
-                index % LOOKS
+                index % STYLES
             ));
         }
     }
@@ -481,7 +481,7 @@ impl<'a> Drawing<'a> {
         for (i, (x, y)) in upper.chain(lower).enumerate() {
             let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
         }
-        self.put(format_args!(r#"<path class="band s{}" d="{path}Z"/>"#, index % LOOKS));
+        self.put(format_args!(r#"<path class="band s{}" d="{path}Z"/>"#, index % STYLES));
     }
 
     fn whisker(&mut self, x: f64, low: f64, high: f64) {
@@ -495,7 +495,7 @@ impl<'a> Drawing<'a> {
         let drawn = |series: &&Series| series.style == Style::Bars;
         let groups = self.plot.series.iter().filter(drawn).count().max(1) as f64;
         let place = self.plot.series[..index].iter().filter(drawn).count() as f64;
-        // Bars of one x share four fifths of the room to the next.
+        // The bars of one x value use four fifths of the distance to the next.
         let room = self.room() * 0.8;
         let width = room / groups;
         let bottom = self.y.from;
@@ -511,7 +511,7 @@ impl<'a> Drawing<'a> {
             let inner = (width - 2.0).max(1.0);
             self.put(format_args!(
                 r#"<rect class="bar s{}" x="{left:.1}" y="{top:.1}" width="{inner:.1}" height="{height:.1}"/>"#,
-                index % LOOKS
+                index % STYLES
             ));
             if let Some((low, high)) = spread {
                 self.whisker(left + inner / 2.0, low, high);
@@ -535,18 +535,18 @@ impl<'a> Drawing<'a> {
             let mut x = MARGIN;
             for index in row {
                 let series = &self.plot.series[index];
-                let (middle, end, look) = (y - 4.0, x + 22.0, index % LOOKS);
+                let (middle, end, style_index) = (y - 4.0, x + 22.0, index % STYLES);
                 let dash = dash(index);
                 match series.style {
                     Style::Bars => {
                         let top = y - 10.0;
                         self.put(format_args!(
-                            r#"<rect class="bar s{look}" x="{x:.1}" y="{top:.1}" width="14" height="11"/>"#
+                            r#"<rect class="bar s{style_index}" x="{x:.1}" y="{top:.1}" width="14" height="11"/>"#
                         ));
                     }
                     Style::Marks => self.marks(index, &[(x + 11.0, middle, None)]),
                     _ => self.put(format_args!(
-                        r#"<path class="line s{look}"{dash} d="M{x:.1} {middle:.1}H{end:.1}"/>"#
+                        r#"<path class="line s{style_index}"{dash} d="M{x:.1} {middle:.1}H{end:.1}"/>"#
                     )),
                 }
                 self.text((x + 28.0, y), "name", "start", &series.name);
@@ -558,7 +558,7 @@ impl<'a> Drawing<'a> {
 }
 
 fn dash(index: usize) -> String {
-    match SERIES[index % LOOKS].2 {
+    match SERIES[index % STYLES].2 {
         "" => String::new(),
         pattern => format!(r#" stroke-dasharray="{pattern}""#),
     }
@@ -568,7 +568,7 @@ fn entry_width(series: &Series) -> f64 {
     28.0 + series.name.chars().count() as f64 * CHARACTER + 18.0
 }
 
-/// The legend's entries, row by row. One series needs none: the title says what it is.
+/// The legend's entries, row by row. A plot of one series has no legend.
 fn legend_rows(plot: &Plot) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = Vec::new();
     if plot.series.len() < 2 {
@@ -589,7 +589,7 @@ fn legend_rows(plot: &Plot) -> Vec<Vec<usize>> {
     rows
 }
 
-/// Of more points than pixels the first, smallest, largest and last of each pixel column.
+/// If there are more points than pixels, keeps the first, smallest, largest and last of each pixel column.
 fn thinned(run: &[Pixel]) -> Vec<Pixel> {
     if run.len() as f64 <= 2.0 * WIDTH {
         return run.to_vec();
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_their_places() {
+    fn values_map_to_pixels() {
         let mut axis = mapped(Scale::Linear, &[0.0, 10.0]);
         (axis.from, axis.to) = (100.0, 200.0);
         assert_eq!([0.0, 2.5, 10.0].map(|value| axis.at(value)), [Some(100.0), Some(125.0), Some(200.0)]);
@@ -682,7 +682,7 @@ mod tests {
             }
         }
         assert_eq!(open, Vec::<&str>::new());
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "a number that is none");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "a value is not a number");
     }
 
     fn count(svg: &str, what: &str) -> usize {
@@ -714,14 +714,14 @@ mod tests {
     }
 
     #[test]
-    fn a_step_holds_its_value_until_the_next() {
+    fn a_step_keeps_its_value_until_the_next() {
         let svg =
             plot(vec![Series::new("one", Style::Step, [(0.0, 0.0), (5.0, 10.0), (10.0, 5.0)])]).to_svg();
         assert!(svg.contains("d=\"M41.4 390.0H386.7V64.0H732.0V227.0\""), "{svg}");
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_a_gap() {
+    fn undrawable_values_leave_a_gap() {
         let points = [
             (1.0, 1.0),
             (2.0, 2.0),
@@ -760,14 +760,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_of_nothing_is_a_plot() {
+    fn an_empty_plot_is_valid_svg() {
         for plot in [Plot::default(), plot(Vec::new()), plot(vec![Series::new("none", Style::Step, [])])] {
             check_well_formed(&plot.to_svg());
         }
     }
 
     #[test]
-    fn a_long_series_keeps_its_peaks_and_not_its_points() {
+    fn a_long_series_is_thinned_but_keeps_its_peaks() {
         let wave = |i: u32| match i {
             77_777 => 100.0,
             140_000 => -50.0,

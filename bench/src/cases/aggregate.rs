@@ -7,26 +7,27 @@ use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;
 
 /// Aggregates per clock reading.
-const TURN: u32 = 200;
+const AGGREGATES: u32 = 200;
 const BATCH: usize = 8192;
 
 /// `aggregate-unfold…`: UDP payloads through checks and flow, node and queue state; time per postcard.
 pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = CASES.into_iter().find(|case| case.name == name).ok_or_else(|| {
-        CliError::new(format!("the collector has no workload `{name}`; this is a fault of this build"))
-    })?;
+    let case = CASES
+        .into_iter()
+        .find(|case| case.name == name)
+        .ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`; this is a bug")))?;
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
     // Warm-up over all flows: the first postcard of a flow is an event and must not be measured.
-    let mut warm = 0;
-    while warm < feed.postcards() {
-        warm += feed.deliver(&mut collector, &mut batch);
+    let mut warmed_up = 0;
+    while warmed_up < feed.postcards() {
+        warmed_up += feed.deliver(&mut collector, &mut batch);
         batch.clear();
     }
-    let warmed = collector.stats().postcards;
+    let before = collector.stats().postcards;
     let measured = measure(plan, || {
         let mut postcards = 0;
-        for _ in 0..TURN {
+        for _ in 0..AGGREGATES {
             postcards += feed.deliver(&mut collector, &mut batch);
         }
         batch.clear();
@@ -34,10 +35,10 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     })?;
     let stats = collector.stats();
     if !stats.deciding().holds() || !stats.decoding().holds() || !stats.postcards.balance().holds() {
-        return Err(CliError::new("the collector's account does not balance").into());
+        return Err(CliError::new("the collector's counters do not balance").into());
     }
-    let joined = (stats.postcards.joined - warmed.joined) as f64
-        / (stats.postcards.received - warmed.received).max(1) as f64;
+    let joined = (stats.postcards.joined - before.joined) as f64
+        / (stats.postcards.received - before.received).max(1) as f64;
     let included =
         "checks, flow by its ID, per-hop, node and queue state, thresholds, loss accounting, rollups; no I/O";
     let conditions = Conditions::of("one postcard", included)

@@ -6,18 +6,18 @@ use aggregator::workload::{CASES, LEN, NODES};
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;
 
-/// Datagrams given at once, as a socket's burst.
+/// Datagrams per call, as in a burst from a socket.
 const BURST: usize = 64;
-/// Bursts between two looks at the clock.
+/// Bursts per clock reading.
 const BURSTS: usize = 50;
 
-/// Counts what would be sent.
+/// Counts datagrams.
 #[derive(Default)]
-struct Nowhere {
+struct CountingSink {
     datagrams: u64,
 }
 
-impl aggregator::Out for Nowhere {
+impl aggregator::Sink for CountingSink {
     fn send(&mut self, _: usize, payload: &[u8]) {
         self.datagrams += 1;
         std::hint::black_box(payload);
@@ -27,26 +27,26 @@ impl aggregator::Out for Nowhere {
 /// `aggregator-…`: UDP payloads through reading, register and writing.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let Some(case) = CASES.into_iter().find(|case| case.name == name) else {
-        let what = format!("the translator has no workload `{name}`; this is a fault of this build");
+        let what = format!("the aggregator has no workload `{name}`; this is a bug");
         return Err(CliError::new(what).into());
     };
-    let mut stage =
+    let mut aggregator =
         Aggregator::new(case.config()).map_err(|error| CliError::new(format!("{name}: {error}")))?;
-    let (datagrams, mut out, mut now) = (case.datagrams(), Nowhere::default(), 0);
+    let (datagrams, mut out, mut now) = (case.datagrams(), CountingSink::default(), 0);
     let mut bursts = datagrams.chunks(BURST * LEN).cycle();
     let measured = measure(plan, || {
         let mut postcards = 0;
         for burst in bursts.by_ref().take(BURSTS) {
             now += 1000;
-            stage.ingest(now, burst.chunks_exact(LEN), &mut out);
+            aggregator.ingest(now, burst.chunks_exact(LEN), &mut out);
             postcards += (burst.len() / LEN) as u64;
         }
         Ok(postcards)
     })?;
-    let stats = stage.stats();
+    let stats = aggregator.stats();
     let aggregates: u64 = stats.sent.iter().map(|sent| sent.aggregates).sum();
     if !stats.is_balanced() || aggregates != out.datagrams || stats.postcards != stats.datagrams {
-        return Err(CliError::new("the stage's account does not balance").into());
+        return Err(CliError::new("the aggregator's counters do not balance").into());
     }
     let evicted = stats.sent[aggregator::Cause::Evicted as usize].aggregates;
     let included = "UDP payload to UDP payload: reading, sequence numbers, register, writing; no I/O";
@@ -58,7 +58,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         .number("payload_bytes", LEN)
         .ratio("aggregates_per_postcard", aggregates as f64 / stats.postcards.max(1) as f64)
         .ratio("evicted_of_aggregates", evicted as f64 / aggregates.max(1) as f64)
-        .number("register_bytes", stage.config().bytes())
+        .number("register_bytes", aggregator.config().bytes())
         .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }

@@ -11,75 +11,75 @@ use rdma::workload;
 use translator::StoreEntry;
 use wire::dta::hash::Family;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, measure, middle};
-use crate::figures::joined::Joined;
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, median};
 use crate::figures::keys::{Key, Keys, Kind, mix};
+use crate::figures::pipeline::Pipeline;
 use crate::figures::slots::Slots;
 use crate::figures::{failed, large, unwritten};
 use terminal::CliError;
 
-/// A run of a few milliseconds is a test of the bench itself: then little memory is enough.
+/// A run of a few milliseconds only tests the benchmark itself and uses little memory.
 const SHORT: Duration = Duration::from_millis(50);
 /// Bytes of a path of five nodes.
 const PATH: usize = 20;
 /// Columns of the sketch (1 MiB), and its reporters.
 const COLUMNS: u32 = 1 << 16;
 const REPORTERS: u32 = 4;
-/// Writes in a round of the responder and of the plain loop beside it.
+/// Writes per round of the responder, and of the plain loop for comparison.
 const WRITES: usize = 2048;
-/// Keys in a turn of queries, each asked once.
-const ASKED: usize = 2048;
-/// Entries of a list that is followed.
-const FOLLOWED: u64 = 1 << 24;
+/// Keys per round of queries.
+const KEYS: usize = 2048;
+/// Entries of the list that is read.
+const LIST_ENTRIES: u64 = 1 << 24;
 
 /// Bytes of memory for a case.
 fn bytes(plan: &Plan) -> u64 {
     if plan.each < SHORT { 16 << 20 } else { large() }
 }
 
-/// The words for the pages under a region.
+/// Description of the pages of a region.
 fn pages(region: &Region) -> &'static str {
     match region.pages() {
         Pages::Huge2M => "2 MiB",
-        Pages::Transparent => "transparent, asked for",
+        Pages::Transparent => "transparent huge pages",
         Pages::Small => "4 KiB",
     }
 }
 
-/// Nanoseconds per operation of each run: the median of its turns, so that a turn in which another program had the core does
-/// not count. A turn returns its measured time and its operations; all turns do the same work.
+/// Nanoseconds per operation of each run: the median of its rounds, which excludes rounds in which another program used the core.
+/// A round returns its measured time and its number of operations; all rounds do the same work.
 fn rounds(
     plan: &Plan,
-    mut turn: impl FnMut() -> Result<(Duration, u64), CliError>,
+    mut round: impl FnMut() -> Result<(Duration, u64), CliError>,
 ) -> Result<Vec<f64>, Failure> {
     let mut found = Vec::new();
     for run in 0..=plan.runs {
         let (span, begun) = (if run == 0 { plan.each / 2 } else { plan.each }, Instant::now());
-        let mut turns = Vec::new();
-        while begun.elapsed() < span || turns.len() < 4 {
-            let (took, operations) = turn()?;
-            turns.push(took.as_nanos() as f64 / operations.max(1) as f64);
+        let mut times = Vec::new();
+        while begun.elapsed() < span || times.len() < 4 {
+            let (took, operations) = round()?;
+            times.push(took.as_nanos() as f64 / operations.max(1) as f64);
         }
-        // The first was the warm-up.
+        // The first run is the warm-up.
         if run > 0 {
-            found.push(middle(turns));
+            found.push(median(times));
         }
     }
     Ok(found)
 }
 
-/// What goes through the translator.
-struct Translated {
+/// Input of the translator.
+struct TranslatorInput {
     store: StoreEntry,
     reports: Reports,
     /// Operations in a report.
     count: u64,
-    /// Bursts after which all begins anew: every list has written a batch, every reporter its sketch.
+    /// Bursts per cycle, after which every list has written a batch, or every reporter its sketch.
     bursts: u64,
     operation: &'static str,
 }
 
-fn translated(name: &str) -> Result<Translated, CliError> {
+fn translator_input(name: &str) -> Result<TranslatorInput, CliError> {
     let lists = append_store(16, 1 << 16, 16);
     let (store, reports, count, bursts, operation) = match name {
         "dta-key-write" => {
@@ -96,38 +96,38 @@ fn translated(name: &str) -> Result<Translated, CliError> {
         ),
         _ => return Err(CliError::new(format!("`{name}` is not a case of the translator"))),
     };
-    Ok(Translated { store, reports: reports.map_err(unwritten)?, count, bursts, operation })
+    Ok(TranslatorInput { store, reports: reports.map_err(unwritten)?, count, bursts, operation })
 }
 
 /// `dta-key-write`, `dta-append…`, `dta-sketch-merge`: UDP payloads to whole RoCEv2 frames.
 pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let Translated { store, mut reports, count, bursts, operation } = translated(name)?;
-    let mut joined = Joined::new(&[store])?;
-    let (mut frames, mut frame_bytes, mut given) = (0, 0, 0_u64);
+    let TranslatorInput { store, mut reports, count, bursts, operation } = translator_input(name)?;
+    let mut pipeline = Pipeline::new(&[store])?;
+    let (mut frames, mut frame_bytes, mut sent) = (0, 0, 0_u64);
     let times = rounds(plan, || {
         let mut took = Duration::ZERO;
         for _ in 0..bursts {
             let burst = reports.burst();
             let begun = Instant::now();
-            joined.translate(burst);
+            pipeline.translate(burst);
             took += begun.elapsed();
-            let waiting = joined.waiting();
-            (frames, frame_bytes) = (frames + waiting.0, frame_bytes + waiting.1);
-            joined.carry();
+            let pending = pipeline.pending();
+            (frames, frame_bytes) = (frames + pending.0, frame_bytes + pending.1);
+            pipeline.deliver();
         }
-        given += bursts * BURST as u64;
+        sent += bursts * BURST as u64;
         Ok((took, bursts * BURST as u64 * count))
     })?;
-    joined.finish();
-    joined.check()?;
+    pipeline.finish();
+    pipeline.check()?;
     let included = "UDP payload to whole RoCEv2 frames with ICRC: checks, hashing, batches or merging, queue pairs; no I/O";
     let mut conditions = Conditions::of(operation, included)
         .number("payload_bytes", reports.payload_len())
-        .ratio("frames_per_report", frames as f64 / given as f64)
-        .ratio("frame_bytes_per_report", frame_bytes as f64 / given as f64)
+        .ratio("frames_per_report", frames as f64 / sent as f64)
+        .ratio("frame_bytes_per_report", frame_bytes as f64 / sent as f64)
         .number("burst", BURST);
     if name == "dta-sketch-merge" {
-        let merged = 1024.0 / middle(times.clone());
+        let merged = 1024.0 / median(times.clone());
         let copied = copying(plan)?;
         conditions = conditions
             .number("columns", COLUMNS)
@@ -139,7 +139,7 @@ pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// GB a second that a plain copy of memory moves, in this run.
+/// GB/s of a plain memory copy, in this run.
 fn copying(plan: &Plan) -> Result<f64, Failure> {
     const PIECE: usize = 1 << 20;
     let len = if plan.each < SHORT { PIECE } else { 256 * PIECE };
@@ -151,7 +151,7 @@ fn copying(plan: &Plan) -> Result<f64, Failure> {
         at = (at + PIECE) % len;
         Ok((begun.elapsed(), PIECE as u64))
     })?;
-    Ok(1.0 / middle(times))
+    Ok(1.0 / median(times))
 }
 
 /// `rdma-key-write`, `rdma-append`: frames in memory to bytes in a region.
@@ -167,7 +167,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         let begun = Instant::now();
         let writes = feed.respond(BURST);
         let took = begun.elapsed();
-        // In turns with it, at other places.
+        // The plain loop runs alternately, at other addresses.
         feed.fill(WRITES).map_err(unwritten)?;
         let begun = Instant::now();
         feed.store();
@@ -176,9 +176,9 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     })?;
     let stats = *feed.stats();
     if !stats.is_balanced() || stats.executed != stats.packets {
-        return Err(CliError::new("the responder's account does not balance").into());
+        return Err(CliError::new("the responder's counters do not balance").into());
     }
-    let plain = middle(plain);
+    let plain = median(plain);
     let included = "frame to memory: headers, ICRC, queue pair, region, the store; no I/O";
     let conditions = Conditions::of("one write", included)
         .number("write_bytes", case.len)
@@ -186,10 +186,10 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         .text("pages", pages(&memory))
         .text(
             "baseline",
-            "a plain loop with prefetch that stores the same bytes at places of the same kind, in turns",
+            "a plain loop with prefetch that stores the same bytes at addresses of the same kind, alternately",
         )
         .ratio("baseline_ns", plain)
-        .ratio("of_baseline", plain / middle(times.clone()));
+        .ratio("of_baseline", plain / median(times.clone()));
     Ok(Outcome::new(name, times, conditions))
 }
 
@@ -203,40 +203,40 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
         data[..4].copy_from_slice(&(number as u32).to_be_bytes());
         store.write(keys.key(number).as_ref(), &data, 2)?;
     }
-    // Half of what is asked for is there.
+    // Half of the queried keys exist.
     let mut number = 0;
     let mut next = || {
         number += 1;
         keys.key(mix(number) % (2 * written))
     };
     let reader = store.reader();
-    let (mut found, mut given) = (0_u64, 0_u64);
+    let (mut found, mut queried) = (0_u64, 0_u64);
     let cold = name.ends_with("cold");
     let times = if cold {
         let mut out = [0; PATH];
         rounds(plan, || {
-            // The next key is chosen by the answer, so that the processor cannot work ahead: of two, one is asked.
-            let asked: Vec<[Key; 2]> = (0..ASKED).map(|_| [next(), next()]).collect();
+            // The answer selects one of two next keys, which prevents speculative execution.
+            let keys: Vec<[Key; 2]> = (0..KEYS).map(|_| [next(), next()]).collect();
             let (mut hit, begun) = (0, Instant::now());
-            for keys in &asked {
-                let answer = reader.get(keys[hit].as_ref(), Policy::Majority, 2, &mut out).map_err(failed)?;
+            for pair in &keys {
+                let answer = reader.get(pair[hit].as_ref(), Policy::Majority, 2, &mut out).map_err(failed)?;
                 hit = usize::from(matches!(answer, Answer::Found { .. }));
-                (found, given) = (found + hit as u64, given + 1);
+                (found, queried) = (found + hit as u64, queried + 1);
             }
-            Ok((begun.elapsed(), ASKED as u64))
+            Ok((begun.elapsed(), KEYS as u64))
         })?
     } else {
-        let (mut out, mut answers) = (vec![0; ASKED * PATH], vec![Answer::Empty; ASKED]);
+        let (mut out, mut answers) = (vec![0; KEYS * PATH], vec![Answer::Empty; KEYS]);
         rounds(plan, || {
-            // Made and written down before: asking is what counts.
-            let asked: Vec<[u8; KEY]> =
-                (0..ASKED).filter_map(|_| next().as_ref().first_chunk().copied()).collect();
+            // The keys are generated before the measured part.
+            let keys: Vec<[u8; KEY]> =
+                (0..KEYS).filter_map(|_| next().as_ref().first_chunk().copied()).collect();
             let begun = Instant::now();
-            reader.get_batch(&asked, Policy::Majority, 2, &mut out, &mut answers).map_err(failed)?;
+            reader.get_batch(&keys, Policy::Majority, 2, &mut out, &mut answers).map_err(failed)?;
             let took = begun.elapsed();
             found += answers.iter().filter(|answer| matches!(answer, Answer::Found { .. })).count() as u64;
-            given += asked.len() as u64;
-            Ok((took, asked.len() as u64))
+            queried += keys.len() as u64;
+            Ok((took, keys.len() as u64))
         })?
     };
     let included = "key to value: five CRCs, both slots, checksums, both values compared (policy majority)";
@@ -244,27 +244,27 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
         .number("key_bytes", KEY)
         .number("value_bytes", PATH)
         .number("copies", 2_u32)
-        .number("batch", if cold { 1 } else { ASKED })
+        .number("batch", if cold { 1 } else { KEYS })
         .number("slots", slots)
         .number("region_mib", store.region().len() >> 20)
         .text("pages", pages(store.region()))
         .number("large_pages_mib", store.region().huge_bytes().unwrap_or(0) >> 20)
-        .ratio("found", found as f64 / given.max(1) as f64);
+        .ratio("found", found as f64 / queried.max(1) as f64);
     Ok(Outcome::new(name, times, conditions))
 }
 
 /// `dta-follow`: a list of tagged batches, read from the oldest to the newest, over and over.
 pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let entries = if plan.each < SHORT { 1 << 16 } else { FOLLOWED };
-    let mut joined = Joined::new(&[append_store(1, entries, 16)])?;
+    let entries = if plan.each < SHORT { 1 << 16 } else { LIST_ENTRIES };
+    let mut pipeline = Pipeline::new(&[append_store(1, entries, 16)])?;
     let mut reports = Reports::append_to(16, 0).map_err(unwritten)?;
     for _ in 0..entries / (16 * BURST as u64) {
-        joined.translate(reports.burst());
-        joined.carry();
+        pipeline.translate(reports.burst());
+        pipeline.deliver();
     }
-    joined.finish();
-    joined.check()?;
-    let lists = joined.stores().first().and_then(dta::DtaStore::lists);
+    pipeline.finish();
+    pipeline.check()?;
+    let lists = pipeline.stores().first().and_then(dta::DtaStore::lists);
     let lists = lists.ok_or_else(|| failed("no lists"))?;
     let mut follower = lists.from_oldest(0).ok_or_else(|| failed("no list"))?;
     let mut sum = 0_u64;
@@ -284,7 +284,7 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     })?;
     black_box(sum);
     let (ring, copied) = (lists.ring(), copying(plan)?);
-    let read = ring.block_len() as f64 / f64::from(ring.batch) / middle(measured.ns_per_op.clone());
+    let read = ring.block_len() as f64 / f64::from(ring.batch) / median(measured.ns_per_op.clone());
     let included = "block to entries: copied out, sequence number and CRC-32C checked";
     let conditions = Conditions::of("one entry", included)
         .number("entry_bytes", ring.entry_len)

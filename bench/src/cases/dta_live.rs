@@ -14,8 +14,8 @@ use wire::dta::REPORT_PORT;
 use wire::roce::Path;
 
 use super::harness::{Conditions, Failure, Outcome, Plan};
-use super::rx::worked;
-use crate::figures::joined::{Joined, Receiving, Sending};
+use super::rx::cpu_time;
+use crate::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
 use crate::figures::{failed, unwritten};
 use terminal::CliError;
 
@@ -26,19 +26,19 @@ const PATH: usize = 20;
 const OUT: &str = "out";
 const IN: &str = "in";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
-/// How long to wait for a frame.
-const TURN: Duration = Duration::from_millis(5);
+/// Maximum time to wait for a frame.
+const POLL_TIMEOUT: Duration = Duration::from_millis(5);
 /// Cores: one for the reporter, which stands in for the network, and one for translator and collector.
 const CORES: [usize; 2] = [0, 1];
 
 /// Three network namespaces with links between them.
-struct Place {
+struct Testbed {
     /// Reporter and translator.
     pair: Pair,
     collector: Namespace,
 }
 
-impl Place {
+impl Testbed {
     fn new() -> Result<Self, nic::Error> {
         let (pair, collector) = (Pair::create()?, Namespace::create()?);
         let [out, inside] = MACS.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
@@ -55,7 +55,7 @@ impl Place {
 
     /// Frames that the links have dropped so far.
     fn link_drops(&self) -> Result<[u64; 2], nic::Error> {
-        let of = |place: &Namespace, device| place.run(|| drops(device));
+        let of = |testbed: &Namespace, device| testbed.run(|| drops(device));
         Ok([self.pair.link_drops()?, of(&self.pair.far, OUT)? + of(&self.collector, IN)?])
     }
 }
@@ -71,23 +71,23 @@ fn drops(device: &str) -> u64 {
 
 /// Counters of one run.
 #[derive(Clone, Copy, Default, Debug)]
-struct Found {
+struct Measurement {
     reported: u64,
     received: u64,
     socket_drops: u64,
     /// Dropped by the two links.
     link_drops: [u64; 2],
     frames: u64,
-    not_taken: u64,
+    tx_dropped: u64,
     ring_full: u64,
     written: u64,
     refused: u64,
     /// CPU seconds of reporter, translator and collector: user and system.
-    worked: [(f64, f64); 3],
+    cpu_time: [(f64, f64); 3],
     seconds: f64,
 }
 
-impl Found {
+impl Measurement {
     /// Reports per second stored in memory with both copies.
     fn per_second(&self) -> f64 {
         self.written as f64 / 2.0 / self.seconds
@@ -97,49 +97,50 @@ impl Found {
 /// `dta-live`.
 pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let needs = |error: nic::Error| {
-        Failure::Skipped(format!("it needs network namespaces, so run it as root ({error})"))
+        Failure::Skipped(format!("needs network namespaces, so run it as root ({error})"))
     };
-    let place = Place::new().map_err(needs)?;
+    let testbed = Testbed::new().map_err(needs)?;
     let mut runs = Vec::new();
     for run in 0..=plan.runs {
-        let found = measure(&place, plan)?;
-        // The first was the warm-up.
+        let measurement = measure(&testbed, plan)?;
+        // The first run is the warm-up.
         if run > 0 {
-            runs.push(found);
+            runs.push(measurement);
         }
     }
-    let sum = |of: fn(&Found) -> u64| runs.iter().map(of).sum::<u64>();
-    let worked = |who: usize| {
-        let (user, system) =
-            runs.iter().fold((0.0, 0.0), |sum, run| (sum.0 + run.worked[who].0, sum.1 + run.worked[who].1));
+    let sum = |of: fn(&Measurement) -> u64| runs.iter().map(of).sum::<u64>();
+    let cpu_ns = |role: usize| {
+        let (user, system) = runs
+            .iter()
+            .fold((0.0, 0.0), |sum, run| (sum.0 + run.cpu_time[role].0, sum.1 + run.cpu_time[role].1));
         let reports = (sum(|run| run.written) as f64 / 2.0).max(1.0);
         (user * 1e9 / reports, system * 1e9 / reports)
     };
     let (all, kernel) = [1, 2]
-        .map(worked)
+        .map(cpu_ns)
         .iter()
         .fold((0.0, 0.0), |(all, kernel), (user, system)| (all + user + system, kernel + system));
-    let lost = |run: &Found| run.reported.abs_diff(run.received + run.socket_drops + run.link_drops[0]);
-    let carried = |run: &Found| {
-        run.frames.abs_diff(run.not_taken + run.link_drops[1] + run.ring_full + run.written + run.refused)
+    let lost = |run: &Measurement| run.reported.abs_diff(run.received + run.socket_drops + run.link_drops[0]);
+    let delivered = |run: &Measurement| {
+        run.frames.abs_diff(run.tx_dropped + run.link_drops[1] + run.ring_full + run.written + run.refused)
     };
-    let unaccounted = runs.iter().map(|run| lost(run) + carried(run)).sum::<u64>();
+    let unaccounted = runs.iter().map(|run| lost(run) + delivered(run)).sum::<u64>();
     let included =
         "reporter to translator by a UDP socket, translator to collector by AF_PACKET, two copies in memory";
     let conditions = Conditions::of("one Key-Write report of 20 bytes, N = 2, in memory", included)
         .text("link", "veth between network namespaces, one queue")
-        .text("sender", "sendmmsg, as many as it can, on another core than translator and collector")
+        .text("sender", "sendmmsg at maximum rate, not on the core of translator and collector")
         .ratio("kernel_share", kernel / all)
-        .ratio("reporter_ns", worked(0).0 + worked(0).1)
-        .ratio("translator_user_ns", worked(1).0)
-        .ratio("translator_system_ns", worked(1).1)
-        .ratio("collector_user_ns", worked(2).0)
-        .ratio("collector_system_ns", worked(2).1)
+        .ratio("reporter_ns", cpu_ns(0).0 + cpu_ns(0).1)
+        .ratio("translator_user_ns", cpu_ns(1).0)
+        .ratio("translator_system_ns", cpu_ns(1).1)
+        .ratio("collector_user_ns", cpu_ns(2).0)
+        .ratio("collector_system_ns", cpu_ns(2).1)
         .number("reported", sum(|run| run.reported))
         .number("received", sum(|run| run.received))
         .number("socket_drops", sum(|run| run.socket_drops))
         .number("frames", sum(|run| run.frames))
-        .number("not_taken_by_the_link", sum(|run| run.not_taken))
+        .number("tx_dropped", sum(|run| run.tx_dropped))
         .number("ring_full", sum(|run| run.ring_full))
         .number("written", sum(|run| run.written))
         .number("refused", sum(|run| run.refused))
@@ -149,24 +150,24 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     Ok(Outcome::new(name, times, conditions))
 }
 
-fn measure(place: &Place, plan: &Plan) -> Result<Found, Failure> {
+fn measure(testbed: &Testbed, plan: &Plan) -> Result<Measurement, Failure> {
     let path = Path {
         source_mac: MACS[0],
         destination_mac: MACS[1],
         ..Path::new([10, 98, 0, 1].into(), [10, 98, 0, 2].into(), 0xc001)
     };
-    let (sending, receiving) = Joined::along(path, &[key_write_store(SLOTS, PATH as u16)])?.apart();
+    let (sending, receiving) = Pipeline::with_path(path, &[key_write_store(SLOTS, PATH as u16)])?.split();
     let to = SocketAddr::new(Pair::FAR[0], REPORT_PORT);
-    let socket = place.pair.far.run(|| Receiver::bind(to, &nic::udp::Options::default()));
+    let socket = testbed.pair.far.run(|| Receiver::bind(to, &nic::udp::Options::default()));
     let socket = socket.and_then(|bound| bound).map_err(failed)?;
-    let open = |place: &Namespace, device| {
+    let open = |testbed: &Namespace, device| {
         let options = Options { bypass: true, ..Options::default() };
-        place.run(|| frames::Port::open(device, &options)).and_then(|opened| opened).map_err(failed)
+        testbed.run(|| frames::Port::open(device, &options)).and_then(|opened| opened).map_err(failed)
     };
-    let (out, inside) = (open(&place.pair.far, OUT)?, open(&place.collector, IN)?);
-    let sender = place.pair.near.run(|| Sender::connect(SocketAddr::new(Pair::NEAR[0], 0), to));
+    let (out, inside) = (open(&testbed.pair.far, OUT)?, open(&testbed.collector, IN)?);
+    let sender = testbed.pair.near.run(|| Sender::connect(SocketAddr::new(Pair::NEAR[0], 0), to));
     let sender = sender.and_then(|connected| connected).map_err(failed)?;
-    let before = place.link_drops().map_err(failed)?;
+    let before = testbed.link_drops().map_err(failed)?;
     // Each stage ends when the stage before it has ended and its input is empty.
     let ends = [const { AtomicBool::new(false) }; 3];
     let begun = time::monotonic();
@@ -176,7 +177,7 @@ fn measure(place: &Place, plan: &Plan) -> Result<Found, Failure> {
         let collector = scope.spawn(|| collect(receiving, inside, &ends[2]));
         thread::sleep(plan.each);
         let crashed = |_| CliError::new("a thread of the benchmark panicked");
-        // Release: pairs with the acquire of the thread that is to end, so that it sees all that was sent before.
+        // Release: pairs with the acquire of the thread that ends, so that it sees everything sent before.
         ends[0].store(true, Ordering::Release);
         let reported = reporter.join().map_err(crashed);
         ends[1].store(true, Ordering::Release);
@@ -185,43 +186,44 @@ fn measure(place: &Place, plan: &Plan) -> Result<Found, Failure> {
         let collected = collector.join().map_err(crashed);
         Ok::<_, CliError>((reported??, translated??, collected??))
     })?;
-    let after = place.link_drops().map_err(failed)?;
-    Ok(Found {
+    let after = testbed.link_drops().map_err(failed)?;
+    Ok(Measurement {
         link_drops: [after[0] - before[0], after[1] - before[1]],
         reported: reported.reported,
         received: translated.received,
         socket_drops: translated.socket_drops,
         frames: translated.frames,
-        not_taken: translated.not_taken,
-        worked: [reported.worked[0], translated.worked[1], collected.worked[2]],
+        tx_dropped: translated.tx_dropped,
+        cpu_time: [reported.cpu_time[0], translated.cpu_time[1], collected.cpu_time[2]],
         seconds: (time::monotonic() - begun) as f64 / 1e9,
         ..collected
     })
 }
 
 /// Sends reports until `end` is set.
-fn report(mut sender: Sender, end: &AtomicBool) -> Result<Found, CliError> {
+fn report(mut sender: Sender, end: &AtomicBool) -> Result<Measurement, CliError> {
     // Failing to pin makes the figures worse, not wrong.
     let _ = time::pin(CORES[0]);
     let mut reports = Reports::key_write(2, &[7; PATH]).map_err(unwritten)?;
-    let mut found = Found::default();
+    let mut measurement = Measurement::default();
     while !end.load(Ordering::Acquire) {
         let burst: Vec<&[u8]> = reports.burst().collect();
-        found.reported += sender.send_burst(&burst).map_err(failed)? as u64;
+        measurement.reported += sender.send_burst(&burst).map_err(failed)? as u64;
     }
-    found.worked[0] = worked();
-    Ok(found)
+    measurement.cpu_time[0] = cpu_time();
+    Ok(measurement)
 }
 
 /// Translates reports until `end` is set and the socket is empty.
 fn translate(
-    mut sending: Sending,
+    mut sending: TranslatorHalf,
     mut socket: Receiver,
     mut out: frames::Port,
     end: &AtomicBool,
-) -> Result<Found, CliError> {
+) -> Result<Measurement, CliError> {
     let _ = time::pin(CORES[1]);
-    let (mut burst, mut staged, mut found) = (Burst::default(), Vec::<Vec<u8>>::new(), Found::default());
+    let (mut burst, mut staged, mut measurement) =
+        (Burst::default(), Vec::<Vec<u8>>::new(), Measurement::default());
     loop {
         let ending = end.load(Ordering::Acquire);
         let count = socket.recv(&mut burst, if ending { 0 } else { 20 }).map_err(failed)?;
@@ -236,34 +238,38 @@ fn translate(
             to.extend_from_slice(frame);
         }
         sending.sent();
-        found.frames += frames as u64;
-        found.not_taken += out.send(&staged[..frames]) as u64;
+        measurement.frames += frames as u64;
+        measurement.tx_dropped += out.send(&staged[..frames]) as u64;
     }
-    found.received = sending.translated().reports.taken;
-    found.socket_drops = socket.stats().kernel_drops;
-    found.worked[1] = worked();
-    Ok(found)
+    measurement.received = sending.translated().reports.taken;
+    measurement.socket_drops = socket.stats().kernel_drops;
+    measurement.cpu_time[1] = cpu_time();
+    Ok(measurement)
 }
 
 /// Stores writes until `end` is set and the ring is empty.
-fn collect(mut receiving: Receiving, mut port: frames::Port, end: &AtomicBool) -> Result<Found, CliError> {
+fn collect(
+    mut receiving: CollectorHalf,
+    mut port: frames::Port,
+    end: &AtomicBool,
+) -> Result<Measurement, CliError> {
     use std::os::fd::AsFd;
     let _ = time::pin(CORES[1]);
-    let (mut poll_fds, mut found) = (PollFds::default(), Found::default());
+    let (mut poll_fds, mut measurement) = (PollFds::default(), Measurement::default());
     loop {
         let ending = end.load(Ordering::Acquire);
-        let count = port.receive(64, &mut |frame| receiving.take([frame.data]));
+        let count = port.receive(64, &mut |frame| receiving.receive([frame.data]));
         if count == 0 {
             if ending {
                 break;
             }
-            let _ = frames::wait([port.as_fd()].into_iter(), &mut poll_fds, TURN);
+            let _ = frames::wait([port.as_fd()].into_iter(), &mut poll_fds, POLL_TIMEOUT);
         }
     }
     let stats = receiving.responded();
-    found.written = stats.messages;
-    found.refused = stats.refused.iter().chain(&stats.dropped).sum();
-    found.ring_full = port.stats().ring_full;
-    found.worked[2] = worked();
-    Ok(found)
+    measurement.written = stats.messages;
+    measurement.refused = stats.refused.iter().chain(&stats.dropped).sum();
+    measurement.ring_full = port.stats().ring_full;
+    measurement.cpu_time[2] = cpu_time();
+    Ok(measurement)
 }

@@ -1,4 +1,4 @@
-//! The fast path on one core, in process: frames in memory to state, events in the batch of the normal path.
+//! The fast path on one core, in process: from frames in memory to state, with events in a batch.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,16 +11,14 @@ use wire::{Decoder, Dialect, Profile};
 use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
 use terminal::CliError;
 
-/// Bursts between two looks at the clock.
+/// Bursts per clock reading.
 const BURSTS: u32 = 50;
-/// Records in a batch; at half of it the batch goes to the normal path (here: is emptied).
+/// Capacity of a batch, records. A batch that is half full is passed on (here: cleared).
 const BATCH: usize = 8192;
 
 fn workload(name: &str) -> Result<Case, CliError> {
     let case = CASES.into_iter().find(|case| case.name == name);
-    case.ok_or_else(|| {
-        CliError::new(format!("the collector has no workload `{name}`; this is a fault of this build"))
-    })
+    case.ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`; this is a bug")))
 }
 
 /// `fastpath-…`: whole frames, Ethernet first, through decoding, state and threshold detection.
@@ -28,10 +26,10 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     let case = workload(name)?;
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
-    // Twice through all flows: the first report of each is a change, which is not measured.
-    let mut warm = 0;
-    while warm < 2 * feed.frames() {
-        warm += feed.burst(Input::Frames, &mut collector, &mut batch);
+    // Warm-up: two passes over all flows, since the first report of a flow is an event.
+    let mut warmed_up = 0;
+    while warmed_up < 2 * feed.frames() {
+        warmed_up += feed.burst(Input::Frames, &mut collector, &mut batch);
         batch.clear();
     }
     let events_of = |collector: &collector::Collector| collector.stats().events.iter().sum::<u64>();
@@ -48,7 +46,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     })?;
     let stats = collector.stats();
     if stats.reports != stats.flow_reports + stats.unadmitted || stats.datagrams != stats.accepted {
-        return Err(CliError::new("the collector's account does not balance").into());
+        return Err(CliError::new("the collector's counters do not balance").into());
     }
     let events = (events_of(&collector) - before.0) as f64 / (stats.reports - before.1).max(1) as f64;
     let included =
@@ -68,7 +66,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
 /// Frames of the capture that `replay` replays.
 const CAPTURED: usize = 500_000;
 
-/// `replay`: a capture file through the whole collector, as the command does it.
+/// `replay`: a capture file through the whole collector, as in `hopwise replay`.
 pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = workload("fastpath-6x8-1k")?;
     let feed = case.feed();

@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     pub(super) name: &'static str,
     /// Nanoseconds per operation, one per run, in the order of the runs.
     pub(super) ns_per_op: Vec<f64>,
-    /// What was measured, and on what.
+    /// What was measured, and on which machine.
     pub(super) conditions: Conditions,
 }
 
@@ -59,40 +59,40 @@ impl From<CliError> for Failure {
 
 /// Conditions of the measurement, in the order given.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Conditions(Vec<(&'static str, Fact)>);
+pub(super) struct Conditions(Vec<(&'static str, Value)>);
 
 #[derive(Clone, Debug)]
-enum Fact {
+enum Value {
     Text(String),
     Number(u64),
     Ratio(f64),
 }
 
 impl Conditions {
-    /// What is one operation, and what is in it and what is not.
+    /// Describes one operation, and what its time includes.
     pub(super) fn of(operation: &str, included: &str) -> Self {
         Self::default().text("operation", operation).text("included", included)
     }
 
-    /// A fact in words.
+    /// Adds a text.
     pub(super) fn text(mut self, name: &'static str, text: impl Into<String>) -> Self {
-        self.0.push((name, Fact::Text(text.into())));
+        self.0.push((name, Value::Text(text.into())));
         self
     }
 
-    /// A whole number.
+    /// Adds an integer.
     pub(super) fn number(mut self, name: &'static str, number: impl TryInto<u64>) -> Self {
-        self.0.push((name, Fact::Number(number.try_into().unwrap_or(u64::MAX))));
+        self.0.push((name, Value::Number(number.try_into().unwrap_or(u64::MAX))));
         self
     }
 
-    /// A fraction or a rate.
+    /// Adds a fraction or a rate.
     pub(super) fn ratio(mut self, name: &'static str, ratio: f64) -> Self {
-        self.0.push((name, Fact::Ratio((ratio * 1e4).round() / 1e4)));
+        self.0.push((name, Value::Ratio((ratio * 1e4).round() / 1e4)));
         self
     }
 
-    /// The machine, and how busy it is with other things.
+    /// Adds the machine and its load.
     fn on_this_machine(self) -> Self {
         let machine = Machine::read();
         let with_machine =
@@ -112,23 +112,23 @@ impl Conditions {
     }
 
     fn write(&self, object: &mut Object<'_>) {
-        for (name, fact) in &self.0 {
-            match fact {
-                Fact::Text(text) => object.field(name, text),
-                Fact::Number(number) => object.field(name, *number),
-                Fact::Ratio(ratio) => object.field(name, *ratio),
+        for (name, value) in &self.0 {
+            match value {
+                Value::Text(text) => object.field(name, text),
+                Value::Number(number) => object.field(name, *number),
+                Value::Ratio(ratio) => object.field(name, *ratio),
             };
         }
     }
 
-    /// `flows 1,000 · cores 2` for people.
+    /// The text form: `flows: 1,000 · cores: 2`.
     pub(super) fn sentence(&self) -> String {
-        let fact = |(name, fact): &(&str, Fact)| match fact {
-            Fact::Text(text) => format!("{name}: {text}"),
-            Fact::Number(number) => format!("{name}: {}", terminal::units::count(*number)),
-            Fact::Ratio(ratio) => format!("{name}: {ratio}"),
+        let field = |(name, value): &(&str, Value)| match value {
+            Value::Text(text) => format!("{name}: {text}"),
+            Value::Number(number) => format!("{name}: {}", terminal::units::count(*number)),
+            Value::Ratio(ratio) => format!("{name}: {ratio}"),
         };
-        self.0.iter().map(fact).collect::<Vec<_>>().join(" · ")
+        self.0.iter().map(field).collect::<Vec<_>>().join(" · ")
     }
 }
 
@@ -156,7 +156,7 @@ impl Machine {
     }
 }
 
-/// The machine, and how busy it is with other things, in words.
+/// Describes the machine and its load.
 pub(crate) fn machine() -> String {
     let Machine { cpu, cores, kernel, load } = Machine::read();
     let busy = load.map_or_else(String::new, |load| format!(", load {load}"));
@@ -211,7 +211,7 @@ fn rounded(ns: f64) -> f64 {
 }
 
 /// Measures `body`, which does some operations and returns how many. A body should take between 10 us and 10 ms, so that
-/// reading the clock costs nothing and a run ends in time.
+/// the cost of reading the clock is negligible and runs end on time.
 pub(super) fn measure(
     plan: &Plan<'_>,
     mut body: impl FnMut() -> Result<u64, Failure>,
@@ -229,12 +229,12 @@ pub(super) fn measure(
     Ok(Measured { ns_per_op, on_core })
 }
 
-/// Time that this thread has been on a core, ns.
+/// CPU time of this thread, ns.
 pub(crate) fn core_time() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// At least `span` of operations: how long they took, and how many they were.
+/// Runs operations for at least `span`; returns the elapsed time and the number of operations.
 fn run_for(
     span: Duration,
     body: &mut impl FnMut() -> Result<u64, Failure>,
@@ -251,29 +251,29 @@ fn run_for(
 }
 
 /// The median.
-pub(super) fn middle(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A directory for the time of a measurement.
+/// A temporary directory, removed on drop.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new directory where temporary files go; `TMPDIR` names another place.
+    /// Creates a directory in the system's temporary directory, or in `TMPDIR`.
     pub(super) fn new(case: &str) -> Result<Self, CliError> {
         let path = std::env::temp_dir().join(format!("hopwise-bench-{case}-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|error| {
             CliError::io(
-                format!("cannot make {}", path.display()),
+                format!("cannot create {}", path.display()),
                 error,
-                "set TMPDIR to a directory you may write",
+                "set TMPDIR to a writable directory",
             )
         })?;
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use crate::program::Switch;
 
-    /// For cases that do not need the program.
+    /// Stub for cases that do not need the program.
     #[derive(Debug)]
     struct NoProgram;
 
@@ -303,12 +303,12 @@ mod tests {
         }
 
         fn open_switch(&self, _: &str) -> Result<Box<dyn Switch>, CliError> {
-            Err(CliError::new("there is no switch"))
+            Err(CliError::new("no switch"))
         }
     }
 
     #[test]
-    fn the_median_is_the_headline() {
+    fn the_result_is_the_median() {
         let outcome = |runs: &[f64]| Outcome::new("x", runs.to_vec(), Conditions::default());
         assert_eq!(outcome(&[30.0, 10.0, 20.0]).median(), 20.0);
         assert_eq!(outcome(&[40.0, 10.0, 20.0, 30.0]).median(), 25.0);

@@ -6,23 +6,23 @@ use collector::workload::{Input, SF_CASES};
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;
 
-/// Bursts between two looks at the clock.
+/// Bursts per clock reading.
 const BURSTS: u32 = 50;
-/// Records in a batch; at half of it the batch goes to the normal path (here: is emptied).
+/// Capacity of a batch, records. A batch that is half full is passed on (here: cleared).
 const BATCH: usize = 8192;
 
 /// `sf-join…`: whole frames, Ethernet first, through decoding, joining, state and detection.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let Some(case) = SF_CASES.into_iter().find(|case| case.name == name) else {
-        let what = format!("the collector has no workload `{name}`; this is a fault of this build");
+        let what = format!("the collector has no workload `{name}`; this is a bug");
         return Err(CliError::new(what).into());
     };
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
-    // Twice through all flows: the first path of each is a change, which is not measured.
-    let mut warm = 0;
-    while warm < 2 * feed.frames() {
-        warm += feed.burst(Input::Frames, &mut collector, &mut batch);
+    // Warm-up: two passes over all flows, since the first path of a flow is an event.
+    let mut warmed_up = 0;
+    while warmed_up < 2 * feed.frames() {
+        warmed_up += feed.burst(Input::Frames, &mut collector, &mut batch);
         batch.clear();
     }
     let before = collector.stats();
@@ -38,10 +38,10 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     })?;
     let stats = collector.stats().since(&before);
     let balanced = collector.stats().sf.balance().holds() && stats.deciding().holds();
-    // A whole set for every four reports, less those that are open.
+    // One complete set for every four reports, except for incomplete ones.
     let due = (stats.sf.reports / 4).saturating_sub(u64::from(case.flows));
     if !balanced || stats.sf.reports != stats.reports || stats.sf.complete.sets < due {
-        return Err(CliError::new("the collector's account does not balance").into());
+        return Err(CliError::new("the collector's counters do not balance").into());
     }
     let included = "frame parsing, decoding, joining, per-flow and per-hop state, thresholds, loss accounting, rollups; \
                     no I/O";

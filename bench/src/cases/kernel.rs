@@ -1,7 +1,7 @@
-//! What detection in the kernel costs per report, by `BPF_PROG_TEST_RUN`.
+//! Cost of detection in the kernel per report, by `BPF_PROG_TEST_RUN`.
 //!
-//! A test run gives a program the same frame over and over, so the program makes another report of it each time before it
-//! decides it (`xdp/src/detect/detect_cost.bpf.c`). What that takes is measured alone, and subtracted.
+//! A test run passes the same frame to the program each time, so the program turns it into another report before detection
+//! (`xdp/src/detect/detect_cost.bpf.c`). The time for this is measured separately and subtracted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -35,7 +35,7 @@ const CASES: [Case; 3] = [
 const JITTER: u32 = 512;
 /// Minimum operations per run: each run has a fixed overhead of some milliseconds.
 const MIN_REPORTS: u32 = 200_000;
-/// Between two looks of the reader into the ring, which has room for forty times as much.
+/// Interval between two reads of the ring, which has room for forty times as much.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// `xdp-detect-…`.
@@ -46,7 +46,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(MIN_REPORTS);
     let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
-        // Where in memory the tables lie matters, and is the kernel's choice: each run has tables of its own.
+        // The addresses of the tables affect the result and are chosen by the kernel: each run creates new tables.
         let mut setup = Setup::new(&case, &frame)?;
         let before = setup.tables.counters().map_err(failed)?;
         let all = run(&setup.object, "hopwise_cost", (&frame, reports), Some(&mut setup.ring))?;
@@ -66,11 +66,11 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("frame_bytes", frame.len())
         .ratio("events_per_report", share(events))
         .ratio("ring_full_per_report", share(full))
-        .ratio("subtracted_ns", super::harness::middle(changes));
+        .ratio("subtracted_ns", super::harness::median(changes));
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// A loaded program that knows all flows.
+/// A loaded program whose tables contain all flows.
 struct Setup {
     object: Object,
     tables: Tables,
@@ -94,12 +94,13 @@ impl Setup {
             ("cost_jitter", JITTER),
             ("cost_change", case.events),
         ]);
-        let mut object = Object::load(xdp::COST, &options)
-            .map_err(|error| Failure::Skipped(format!("it needs to load BPF programs: {error}")))?;
+        let mut object = Object::load(xdp::COST, &options).map_err(|error| {
+            Failure::Skipped(format!("needs permission to load BPF programs; run it as root ({error})"))
+        })?;
         let tables = Tables::open(&object, sizes).map_err(failed)?;
         prepare(&tables)?;
         let mut ring = object.ring("to_user").map_err(failed)?;
-        // Every flow is made known, in steps for which the ring has room.
+        // Adds every flow to the tables, in steps that fit the ring.
         for _ in 0..case.flows.div_ceil(5000) * 2 + 2 {
             object.test_run("hopwise_cost", frame, 5000).map_err(failed)?;
             ring.consume(usize::MAX, |_| {});
@@ -141,9 +142,9 @@ fn run(
         if let Some(ring) = ring {
             let stop = &stop;
             scope.spawn(move || {
-                // Where it cannot be pinned the figures are worse, not wrong.
+                // Failing to pin makes the figures worse, not wrong.
                 let _ = time::pin(1);
-                // Relaxed: the flag travels alone.
+                // Relaxed: no other data depends on the flag.
                 while !stop.load(Ordering::Relaxed) {
                     if ring.consume(4096, |_| {}) < 64 {
                         thread::sleep(PAUSE);

@@ -1,4 +1,4 @@
-//! What the RoCEv2 responder in the kernel takes for a write, by `BPF_PROG_TEST_RUN`: the same frame over and over.
+//! Time per write of the RoCEv2 responder in the kernel, by `BPF_PROG_TEST_RUN`, with the same frame each time.
 
 use std::net::Ipv4Addr;
 use std::thread;
@@ -15,9 +15,9 @@ use terminal::CliError;
 
 /// Bytes of the memory.
 const MEMORY: u64 = 16 << 20;
-/// Number of the queue pair, and key of the region.
-const PAIR: u32 = 0x0000_1001;
-const KEY: u32 = 0x001f_4201;
+/// Queue pair number, and rkey of the region.
+const QUEUE_PAIR: u32 = 0x0000_1001;
+const RKEY: u32 = 0x001f_4201;
 /// Minimum operations per run: each run has a fixed overhead of some milliseconds.
 const MIN_PACKETS: u32 = 200_000;
 
@@ -27,47 +27,49 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     let case = CASES.into_iter().find(|case| case.name == wanted);
     let case = case.ok_or_else(|| CliError::new(format!("the collector has no workload `{wanted}`")))?;
     let mut rdma = Rdma::load(&Options { memory: MEMORY, ..Options::default() }).map_err(|error| {
-        Failure::Skipped(format!("it needs to load BPF programs, so run it as root ({error})"))
+        Failure::Skipped(format!("needs permission to load BPF programs; run it as root ({error})"))
     })?;
     let frame = frame(&mut rdma, case)?;
     let packets = u32::try_from(plan.each.as_nanos() / 100).unwrap_or(u32::MAX).max(MIN_PACKETS);
     let (object, mut times) = (rdma.object(), Vec::new());
     for run in 0..=plan.runs {
-        // In a thread of its own: what comes after this case is not to be pinned.
+        // A separate thread: later cases must not be pinned.
         let ran = thread::scope(|scope| {
             let running = scope.spawn(|| {
-                // Where it cannot be pinned the figures are worse, not wrong.
+                // Failing to pin makes the figures worse, not wrong.
                 let _ = time::pin(0);
                 object.test_run(Rdma::PROGRAM, &frame, packets)
             });
             running.join()
         });
         let ran = ran.map_err(|_| CliError::new("a thread of the benchmark panicked"))?.map_err(failed)?;
-        // The first was the warm-up.
+        // The first run is the warm-up.
         if run > 0 {
             times.push(f64::from(ran.duration_ns));
         }
     }
-    let counted = rdma.counted().map_err(failed)?;
-    let asked = u64::from(packets) * (u64::from(plan.runs) + 1);
-    if !counted.is_balanced() || counted.stats.executed != asked {
-        return Err(
-            CliError::new(format!("of {asked} packets {} were executed", counted.stats.executed)).into()
-        );
+    let counters = rdma.counted().map_err(failed)?;
+    let expected = u64::from(packets) * (u64::from(plan.runs) + 1);
+    if !counters.is_balanced() || counters.stats.executed != expected {
+        return Err(CliError::new(format!(
+            "{} of {expected} packets were executed",
+            counters.stats.executed
+        ))
+        .into());
     }
     let included = "XDP program from the frame to the verdict: headers, ICRC, queue pair, region, the store in mapped memory";
     let conditions = Conditions::of("one write, by BPF_PROG_TEST_RUN", included)
         .number("write_bytes", case.len)
         .number("frame_bytes", frame.len())
         .text("place", "the same each time, in the processor's cache")
-        .number("executed", counted.stats.executed);
+        .number("executed", counters.stats.executed);
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// Makes a region and a queue pair, and a frame for them.
+/// Creates a region and a queue pair, and a frame for them.
 fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
     let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
-    let at = Registered { address: 1 << 40, len: MEMORY, rkey: KEY };
+    let at = Registered { address: 1 << 40, len: MEMORY, rkey: RKEY };
     rdma.register(&at, 0, Rights::WRITE, case.order, 0).map_err(failed)?;
     let pair = QueuePairConfig {
         transport: Transport::Uc,
@@ -77,12 +79,12 @@ fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
         mtu: 1024,
         receives: 0,
     };
-    rdma.connect(PAIR, &pair).map_err(failed)?;
-    let mut writer = Writer::new(Path::new(near, far, 0xc001), Transport::Uc, PAIR).map_err(failed)?;
+    rdma.connect(QUEUE_PAIR, &pair).map_err(failed)?;
+    let mut writer = Writer::new(Path::new(near, far, 0xc001), Transport::Uc, QUEUE_PAIR).map_err(failed)?;
     let data: Vec<u8> = (0..case.len).map(|i| i as u8 | 1).collect();
     let mut frame = vec![0; MAX_FRAME];
-    let reth = Reth { address: at.address + case.stride, rkey: KEY, len: case.len as u32 };
-    // An unreliable queue pair takes a message with an old number, too.
+    let reth = Reth { address: at.address + case.stride, rkey: RKEY, len: case.len as u32 };
+    // A UC queue pair accepts a message with an old PSN.
     let len = writer.write_only(&mut frame, Head::new(Psn::new(0)), reth, &data).map_err(unwritten)?;
     frame.truncate(len);
     Ok(frame)

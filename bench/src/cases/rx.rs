@@ -1,5 +1,5 @@
-//! What each receive path of an interface takes: frames made in the kernel at more than anyone can follow, over veth, to a
-//! reader that throws them away and to the whole collector, one after the other in the same run.
+//! Receive rate of each receive path of an interface. The kernel generates frames above the capacity of any receiver and sends
+//! them over veth to a reader that discards them, and then to the whole collector, in the same run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,7 +13,7 @@ use nic::receive::{self, Opened, RxPath};
 use nic::source::{Packet, Source};
 use nic::{device, time};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, middle};
+use super::harness::{Conditions, Failure, Outcome, Plan, median};
 use crate::program::Program;
 use terminal::CliError;
 
@@ -25,7 +25,7 @@ const PAYLOAD: usize = 220;
 const PORT: u16 = 32766;
 /// Time between two ticks of the collector, ns.
 const TICK: u64 = 20_000_000;
-/// Cores of the generator, with all that the kernel does for a frame, and of the reader.
+/// Cores of the generator (with the kernel's work for each frame) and of the reader.
 const CORES: [usize; 2] = [0, 1];
 
 /// `rx-…`.
@@ -33,90 +33,93 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let rx_path = name.strip_prefix("rx-").and_then(RxPath::from_name);
     let rx_path =
         rx_path.ok_or_else(|| CliError::new(format!("`{name}` is not the name of a receive path")))?;
-    let place = Place::new()?;
-    let mut collecting = Collecting::new(plan.program, place.case);
+    let testbed = Testbed::new()?;
+    let mut collecting = Collecting::new(plan.program, testbed.case);
     let mut runs = Vec::new();
     for run in 0..=plan.runs {
-        let thrown = place.measure(rx_path, plan, &mut Discarding::default())?;
-        let collected = place.measure(rx_path, plan, &mut collecting)?;
-        // What a socket would have taken, for comparison.
+        let discarded = testbed.measure(rx_path, plan, &mut Discarding::default())?;
+        let collected = testbed.measure(rx_path, plan, &mut collecting)?;
+        // The same over a UDP socket, for comparison.
         let socket = if rx_path == RxPath::Udp {
             collected
         } else {
-            place.measure(RxPath::Udp, plan, &mut collecting)?
+            testbed.measure(RxPath::Udp, plan, &mut collecting)?
         };
-        // The first was the warm-up: every flow is known now.
+        // The first run is the warm-up: every flow is known now.
         if run > 0 {
-            runs.push([thrown, collected, socket]);
+            runs.push([discarded, collected, socket]);
         }
     }
-    let over = |of: fn(&[Found; 3]) -> f64| middle(runs.iter().map(of).collect());
-    let sum = |of: fn(&Found) -> u64| runs.iter().map(|[_, collected, _]| of(collected)).sum::<u64>();
+    let over = |of: fn(&[Measurement; 3]) -> f64| median(runs.iter().map(of).collect());
+    let sum = |of: fn(&Measurement) -> u64| runs.iter().map(|[_, collected, _]| of(collected)).sum::<u64>();
     let included = "everything from the link to the collector's state: receiving, decoding, thresholds, loss accounting, rollups";
     let conditions = Conditions::of("one report received and handled", included)
         .text("rx_path", rx_path.name())
         .text("link", "veth between two network namespaces, one queue")
-        .text("sender", "frames made in the kernel, as many as it can, on another core than the reader")
-        .text(
-            "baseline",
-            "the same receive path, read by a loop that throws the frames away, in the same run",
+        .text("sender", "frames generated in the kernel at maximum rate, not on the reader's core")
+        .text("baseline", "the same receive path, read by a loop that discards the frames, in the same run")
+        .ratio("baseline_per_s", over(|[discarded, ..]| discarded.per_second()).round())
+        .ratio(
+            "of_baseline",
+            over(|[discarded, collected, _]| collected.per_second() / discarded.per_second()),
         )
-        .ratio("baseline_per_s", over(|[thrown, ..]| thrown.per_second()).round())
-        .ratio("of_baseline", over(|[thrown, collected, _]| collected.per_second() / thrown.per_second()))
         .ratio("udp_per_s", over(|[.., socket]| socket.per_second()).round())
         .ratio("of_udp", over(|[_, collected, socket]| collected.per_second() / socket.per_second()))
         .ratio("user_ns", over(|[_, collected, _]| collected.user_ns()))
         .ratio("system_ns", over(|[_, collected, _]| collected.system_ns()))
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
-        .number("sent", sum(|found| found.sent))
-        .number("received", sum(|found| found.received))
-        .number("dropped", sum(|found| found.dropped))
-        .number("unaccounted", sum(|found| found.sent.abs_diff(found.received + found.dropped)));
+        .number("sent", sum(|measurement| measurement.sent))
+        .number("received", sum(|measurement| measurement.received))
+        .number("dropped", sum(|measurement| measurement.dropped))
+        .number(
+            "unaccounted",
+            sum(|measurement| measurement.sent.abs_diff(measurement.received + measurement.dropped)),
+        );
     let times = runs.iter().map(|[_, collected, _]| 1e9 / collected.per_second()).collect();
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// What one reading found.
+/// What one reading measurement.
 #[derive(Clone, Copy, Default, Debug)]
-struct Found {
+struct Measurement {
     sent: u64,
     received: u64,
-    /// By any reason that is counted, in any place.
+    /// By any reason that is counted, in any testbed.
     dropped: u64,
     /// From the first datagram to the last, ns.
     elapsed: u64,
-    /// What the reader's thread worked, for itself and in the kernel, s.
-    worked: (f64, f64),
+    /// CPU time of the reader's thread, user and system, s.
+    cpu_time: (f64, f64),
 }
 
-impl Found {
+impl Measurement {
     fn per_second(&self) -> f64 {
         self.received as f64 * 1e9 / self.elapsed.max(1) as f64
     }
 
     fn user_ns(&self) -> f64 {
-        self.worked.0 * 1e9 / self.received.max(1) as f64
+        self.cpu_time.0 * 1e9 / self.received.max(1) as f64
     }
 
     fn system_ns(&self) -> f64 {
-        self.worked.1 * 1e9 / self.received.max(1) as f64
+        self.cpu_time.1 * 1e9 / self.received.max(1) as f64
     }
 }
 
-/// What a reader does with what it gets.
+/// Processes received packets.
 trait Reader: Send {
-    fn take(&mut self, packets: &[Packet<'_>]);
-    /// After each burst.
-    fn turn(&mut self, _now: u64) {}
+    fn process(&mut self, packets: &[Packet<'_>]);
+    /// Called after each burst.
+    fn tick(&mut self, _now: u64) {}
 }
 
-/// Looks at one byte of each.
+/// Reads one byte of each packet and discards it.
 #[derive(Default)]
 struct Discarding(u64);
 
 impl Reader for Discarding {
-    fn take(&mut self, packets: &[Packet<'_>]) {
+    fn process(&mut self, packets: &[Packet<'_>]) {
         self.0 +=
             packets.iter().map(|packet| u64::from(packet.data.first().copied().unwrap_or(0))).sum::<u64>();
     }
@@ -137,7 +140,7 @@ impl<'p> Collecting<'p> {
 }
 
 impl Reader for Collecting<'_> {
-    fn take(&mut self, packets: &[Packet<'_>]) {
+    fn process(&mut self, packets: &[Packet<'_>]) {
         let Self { program, collector, batch, .. } = self;
         program.each_chunk(packets, &mut |chunk| collector.handle(chunk, batch));
         // In the program a batch goes to the queue of the store here.
@@ -146,7 +149,7 @@ impl Reader for Collecting<'_> {
         }
     }
 
-    fn turn(&mut self, now: u64) {
+    fn tick(&mut self, now: u64) {
         if now.saturating_sub(self.ticked) >= TICK {
             self.ticked = now;
             self.collector.tick(now, &mut self.batch);
@@ -154,20 +157,20 @@ impl Reader for Collecting<'_> {
     }
 }
 
-/// Two namespaces with a link, and what is sent over it.
-struct Place {
+/// Two network namespaces with a link, and the frame that is sent over it.
+struct Testbed {
     pair: Pair,
     case: Case,
     frame: Vec<u8>,
 }
 
-impl Place {
+impl Testbed {
     fn new() -> Result<Self, Failure> {
         let needs = |error: nic::Error| {
-            Failure::Skipped(format!("it needs network namespaces and BPF, so run it as root ({error})"))
+            Failure::Skipped(format!("needs network namespaces and BPF, so run it as root ({error})"))
         };
         let pair = Pair::create().map_err(needs)?;
-        // Without XDP a device takes the generator's frames only if it polls, and that comes with this.
+        // Without XDP, veth accepts the generator's frames only with NAPI, which GRO enables.
         pair.far
             .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))
             .and_then(|set| set)
@@ -178,8 +181,8 @@ impl Place {
         Ok(Self { pair, case, frame })
     }
 
-    /// Reads from a receive path for the time of one run.
-    fn measure(&self, rx_path: RxPath, plan: &Plan, reader: &mut dyn Reader) -> Result<Found, Failure> {
+    /// Measures a receive path for one run.
+    fn measure(&self, rx_path: RxPath, plan: &Plan, reader: &mut dyn Reader) -> Result<Measurement, Failure> {
         let options = receive::Options {
             ports: vec![PORT],
             best: rx_path,
@@ -189,7 +192,7 @@ impl Place {
         };
         let opened = self.pair.far.run(|| receive::open(Pair::DEVICE, &options)).map_err(failed)?;
         let mut opened = opened.map_err(|refused| Failure::Skipped(refused.to_string()))?;
-        // The inner source port, and the report's sequence number.
+        // Offsets of the inner source port and of the report's sequence number.
         let ports = word(&self.frame, 90) & 0xffff_0000;
         let words = [
             Word { at: 90, base: ports, each: 1, of: FLOWS },
@@ -206,21 +209,21 @@ impl Place {
         generator: &LiveFrames,
         span: Duration,
         reader: &mut dyn Reader,
-    ) -> Result<Found, Failure> {
+    ) -> Result<Measurement, Failure> {
         let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-        // One queue, one source; over plain sockets the first is that of IPv4.
+        // One queue means one source; with UDP sockets the first source is the IPv4 one.
         let source = opened.sources.first_mut().ok_or_else(|| CliError::new("the interface has no queue"))?;
-        let (sent, found) = thread::scope(|scope| {
+        let (sent, measurement) = thread::scope(|scope| {
             let receiving = scope.spawn(|| read(source.as_mut(), reader, &done));
             let sending = scope.spawn(|| {
                 self.pair.near.run(|| {
-                    // Where it cannot be pinned the figures are worse, not wrong.
+                    // Failing to pin makes the figures worse, not wrong.
                     let _ = time::pin(CORES[0]);
                     generator.send(&self.frame, u64::MAX, &stop)
                 })
             });
             thread::sleep(span);
-            // Relaxed: the flag travels alone; joining orders the rest.
+            // Relaxed: no other data depends on the flag; joining orders the rest.
             stop.store(true, Ordering::Relaxed);
             let sent = sending.join();
             // Release: pairs with the acquire in the reader, so that all that was sent is in the ring by then.
@@ -229,46 +232,50 @@ impl Place {
         });
         let crashed = |_| CliError::new("a thread of the benchmark panicked");
         let sent = sent.map_err(crashed)?.and_then(|sent| sent).map_err(failed)?;
-        let mut found = found.map_err(crashed)?.map_err(failed)?;
+        let mut measurement = measurement.map_err(crashed)?.map_err(failed)?;
         let stats = opened.sources.first_mut().map(|source| source.stats()).unwrap_or_default();
         let counters = opened.watch.counters().map_err(failed)?;
-        found.sent = sent;
-        found.received = stats.datagrams;
-        found.dropped = stats.lost() + counters.device_dropped;
-        Ok(found)
+        measurement.sent = sent;
+        measurement.received = stats.datagrams;
+        measurement.dropped = stats.lost() + counters.device_dropped;
+        Ok(measurement)
     }
 }
 
-/// Reads until `done` and nothing is left.
-fn read(source: &mut dyn Source, reader: &mut dyn Reader, done: &AtomicBool) -> Result<Found, nic::Error> {
+/// Reads until `done` is set and no packet is left.
+fn read(
+    source: &mut dyn Source,
+    reader: &mut dyn Reader,
+    done: &AtomicBool,
+) -> Result<Measurement, nic::Error> {
     let _ = time::pin(CORES[1]);
     let (mut first, mut last, mut before) = (0, 0, (0.0, 0.0));
     loop {
         let ending = done.load(Ordering::Acquire);
-        let count = source.receive(if ending { 0 } else { 20 }, &mut |packets| reader.take(packets))?;
+        let count = source.receive(if ending { 0 } else { 20 }, &mut |packets| reader.process(packets))?;
         if count > 0 {
             last = time::monotonic();
             if first == 0 {
-                (first, before) = (last, worked());
+                (first, before) = (last, cpu_time());
             }
-            reader.turn(time::now());
+            reader.tick(time::now());
         } else if ending {
-            let now = worked();
-            let worked = (now.0 - before.0, now.1 - before.1);
-            return Ok(Found { elapsed: last - first, worked, ..Found::default() });
+            let now = cpu_time();
+            let cpu_time = (now.0 - before.0, now.1 - before.1);
+            return Ok(Measurement { elapsed: last - first, cpu_time, ..Measurement::default() });
         }
     }
 }
 
-/// Seconds that this thread worked, for itself and in the kernel; in hundredths.
-pub(super) fn worked() -> (f64, f64) {
+/// CPU seconds of this thread, user and system, with a resolution of 10 ms.
+pub(super) fn cpu_time() -> (f64, f64) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let after = text.rsplit(')').next().unwrap_or("");
     let mut ticks = after.split_whitespace().skip(11).filter_map(|text| text.parse::<f64>().ok());
     (ticks.next().unwrap_or(0.0) / 100.0, ticks.next().unwrap_or(0.0) / 100.0)
 }
 
-/// Puts the link's addresses and ports into a frame of the workload, and makes it [`PAYLOAD`] long.
+/// Puts the link's addresses and ports into a frame of the workload, and sets its payload length to [`PAYLOAD`].
 fn address(frame: &mut Vec<u8>) {
     frame.resize(42 + PAYLOAD, 0);
     let (total, udp) = ((PAYLOAD + 28) as u16, (PAYLOAD + 8) as u16);
@@ -277,7 +284,7 @@ fn address(frame: &mut Vec<u8>) {
     frame[24..34].copy_from_slice(&[0, 0, 10, 97, 0, 1, 10, 97, 0, 2]);
     frame[36..38].copy_from_slice(&PORT.to_be_bytes());
     frame[38..40].copy_from_slice(&udp.to_be_bytes());
-    // No checksum: the payload changes on the way.
+    // No UDP checksum: the generator changes the payload.
     frame[40..42].fill(0);
     let sum: u32 =
         frame[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();

@@ -1,4 +1,4 @@
-//! What the sink's filter costs, in process: packets of INT-MD through a sink, with and without it.
+//! Cost of the sink's filter, in process: INT-MD packets through a sink, with and without it.
 
 use dataplane::filter::{Filter, Units};
 use dataplane::report::Outbox;
@@ -7,17 +7,17 @@ use dataplane::{Filters, Switch, Watch};
 use detect::{Algorithm, Detector, Match, Metric};
 use wire::{ethernet, ipv4, udp};
 
-use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, middle};
+use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
 use terminal::CliError;
 
-/// Flows, each with one packet that goes round.
+/// Flows, with one packet each, which is sent repeatedly.
 const FLOWS: u16 = 1000;
-/// Nodes on the way, the sink included.
+/// Nodes of the path, including the sink.
 const NODES: u32 = 5;
 /// Bytes of UDP payload.
 const PAYLOAD: usize = 200;
 
-/// `switch-filter`: a packet at the sink, reported in any case, with a per-hop filter that looks at it.
+/// `switch-filter`: a packet at the sink, always reported, with a per-hop filter that checks it.
 pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let packets = packets()?;
     let filter = |threshold| Filter {
@@ -26,9 +26,9 @@ pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     };
     let without = run(plan, &packets, None)?;
     let filtered = run(plan, &packets, Some(filter(0)))?;
-    let hidden = run(plan, &packets, Some(filter(1_000_000)))?;
-    let median = |measured: &Measured| middle(measured.ns_per_op.clone());
-    let included = "frame parsing, the filter, the report, taking INT out, a copy of the frame; no I/O";
+    let suppressed = run(plan, &packets, Some(filter(1_000_000)))?;
+    let median = |measured: &Measured| median(measured.ns_per_op.clone());
+    let included = "frame parsing, the filter, the report, stripping INT, a copy of the frame; no I/O";
     let conditions = Conditions::of("one packet at the sink, filtered and reported", included)
         .number("hops", NODES)
         .number("items_per_hop", Watch::USUAL.count_ones())
@@ -36,7 +36,7 @@ pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("frame_bytes", packets.first().map_or(0, Vec::len))
         .ratio("ns_without_filter", median(&without))
         .ratio("ns_added_by_filter", median(&filtered) - median(&without))
-        .ratio("ns_when_hidden", median(&hidden))
+        .ratio("ns_when_hidden", median(&suppressed))
         .on_core(&filtered);
     Ok(Outcome::new(name, filtered.ns_per_op, conditions))
 }

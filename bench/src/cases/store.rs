@@ -1,4 +1,4 @@
-//! The store: how many events a second it takes, and how long it takes to find some of them again.
+//! The store: events inserted per second, and time of a query.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let dir = Scratch::new(name)?;
     let mut filler = Filler::new(open(dir.path())?);
     let measured = measure(plan, || {
-        // Enough that waiting for the last commit weighs little.
+        // Enough that waiting for the last commit has little effect.
         for _ in 0..32 {
             filler.submit();
         }
@@ -34,7 +34,7 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let stats = filler.store.close();
     if stats.committed != stats.submitted {
         return Err(CliError::new(format!(
-            "{} of {} events were not kept",
+            "{} of {} events were not stored",
             stats.shed + stats.failed,
             stats.submitted
         ))
@@ -51,7 +51,7 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
-/// `store-query`: the events of one flow since a moment, out of two million.
+/// `store-query`: the events of one flow after a point in time, out of two million.
 pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     query_among(name, plan, 2_000_000)
 }
@@ -62,7 +62,7 @@ pub(super) fn query_20m(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
 }
 
 fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, Failure> {
-    // Filling takes seconds; a run of a few milliseconds is a test of the bench itself.
+    // Filling takes seconds; a run of a few milliseconds only tests the benchmark itself.
     let events = if plan.each < Duration::from_millis(50) { wanted.min(200_000) } else { wanted };
     let dir = Scratch::new(name)?;
     let mut filler = Filler::new(open(dir.path())?);
@@ -104,7 +104,7 @@ fn open(dir: &Path) -> Result<Store, CliError> {
     Store::open(config).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Fills batches with events as a collector emits them, and gives them to a store.
+/// Fills batches with events as a collector emits them, and submits them to a store.
 struct Filler {
     store: Store,
     batch: Batch,
@@ -129,7 +129,7 @@ impl Filler {
     }
 }
 
-/// The `number`th event: a change of a hop's latency, of a flow that is as good as random.
+/// The `number`th event: a change of hop latency, of a pseudorandom flow.
 fn event(number: u64) -> Event {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Event {
@@ -151,6 +151,6 @@ fn event(number: u64) -> Event {
 }
 
 fn key(flow: u64) -> FlowKey {
-    let [.., high, middle, low] = flow.to_be_bytes();
-    FlowKey::v4([10, high, middle, low], [10, 200, 0, 1], Some((5000, 80)), 6)
+    let [.., high, median, low] = flow.to_be_bytes();
+    FlowKey::v4([10, high, median, low], [10, 200, 0, 1], Some((5000, 80)), 6)
 }

@@ -1,18 +1,18 @@
-//! One switch's packet path on one core, in process: frames in memory in, frames and reports in memory out.
+//! Packet path of one switch on one core, in process: from frames in memory to frames and reports in memory.
 
 use dataplane::workload::{FLOWS, Task, Workload};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;
 
-/// Bursts between two looks at the clock.
+/// Bursts per clock reading.
 const BURSTS: u32 = 20;
 
 /// `switch-…`: one packet through one switch, of UDP over IPv4, marked by DSCP, with node id, interfaces, latency, queue, both
-/// stamps and utilisation.
+/// timestamps and utilization.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let Some((_, task)) = Task::ALL.into_iter().find(|(task, _)| *task == name) else {
-        let what = format!("no switch has the task `{name}`; this is a fault of this build");
+        let what = format!("the switch has no workload `{name}`; this is a bug");
         return Err(CliError::new(what).into());
     };
     let mut workload = Workload::new(task, false).map_err(|error| CliError::new(error.to_string()))?;
@@ -23,7 +23,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         Ok(done)
     })?;
     if !workload.holds(packets) {
-        return Err(CliError::new("the switch has not treated every packet as its task is").into());
+        return Err(CliError::new("the switch did not process every packet as expected").into());
     }
     let included = "a copy of the frame into the switch's buffer, parsing, table and register look-ups, record, lengths \
                     and checksums, report where there is one; no I/O";

@@ -1,5 +1,5 @@
-//! What one switch takes on one core: frames over veth, through the switch, out by another veth; beside it a loop that only
-//! moves frames from one port to the other.
+//! Forwarding rate of one switch on one core: frames arrive over one veth link and leave over another. The baseline is a loop
+//! that only copies frames from one port to the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use nic::frames::{self, Options, PollFds};
 use nic::netns::Namespace;
 use nic::time;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, middle};
+use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median};
 use crate::program::{Program, Switch, Totals};
 use terminal::CliError;
 
@@ -16,31 +16,31 @@ use terminal::CliError;
 const PAYLOAD: usize = 200;
 /// Flows.
 const FLOWS: u16 = 256;
-/// Cores of the sender, with what the kernel does for a frame until it is in the switch's ring, and of the switch.
+/// Cores of the sender (with the kernel's work until a frame is in the switch's ring) and of the switch.
 const CORES: [usize; 2] = [0, 1];
 
 /// `switch-live`.
 pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let place = Place::new().map_err(|error| {
-        Failure::Skipped(format!("it needs network namespaces, so run it as root ({error})"))
+    let testbed = Testbed::new().map_err(|error| {
+        Failure::Skipped(format!("needs network namespaces, so run it as root ({error})"))
     })?;
     let mut runs = Vec::new();
     for run in 0..=plan.runs {
-        let plain = place.measure(plan, &Way::Plain)?;
-        let routed = place.measure(plan, &Way::Switch(""))?;
-        let int =
-            place.measure(plan, &Way::Switch("rate = \"10Gbit/s\"\ndepth = \"1MB\"\n[[switch.watch]]\n"))?;
+        let copied = testbed.measure(plan, &Setup::CopyLoop)?;
+        let routed = testbed.measure(plan, &Setup::Switch(""))?;
+        let int = testbed
+            .measure(plan, &Setup::Switch("rate = \"10Gbit/s\"\ndepth = \"1MB\"\n[[switch.watch]]\n"))?;
         if run > 0 {
-            runs.push([plain, routed, int]);
+            runs.push([copied, routed, int]);
         }
     }
-    let over = |which: usize| middle(runs.iter().map(|run| run[which].per_second()).collect());
-    let on_core = |which: usize| middle(runs.iter().map(|run| run[which].core_ns()).collect()).round();
-    let sum = |of: fn(&Found) -> u64| runs.iter().map(|run| of(&run[2])).sum::<u64>();
-    let included = "from one veth to the other: receiving, forwarding, an egress queue with a rate, INT-MD put in, sending";
+    let over = |which: usize| median(runs.iter().map(|run| run[which].per_second()).collect());
+    let on_core = |which: usize| median(runs.iter().map(|run| run[which].core_ns()).collect()).round();
+    let sum = |of: fn(&Measurement) -> u64| runs.iter().map(|run| of(&run[2])).sum::<u64>();
+    let included = "from one veth to the other: receiving, forwarding, an egress queue with a rate, insertion of INT-MD, sending";
     let conditions = Conditions::of("one frame switched", included)
         .text("link", "veth between network namespaces, one queue")
-        .text("sender", "AF_PACKET, as many as it can, on another core than the switch")
+        .text("sender", "AF_PACKET at maximum rate, not on the switch's core")
         .text("baseline", "the same ports, and a loop that copies each frame from one to the other")
         .ratio("baseline_per_s", over(0).round())
         .ratio("of_baseline", over(2) / over(0))
@@ -50,62 +50,63 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
         .ratio("without_int_core_ns", on_core(1))
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
-        .number("received", sum(|found| found.received))
-        .number("sent", sum(|found| found.sent))
-        .number("dropped", sum(|found| found.dropped))
-        .number("unaccounted", sum(|found| found.unaccounted))
-        .number("ring_full", sum(|found| found.ring_full));
+        .number("received", sum(|measurement| measurement.received))
+        .number("sent", sum(|measurement| measurement.sent))
+        .number("dropped", sum(|measurement| measurement.dropped))
+        .number("unaccounted", sum(|measurement| measurement.unaccounted))
+        .number("ring_full", sum(|measurement| measurement.ring_full));
     let times = runs.iter().map(|run| 1e9 / run[2].per_second().max(1.0)).collect();
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// What is between the ports.
-enum Way {
-    Plain,
-    /// With these lines behind the ports.
+/// What forwards frames between the ports.
+enum Setup {
+    /// A loop that copies frames.
+    CopyLoop,
+    /// The switch, with these additional configuration lines.
     Switch(&'static str),
 }
 
-/// What one run found.
+/// What one run measurement.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
+struct Measurement {
     received: u64,
     sent: u64,
     dropped: u64,
     unaccounted: u64,
     ring_full: u64,
-    /// From the first frame to the end of the sending, ns.
+    /// Time from the first to the last frame sent, ns.
     elapsed: u64,
-    /// What the switch's thread was on its core, ns.
+    /// CPU time of the switch's thread, ns.
     core: u64,
 }
 
-impl Found {
+impl Measurement {
     fn per_second(&self) -> f64 {
         self.sent as f64 * 1e9 / self.elapsed.max(1) as f64
     }
 
-    /// Of its core per frame: what counts on a machine that is busy with other things.
+    /// CPU time per frame, which is meaningful even on a busy machine.
     fn core_ns(&self) -> f64 {
         self.core as f64 / self.sent.max(1) as f64
     }
 }
 
-/// A sender, a switch and somebody to send to.
-struct Place {
+/// Network namespaces of a sender, a switch and a receiver.
+struct Testbed {
     near: Namespace,
     switch: Namespace,
     _far: Namespace,
     frames: Vec<Vec<u8>>,
 }
 
-impl Place {
+impl Testbed {
     fn new() -> Result<Self, nic::Error> {
         let (near, switch, far) = (Namespace::create()?, Namespace::create()?, Namespace::create()?);
         for (side, name) in [(&near, "left"), (&far, "right")] {
             let peer = ["peer", "name", name, "mtu", "2000", "netns", switch.name()];
             side.ip(&[&["link", "add", "eth0", "mtu", "2000", "type", "veth"], &peer[..]].concat())?;
-            // Nothing but our frames.
+            // Only the benchmark's frames.
             side.run(|| frames::silence("eth0"))?;
             switch.run(|| frames::silence(name))?;
             side.ip(&["link", "set", "eth0", "up"])?;
@@ -114,11 +115,11 @@ impl Place {
         Ok(Self { near, switch, _far: far, frames: (0..FLOWS).map(frame).collect() })
     }
 
-    fn measure(&self, plan: &Plan, way: &Way) -> Result<Found, Failure> {
+    fn measure(&self, plan: &Plan, setup: &Setup) -> Result<Measurement, Failure> {
         let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-        let mut between: Box<dyn Between> = match way {
-            Way::Plain => Box::new(Moving::open(&self.switch)?),
-            Way::Switch(more) => Box::new(Switching::open(plan.program, &self.switch, more)?),
+        let mut forwarder: Box<dyn Forwarder> = match setup {
+            Setup::CopyLoop => Box::new(CopyLoop::open(&self.switch)?),
+            Setup::Switch(more) => Box::new(SwitchUnderTest::open(plan.program, &self.switch, more)?),
         };
         let near =
             self.near.run(|| frames::Port::open("eth0", &Options { bypass: true, ..Options::default() }));
@@ -128,13 +129,13 @@ impl Place {
                 let _ = time::pin(CORES[1]);
                 time::wake_precisely();
                 let before = core_time().unwrap_or(0);
-                between.run(&done);
+                forwarder.run(&done);
                 core_time().unwrap_or(0) - before
             });
             let sending = scope.spawn(|| {
-                // Where it cannot be pinned the figures are worse, not wrong.
+                // Failing to pin makes the figures worse, not wrong.
                 let _ = time::pin(CORES[0]);
-                // Relaxed: the flag travels alone.
+                // Relaxed: no other data depends on the flag.
                 while !stop.load(Ordering::Relaxed) {
                     near.send(&self.frames);
                 }
@@ -148,24 +149,24 @@ impl Place {
             sent.and(switching.join()).map(|core| (elapsed, core))
         });
         let (elapsed, core) = measured.map_err(|_| CliError::new("a thread of the benchmark panicked"))?;
-        Ok(Found { elapsed, core, ..between.found() })
+        Ok(Measurement { elapsed, core, ..forwarder.measurement() })
     }
 }
 
-/// What moves frames.
-trait Between: Send {
-    /// Until `done`, and nothing is left.
+/// Forwards frames.
+trait Forwarder: Send {
+    /// Runs until `done` is set and no frame is left.
     fn run(&mut self, done: &AtomicBool);
-    fn found(&mut self) -> Found;
+    fn measurement(&mut self) -> Measurement;
 }
 
 /// A loop that copies each frame from one port to the other.
-struct Moving {
+struct CopyLoop {
     ports: [frames::Port; 2],
     staged: Vec<Vec<u8>>,
 }
 
-impl Moving {
+impl CopyLoop {
     fn open(namespace: &Namespace) -> Result<Self, CliError> {
         let open = |name| {
             let options = Options { frame_len: 2064, ..Options::default() };
@@ -175,7 +176,7 @@ impl Moving {
     }
 }
 
-impl Between for Moving {
+impl Forwarder for CopyLoop {
     fn run(&mut self, done: &AtomicBool) {
         use std::os::fd::AsFd;
         let (mut poll_fds, [left, right]) = (PollFds::default(), &mut self.ports);
@@ -192,29 +193,29 @@ impl Between for Moving {
                 if ending {
                     return;
                 }
-                let _ = frames::wait([left.as_fd()].into_iter(), &mut poll_fds, TURN);
+                let _ = frames::wait([left.as_fd()].into_iter(), &mut poll_fds, POLL_TIMEOUT);
             }
         }
     }
 
-    fn found(&mut self) -> Found {
+    fn measurement(&mut self) -> Measurement {
         let [left, right] = &mut self.ports;
         let (left, right) = (left.stats(), right.stats());
-        Found {
+        Measurement {
             received: left.received,
             sent: right.sent,
             dropped: right.failed,
             unaccounted: left.received.abs_diff(right.sent + right.failed),
             ring_full: left.ring_full,
-            ..Found::default()
+            ..Measurement::default()
         }
     }
 }
 
-/// The switch itself.
-struct Switching(Box<dyn Switch>);
+/// The switch under test.
+struct SwitchUnderTest(Box<dyn Switch>);
 
-impl Switching {
+impl SwitchUnderTest {
     fn open(program: &dyn Program, namespace: &Namespace, more: &str) -> Result<Self, CliError> {
         let config = format!(
             "[switch]\nnode = 1\n[[switch.routes]]\nto = \"10.0.2.0/24\"\nport = 2\n\
@@ -226,7 +227,7 @@ impl Switching {
     }
 }
 
-impl Between for Switching {
+impl Forwarder for SwitchUnderTest {
     fn run(&mut self, done: &AtomicBool) {
         let mut poll_fds = PollFds::default();
         loop {
@@ -237,9 +238,9 @@ impl Between for Switching {
         }
     }
 
-    fn found(&mut self) -> Found {
+    fn measurement(&mut self) -> Measurement {
         let Totals { received, sent, dropped, unaccounted, ring_full } = self.0.totals();
-        Found { received, sent, dropped, unaccounted, ring_full, ..Found::default() }
+        Measurement { received, sent, dropped, unaccounted, ring_full, ..Measurement::default() }
     }
 }
 
@@ -257,14 +258,14 @@ fn frame(flow: u16) -> Vec<u8> {
     frame.extend((1000 + flow).to_be_bytes());
     frame.extend(2000_u16.to_be_bytes());
     frame.extend(udp.to_be_bytes());
-    // No checksum.
+    // No UDP checksum.
     frame.extend([0, 0]);
     frame.resize(42 + PAYLOAD, 7);
     frame
 }
 
-/// How long to wait for a frame.
-const TURN: std::time::Duration = std::time::Duration::from_millis(5);
+/// Maximum time to wait for a frame.
+const POLL_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(5);
 
 fn failed(error: nic::Error) -> CliError {
     CliError::new(error.to_string())

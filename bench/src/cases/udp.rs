@@ -11,19 +11,19 @@ use nic::load::{Discard, Load};
 use nic::netns::{Namespace, Pair};
 use nic::udp::{Burst, Options, Receiver, Sender};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, middle};
+use super::harness::{Conditions, Failure, Outcome, Plan, median};
 use crate::figures::octets;
 use terminal::CliError;
 
 /// Bytes of each report's payload.
 const PAYLOAD: usize = 220;
-/// Flows, and so different reports.
+/// Number of flows, each with a different report.
 const FLOWS: u32 = 10_000;
-/// Time between two ticks of the collector.
+/// Time between two ticks of the collector, ns.
 const TICK: u64 = 20_000_000;
 
 /// Location of sender and receiver, and how the sender sends.
-struct Place {
+struct Testbed {
     /// Both ends of a link between two namespaces; `None` on loopback.
     pair: Option<Pair>,
     /// True: UDP segmentation offload, which exceeds the capacity of any receiver. False: separate datagrams, as they arrive from
@@ -31,18 +31,21 @@ struct Place {
     segmented: bool,
 }
 
-impl Place {
+impl Testbed {
     fn address(&self) -> SocketAddr {
         let address = if self.pair.is_some() { Pair::FAR[0] } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
         SocketAddr::new(address, 0)
     }
 
-    fn there<T: Send>(&self, work: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T, CliError> {
-        inside(self.pair.as_ref().map(|pair| &pair.far), work)
+    fn at_receiver<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, nic::Error> + Send,
+    ) -> Result<T, CliError> {
+        in_namespace(self.pair.as_ref().map(|pair| &pair.far), work)
     }
 
-    fn here<T: Send>(&self, work: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T, CliError> {
-        inside(self.pair.as_ref().map(|pair| &pair.near), work)
+    fn at_sender<T: Send>(&self, work: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T, CliError> {
+        in_namespace(self.pair.as_ref().map(|pair| &pair.near), work)
     }
 
     fn link_drops(&self) -> Result<u64, CliError> {
@@ -50,7 +53,7 @@ impl Place {
     }
 }
 
-fn inside<T: Send>(
+fn in_namespace<T: Send>(
     namespace: Option<&Namespace>,
     work: impl FnOnce() -> Result<T, nic::Error> + Send,
 ) -> Result<T, CliError> {
@@ -66,30 +69,30 @@ fn failed(error: nic::Error) -> CliError {
 
 /// `udp-one-sender`: over a veth link between two network namespaces. Needs root.
 pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(name, plan, &Place { pair: Some(namespaces()?), segmented: false })
+    compare(name, plan, &Testbed { pair: Some(namespaces()?), segmented: false })
 }
 
 /// `udp-one-sender-flood`: the same, with a sender faster than any receiver.
 pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(name, plan, &Place { pair: Some(namespaces()?), segmented: true })
+    compare(name, plan, &Testbed { pair: Some(namespaces()?), segmented: true })
 }
 
 /// `udp-loopback`: over the loopback interface.
 pub(super) fn loopback(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(name, plan, &Place { pair: None, segmented: false })
+    compare(name, plan, &Testbed { pair: None, segmented: false })
 }
 
 fn namespaces() -> Result<Pair, Failure> {
     Pair::create().map_err(|error| {
         Failure::Skipped(format!(
-            "it needs network namespaces, so run it as root ({error}); udp-loopback needs nothing"
+            "needs network namespaces, so run it as root ({error}); udp-loopback does not"
         ))
     })
 }
 
 /// Counters of one run of either receiver.
 #[derive(Clone, Copy, Default, Debug)]
-struct Found {
+struct Measurement {
     sent: u64,
     received: u64,
     kernel_drops: u64,
@@ -97,46 +100,49 @@ struct Found {
     per_second: f64,
 }
 
-fn compare(name: &'static str, plan: &Plan, place: &Place) -> Result<Outcome, Failure> {
+fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome, Failure> {
     let case = Case { name: "udp", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
     let payloads: Vec<Vec<u8>> = case.feed().payloads().map(padded).collect();
     let mut collector = case.collector();
     let mut batch = Batch::with_capacity(8192);
-    let (mut times, mut ratios, mut yardsticks) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut total, mut handled) = (Found::default(), 0);
+    let (mut times, mut ratios, mut baselines) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut total, mut handled) = (Measurement::default(), 0);
     for run in 0..=plan.runs {
         // Two variants of a plain receive loop; the faster one is the baseline.
         let waits = [Duration::ZERO, Duration::from_micros(50)];
-        let mut yardstick = 0.0_f64;
+        let mut baseline = 0.0_f64;
         for wait in waits {
-            yardstick = yardstick.max(thrown_away(plan, place, &payloads, wait)?.per_second);
+            baseline = baseline.max(discarded(plan, testbed, &payloads, wait)?.per_second);
         }
-        let found = collected(plan, place, &payloads, &mut collector, &mut batch)?;
+        let measurement = collected(plan, testbed, &payloads, &mut collector, &mut batch)?;
         if run == 0 {
-            // The first was the warm-up: every flow is known now.
+            // The first run is the warm-up: every flow is known now.
             handled = collector.stats().datagrams;
             continue;
         }
-        times.push(1e9 / found.per_second);
-        ratios.push(found.per_second / yardstick);
-        yardsticks.push(yardstick);
-        total.sent += found.sent;
-        total.received += found.received;
-        total.kernel_drops += found.kernel_drops;
-        total.link_drops += found.link_drops;
+        times.push(1e9 / measurement.per_second);
+        ratios.push(measurement.per_second / baseline);
+        baselines.push(baseline);
+        total.sent += measurement.sent;
+        total.received += measurement.received;
+        total.kernel_drops += measurement.kernel_drops;
+        total.link_drops += measurement.link_drops;
     }
     let stats = collector.stats();
-    let link = if place.pair.is_some() { "veth between two network namespaces" } else { "loopback" };
+    let link = if testbed.pair.is_some() { "veth between two network namespaces" } else { "loopback" };
     let sender =
-        if place.segmented { "one socket, UDP segmentation offload" } else { "one socket, sendmmsg of 64" };
+        if testbed.segmented { "one socket, UDP segmentation offload" } else { "one socket, sendmmsg of 64" };
     let included =
         "recvmmsg with kernel timestamps and drop counters, decoding, state, thresholds, loss accounting";
     let conditions = Conditions::of("one report received and handled", included)
         .text("link", link)
         .text("sender", sender)
-        .text("baseline", "recvmmsg loop that throws the data away, in the same run; the faster of blocking and 50 us waits")
-        .ratio("baseline_per_s", middle(yardsticks).round())
-        .ratio("of_baseline", middle(ratios))
+        .text(
+            "baseline",
+            "recvmmsg loop that discards the data, in the same run; the faster of blocking and 50 us waits",
+        )
+        .ratio("baseline_per_s", median(baselines).round())
+        .ratio("of_baseline", median(ratios))
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
         .number("sent", total.sent)
@@ -151,31 +157,31 @@ fn compare(name: &'static str, plan: &Plan, place: &Place) -> Result<Outcome, Fa
 
 fn padded(payload: &[u8]) -> Vec<u8> {
     let mut payload = payload.to_vec();
-    // The beginning of the packet that the report is about.
+    // The padding stands for the truncated packet in the report.
     payload.resize(PAYLOAD, 0);
     payload
 }
 
 /// Sends for one run while `receive` runs on another thread; `receive` ends when its flag is set and the socket is empty.
-fn against<T: Send>(
+fn send_while<T: Send>(
     plan: &Plan,
-    place: &Place,
+    testbed: &Testbed,
     payloads: &[Vec<u8>],
     to: SocketAddr,
     receive: impl FnOnce(&AtomicBool) -> Result<T, nic::Error> + Send,
 ) -> Result<(u64, T), CliError> {
-    let from = SocketAddr::new(if place.pair.is_some() { Pair::NEAR[0] } else { to.ip() }, 0);
-    let mut sender = place.here(|| Sender::connect(from, to))?;
-    let (enough, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let load = Load { segmented: place.segmented, ..Load::default() };
+    let from = SocketAddr::new(if testbed.pair.is_some() { Pair::NEAR[0] } else { to.ip() }, 0);
+    let mut sender = testbed.at_sender(|| Sender::connect(from, to))?;
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let load = Load { segmented: testbed.segmented, ..Load::default() };
     let (sent, received) = thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&done));
-        let sending = scope.spawn(|| load.send(&mut sender, payloads, &enough));
+        let sending = scope.spawn(|| load.send(&mut sender, payloads, &stop));
         thread::sleep(plan.each);
-        // Relaxed: the flag travels alone; joining orders the rest.
-        enough.store(true, Ordering::Relaxed);
+        // Relaxed: no other data depends on the flag; joining orders the rest.
+        stop.store(true, Ordering::Relaxed);
         let sent = sending.join();
-        // Release: pairs with the acquire in the receiver, so that all that was sent is in the socket by then.
+        // Release: pairs with the acquire in the receiver, so that everything sent is in the socket by then.
         done.store(true, Ordering::Release);
         (sent, receiving.join())
     });
@@ -183,38 +189,43 @@ fn against<T: Send>(
     Ok((sent.map_err(crashed)?.map_err(failed)?, received.map_err(crashed)?.map_err(failed)?))
 }
 
-fn thrown_away(plan: &Plan, place: &Place, payloads: &[Vec<u8>], wait: Duration) -> Result<Found, CliError> {
-    let address = place.address();
-    let mut discard = place.there(|| Discard::bind(address, &Options::default()))?;
+fn discarded(
+    plan: &Plan,
+    testbed: &Testbed,
+    payloads: &[Vec<u8>],
+    wait: Duration,
+) -> Result<Measurement, CliError> {
+    let address = testbed.address();
+    let mut discard = testbed.at_receiver(|| Discard::bind(address, &Options::default()))?;
     let to = discard.local_addr();
-    let (sent, discarded) = against(plan, place, payloads, to, |done| discard.run(wait, done))?;
-    Ok(Found {
+    let (sent, counters) = send_while(plan, testbed, payloads, to, |done| discard.run(wait, done))?;
+    Ok(Measurement {
         sent,
-        received: discarded.datagrams,
-        kernel_drops: discarded.kernel_drops,
+        received: counters.datagrams,
+        kernel_drops: counters.kernel_drops,
         link_drops: 0,
-        per_second: discarded.per_second(),
+        per_second: counters.per_second(),
     })
 }
 
 fn collected(
     plan: &Plan,
-    place: &Place,
+    testbed: &Testbed,
     payloads: &[Vec<u8>],
     collector: &mut Collector,
     batch: &mut Batch,
-) -> Result<Found, CliError> {
-    let address = place.address();
-    let mut receiver = place.there(|| Receiver::bind(address, &Options::default()))?;
-    let (to, drops_before) = (receiver.local_addr(), place.link_drops()?);
+) -> Result<Measurement, CliError> {
+    let address = testbed.address();
+    let mut receiver = testbed.at_receiver(|| Receiver::bind(address, &Options::default()))?;
+    let (to, drops_before) = (receiver.local_addr(), testbed.link_drops()?);
     let (sent, elapsed) =
-        against(plan, place, payloads, to, |done| collect(&mut receiver, collector, batch, done))?;
+        send_while(plan, testbed, payloads, to, |done| collect(&mut receiver, collector, batch, done))?;
     let stats = receiver.stats();
-    Ok(Found {
+    Ok(Measurement {
         sent,
         received: stats.datagrams,
         kernel_drops: stats.kernel_drops,
-        link_drops: place.link_drops()? - drops_before,
+        link_drops: testbed.link_drops()? - drops_before,
         per_second: stats.datagrams as f64 * 1e9 / elapsed.as_nanos().max(1) as f64,
     })
 }

@@ -1,14 +1,14 @@
 //! Microbursts of a data centre: the two-state model of Zhang et al., "High-Resolution Measurement of Data Center Microbursts"
 //! (IMC 2017, Table 2), and the queue that such traffic fills.
 
-/// A kind of server rack: chances that a period of 25 us is hot.
+/// A kind of server rack: probability that a period of 25 us is hot (the link is overloaded).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Model {
-    /// Its name there.
+    /// Name in that paper.
     pub(super) name: &'static str,
-    /// After a period that was not, per mille.
+    /// Probability of a hot period after a cold one, per mille.
     after_cold: u64,
-    /// After one that was, per mille.
+    /// Probability of a hot period after a hot one, per mille.
     after_hot: u64,
 }
 
@@ -21,11 +21,11 @@ pub(super) const MODELS: [Model; 3] = [
 
 /// Length of a period, ns.
 const PERIOD: u64 = 25_000;
-/// One packet on the egress link, ns: 800 bytes at 10 Gb/s.
+/// Transmission time of one packet on the egress link, ns: 800 bytes at 10 Gb/s.
 const PACKET: u64 = 640;
-/// Distance of packets in a hot period, ns: two ingress links at their rate.
+/// Gap between packets in a hot period, ns: two ingress links at line rate.
 const HOT: u64 = 320;
-/// Distance of packets in other periods, ns: a fifth of the egress link.
+/// Gap between packets in a cold period, ns: a fifth of the egress link's rate.
 const COLD: u64 = 3_200;
 /// The queue's depth, ns.
 const DEPTH: u64 = 1_000_000;
@@ -33,33 +33,33 @@ const DEPTH: u64 = 1_000_000;
 /// One packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Packet {
-    /// When it comes, ns.
+    /// Arrival time, ns.
     pub(super) at: u64,
-    /// What it finds in the queue, ns.
+    /// Queue occupancy at arrival, ns.
     pub(super) queue: u64,
 }
 
-/// `count` packets of such a rack.
+/// Generates `count` packets of a rack.
 pub(super) fn trace(model: Model, count: usize, seed: u64) -> Vec<Packet> {
     let mut random = Random(seed);
-    let (mut packets, mut hot, mut begins, mut backlog, mut before) =
+    let (mut packets, mut hot, mut begin, mut backlog, mut previous) =
         (Vec::with_capacity(count), false, 0, 0_u64, 0);
     while packets.len() < count {
         hot = random.per_mille() < if hot { model.after_hot } else { model.after_cold };
         let gap = if hot { HOT } else { COLD };
-        for at in (begins..begins + PERIOD).step_by(gap as usize) {
-            backlog = backlog.saturating_sub(at - before);
-            before = at;
+        for at in (begin..begin + PERIOD).step_by(gap as usize) {
+            backlog = backlog.saturating_sub(at - previous);
+            previous = at;
             packets.push(Packet { at, queue: backlog });
             backlog = (backlog + PACKET).min(DEPTH);
         }
-        begins += PERIOD;
+        begin += PERIOD;
     }
     packets.truncate(count);
     packets
 }
 
-/// Numbers that look random (SplitMix64).
+/// Pseudorandom numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -80,7 +80,7 @@ mod tests {
     fn a_hot_period_fills_the_queue_at_the_rate_of_one_link() {
         let always = Model { name: "", after_cold: 1_000, after_hot: 1_000 };
         let packets = trace(always, 1_000, 1);
-        // Each packet adds 640 ns and 320 go by.
+        // Each packet adds 640 ns of backlog in 320 ns.
         assert_eq!(
             packets[999],
             Packet { at: 25_000 * (999 / 79) + 320 * (999 % 79), queue: packets[999].queue }

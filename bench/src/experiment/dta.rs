@@ -1,4 +1,4 @@
-//! What "Direct Telemetry Access" measured, measured again: by the translator, the responder and the readers of this program.
+//! The measurements of "Direct Telemetry Access", repeated with hopwise's translator, responder and readers.
 
 mod answers;
 mod append;

@@ -1,4 +1,4 @@
-//! How many rows event detection stores, and how far what it stores is from what was: by threshold.
+//! Rows that event detection stores, and the error of the stored values, by threshold.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +15,7 @@ use detect::{Detection, Match, Metric, RuleSet, Thresholds};
 
 use super::{
     Scale,
-    page::{Beside, Cell, Findings, Sheet, log, ours},
+    page::{Cell, Comparison, Findings, Table, line_series, log},
 };
 use crate::svg::Plot;
 use terminal::CliError;
@@ -25,23 +25,23 @@ use terminal::units;
 const SPAN: u64 = 4_000_000_000;
 const SEED: u64 = 1;
 
-/// One thing that is watched.
+/// A metric under test.
 struct Subject {
     metric: Metric,
-    sheet: &'static str,
+    table: &'static str,
     unit: &'static str,
-    /// Above this it is a burst.
+    /// A burst is an interval in which the value exceeds this.
     level: u64,
     thresholds: &'static [u64],
     value: fn(&HopTruth) -> u64,
-    /// The key is the flow's; else the node's.
+    /// Keyed by flow and node; otherwise by node and queue.
     per_flow: bool,
 }
 
 const SUBJECTS: [Subject; 2] = [
     Subject {
         metric: Metric::HopLatency,
-        sheet: "hop-latency",
+        table: "hop-latency",
         unit: "ns",
         level: 50_000,
         thresholds: &[
@@ -52,7 +52,7 @@ const SUBJECTS: [Subject; 2] = [
     },
     Subject {
         metric: Metric::QueueOccupancy,
-        sheet: "queue",
+        table: "queue",
         unit: "bytes",
         level: 64_000,
         thresholds: &[
@@ -63,11 +63,11 @@ const SUBJECTS: [Subject; 2] = [
     },
 ];
 
-/// Reports as they arrived, with the truth.
+/// Reports in order of arrival, with the ground truth.
 #[derive(Default)]
 struct Recording {
     datagrams: Vec<(u64, Reporter, Vec<u8>)>,
-    truths: Vec<Option<(wire::FlowKey, Vec<HopTruth>)>>,
+    ground_truths: Vec<Option<(wire::FlowKey, Vec<HopTruth>)>>,
 }
 
 impl FabricSink for Recording {
@@ -76,15 +76,15 @@ impl FabricSink for Recording {
     }
 
     fn truth(&mut self, truth: &Truth<'_>) {
-        // The channel delivers in order and each datagram holds one report, so both lists go in step. Drops are none of ours.
+        // The channel delivers in order and each datagram holds one report, so both lists have the same order. Drops are not recorded.
         if let Truth::Datagram(datagram) = truth {
             let report = datagram.reports.iter().find(|report| report.kind == ReportKind::Flow);
-            self.truths.push(report.map(|report| (report.flow, report.hops.clone())));
+            self.ground_truths.push(report.map(|report| (report.flow, report.hops.clone())));
         }
     }
 }
 
-/// What the collector reported last, and how often.
+/// The last value that the collector reported, by key, and the number of stored rows.
 #[derive(Default)]
 struct Reported {
     metric: Option<Metric>,
@@ -92,7 +92,7 @@ struct Reported {
     rows: u64,
 }
 
-/// Whose value: a flow's at a node, or a node's queue's.
+/// Flow and node, or node and queue.
 type Key = (Option<String>, u32, u8);
 
 impl Sink for Reported {
@@ -160,7 +160,7 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
             .map(|&threshold| (threshold, play(&recording, subject, threshold)))
             .collect();
         compare(subject, &outcomes, &mut findings);
-        findings.sheets.push(sheet(subject, &outcomes));
+        findings.tables.push(table(subject, &outcomes));
     }
     findings.remarks.push(
         "No error exceeds its threshold: a value is reported as soon as it differs by more than the threshold from the last reported one. The mean \
@@ -168,21 +168,21 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
             .into(),
     );
     findings.remarks.push(
-        "A burst can be missed only if the threshold is close to, or above, the difference between the level and the usual value. A rule (`hop_latency \
-         > 50 us`) reports it at any threshold."
+        "With a threshold below the level few bursts are missed, with a larger one many. A rule (`hop_latency > 50 us`) reports every burst, \
+         with any threshold."
             .into(),
     );
     Ok(findings)
 }
 
-/// The paper gives orders of magnitude, ours are at a threshold where every burst is still found.
+/// Compares the paper's orders of magnitude with the factor at the largest threshold that still finds every burst.
 fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findings) {
     let all_found = outcomes.iter().rfind(|(_, outcome)| outcome.found == outcome.bursts);
     if let Some((threshold, outcome)) = all_found {
         let factor = outcome.values as f64 / outcome.rows.max(1) as f64;
-        findings.beside.push(Beside::new(
+        findings.comparisons.push(Comparison::new(
             format!(
-                "{}: values per stored row, at the greatest threshold that still shows every burst",
+                "{}: values per stored row, at the largest threshold that still shows every burst",
                 subject.metric.name()
             ),
             "\"two to three orders of magnitude\" (calculated, all metrics)",
@@ -191,7 +191,7 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
     }
 }
 
-/// Runs the network and keeps what it reports.
+/// Runs the network and records its reports.
 fn record(span: u64) -> Result<Recording, CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::new(format!("the simulated network: {error}"));
     let wire = Wire { rate: 1_000_000_000, delay: 1_000, depth: 262_144 };
@@ -232,7 +232,7 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     let mut reported = Reported { metric: Some(subject.metric), ..Reported::default() };
     let mut outcome = Outcome::default();
     let mut bursts: BTreeMap<Key, bool> = BTreeMap::new();
-    for ((at, from, payload), truth) in recording.datagrams.iter().zip(&recording.truths) {
+    for ((at, from, payload), truth) in recording.datagrams.iter().zip(&recording.ground_truths) {
         let source = match from.address {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
             IpAddr::V6(address) => address.octets(),
@@ -248,12 +248,12 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
             let value = (subject.value)(hop);
             outcome.values += 1;
             match reported.values.get(&key) {
-                Some(&seen) => {
-                    outcome.errors.push(value.abs_diff(seen));
+                Some(&last) => {
+                    outcome.errors.push(value.abs_diff(last));
                     watch_bursts(
                         &mut bursts,
                         key,
-                        (value > subject.level, seen > subject.level),
+                        (value > subject.level, last > subject.level),
                         &mut outcome,
                     );
                 }
@@ -270,14 +270,14 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     outcome
 }
 
-/// Follows bursts: `above` in truth, and as reported.
+/// Tracks bursts: whether the actual value and the reported one exceed the level.
 fn watch_bursts(
     open: &mut BTreeMap<Key, bool>,
     key: Key,
-    (truly, reported): (bool, bool),
+    (actual, reported): (bool, bool),
     outcome: &mut Outcome,
 ) {
-    if truly {
+    if actual {
         *open.entry(key).or_insert(false) |= reported;
     } else if let Some(found) = open.remove(&key) {
         outcome.bursts += 1;
@@ -286,7 +286,7 @@ fn watch_bursts(
 }
 
 #[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
-fn sheet(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Sheet {
+fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
     let name = subject.metric.name();
     let row = |(threshold, outcome): &(u64, Outcome)| {
         vec![
@@ -303,7 +303,7 @@ fn sheet(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Sheet {
         ]
     };
     let points = |figure: fn(&Outcome) -> f64| -> Vec<(f64, f64)> {
-        // A logarithm has no zero: what a threshold of 0 gives is in the table.
+        // A logarithmic axis has no zero: the results for a threshold of 0 are only in the table.
         outcomes
             .iter()
             .filter(|(threshold, _)| *threshold > 0)
@@ -317,23 +317,23 @@ fn sheet(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Sheet {
         x: log(&threshold),
         y: log("per cent"),
         series: vec![
-            ours("rows, of values", points(|one| 100.0 * one.rows as f64 / one.values as f64)),
-            ours("bursts found", points(|one| 100.0 * one.found as f64 / one.bursts.max(1) as f64)),
+            line_series("rows, of values", points(|one| 100.0 * one.rows as f64 / one.values as f64)),
+            line_series("bursts found", points(|one| 100.0 * one.found as f64 / one.bursts.max(1) as f64)),
         ],
     };
     let errors = Plot {
         note: String::new(),
-        title: format!("{name}: error of what is read back"),
+        title: format!("{name}: error of the reconstructed value"),
         x: log(&threshold),
         y: log(&format!("error ({})", subject.unit)),
         series: vec![
-            ours("mean", points(Outcome::mean)),
-            ours("99 %", points(|one| one.quantile(0.99) as f64)),
-            ours("greatest", points(|one| one.quantile(1.0) as f64)),
+            line_series("mean", points(Outcome::mean)),
+            line_series("99 %", points(|one| one.quantile(0.99) as f64)),
+            line_series("greatest", points(|one| one.quantile(1.0) as f64)),
         ],
     };
-    Sheet {
-        name: subject.sheet,
+    Table {
+        name: subject.table,
         about: format!(
             "{name} by threshold; bursts are above {} {}",
             units::count(subject.level),
@@ -361,15 +361,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_stay_within_thresholds_and_rows_become_fewer() {
+    fn errors_stay_within_thresholds_and_rows_decrease() {
         let recording = record(SPAN / 20).unwrap();
-        // What is on its way at the end does not arrive.
-        assert!(recording.truths.len() - recording.datagrams.len() < 20);
+        // Packets in flight at the end do not arrive.
+        assert!(recording.ground_truths.len() - recording.datagrams.len() < 20);
         for subject in &SUBJECTS {
             let mut rows_before = u64::MAX;
             for &threshold in subject.thresholds {
                 let outcome = play(&recording, subject, threshold);
-                assert!(outcome.quantile(1.0) <= threshold, "{} {threshold}", subject.sheet);
+                assert!(outcome.quantile(1.0) <= threshold, "{} {threshold}", subject.table);
                 assert!(outcome.unknown == 0 && outcome.rows <= rows_before);
                 rows_before = outcome.rows;
             }

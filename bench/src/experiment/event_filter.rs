@@ -9,7 +9,7 @@ use wire::FlowKey;
 use super::{
     Scale,
     bursts::{self, MODELS, Model, Packet},
-    page::{Beside, Cell, Findings, Sheet, linear, log, ours, theirs},
+    page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
 };
 use crate::svg::{Plot, Series, Style};
 use terminal::CliError;
@@ -33,9 +33,9 @@ const PAPER: [(&str, &str, u64, f64); 7] = [
     ("cache", "moving average", 150, 67.64e6),
 ];
 
-/// Detection algorithm of the sink.
+/// Filter of the sink.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Filter {
     PerHop,
     PerFlow,
     Average,
@@ -43,17 +43,17 @@ enum Way {
     Level,
 }
 
-const WAYS: [(Way, &str); 4] = [
-    (Way::PerHop, "per-hop"),
-    (Way::PerFlow, "per-flow"),
-    (Way::Average, "moving average"),
-    (Way::Level, "level"),
+const FILTERS: [(Filter, &str); 4] = [
+    (Filter::PerHop, "per-hop"),
+    (Filter::PerFlow, "per-flow"),
+    (Filter::Average, "moving average"),
+    (Filter::Level, "level"),
 ];
 
 /// One run.
 struct Outcome {
     model: &'static str,
-    way: &'static str,
+    filter: &'static str,
     threshold: u64,
     packets: u64,
     reported: u64,
@@ -66,9 +66,9 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let mut outcomes = Vec::new();
     for model in MODELS {
         let packets = bursts::trace(model, scale.of(PACKETS) as usize, 1);
-        for (way, name) in WAYS {
+        for (filter, name) in FILTERS {
             for threshold in THRESHOLDS {
-                outcomes.push(play(model, (way, name), threshold, &packets)?);
+                outcomes.push(play(model, (filter, name), threshold, &packets)?);
             }
         }
     }
@@ -85,10 +85,10 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     .map(str::to_owned)
     .into();
     findings.remarks = REMARKS.map(str::to_owned).into();
-    for (model, way, threshold, capacity) in PAPER {
-        findings.beside.push(beside(&outcomes, (model, way, threshold, capacity)));
+    for (model, filter, threshold, capacity) in PAPER {
+        findings.comparisons.push(compare(&outcomes, (model, filter, threshold, capacity)));
     }
-    findings.sheets = vec![capacity_sheet(&outcomes), hidden_sheet(&outcomes), close_up()?];
+    findings.tables = vec![capacity_table(&outcomes), error_table(&outcomes), burst_table()?];
     Ok(findings)
 }
 
@@ -106,41 +106,43 @@ const REMARKS: [&str; 5] = [
     "With one flow over one hop, per-hop and per-flow are the same, as in the paper.",
     "With per-hop and per-flow, the error never exceeds the threshold; with the moving average and a level, it has no bound. A level causes no report \
      for values below it, so after a burst the reader keeps the last high value: the mean error can exceed that of a coarser per-hop threshold.",
-    "A threshold at or above the level of the bursts misses some; half of that level finds all of them and costs little more.",
+    "The filters that compare with the last reported value miss bursts even with thresholds far below 100 us: the \
+     last reported value can already be close to 100 us when a burst begins. `level` finds every \
+     burst with thresholds up to 100 us.",
 ];
 
 /// Runs one trace through one detector.
 fn play(
     model: Model,
-    (way, name): (Way, &'static str),
+    (filter, name): (Filter, &'static str),
     threshold: u64,
     packets: &[Packet],
 ) -> Result<Outcome, CliError> {
     let ns = threshold * 1_000;
-    let algorithm = match way {
-        Way::PerHop | Way::Level => Algorithm::PerHop,
-        Way::PerFlow => Algorithm::PerFlow,
-        Way::Average => Algorithm::MovingAverage { alpha: 64 },
+    let algorithm = match filter {
+        Filter::PerHop | Filter::Level => Algorithm::PerHop,
+        Filter::PerFlow => Algorithm::PerFlow,
+        Filter::Average => Algorithm::MovingAverage { alpha: 64 },
     };
     let detector = Detector { algorithm, metric: Metric::QueueOccupancy, threshold: ns };
     let mut monitor = Monitor::new(detector, 1024).map_err(|error| CliError::new(error.to_string()))?;
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
-    let (mut reported, mut seen, mut errors) = (0, 0, Vec::with_capacity(packets.len()));
+    let (mut reported, mut last_reported, mut errors) = (0, 0, Vec::with_capacity(packets.len()));
     let (mut bursts, mut missed, mut open) = (0, 0, None);
     for packet in packets {
         let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
         let observation = Observation { hops: &hops, ..Observation::default() };
-        let tells = match way {
-            Way::Level => packet.queue > ns || threshold == 0,
+        let is_reported = match filter {
+            Filter::Level => packet.queue > ns || threshold == 0,
             _ => monitor.decide(&observation, &flow, packet.at).is_reported(),
         };
-        if tells {
-            (reported, seen) = (reported + 1, packet.queue);
+        if is_reported {
+            (reported, last_reported) = (reported + 1, packet.queue);
         }
-        errors.push(packet.queue.abs_diff(seen));
+        errors.push(packet.queue.abs_diff(last_reported));
         match (packet.queue > BURST, &mut open) {
-            (true, Some(shown)) => *shown |= tells && seen > BURST,
-            (true, None) => open = Some(tells),
+            (true, Some(shown)) => *shown |= is_reported && last_reported > BURST,
+            (true, None) => open = Some(is_reported),
             (false, Some(shown)) => {
                 (bursts, missed) = (bursts + 1, missed + u64::from(!*shown));
                 open = None;
@@ -150,7 +152,7 @@ fn play(
     }
     errors.sort_unstable();
     let packets = packets.len() as u64;
-    Ok(Outcome { model: model.name, way: name, threshold, packets, reported, errors, bursts, missed })
+    Ok(Outcome { model: model.name, filter: name, threshold, packets, reported, errors, bursts, missed })
 }
 
 impl Outcome {
@@ -168,65 +170,67 @@ impl Outcome {
     }
 }
 
-fn beside(outcomes: &[Outcome], (model, way, threshold, capacity): (&str, &str, u64, f64)) -> Beside {
+fn compare(outcomes: &[Outcome], (model, filter, threshold, capacity): (&str, &str, u64, f64)) -> Comparison {
     let factor =
         |packets: f64| format!("{:.1} M packets/s, {:.1} times", packets / 1e6, packets / PAPER_MONITOR);
-    let of = |way: &str| {
-        let same = |one: &&Outcome| (one.model, one.way, one.threshold) == (model, way, threshold);
+    let of = |filter: &str| {
+        let same = |one: &&Outcome| (one.model, one.filter, one.threshold) == (model, filter, threshold);
         outcomes.iter().find(same).map_or("no event".into(), |one| {
             if one.reported <= 1 { "no event".into() } else { factor(one.capacity()) }
         })
     };
-    let ours = format!("{}; level: {}", of(way), of("level"));
-    Beside::new(format!("{model}, {way}, {threshold} us"), factor(capacity), ours)
+    let hopwise = format!("{}; level: {}", of(filter), of("level"));
+    Comparison::new(format!("{model}, {filter}, {threshold} us"), factor(capacity), hopwise)
 }
 
-fn capacity_sheet(outcomes: &[Outcome]) -> Sheet {
+fn capacity_table(outcomes: &[Outcome]) -> Table {
     let row = |one: &Outcome| {
         let capacity = if one.reported > 1 { Cell::Figure(one.capacity() / 1e6, 2) } else { Cell::Empty };
         vec![
             one.model.into(),
-            one.way.into(),
+            one.filter.into(),
             one.threshold.into(),
             one.packets.into(),
             one.reported.into(),
             capacity,
         ]
     };
-    let plots = ["per-hop", "moving average"].map(|way| Plot {
+    let plots = ["per-hop", "moving average"].map(|filter| Plot {
         note: String::new(),
         title: format!(
-            "Capacity of one core of the monitor, {way} (Fig. {})",
-            if way == "per-hop" { 4 } else { 5 }
+            "Capacity of one core of the monitor, {filter} (Fig. {})",
+            if filter == "per-hop" { 4 } else { 5 }
         ),
         x: linear("threshold (us of queue)"),
         y: log("packets a second"),
-        series: MODELS.iter().flat_map(|model| lines(outcomes, model.name, way)).collect(),
+        series: MODELS.iter().flat_map(|model| lines(outcomes, model.name, filter)).collect(),
     });
-    Sheet {
+    Table {
         name: "capacity",
-        about: "Capacity by algorithm and threshold (an empty cell: no event but the first packet)".into(),
+        about: "Capacity by algorithm and threshold (empty cell: no event except for the first packet)"
+            .into(),
         columns: vec!["model", "algorithm", "threshold_us", "packets", "reports", "capacity_mpps"],
         rows: outcomes.iter().map(row).collect(),
         plots: plots.into(),
     }
 }
 
-/// Our series and, where the paper gives figures, the paper's.
-fn lines(outcomes: &[Outcome], model: &str, way: &str) -> Vec<Series> {
-    let found = outcomes.iter().filter(|one| (one.model, one.way) == (model, way) && one.reported > 1);
-    let paper = PAPER.iter().filter(|one| (one.0, one.1) == (model, way)).map(|one| (one.2 as f64, one.3));
+/// The measured series and, where the paper gives figures, the paper's.
+fn lines(outcomes: &[Outcome], model: &str, filter: &str) -> Vec<Series> {
+    let found = outcomes.iter().filter(|one| (one.model, one.filter) == (model, filter) && one.reported > 1);
+    let paper = PAPER.iter().filter(|one| (one.0, one.1) == (model, filter)).map(|one| (one.2 as f64, one.3));
     let first = [(0.0, PAPER_MONITOR)].into_iter().filter(|_| model != "hadoop");
     let paper: Vec<(f64, f64)> = first.chain(paper).collect();
-    let mut lines = vec![ours(model, found.map(|one| (one.threshold as f64, one.capacity())).collect())];
+    let mut lines =
+        vec![line_series(model, found.map(|one| (one.threshold as f64, one.capacity())).collect())];
     if !paper.is_empty() {
-        lines.push(theirs(&format!("{model}, the paper"), paper));
+        lines.push(mark_series(&format!("{model}, the paper"), paper));
     }
     lines
 }
 
-/// One burst, as it was and as a reader of the reports sees it.
-fn close_up() -> Result<Sheet, CliError> {
+/// One burst: the actual queue occupancy, and the one reconstructed from the reports.
+fn burst_table() -> Result<Table, CliError> {
     const THRESHOLD: u64 = 50;
     const BEFORE: u64 = 150_000;
     const SPAN: u64 = 700_000;
@@ -242,44 +246,48 @@ fn close_up() -> Result<Sheet, CliError> {
     };
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
-    let (mut seen, mut rows, mut truth, mut reported) = (0, Vec::new(), Vec::new(), Vec::new());
+    let (mut last_reported, mut rows, mut actual, mut reconstructed) =
+        (0, Vec::new(), Vec::new(), Vec::new());
     for packet in packets.iter().take_while(|packet| packet.at < from + SPAN) {
         let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
         if monitor
             .decide(&Observation { hops: &hops, ..Observation::default() }, &flow, packet.at)
             .is_reported()
         {
-            seen = packet.queue;
+            last_reported = packet.queue;
         }
         if packet.at >= from {
             let at = (packet.at - from) as f64 / 1e3;
-            let (was, read) = (packet.queue as f64 / 1e3, seen as f64 / 1e3);
-            rows.push([at, was, read].map(|figure| Cell::Figure(figure, 2)).into());
-            truth.push((at, was));
-            reported.push((at, read));
+            let (queue, last_reported) = (packet.queue as f64 / 1e3, last_reported as f64 / 1e3);
+            rows.push([at, queue, last_reported].map(|figure| Cell::Figure(figure, 2)).into());
+            actual.push((at, queue));
+            reconstructed.push((at, last_reported));
         }
     }
     let plot = Plot {
         note: format!("cache, per-hop, threshold {THRESHOLD} us"),
-        title: "A burst as it was, and as it is read from the reports".into(),
+        title: "A burst: actual queue occupancy, and as reconstructed from reports".into(),
         x: linear("time (us)"),
         y: linear("queue (us)"),
-        series: vec![ours("the queue", truth), Series::new("last reported", Style::Step, reported)],
+        series: vec![
+            line_series("the queue", actual),
+            Series::new("last reported", Style::Step, reconstructed),
+        ],
     };
-    Ok(Sheet {
+    Ok(Table {
         name: "burst",
         about: "One burst, packet by packet".into(),
-        columns: vec!["time_us", "queue_us", "told_us"],
+        columns: vec!["time_us", "queue_us", "last_reported_us"],
         rows,
         plots: vec![plot],
     })
 }
 
-fn hidden_sheet(outcomes: &[Outcome]) -> Sheet {
+fn error_table(outcomes: &[Outcome]) -> Table {
     let row = |one: &Outcome| {
         vec![
             one.model.into(),
-            one.way.into(),
+            one.filter.into(),
             one.threshold.into(),
             Cell::Figure(one.mean(), 2),
             Cell::Figure(one.quantile(0.99), 1),
@@ -290,22 +298,21 @@ fn hidden_sheet(outcomes: &[Outcome]) -> Sheet {
     };
     let errors = |model: &Model| Plot {
         note: String::new(),
-        title: format!("{}: mean error of the queue as read from the reports", model.name),
+        title: format!("{}: mean error of the queue occupancy reconstructed from reports", model.name),
         x: linear("threshold (us of queue)"),
         y: linear("error (us)"),
-        series: WAYS
+        series: FILTERS
             .iter()
-            .filter(|way| way.0 != Way::PerFlow)
-            .map(|(_, way)| {
-                let same = outcomes.iter().filter(|one| (one.model, one.way) == (model.name, *way));
-                ours(way, same.map(|one| (one.threshold as f64, one.mean())).collect())
+            .filter(|filter| filter.0 != Filter::PerFlow)
+            .map(|(_, filter)| {
+                let same = outcomes.iter().filter(|one| (one.model, one.filter) == (model.name, *filter));
+                line_series(filter, same.map(|one| (one.threshold as f64, one.mean())).collect())
             })
             .collect(),
     };
-    Sheet {
+    Table {
         name: "hidden",
-        about: "What the filter hides: error of the reconstructed queue, and missed bursts (above 100 us)"
-            .into(),
+        about: "Error of the reconstructed queue occupancy, and missed bursts (above 100 us)".into(),
         columns: vec![
             "model",
             "algorithm",
@@ -328,16 +335,16 @@ mod tests {
     #[test]
     fn the_error_stays_within_the_threshold() {
         let packets = bursts::trace(MODELS[1], 20_000, 3);
-        for (way, name) in [(Way::PerHop, "per-hop"), (Way::PerFlow, "per-flow")] {
+        for (filter, name) in [(Filter::PerHop, "per-hop"), (Filter::PerFlow, "per-flow")] {
             let mut before = u64::MAX;
             for threshold in THRESHOLDS {
-                let one = play(MODELS[1], (way, name), threshold, &packets).unwrap();
+                let one = play(MODELS[1], (filter, name), threshold, &packets).unwrap();
                 assert!(one.quantile(1.0) <= threshold as f64, "{name} {threshold}: {}", one.quantile(1.0));
                 assert!(one.reported <= before && one.bursts > 0);
                 before = one.reported;
             }
         }
-        let all = play(MODELS[1], (Way::PerHop, "per-hop"), 0, &packets).unwrap();
+        let all = play(MODELS[1], (Filter::PerHop, "per-hop"), 0, &packets).unwrap();
         assert_eq!((all.missed, all.quantile(1.0)), (0, 0.0));
     }
 }

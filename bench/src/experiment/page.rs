@@ -1,53 +1,57 @@
-//! What an experiment found, and how it is written down.
+//! The result of an experiment, and its output as a page (Markdown) and tables (CSV).
 
 use std::fmt::Write;
 
 use super::Scale;
 use crate::svg::{Axis, Plot, Series, Style};
 
-/// What an experiment found.
+/// Result of an experiment.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// What was done, in a paragraph.
+    /// The method, in a paragraph.
     pub(super) method: String,
-    /// Under what conditions.
+    /// Conditions of the runs.
     pub(super) conditions: Vec<String>,
-    /// Figures that the paper has too.
-    pub(super) beside: Vec<Beside>,
+    /// Figures that the paper gives too.
+    pub(super) comparisons: Vec<Comparison>,
     /// Differences and observations.
     pub(super) remarks: Vec<String>,
     /// The tables with their plots.
-    pub(super) sheets: Vec<Sheet>,
+    pub(super) tables: Vec<Table>,
 }
 
-/// One figure of the paper and ours.
+/// One figure: the paper's value and the one of hopwise.
 #[derive(Debug)]
-pub(super) struct Beside {
-    pub(super) what: String,
+pub(super) struct Comparison {
+    pub(super) quantity: String,
     pub(super) paper: String,
-    pub(super) ours: String,
+    pub(super) hopwise: String,
 }
 
-impl Beside {
-    pub(super) fn new(what: impl Into<String>, paper: impl Into<String>, ours: impl Into<String>) -> Self {
-        Self { what: what.into(), paper: paper.into(), ours: ours.into() }
+impl Comparison {
+    pub(super) fn new(
+        quantity: impl Into<String>,
+        paper: impl Into<String>,
+        hopwise: impl Into<String>,
+    ) -> Self {
+        Self { quantity: quantity.into(), paper: paper.into(), hopwise: hopwise.into() }
     }
 }
 
-/// A table, a file of its own, with plots of it.
+/// A table, written to a separate CSV file, with its plots.
 #[derive(Debug)]
-pub(super) struct Sheet {
-    /// Part of the files' names.
+pub(super) struct Table {
+    /// Part of the file names.
     pub(super) name: &'static str,
-    /// What a row is.
+    /// Heading of the table.
     pub(super) about: String,
-    /// Names with units, as `delay_ns`.
+    /// Column names with units, such as `delay_ns`.
     pub(super) columns: Vec<&'static str>,
     pub(super) rows: Vec<Vec<Cell>>,
     pub(super) plots: Vec<Plot>,
 }
 
-/// What a cell holds.
+/// Value of a cell.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Cell {
     /// A name.
@@ -83,11 +87,11 @@ impl From<&str> for Cell {
     }
 }
 
-/// Rows of a page; the whole table is in the CSV file.
-const ROWS_SHOWN: usize = 60;
+/// Maximum number of rows on a page; the CSV file contains the full table.
+const MAX_ROWS: usize = 60;
 
-impl Sheet {
-    /// The table as a file (RFC 4180; no cell needs quotes).
+impl Table {
+    /// The table as CSV (RFC 4180; no cell needs quotes).
     pub(super) fn csv(&self) -> String {
         let mut out = self.columns.join(",") + "\n";
         for row in &self.rows {
@@ -104,16 +108,16 @@ impl Sheet {
         }
         let _ = writeln!(out, "| {} |", self.columns.join(" | "));
         let _ = writeln!(out, "|{}", " --- |".repeat(self.columns.len()));
-        for row in self.rows.iter().take(ROWS_SHOWN) {
+        for row in self.rows.iter().take(MAX_ROWS) {
             let _ = writeln!(out, "| {} |", row.iter().map(Cell::plain).collect::<Vec<_>>().join(" | "));
         }
         let file = format!("{experiment}-{}.csv", self.name);
-        let shown = self.rows.len().min(ROWS_SHOWN);
-        let _ = writeln!(out, "\n{shown} of {} rows; all of them: [{file}]({file})", self.rows.len());
+        let shown = self.rows.len().min(MAX_ROWS);
+        let _ = writeln!(out, "\n{shown} of {} rows; full table: [{file}]({file})", self.rows.len());
     }
 }
 
-/// An axis with equal steps; what it measures, with the unit in brackets.
+/// A linear axis; the label contains the quantity and, in brackets, the unit.
 pub(super) fn linear(label: &str) -> Axis {
     match label.strip_suffix(')').and_then(|label| label.split_once(" (")) {
         Some((name, unit)) => Axis::new(name, unit),
@@ -121,44 +125,44 @@ pub(super) fn linear(label: &str) -> Axis {
     }
 }
 
-/// An axis with equal factors.
+/// A logarithmic axis.
 pub(super) fn log(label: &str) -> Axis {
     linear(label).log()
 }
 
-/// What we found.
-pub(super) fn ours(name: &str, points: Vec<(f64, f64)>) -> Series {
+/// A series drawn as a line: measured by hopwise.
+pub(super) fn line_series(name: &str, points: Vec<(f64, f64)>) -> Series {
     Series::new(name, Style::Line, points)
 }
 
-/// What somebody else published.
-pub(super) fn theirs(name: &str, points: Vec<(f64, f64)>) -> Series {
+/// A series drawn as marks: published figures or a formula.
+pub(super) fn mark_series(name: &str, points: Vec<(f64, f64)>) -> Series {
     Series::new(name, Style::Marks, points)
 }
 
-/// The file of a sheet's plot.
-pub(super) fn plot_file(experiment: &str, sheet: &Sheet, at: usize) -> String {
-    let number = if sheet.plots.len() > 1 { format!("-{}", at + 1) } else { String::new() };
-    format!("{experiment}-{}{number}.svg", sheet.name)
+/// File name of a plot.
+pub(super) fn plot_file(experiment: &str, table: &Table, at: usize) -> String {
+    let number = if table.plots.len() > 1 { format!("-{}", at + 1) } else { String::new() };
+    format!("{experiment}-{}{number}.svg", table.name)
 }
 
 impl Findings {
-    /// The page.
+    /// The page as Markdown.
     pub(super) fn markdown(&self, (name, title, paper): (&str, &str, &str), scale: Scale) -> String {
-        let mut out = format!("# {title}\n\nPaper: {paper}. Made by `hopwise experiment {name}`.\n");
+        let mut out = format!("# {title}\n\nPaper: {paper}. Generated by `hopwise experiment {name}`.\n");
         if scale == Scale::Quick {
             out += "\n**A quick run (`--quick`) with a tenth of the work. Do not quote its figures.**\n";
         }
         let _ = writeln!(out, "\n{}", self.method);
-        if !self.beside.is_empty() {
+        if !self.comparisons.is_empty() {
             out += "\n| | the paper | hopwise |\n| --- | --- | --- |\n";
-            for Beside { what, paper, ours } in &self.beside {
-                let _ = writeln!(out, "| {what} | {paper} | {ours} |");
+            for Comparison { quantity, paper, hopwise } in &self.comparisons {
+                let _ = writeln!(out, "| {quantity} | {paper} | {hopwise} |");
             }
         }
         list(&mut out, "Differences and observations", &self.remarks);
         list(&mut out, "Conditions", &self.conditions);
-        self.sheets.iter().for_each(|sheet| sheet.markdown(&mut out, name));
+        self.tables.iter().for_each(|table| table.markdown(&mut out, name));
         out
     }
 }
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_table_is_the_same_in_both_forms() {
-        let sheet = Sheet {
+        let table = Table {
             name: "t",
             about: "Rows".into(),
             columns: vec!["n", "share", "delay_ns"],
@@ -189,14 +193,14 @@ mod tests {
             ],
             plots: Vec::new(),
         };
-        assert_eq!(sheet.csv(), "n,share,delay_ns\n3,0.50,\nx,1,2\n");
-        let findings = Findings { method: "So.".into(), sheets: vec![sheet], ..Findings::default() };
+        assert_eq!(table.csv(), "n,share,delay_ns\n3,0.50,\nx,1,2\n");
+        let findings = Findings { method: "So.".into(), tables: vec![table], ..Findings::default() };
         let page = findings.markdown(("e", "Title", "A paper, 3.1"), Scale::Full);
         assert_eq!(
             page,
-            "# Title\n\nPaper: A paper, 3.1. Made by `hopwise experiment e`.\n\nSo.\n\n## Rows\n\n\
+            "# Title\n\nPaper: A paper, 3.1. Generated by `hopwise experiment e`.\n\nSo.\n\n## Rows\n\n\
              | n | share | delay_ns |\n| --- | --- | --- |\n| 3 | 0.50 |  |\n| x | 1 | 2 |\n\n\
-             2 of 2 rows; all of them: [e-t.csv](e-t.csv)\n"
+             2 of 2 rows; full table: [e-t.csv](e-t.csv)\n"
         );
     }
 }

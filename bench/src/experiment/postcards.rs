@@ -1,4 +1,4 @@
-//! What an aggregator saves the server, and what it costs in delay: Agg(R) and Cor(R).
+//! Load of the server and added delay with an aggregator: Agg(R) and Cor(R).
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -18,22 +18,22 @@ use wire::{
 
 use super::{
     Scale,
-    page::{Beside, Cell, Findings, Sheet, linear, log, ours, theirs},
+    page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
 };
 use crate::cases::core_time;
 use crate::figures::octets;
 use crate::svg::{Axis, Plot};
 use terminal::CliError;
 
-/// As in the paper: nodes, postcards of each a second, flows of each.
+/// As in the paper: nodes, postcards per second and node, flows per node.
 const NODES: u32 = 3;
 const RATE: u64 = 10_000;
 const FLOWS: u32 = 4;
-/// R.
+/// Values of R.
 const SIZES: [u32; 9] = [1, 2, 5, 10, 15, 25, 36, 50, 72];
-/// Ethernet with its checksum, IPv4 and UDP around a payload, bytes.
+/// Bytes of Ethernet header and FCS, IPv4 and UDP around a payload.
 const AROUND: usize = 14 + 20 + 8 + 4;
-/// Longest wait of a postcard, ns: longer than any register here takes to fill, so that R alone decides.
+/// Maximum time that a postcard waits, ns: longer than any register here takes to fill, so that only R matters.
 const TIMER: u64 = 1_000_000_000;
 
 const KINDS: [(Kind, &str); 6] = [
@@ -45,51 +45,51 @@ const KINDS: [(Kind, &str); 6] = [
     (Kind::CorNodeFlow, "Cor_N,F"),
 ];
 
-/// What left a stage.
+/// Output of an aggregator.
 #[derive(Default)]
 struct Output {
     now: u64,
-    /// When each payload left, and it.
+    /// Time and payload of each datagram.
     sent: Vec<(u64, Vec<u8>)>,
     bytes: u64,
-    /// Of the first postcard in each aggregate, ns.
+    /// Delay of the first postcard in each aggregate, ns.
     delays: Vec<u64>,
 }
 
-impl aggregator::Out for Output {
+impl aggregator::Sink for Output {
     fn send(&mut self, _destination: usize, payload: &[u8]) {
         self.sent.push((self.now, payload.to_vec()));
         self.bytes += (payload.len() + AROUND) as u64;
         if let Ok(aggregate) = Aggregate::parse(payload)
             && let Some(first) = aggregate.postcards().next()
         {
-            // Stamps are when the postcard came, modulo 2^32.
+            // The timestamp is the arrival time of the postcard, modulo 2^32.
             self.delays.push(u64::from((self.now as u32).wrapping_sub(first.ingress_ts)));
         }
     }
 }
 
-/// The postcards of `span`, in the order in which they come: when, and the payload.
+/// Arrival times and payloads of all postcards in `span`, in order.
 fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
     let count = span * RATE * u64::from(NODES) / 1_000_000_000;
     let mut sequences = [0_u32; NODES as usize];
     let make = |at: u64| {
-        let (node, turn) = ((at % u64::from(NODES)) as u32, (at / u64::from(NODES)) as u32);
+        let (node, index) = ((at % u64::from(NODES)) as u32, (at / u64::from(NODES)) as u32);
         let now = 1_000_000_000 + at * 1_000_000_000 / (RATE * u64::from(NODES));
-        let own = Hop {
+        let hop = Hop {
             queue_id: Some(1),
-            queue_occupancy: Some(turn % 97),
+            queue_occupancy: Some(index % 97),
             ingress_ts: Some(now),
-            egress_ts: Some(now + 500 + u64::from(turn % 13)),
+            egress_ts: Some(now + 500 + u64::from(index % 13)),
             ..Hop::default()
         };
-        let flow_id = (turn % FLOWS).wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let flow_id = (index % FLOWS).wrapping_mul(0x9e37_79b1).to_be_bytes();
         let mut payload = vec![0; 256];
         let seq = sequences[node as usize];
         sequences[node as usize] += 1;
         let group = GroupBuilder::new(&mut payload, Group { hw_id: 0, seq, node_id: node + 1 });
         let len = group.map_or(0, |mut group| {
-            let written = group.push(&Repr::postcard(own, &flow_id));
+            let written = group.push(&Repr::postcard(hop, &flow_id));
             debug_assert!(written, "256 bytes are room for one postcard");
             group.len()
         });
@@ -99,7 +99,7 @@ fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
     (0..count).map(make).collect()
 }
 
-/// Sends postcards through a stage. R = 1 is no stage.
+/// Passes postcards through an aggregator. R = 1 means no aggregator.
 fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output, CliError> {
     let mut out = Output::default();
     if r == 1 {
@@ -109,12 +109,12 @@ fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output,
         return Ok(out);
     }
     let config = aggregator::Config { kind, r, timer: TIMER, registers: 64, ..aggregator::Config::default() };
-    let mut stage = Aggregator::new(config).map_err(|error| CliError::new(error.to_string()))?;
+    let mut aggregator = Aggregator::new(config).map_err(|error| CliError::new(error.to_string()))?;
     for (now, payload) in postcards {
         out.now = *now;
-        stage.ingest(*now, [payload.as_slice()], &mut out);
+        aggregator.ingest(*now, [payload.as_slice()], &mut out);
     }
-    // What is still held is not of this time, in any of the sums.
+    // Pending postcards are not counted in any of the sums.
     Ok(out)
 }
 
@@ -145,7 +145,7 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     Ok(findings(rows, &found, seconds))
 }
 
-/// One row's figures.
+/// Figures of one row.
 struct Point {
     name: &'static str,
     r: u32,
@@ -154,7 +154,7 @@ struct Point {
     cpu: f64,
 }
 
-/// What the server did with a trace.
+/// Load of the server during a trace.
 struct Served {
     /// Per cent of a core.
     cpu: f64,
@@ -162,7 +162,7 @@ struct Served {
     received: u64,
 }
 
-/// Sends a trace over loopback at its own pace to a socket and a collector as `hopwise run` has them.
+/// Sends a trace over loopback, at the recorded times, to a socket and a collector as in `hopwise run`.
 fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, CliError> {
     let failed = |error: nic::Error| CliError::new(error.to_string());
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -174,7 +174,7 @@ fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, 
         let started = Instant::now();
         for (at, payload) in trace {
             let due = Duration::from_nanos(at - begin);
-            // Sleeping is good to some 60 us here; nearer than that nobody waits.
+            // Sleep has a resolution of some 60 us; datagrams due sooner are sent at once.
             if let Some(rest) = due.checked_sub(started.elapsed()).filter(|rest| rest.as_micros() > 60) {
                 thread::sleep(rest);
             }
@@ -189,7 +189,7 @@ fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, 
     })
 }
 
-/// Receives and handles until `done` and nothing is left: time on a core, ns, and datagrams.
+/// Receives and processes datagrams until `done` is set and the socket is empty; returns CPU time, ns, and number of datagrams.
 fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<(u64, u64), nic::Error> {
     let mut collector =
         Collector::new(collector::Config { max_flows: 4_096, ..collector::Config::default() });
@@ -237,7 +237,7 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         let line = |name: &&str| {
             let points =
                 found.iter().filter(|one| one.name == *name).map(|one| (f64::from(one.r), figure(one)));
-            ours(name, points.collect())
+            line_series(name, points.collect())
         };
         Plot {
             note: String::new(),
@@ -253,15 +253,15 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         |one| one.cpu,
         &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
     );
-    load.series.push(theirs("the paper, Agg", vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)]));
+    load.series.push(mark_series("the paper, Agg", vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)]));
     let mut link = plot(
         "Bandwidth to the server (Fig. 3)",
         log("Mb/s"),
         |one| one.bandwidth,
         &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
     );
-    link.series.push(theirs("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
-    link.series.push(theirs("the paper, Cor", vec![(25.0, 1.0)]));
+    link.series.push(mark_series("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
+    link.series.push(mark_series("the paper, Cor", vec![(25.0, 1.0)]));
     let delays = plot(
         "Delay of an aggregate's first postcard",
         log("us"),
@@ -279,14 +279,14 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
             "the CPU time is measured, and depends on the machine and its load; bandwidth and delay are exact".into(),
             "postcards of 44 bytes of payload (Telemetry Report 2.0), 20 bytes each in an aggregate".into(),
         ],
-        beside: vec![
-            Beside::new("server CPU at R = 1, 15, 25", "100 %, 50 %, 30 % (a Python script; at 100 % it loses)", format!("{}, {}, {}", cpu(1), cpu(15), cpu(25))),
-            Beside::new("bandwidth, R = 1", "more than 20 Mb/s", bandwidth("Agg", 1)),
-            Beside::new("bandwidth, Agg(25)", "5 Mb/s", bandwidth("Agg", 25)),
-            Beside::new("bandwidth, Cor(25)", "1 Mb/s", bandwidth("Cor", 25)),
-            Beside::new("added delay, Agg(25)", "830 us", format!("{:.0} us", at("Agg", 25, |one| one.delay))),
-            Beside::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", at("Agg_N,F", 25, |one| one.delay) / 1e3)),
-            Beside::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", 44 + AROUND - 4, 15 * 20 + 24 + AROUND - 4)),
+        comparisons: vec![
+            Comparison::new("server CPU at R = 1, 15, 25", "100 %, 50 %, 30 % (a Python script, which loses reports at 100 %)", format!("{}, {}, {}", cpu(1), cpu(15), cpu(25))),
+            Comparison::new("bandwidth, R = 1", "more than 20 Mb/s", bandwidth("Agg", 1)),
+            Comparison::new("bandwidth, Agg(25)", "5 Mb/s", bandwidth("Agg", 25)),
+            Comparison::new("bandwidth, Cor(25)", "1 Mb/s", bandwidth("Cor", 25)),
+            Comparison::new("added delay, Agg(25)", "830 us", format!("{:.0} us", at("Agg", 25, |one| one.delay))),
+            Comparison::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", at("Agg_N,F", 25, |one| one.delay) / 1e3)),
+            Comparison::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", 44 + AROUND - 4, 15 * 20 + 24 + AROUND - 4)),
         ],
         remarks: vec![
             "Delay: 24 further postcards at 30,000/s take 800 us; the paper counts 25 of them (833 us). With twelve registers, each fills at 2,500 \
@@ -299,7 +299,7 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
                 .into(),
             "An aggregate never exceeds the path MTU: at 1,500 bytes, R is at most 72.".into(),
         ],
-        sheets: vec![Sheet {
+        tables: vec![Table {
             name: "stage",
             about: "Server and link by kind and R".into(),
             columns: vec!["kind", "r", "datagrams_per_s", "bandwidth_mbps", "delay_first_us", "server_cpu_percent", "datagrams_lost"],

@@ -14,7 +14,7 @@ use wire::int::sf::State;
 
 use super::{
     Scale,
-    page::{Beside, Cell, Findings, Sheet, linear, log, ours, theirs},
+    page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
 };
 use crate::svg::Plot;
 use terminal::CliError;
@@ -23,16 +23,16 @@ const NODES: std::ops::RangeInclusive<u32> = 2..=8;
 const SEED: u64 = 1;
 /// Remaining Hop Count at the source.
 const HOPS: u8 = 16;
-/// Node id, hop latency, ingress and egress timestamp, level-2 interfaces: the instructions of the paper, in its order.
+/// Instructions of the paper, in its order: node id, hop latency, ingress and egress timestamp, level-2 interfaces.
 const INSTRUCTIONS: [u16; 5] = [0x8000, 0x2000, 0x0800, 0x0400, 0x0200];
-/// Payloads of the goodput, bytes: about a packet of 64 bytes, and a usual full one.
+/// Payload sizes for the goodput, bytes: a packet of about 64 bytes, and a full-size one.
 const PAYLOADS: [u16; 2] = [16, 1_400];
 
 fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("the simulated network: {error}"))
 }
 
-/// What a line of switches is to carry.
+/// Traffic through a line of switches.
 #[derive(Clone, Copy)]
 struct Run {
     nodes: u32,
@@ -40,13 +40,13 @@ struct Run {
     bitmap: u16,
     payload: u16,
     flows: u16,
-    /// From packet to packet of a flow, ns.
+    /// Gap between packets of a flow, ns.
     gap: u64,
     packets: u64,
     registers: sf::Config,
     /// Frames lost on each link, per million.
     loss: u32,
-    /// Frames on each link that the next one overtakes, per million.
+    /// Frames reordered on each link, per million.
     reordering: u32,
 }
 
@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    fn play(&self, witness: &mut Witness) -> Result<(), CliError> {
+    fn play(&self, observer: &mut Observer) -> Result<(), CliError> {
         let wire = Wire { rate: 100_000_000_000, delay: 1_000, ..Wire::default() };
         let topology = Topology::line(self.nodes, wire).map_err(failed)?;
         let watch =
@@ -77,7 +77,7 @@ impl Run {
         let mut fabric = Fabric::new(topology, config, SEED).map_err(failed)?;
         let (from, to) = (10_001, 10_002);
         for flow in 0..self.flows {
-            // Flows take turns, so that packets of all of them are equally far apart.
+            // Flows start one after the other, so that the packets of all flows are evenly spaced.
             let start = 1_000 + u64::from(flow) * self.gap / u64::from(self.flows);
             let spec = FlowSpec {
                 family: Family::V6,
@@ -89,7 +89,7 @@ impl Run {
             };
             fabric.add_flow(&spec).map_err(failed)?;
         }
-        fabric.run_until(self.gap * (self.packets + 1) + 10_000_000, witness);
+        fabric.run_until(self.gap * (self.packets + 1) + 10_000_000, observer);
         Ok(())
     }
 }
@@ -99,20 +99,20 @@ fn port(flow: u16) -> u16 {
     1_024 + (u32::from(flow).wrapping_mul(0x9e37_79b1) >> 17) as u16
 }
 
-/// Hears frames and reports.
-struct Witness {
+/// Records frame sizes and delays, and passes reports to a collector.
+struct Observer {
     largest: usize,
     smallest: usize,
     decoder: wire::Decoder,
     sets: BTreeMap<u16, (u64, u32)>,
-    /// From the first to the last report of each whole set, ns.
+    /// Time from the first to the last report of each complete set, ns.
     delays: Vec<u64>,
-    /// Reports of a whole set.
+    /// Number of reports in a complete set.
     wanted: u32,
     collector: Option<Collector>,
 }
 
-impl Witness {
+impl Observer {
     fn new(nodes: u32) -> Self {
         Self {
             largest: 0,
@@ -126,7 +126,7 @@ impl Witness {
     }
 
     fn with_collector(nodes: u32) -> Self {
-        // A network of paths of two nodes cannot teach it.
+        // The collector cannot learn the initial hop count from paths of two nodes.
         let sf = collector::config::JoinConfig {
             hop_limit: Some(HOPS),
             ..collector::config::JoinConfig::default()
@@ -136,7 +136,7 @@ impl Witness {
     }
 }
 
-impl FabricSink for Witness {
+impl FabricSink for Observer {
     fn frame(&mut self, _t: u64, node: u32, _interface: u16, frame: &[u8]) {
         // Between switches: hosts and the sink send packets without INT.
         if node < 10_000 {
@@ -153,8 +153,8 @@ impl FabricSink for Witness {
                 IpAddr::V6(address) => address.octets(),
             };
             let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
-            collector.handle(&[datagram], &mut Nothing);
-            collector.tick(t, &mut Nothing);
+            collector.handle(&[datagram], &mut NullSink);
+            collector.tick(t, &mut NullSink);
             return;
         }
         let mut report = wire::Report::EMPTY;
@@ -179,12 +179,12 @@ impl FabricSink for Witness {
     }
 }
 
-/// Hears nothing.
-struct Nothing;
+/// Discards events.
+struct NullSink;
 
-impl collector::Sink for Nothing {}
+impl collector::Sink for NullSink {}
 
-/// Fig. 7: the size of packets, and what is left of the link for payload.
+/// Fig. 7: size of packets, and goodput.
 pub(super) fn overhead(_scale: Scale) -> Result<Findings, CliError> {
     let mut rows = Vec::new();
     let mut sizes: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -195,19 +195,19 @@ pub(super) fn overhead(_scale: Scale) -> Result<Findings, CliError> {
             for nodes in NODES {
                 let mut row = vec![Cell::from(name), (count as u64).into(), u64::from(nodes).into()];
                 for payload in PAYLOADS {
-                    let mut witness = Witness::new(nodes);
-                    Run { bitmap, payload, ..Run::new(nodes, mode) }.play(&mut witness)?;
+                    let mut observer = Observer::new(nodes);
+                    Run { bitmap, payload, ..Run::new(nodes, mode) }.play(&mut observer)?;
                     // Preamble, gap and checksum of Ethernet.
-                    let goodput = 100.0 * f64::from(payload) / (witness.largest as f64 + 24.0);
+                    let goodput = 100.0 * f64::from(payload) / (observer.largest as f64 + 24.0);
                     row.extend([
-                        (witness.largest as u64).into(),
-                        ((witness.largest - witness.smallest) as u64).into(),
+                        (observer.largest as u64).into(),
+                        ((observer.largest - observer.smallest) as u64).into(),
                         Cell::Figure(goodput, 1),
                     ]);
                     let line = format!("{name}, {count} items");
                     let at = f64::from(nodes);
                     if payload == PAYLOADS[0] {
-                        sizes.entry(line).or_default().push((at, witness.largest as f64));
+                        sizes.entry(line).or_default().push((at, observer.largest as f64));
                     } else {
                         goodputs.entry(line).or_default().push((at, goodput));
                     }
@@ -230,7 +230,7 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
         series: lines
             .into_iter()
             .filter(|line| line.0.contains("2 items") || line.0.contains("5 items"))
-            .map(|(name, points)| ours(&name, points))
+            .map(|(name, points)| line_series(&name, points))
             .collect(),
     };
     let spread = |name: &str| -> String {
@@ -250,9 +250,9 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
             "INT 2.1 with its shim behind the UDP header; SF-INT in an IPv6 hop-by-hop option; payloads of 16 and 1,400 bytes".into(),
             "simulated: the same on every machine".into(),
         ],
-        beside: vec![
-            Beside::new("SF-INT, 5 instructions, 2 to 8 nodes", "constant (Fig. 7)", spread("SF-INT")),
-            Beside::new("INT, 5 instructions, 2 to 8 nodes", "grows with each node (Fig. 7)", spread("INT")),
+        comparisons: vec![
+            Comparison::new("SF-INT, 5 instructions, 2 to 8 nodes", "constant (Fig. 7)", spread("SF-INT")),
+            Comparison::new("INT, 5 instructions, 2 to 8 nodes", "grows with each node (Fig. 7)", spread("INT")),
         ],
         remarks: vec![
             "The paper's Fig. 7 has no numbers in its text. The shape is the same: the size with SF-INT depends only on the instructions, with INT \
@@ -262,7 +262,7 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
                 .into(),
             "On a path of two nodes, a packet with SF-INT is longer than one with INT by the hop-by-hop header and its padding.".into(),
         ],
-        sheets: vec![Sheet {
+        tables: vec![Table {
             name: "size",
             about: "Frames by nodes and instructions".into(),
             columns: vec![
@@ -278,26 +278,28 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
     }
 }
 
-/// Fig. 8b: from the first to the last report of a whole path.
+/// Fig. 8b: time from the first to the last report of a complete path.
 #[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
-    /// Packets a second of one flow.
+    /// Packets per second of one flow.
     const RATES: [u64; 3] = [100_000, 1_000_000, 7_000_000];
     let packets = scale.of(65_536);
     let (mut rows, mut plotted, mut at_paper) = (Vec::new(), Vec::new(), 0.0);
     for rate in RATES {
         let mut line = Vec::new();
         for nodes in NODES {
-            let mut witness = Witness::new(nodes);
-            Run { packets, gap: 1_000_000_000 / rate, ..Run::new(nodes, Mode::Sf) }.play(&mut witness)?;
-            witness.delays.sort_unstable();
-            let mean = witness.delays.iter().sum::<u64>() as f64 / witness.delays.len().max(1) as f64 / 1e3;
-            let p99 =
-                witness.delays.get(witness.delays.len() * 99 / 100).map_or(0.0, |delay| *delay as f64 / 1e3);
+            let mut observer = Observer::new(nodes);
+            Run { packets, gap: 1_000_000_000 / rate, ..Run::new(nodes, Mode::Sf) }.play(&mut observer)?;
+            observer.delays.sort_unstable();
+            let mean = observer.delays.iter().sum::<u64>() as f64 / observer.delays.len().max(1) as f64 / 1e3;
+            let p99 = observer
+                .delays
+                .get(observer.delays.len() * 99 / 100)
+                .map_or(0.0, |delay| *delay as f64 / 1e3);
             rows.push(vec![
                 rate.into(),
                 u64::from(nodes).into(),
-                (witness.delays.len() as u64).into(),
+                (observer.delays.len() as u64).into(),
                 Cell::Figure(mean, 3),
                 Cell::Figure(p99, 3),
             ]);
@@ -306,9 +308,9 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
                 at_paper = mean;
             }
         }
-        plotted.push(ours(&format!("{} k packets/s", rate / 1_000), line));
+        plotted.push(line_series(&format!("{} k packets/s", rate / 1_000), line));
     }
-    plotted.push(theirs("the paper, N = 8", vec![(8.0, 9.3)]));
+    plotted.push(mark_series("the paper, N = 8", vec![(8.0, 9.3)]));
     Ok(Findings {
         method: "The time at the sink from the first report of a packet's path (state Medium) to the report that completes it: N - 1 reports, carried \
                  by N - 1 packets of the flow. One flow, evenly spaced packets, no loss."
@@ -317,7 +319,7 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
             format!("{packets} packets per point, links of 100 Gb/s and 1 us, IPv6, one flow"),
             "simulated: the same on every machine".into(),
         ],
-        beside: vec![Beside::new(
+        comparisons: vec![Comparison::new(
             "8 nodes: mean delay",
             "9.3 us (\"99 % of latency values are below the average\")",
             format!("{at_paper:.1} us at 1 M packets/s of the flow"),
@@ -331,7 +333,7 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
              equal.".into(),
             "The paper counts every round of reports; a path becomes complete for only one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into(),
         ],
-        sheets: vec![Sheet {
+        tables: vec![Table {
             name: "delay",
             about: "Delay until a path is complete".into(),
             columns: vec!["packets_per_s", "nodes", "whole_paths", "delay_mean_us", "delay_p99_us"],
@@ -347,7 +349,7 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
     })
 }
 
-/// What share of packets' paths become whole, and why the others do not.
+/// Share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
 #[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
     let packets = scale.of(60_000);
@@ -359,17 +361,18 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
         lossless.insert(nodes, whole);
         let period = u64::from(nodes - 1).next_power_of_two();
         let share = whole as f64 / packets as f64;
-        let (ours, best) = (Cell::Figure(100.0 * share, 2), Cell::Figure(100.0 / f64::from(nodes - 1), 2));
+        let (measured, best) =
+            (Cell::Figure(100.0 * share, 2), Cell::Figure(100.0 / f64::from(nodes - 1), 2));
         nodes_rows.push(vec![
             u64::from(nodes).into(),
             packets.into(),
             whole.into(),
-            ours,
+            measured,
             Cell::Figure(100.0 / period as f64, 2),
             best,
         ]);
     }
-    let mut sheets = vec![nodes_sheet(nodes_rows)];
+    let mut tables = vec![nodes_table(nodes_rows)];
     for (name, about, label, steps) in [
         (
             "loss",
@@ -380,7 +383,7 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
         (
             "reordering",
             "Complete paths by reordering on each link",
-            "frames overtaken on each link (per cent)",
+            "frames reordered on each link (per cent)",
             &[0, 1_000, 10_000, 50_000][..],
         ),
     ] {
@@ -388,16 +391,16 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
             let with = base(nodes);
             if name == "loss" { Run { loss: step, ..with } } else { Run { reordering: step, ..with } }
         };
-        sheets.push(impaired(&lossless, (name, about, label), steps, run)?);
+        tables.push(impaired(&lossless, (name, about, label), steps, run)?);
     }
-    sheets.push(crowded(packets)?);
+    tables.push(shared_registers(packets)?);
     Ok(Findings {
         method: "A line of N executable switches with SF-INT on every packet of a flow; the collector of hopwise joins the reports. A path is complete \
                  when the collector has every node's record from source to sink, all of one packet. No other path counts as complete (a test compares \
                  every complete path with the ground truth)."
             .into(),
         conditions: vec![format!("{packets} packets per point, seed {SEED}; the collector is configured with the sources' initial hop count of {HOPS}"), "simulated: the same on every machine".into()],
-        beside: vec![Beside::new("reports for a complete path of N nodes", "N - 1", "N - 1, of one packet in 2^ceil(log2(N - 1))")],
+        comparisons: vec![Comparison::new("reports for a complete path of N nodes", "N - 1", "N - 1, of one packet in 2^ceil(log2(N - 1))")],
         remarks: vec![
             "The paper's rules give a complete path for one packet in 2^ceil(log2(N - 1)), which is the best possible 1/(N - 1) only where N - 1 is a power of \
              two. The paper says that N - 1 reports are needed; it does not say that the paths of the other packets are never complete."
@@ -409,18 +412,18 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
              flow, flows do not affect each other until registers collide."
                 .into(),
         ],
-        sheets,
+        tables,
     })
 }
 
-/// Paths that the collector has had whole.
+/// Number of complete paths in the collector.
 fn whole(run: &Run) -> Result<u64, CliError> {
-    let mut witness = Witness::with_collector(run.nodes);
-    run.play(&mut witness)?;
-    Ok(witness.collector.map_or(0, |collector| collector.stats().sf.complete.sets))
+    let mut observer = Observer::with_collector(run.nodes);
+    run.play(&mut observer)?;
+    Ok(observer.collector.map_or(0, |collector| collector.stats().sf.complete.sets))
 }
 
-fn nodes_sheet(rows: Vec<Vec<Cell>>) -> Sheet {
+fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
     let figure = |row: &[Cell], at: usize| match row.get(at) {
         Some(Cell::Figure(figure, _)) => *figure,
         Some(Cell::Count(count)) => *count as f64,
@@ -433,12 +436,12 @@ fn nodes_sheet(rows: Vec<Vec<Cell>>) -> Sheet {
         x: linear("nodes on the path"),
         y: linear("per cent of packets"),
         series: vec![
-            ours("measured", line(3)),
-            ours("the rules' period", line(4)),
-            ours("any such scheme, at best", line(5)),
+            line_series("measured", line(3)),
+            line_series("the rules' period", line(4)),
+            line_series("any such scheme, at best", line(5)),
         ],
     };
-    Sheet {
+    Table {
         name: "nodes",
         about: "Complete paths by length".into(),
         columns: vec!["nodes", "packets", "whole_paths", "whole_percent", "period_percent", "best_percent"],
@@ -452,7 +455,7 @@ fn impaired(
     (name, about, label): (&'static str, &str, &str),
     steps: &[u32],
     run: impl Fn(u32, u32) -> Run,
-) -> Result<Sheet, CliError> {
+) -> Result<Table, CliError> {
     let (mut rows, mut series) = (Vec::new(), Vec::new());
     for nodes in [3, 5, 8] {
         let mut line = Vec::new();
@@ -468,16 +471,16 @@ fn impaired(
             ]);
             line.push((per_cent, share));
         }
-        series.push(ours(&format!("{nodes} nodes"), line));
+        series.push(line_series(&format!("{nodes} nodes"), line));
     }
     let plot = Plot {
         note: String::new(),
         title: about.to_owned(),
         x: linear(label),
-        y: linear("per cent of those without"),
+        y: linear("per cent of the number without"),
         series,
     };
-    Ok(Sheet {
+    Ok(Table {
         name,
         about: about.to_owned(),
         columns: vec!["nodes", "per_cent", "whole_paths", "of_undisturbed_percent"],
@@ -486,8 +489,8 @@ fn impaired(
     })
 }
 
-/// Many flows, few registers.
-fn crowded(packets: u64) -> Result<Sheet, CliError> {
+/// Several flows that share registers.
+fn shared_registers(packets: u64) -> Result<Table, CliError> {
     let (mut rows, mut series) = (Vec::new(), Vec::new());
     let single = sf::Config { single: true, ..sf::Config::default() };
     let sixteen = sf::Config { registers: 16, ..sf::Config::default() };
@@ -509,7 +512,7 @@ fn crowded(packets: u64) -> Result<Sheet, CliError> {
             rows.push(vec![name.into(), u64::from(flows).into(), whole.into(), Cell::Figure(share, 2)]);
             line.push((f64::from(flows), share));
         }
-        series.push(ours(name, line));
+        series.push(line_series(name, line));
     }
     let plot = Plot {
         note: String::new(),
@@ -518,7 +521,7 @@ fn crowded(packets: u64) -> Result<Sheet, CliError> {
         y: linear("per cent of packets"),
         series,
     };
-    Ok(Sheet {
+    Ok(Table {
         name: "flows",
         about: "Complete paths by flows and registers".into(),
         columns: vec!["registers", "flows", "whole_paths", "whole_percent"],

@@ -1,9 +1,9 @@
-//! Keys: random ones, and those that follow one another as generators and networks make them.
+//! Keys: random ones, and sequential ones as in generators and networks.
 
-/// Bytes of the longest key here.
-const LONGEST: usize = 13;
+/// Maximum length of a key, bytes.
+const MAX_LEN: usize = 13;
 
-/// What keys look like.
+/// Kind of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// IPv4 5-tuples of random bytes.
@@ -11,21 +11,21 @@ pub(crate) enum Kind {
     /// Four random bytes.
     RandomWords,
     /// Four bytes that count up: what the artifact's generators send.
-    CountingWords,
+    SequentialWords,
     /// IPv4 5-tuples of one client network and one server, addresses and ports counting up.
-    CountingTuples,
+    SequentialTuples,
 }
 
 impl Kind {
     pub(crate) const ALL: [Self; 4] =
-        [Self::RandomTuples, Self::RandomWords, Self::CountingWords, Self::CountingTuples];
+        [Self::RandomTuples, Self::RandomWords, Self::SequentialWords, Self::SequentialTuples];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::RandomTuples => "random 5-tuples",
             Self::RandomWords => "random words",
-            Self::CountingWords => "counting words",
-            Self::CountingTuples => "counting 5-tuples",
+            Self::SequentialWords => "sequential words",
+            Self::SequentialTuples => "sequential 5-tuples",
         }
     }
 }
@@ -33,7 +33,7 @@ impl Kind {
 /// A key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_LEN],
     len: u8,
 }
 
@@ -43,7 +43,7 @@ impl AsRef<[u8]> for Key {
     }
 }
 
-/// Different keys, any of them by its number; each seed has others (random ones), or begins elsewhere.
+/// Unique keys, addressed by number. The seed selects other random keys, or another start of the sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
     pub(crate) kind: Kind,
@@ -53,33 +53,33 @@ pub(crate) struct Keys {
 impl Keys {
     /// The key with this number, below 2^31.
     pub(crate) fn key(&self, number: u64) -> Key {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_LEN];
         let len = match self.kind {
             Kind::RandomTuples => {
-                // The first eight bytes are a bijection of the number, so no two keys are alike.
+                // The first eight bytes are a bijection of the number, so all keys differ.
                 let first = mix(number ^ mix(self.seed));
                 bytes[..8].copy_from_slice(&first.to_be_bytes());
                 bytes[8..].copy_from_slice(&mix(first ^ 0x5bd1_e995).to_be_bytes()[..5]);
-                LONGEST
+                MAX_LEN
             }
             Kind::RandomWords => {
                 bytes[..4].copy_from_slice(&mix_word(number as u32 ^ mix(self.seed) as u32).to_be_bytes());
                 4
             }
-            Kind::CountingWords => {
+            Kind::SequentialWords => {
                 let begin = (mix(self.seed) as u32) & 0x00ff_0000;
                 bytes[..4].copy_from_slice(&(0x0a00_0001 + begin).wrapping_add(number as u32).to_be_bytes());
                 4
             }
-            Kind::CountingTuples => {
-                // 250 clients of a /24, each with its ports in turn.
+            Kind::SequentialTuples => {
+                // 250 clients of a /24 network; the port counts up after each round of clients.
                 let (client, port) = (number % 250, number / 250);
                 let network = mix(self.seed) as u8;
                 let server = (port / 28_000) as u8;
                 bytes[..8].copy_from_slice(&[10, network, 0, client as u8 + 1, 192, 168, server, 1]);
                 bytes[8..10].copy_from_slice(&(32_768 + (port % 28_000) as u16).to_be_bytes());
                 bytes[10..13].copy_from_slice(&[1, 187, 6]);
-                LONGEST
+                MAX_LEN
             }
         };
         Key { bytes, len: len as u8 }
@@ -94,7 +94,7 @@ pub(crate) fn mix(value: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// The same of 32 bits (MurmurHash3's finalizer): not linear, as a CRC is.
+/// The same for 32 bits (MurmurHash3's finalizer). Unlike a CRC, it is not linear.
 fn mix_word(value: u32) -> u32 {
     let value = (value ^ value >> 16).wrapping_mul(0x85eb_ca6b);
     let value = (value ^ value >> 13).wrapping_mul(0xc2b2_ae35);
@@ -107,7 +107,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn no_two_keys_are_alike() {
+    fn all_keys_differ() {
         for kind in Kind::ALL {
             let keys = Keys { kind, seed: 3 };
             let set: BTreeSet<Vec<u8>> =

@@ -12,9 +12,9 @@ use super::keys::mix;
 pub(crate) const BURST: usize = 64;
 /// Bytes of a Key-Write's key: an IPv4 5-tuple.
 pub(crate) const KEY: usize = 13;
-/// Columns in a Sketch-Merge report, and what a column is: four counters of four bytes.
+/// Columns in a Sketch-Merge report. A column has four counters of four bytes.
 pub(crate) const COLUMNS: u32 = 64;
-/// The store, list or sketch that reports are for.
+/// ID of the store, list or sketch.
 const ID: u16 = 1;
 /// Offsets of the variable parts in the payload; the base header has 8 bytes.
 const KEY_WRITE_KEY: usize = 8 + 8;
@@ -25,11 +25,11 @@ const REPORTER: usize = 4;
 /// How a payload changes from one report to the next.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Random bytes of the key go here.
+    /// Offset of the random bytes of the key.
     Key(usize),
     /// The list ID cycles through this number of lists.
     List(u32),
-    /// Columns in order, of one reporter after the other, of one epoch after the other.
+    /// Columns in order, then the next reporter, then the next epoch.
     Column { columns: u32, reporters: u32 },
     /// Nothing.
     None,
@@ -65,7 +65,7 @@ impl Reports {
     /// Key-Writes of random 5-tuples.
     ///
     /// # Errors
-    /// The arguments make no valid report.
+    /// The arguments are invalid.
     pub(crate) fn key_write(copies: u8, data: &[u8]) -> Result<Self, Unwritten> {
         let operation = Operation::KeyWrite { copies, store: ID, key: &[6; KEY], data };
         Self::new(operation, Change::Key(KEY_WRITE_KEY))
@@ -130,7 +130,7 @@ impl Reports {
     }
 }
 
-/// Makes a payload the `number`th.
+/// Modifies a payload for the report with this number.
 fn change(payload: &mut [u8], change: Change, number: u64) {
     let mut put = |at: usize, bytes: &[u8]| payload[at..at + bytes.len()].copy_from_slice(bytes);
     match change {

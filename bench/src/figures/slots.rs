@@ -1,4 +1,4 @@
-//! A key-write store, written as the translator writes it, and how likely an answer is by the formula.
+//! A key-write store, written as the translator writes it, and counts of query results.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use wire::dta::{
 use super::failed;
 use terminal::CliError;
 
-/// Bytes of the longest slot here: a path of five nodes with its checksum.
-const LONGEST: usize = 24;
-/// Keys asked for at once.
+/// Maximum length of a slot, bytes: a path of five nodes with its checksum.
+const MAX_LEN: usize = 24;
+/// Keys per query batch.
 const BATCH: usize = 64;
 
-/// A key-write store in memory of its own.
+/// A key-write store in a private memory region.
 pub(crate) struct Slots {
     region: Arc<Region>,
     store: DtaStore,
@@ -30,28 +30,28 @@ pub(crate) struct Slots {
 /// Outcomes of the queries.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Answers {
-    /// Their own value.
-    pub(crate) right: u64,
-    /// Another key's.
+    /// The value written for the key.
+    pub(crate) correct: u64,
+    /// The value of another key.
     pub(crate) wrong: u64,
-    /// None.
+    /// No value.
     pub(crate) none: u64,
 }
 
 impl Answers {
-    pub(crate) fn asked(&self) -> u64 {
-        self.right + self.wrong + self.none
+    pub(crate) fn queried(&self) -> u64 {
+        self.correct + self.wrong + self.none
     }
 
-    /// Share that got their own value.
+    /// Share of queries that returned the correct value.
     pub(crate) fn rate(&self) -> f64 {
-        self.right as f64 / self.asked().max(1) as f64
+        self.correct as f64 / self.queried().max(1) as f64
     }
 }
 
 impl std::ops::AddAssign for Answers {
     fn add_assign(&mut self, other: Self) {
-        self.right += other.right;
+        self.correct += other.correct;
         self.wrong += other.wrong;
         self.none += other.none;
     }
@@ -72,39 +72,39 @@ impl Slots {
             snapshot: None,
         };
         let store = DtaStore::create(Arc::clone(&region), &header).map_err(failed)?;
-        let reader = store.key_write().ok_or_else(|| failed("a key-write store is none"))?;
+        let reader = store.key_write().ok_or_else(|| failed("not a key-write store"))?;
         Ok(Self { region, store, reader, slots, data_len, family })
     }
 
-    /// How its slots are found.
+    /// The family of hashes that selects its slots.
     pub(crate) fn family(&self) -> Family {
         self.family
     }
 
-    /// Its reader.
+    /// The reader.
     pub(crate) fn reader(&self) -> &KeyWriteReader {
         &self.reader
     }
 
-    /// The memory under it.
+    /// The memory region.
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
-    /// Slots.
+    /// Number of slots.
     pub(crate) fn len(&self) -> u64 {
         self.slots
     }
 
-    /// Empties it.
+    /// Clears all slots.
     pub(crate) fn clear(&self) -> Result<(), CliError> {
         self.store.clear().map_err(failed)
     }
 
-    /// What one Key-Write report comes to.
+    /// Applies one Key-Write report.
     pub(crate) fn write(&self, key: &[u8], data: &[u8], copies: u8) -> Result<(), CliError> {
         let hashes = self.family.hashes(key);
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_LEN];
         let written = put_slot(&mut bytes, hashes.checksum, data, self.data_len);
         let bytes = written.and_then(|len| bytes.get(..len)).ok_or_else(|| failed("a slot too long"))?;
         for hash in &hashes.slots[..usize::from(copies)] {
@@ -114,8 +114,8 @@ impl Slots {
         Ok(())
     }
 
-    /// Asks for keys; the value of each should begin with its number, big-endian.
-    pub(crate) fn ask<K: AsRef<[u8]>>(
+    /// Queries keys; the value of each is expected to begin with its number, big-endian.
+    pub(crate) fn query<K: AsRef<[u8]>>(
         &self,
         copies: u8,
         mut keys: impl Iterator<Item = (u32, K)>,
@@ -134,7 +134,7 @@ impl Slots {
             let values = out.chunks_exact(usize::from(self.data_len));
             for ((number, answer), value) in numbers.iter().zip(&answers).zip(values) {
                 match answer {
-                    Answer::Found { .. } if value.starts_with(&number.to_be_bytes()) => found.right += 1,
+                    Answer::Found { .. } if value.starts_with(&number.to_be_bytes()) => found.correct += 1,
                     Answer::Found { .. } => found.wrong += 1,
                     _ => found.none += 1,
                 }

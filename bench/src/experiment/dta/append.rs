@@ -1,4 +1,4 @@
-//! How many entries a second, by batch, lists and size of a list (Fig. 7).
+//! Entries per second, by batch, number of lists and size of a list (Fig. 7).
 
 use crate::figures::reports::{Reports, append_store};
 
@@ -11,20 +11,20 @@ use crate::svg::Plot;
 use crate::{
     experiment::{
         Scale,
-        page::{Beside, Cell, Findings, Sheet, linear, ours, theirs},
+        page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
     },
-    figures::joined::Joined,
+    figures::pipeline::Pipeline,
 };
 use terminal::CliError;
 
 const BATCHES: [u16; 5] = [1, 2, 4, 8, 16];
 const LISTS: [u32; 4] = [1, 4, 16, 255];
-/// Entries of a list, and of the lists of other sizes.
+/// Entries of a list; and list sizes of the second table.
 const ENTRIES: u64 = 1 << 16;
 const SIZES: [u64; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 22];
-/// Entries in one report: the paper's generator made several of each, too, because it could not send enough.
+/// Entries in one report. The paper's generator also packed several entries into a report, because its packet rate was limited.
 const COUNTS: [usize; 2] = [1, 16];
-/// As in [`super::key_write`].
+/// Bytes on the wire around each frame, and limits of the paper's link and NIC, as in [`super::key_write`].
 const AROUND: f64 = 24.0;
 const LINK: f64 = 100e9;
 const NIC: f64 = 100e6;
@@ -48,27 +48,27 @@ impl Point {
         self.speed.respond / self.count as f64
     }
 
-    /// Entries a second on one core.
+    /// Entries per second on one core.
     fn rate(&self) -> f64 {
         1e9 / (self.translate() + self.respond())
     }
 
-    /// Entries a second that the paper's NIC and link would accept of our frames.
+    /// Entries per second at which hopwise's frames saturate the paper's NIC or link.
     fn nic(&self) -> f64 {
         let (frames, bytes) = (self.speed.frames / self.count as f64, self.speed.bytes / self.count as f64);
         (LINK / (8.0 * (bytes + AROUND * frames))).min(NIC / frames)
     }
 }
 
-/// Reports until every list has written a batch, and all have as many entries as before.
+/// Number of reports after which every list has written a batch and all lists have the same number of pending entries as before.
 pub(super) fn cycle(batch: u16, lists: u32, count: usize) -> u64 {
     (u64::from(batch) * u64::from(lists)).div_ceil(count as u64).max(lists.into())
 }
 
 fn point(scale: Scale, batch: u16, lists: u32, entries: u64, count: usize) -> Result<Point, CliError> {
-    let mut joined = Joined::new(&[append_store(lists, entries, batch)])?;
+    let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
     let mut reports = Reports::append(count, lists).map_err(unwritten)?;
-    let speed = speed::measure(scale, &mut joined, &mut reports, cycle(batch, lists, count))?;
+    let speed = speed::measure(scale, &mut pipeline, &mut reports, cycle(batch, lists, count))?;
     Ok(Point { batch, lists, entries, count, speed })
 }
 
@@ -131,8 +131,8 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
     };
     let million = |rate: f64| format!("{:.1} M/s", rate / 1e6);
     let line = |count: usize, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
-        let mine = points.iter().filter(|one| one.count == count && one.lists == 1);
-        mine.map(|one| (f64::from(one.batch), of(one) / 1e6)).collect()
+        let selected = points.iter().filter(|one| one.count == count && one.lists == 1);
+        selected.map(|one| (f64::from(one.batch), of(one) / 1e6)).collect()
     };
     let responder = |one: &Point| 1e9 / one.respond();
     let translator = |one: &Point| 1e9 / one.translate();
@@ -146,28 +146,28 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
         conditions: vec![
             "tagged rings of 65,536 entries (other sizes in the last table); measured from UDP payload to bytes in memory; no NIC, no network".into(),
             timing::condition(),
-            "the NIC: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
+            "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame".into(),
         ],
-        beside: vec![
-            Beside::new("entries/s, B = 16, one list", "over 1 G/s (the NIC\u{2019}s 100 M writes, 100 Gb/s)", format!("{} on one core, 16 entries a report; one a report: {}", million(at(16, 1, 16, Point::rate)), million(at(16, 1, 1, Point::rate)))),
-            Beside::new("translator alone, B = 16", "", format!("{}; one entry a report: {}", million(at(16, 1, 16, translator)), million(at(16, 1, 1, translator)))),
-            Beside::new("B = 4 against B = 1 (NIC side)", "4, then line rate", format!("{:.1} (responder, one entry a report)", at(4, 1, 1, responder) / at(1, 1, 1, responder))),
-            Beside::new("B = 16 against B = 1 (NIC side)", "line rate from B = 4 on", format!("{:.1} (responder)", at(16, 1, 1, responder) / at(1, 1, 1, responder))),
-            Beside::new("255 lists against one, B = 16", "less than 1 % faster", format!("{:+.0} %", 100.0 * (at(16, 255, 16, Point::rate) / at(16, 1, 16, Point::rate) - 1.0))),
-            Beside::new("size of the list", "no impact", format!("{} to {}", million(slowest), million(fastest))),
+        comparisons: vec![
+            Comparison::new("entries/s, B = 16, one list", "over 1 G/s (the NIC\u{2019}s 100 M writes, 100 Gb/s)", format!("{} on one core, 16 entries per report; one per report: {}", million(at(16, 1, 16, Point::rate)), million(at(16, 1, 1, Point::rate)))),
+            Comparison::new("translator only, B = 16", "", format!("{}; one entry per report: {}", million(at(16, 1, 16, translator)), million(at(16, 1, 1, translator)))),
+            Comparison::new("B = 4 compared with B = 1 (NIC side)", "4, then line rate", format!("{:.1} (responder, one entry per report)", at(4, 1, 1, responder) / at(1, 1, 1, responder))),
+            Comparison::new("B = 16 compared with B = 1 (NIC side)", "line rate from B = 4 on", format!("{:.1} (responder)", at(16, 1, 1, responder) / at(1, 1, 1, responder))),
+            Comparison::new("255 lists compared with one, B = 16", "less than 1 % faster", format!("{:+.0} %", 100.0 * (at(16, 255, 16, Point::rate) / at(16, 1, 16, Point::rate) - 1.0))),
+            Comparison::new("size of the list", "no impact", format!("{} to {}", million(slowest), million(fastest))),
         ],
         remarks: vec![
             "Batching speeds up the collector almost as much as in the paper, because its work is per frame. The translator gains less, because it \
              reads every report. With several entries in a report, both gain."
                 .into(),
             format!(
-                "Frames of B = 16 with our trailer fill 100 Gb/s with {} entries. The trailer costs 16 bytes per batch; with it, readers detect which \
+                "Frames of B = 16 with a trailer fill 100 Gb/s with {} entries. The trailer costs 16 bytes per batch; with it, readers detect which \
                  batches are new and complete.",
                 million(at(16, 1, 16, Point::nic))
             ),
         ],
-        sheets: vec![
-            Sheet {
+        tables: vec![
+            Table {
                 name: "batch",
                 about: "Entries by batch and number of lists".into(),
                 columns: COLUMNS.to_vec(),
@@ -178,15 +178,15 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
                     x: linear("batch (entries)"),
                     y: linear("entries per second (M)"),
                     series: vec![
-                        ours("responder, 16 a report", line(16, responder)),
-                        ours("translator, 16 a report", line(16, translator)),
-                        ours("both on one core, 16 a report", line(16, Point::rate)),
-                        ours("both, one a report", line(1, Point::rate)),
-                        theirs("the NIC in that paper", line(16, Point::nic)),
+                        line_series("responder, 16 a report", line(16, responder)),
+                        line_series("translator, 16 a report", line(16, translator)),
+                        line_series("both on one core, 16 a report", line(16, Point::rate)),
+                        line_series("both, one a report", line(1, Point::rate)),
+                        mark_series("the NIC in that paper", line(16, Point::nic)),
                     ],
                 }],
             },
-            Sheet {
+            Table {
                 name: "size",
                 about: "Entries by size of the list".into(),
                 columns: COLUMNS.to_vec(),
@@ -204,12 +204,12 @@ mod tests {
     #[test]
     fn every_entry_reaches_its_list() {
         for (batch, lists) in [(1, 1), (16, 4), (16, 255)] {
-            let mut joined = Joined::new(&[append_store(lists, 1 << 12, batch)]).unwrap();
+            let mut pipeline = Pipeline::new(&[append_store(lists, 1 << 12, batch)]).unwrap();
             let mut reports = Reports::append(16, lists).unwrap();
-            speed::measure(Scale::Quick, &mut joined, &mut reports, cycle(batch, lists, 16)).unwrap();
-            let entries = joined.translated().entries;
+            speed::measure(Scale::Quick, &mut pipeline, &mut reports, cycle(batch, lists, 16)).unwrap();
+            let entries = pipeline.translated().entries;
             assert_eq!((entries.taken, entries.lost, entries.pending), (entries.written, 0, 0));
-            let heads: u64 = joined.stores()[0]
+            let heads: u64 = pipeline.stores()[0]
                 .lists()
                 .unwrap()
                 .heads()

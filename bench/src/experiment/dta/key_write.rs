@@ -13,9 +13,9 @@ use crate::svg::Plot;
 use crate::{
     experiment::{
         Scale,
-        page::{Beside, Cell, Findings, Sheet, linear, ours, theirs},
+        page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
     },
-    figures::joined::Joined,
+    figures::pipeline::Pipeline,
 };
 use terminal::CliError;
 use terminal::units;
@@ -51,13 +51,13 @@ impl Point {
 pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let (mut points, mut bytes, mut pages) = (Vec::new(), 0, String::new());
     for data in DATA {
-        let mut joined = Joined::new(&[store(scale, data)])?;
-        if let Some(store) = joined.stores().first() {
+        let mut pipeline = Pipeline::new(&[store(scale, data)])?;
+        if let Some(store) = pipeline.stores().first() {
             (bytes, pages) = (store.body_len(), format!("{:?}", store.region().pages()));
         }
         for copies in COPIES {
             let mut reports = Reports::key_write(copies, &vec![7; data.into()]).map_err(unwritten)?;
-            let speed = speed::measure(scale, &mut joined, &mut reports, 1)?;
+            let speed = speed::measure(scale, &mut pipeline, &mut reports, 1)?;
             points.push(Point { copies, data, speed });
         }
     }
@@ -88,9 +88,10 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         let mine = points.iter().filter(|one| one.copies == copies);
         mine.map(|one| (f64::from(one.data), of(one) / 1e6)).collect()
     };
-    let mut series: Vec<_> = COPIES.iter().map(|n| ours(&format!("N = {n}"), line(*n, per_second))).collect();
-    series.push(theirs("the NIC in that paper, N = 1", line(1, Point::nic)));
-    series.push(theirs("the NIC in that paper, N = 2", line(2, Point::nic)));
+    let mut series: Vec<_> =
+        COPIES.iter().map(|n| line_series(&format!("N = {n}"), line(*n, per_second))).collect();
+    series.push(mark_series("the NIC in that paper, N = 1", line(1, Point::nic)));
+    series.push(mark_series("the NIC in that paper, N = 2", line(2, Point::nic)));
     Findings {
         method: "The translator receives Key-Write reports of random 5-tuples as UDP payloads, 64 at a time. The responder receives its RoCEv2 frames, \
                  checks them (ICRC, queue pair, region) and writes to the region. Both run in one process on one core and are timed separately. There \
@@ -100,24 +101,24 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         conditions: vec![
             format!("a store of {} MiB, pages: {pages}", bytes >> 20),
             timing::condition(),
-            "the NIC: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
+            "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame".into(),
         ],
-        beside: vec![
-            Beside::new("reports/s, 4 B, N = 1", "about the NIC\u{2019}s message rate (100 M/s)", format!("{} (translator alone {}, responder alone {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate)), rate(at(1, 4, |one| 1e9 / one.speed.respond)))),
-            Beside::new("N = 2 against N = 1, 20 B", "half", format!("{:.2}", at(2, 20, per_second) / at(1, 20, per_second))),
-            Beside::new("N = 4 against N = 1, 20 B", "a quarter", format!("{:.2}", at(4, 20, per_second) / at(1, 20, per_second))),
-            Beside::new("20 B against 4 B, N = 1", "the same (until 100 Gb/s)", format!("{:.2}", at(1, 20, per_second) / at(1, 4, per_second))),
-            Beside::new("frame in, two frames out, 20 B", "", format!("{:.0} ns", at(2, 20, |one| one.speed.translate))),
+        comparisons: vec![
+            Comparison::new("reports/s, 4 B, N = 1", "about the NIC\u{2019}s message rate (100 M/s)", format!("{} (translator only {}, responder only {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate)), rate(at(1, 4, |one| 1e9 / one.speed.respond)))),
+            Comparison::new("N = 2 compared with N = 1, 20 B", "half", format!("{:.2}", at(2, 20, per_second) / at(1, 20, per_second))),
+            Comparison::new("N = 4 compared with N = 1, 20 B", "a quarter", format!("{:.2}", at(4, 20, per_second) / at(1, 20, per_second))),
+            Comparison::new("20 B compared with 4 B, N = 1", "the same (until 100 Gb/s)", format!("{:.2}", at(1, 20, per_second) / at(1, 4, per_second))),
+            Comparison::new("frame in, two frames out, 20 B", "", format!("{:.0} ns", at(2, 20, |one| one.speed.translate))),
         ],
         remarks: vec![
             "A second copy costs a frame and a slot, but no second parse, hash and lookup. So the rate at N = 2 is more than half of the rate at N = \
              1.".into(),
             "With an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains."
                 .into(),
-            format!("One core translates {} of a path with N = 2; the paper\u{2019}s NIC takes {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate)), rate(at(2, 20, Point::nic))),
+            format!("One core translates {} reports of a path with N = 2; the paper\u{2019}s NIC accepts {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate)), rate(at(2, 20, Point::nic))),
             format!("{} slots of 32 bytes are written in random order, so most are not in the processor's cache.", units::count(bytes / 32)),
         ],
-        sheets: vec![Sheet {
+        tables: vec![Table {
             name: "rate",
             about: "Key-Writes by copies and size of the data".into(),
             columns: vec![
@@ -142,16 +143,16 @@ mod tests {
 
     #[test]
     fn reported_data_is_in_memory_n_times() {
-        let mut joined = Joined::new(&[store(Scale::Quick, 20)]).unwrap();
+        let mut pipeline = Pipeline::new(&[store(Scale::Quick, 20)]).unwrap();
         for copies in COPIES {
-            let before = joined.responded().messages;
+            let before = pipeline.responded().messages;
             let mut reports = Reports::key_write(copies, &[7; 20]).unwrap();
-            let speed = speed::measure(Scale::Quick, &mut joined, &mut reports, 1).unwrap();
+            let speed = speed::measure(Scale::Quick, &mut pipeline, &mut reports, 1).unwrap();
             assert_eq!((speed.frames, speed.bytes), (f64::from(copies), 98.0 * f64::from(copies)));
-            let messages = joined.responded().messages - before;
+            let messages = pipeline.responded().messages - before;
             assert!(messages > 0 && messages.is_multiple_of(copies.into()));
         }
-        let (written, looked) = joined.stores()[0].occupancy(1 << 12).unwrap();
+        let (written, looked) = pipeline.stores()[0].occupancy(1 << 12).unwrap();
         assert!(written > 0, "{written} of {looked}");
     }
 }

@@ -1,4 +1,4 @@
-//! How old a report may become (Fig. 12): the share of keys answered by age, for stores of several sizes.
+//! Share of keys answered by age (Fig. 12), for stores of several sizes.
 
 use std::iter;
 
@@ -8,7 +8,7 @@ use wire::dta::hash::Family;
 use super::percent;
 use crate::experiment::{
     Scale,
-    page::{Beside, Cell, Findings, Sheet, linear, ours, theirs},
+    page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
 };
 use crate::figures::{
     keys::{Keys, Kind},
@@ -19,9 +19,9 @@ use terminal::CliError;
 
 /// Flows in the paper.
 const FLOWS: f64 = 100e6;
-/// Bytes of a slot there: five switch IDs and a checksum, one slot after the other.
+/// Bytes of a slot in the paper: five switch IDs and a checksum, without padding.
 const PACKED: f64 = 24.0;
-/// And here: the next power of two, so that a slot lies in one cache line.
+/// Bytes of a slot in hopwise: the next power of two, so that a slot lies in one cache line.
 const STRIDE: f64 = 32.0;
 /// Store sizes, GB (10^9 bytes).
 const SIZES: [f64; 6] = [1.5, 3.0, 6.0, 12.0, 30.0, 60.0];
@@ -34,7 +34,7 @@ const DATA: u16 = 20;
 /// Slots of a store of 4 GiB.
 const LARGE: u64 = 1 << 27;
 
-/// Answers by age, the newest first, of a store at the load that so many GB have.
+/// Answers by age, newest first, of a store at the load of a full-size store of `gb` GB.
 struct Run {
     gb: f64,
     copies: u8,
@@ -50,7 +50,7 @@ impl Run {
         all.rate()
     }
 
-    /// What the formula says of a step of age: the mean over its keys.
+    /// Expected rate of a step of age: the mean over its keys.
     fn formula(&self, step: usize) -> f64 {
         let until = |step: usize| {
             let later = self.keys * step as u64 / AGES as u64;
@@ -78,7 +78,7 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
     Ok(findings(&runs, large.as_ref(), slots))
 }
 
-/// Writes keys one after the other and asks for each, by age.
+/// Writes keys one after the other and queries each, by age.
 fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliError> {
     let all = Keys { kind: Kind::RandomTuples, seed: 12 };
     store.clear()?;
@@ -87,20 +87,20 @@ fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliErro
         data[..4].copy_from_slice(&(number as u32).to_be_bytes());
         store.write(all.key(number).as_ref(), &data, copies)?;
     }
-    let ask = |step: usize| {
-        // The newest came last.
+    let query = |step: usize| {
+        // The newest keys were written last.
         let bound = |step: usize| keys - keys * step as u64 / AGES as u64;
         let numbers = bound(step + 1)..bound(step);
-        store.ask(copies, numbers.map(|number| (number as u32, all.key(number))))
+        store.query(copies, numbers.map(|number| (number as u32, all.key(number))))
     };
-    let by_age = (0..AGES).map(ask).collect::<Result<_, _>>()?;
+    let by_age = (0..AGES).map(query).collect::<Result<_, _>>()?;
     Ok(Run { gb, copies, keys, slots: store.len(), by_age })
 }
 
-/// As many flows as in the paper, in 4 GiB; `None` where that much memory is not to be had.
+/// All flows of the paper, in 4 GiB; `None` if not enough memory is available.
 fn large() -> Result<Option<Run>, CliError> {
     if crate::figures::available() < 8 << 30 {
-        eprintln!("hopwise: no run with all {FLOWS} flows: it needs 8 GiB of free memory");
+        eprintln!("hopwise: skipped the run with all {FLOWS} flows: it needs 8 GiB of free memory");
         return Ok(None);
     }
     let store = Slots::new(LARGE, DATA, Family::V1)?;
@@ -113,7 +113,7 @@ fn full(slots: f64, copies: u8) -> (f64, f64) {
     (plan.answered(), plan.answered_at(plan.keys))
 }
 
-fn age_sheet(runs: &[Run], large: Option<&Run>) -> Sheet {
+fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
     let mut rows = Vec::new();
     for run in runs.iter().chain(large) {
         for (step, answers) in run.by_age.iter().enumerate() {
@@ -133,7 +133,7 @@ fn age_sheet(runs: &[Run], large: Option<&Run>) -> Sheet {
     let flows = |step: usize| (step as f64 + 0.5) / AGES as f64 * FLOWS / 1e6;
     let measured = |run: &Run| {
         let points = run.by_age.iter().enumerate();
-        ours(
+        line_series(
             &format!("{} GB", run.gb),
             points.map(|(step, answers)| (flows(step), 100.0 * answers.rate())).collect(),
         )
@@ -145,8 +145,8 @@ fn age_sheet(runs: &[Run], large: Option<&Run>) -> Sheet {
         .flat_map(|run| (0..AGES).map(|step| (flows(step), 100.0 * run.formula(step))));
     let mut formula: Vec<_> = formula.collect();
     formula.sort_by(|a, b| a.0.total_cmp(&b.0));
-    series.push(theirs("formula", formula));
-    Sheet {
+    series.push(mark_series("formula", formula));
+    Table {
         name: "age",
         about: "Keys answered by age".into(),
         columns: vec!["gb", "n", "keys", "slots", "age_of_all", "answered", "formula", "wrong_answers"],
@@ -161,7 +161,7 @@ fn age_sheet(runs: &[Run], large: Option<&Run>) -> Sheet {
     }
 }
 
-fn full_sheet(runs: &[Run]) -> Sheet {
+fn full_table(runs: &[Run]) -> Table {
     let mut rows = Vec::new();
     for gb in SIZES {
         for copies in COPIES {
@@ -169,10 +169,10 @@ fn full_sheet(runs: &[Run]) -> Sheet {
             let (average, oldest) = full(slots, copies);
             let small = runs.iter().find(|run| (run.gb, run.copies) == (gb, copies));
             let last = small.and_then(|run| run.by_age.last()).map_or(f64::NAN, Answers::rate);
-            // The most slots that fit, a power of two.
+            // The largest power of two that fits.
             let powers = iter::successors(Some(1_u64), |slots| slots.checked_mul(2));
             let fit = powers.take_while(|slots| *slots as f64 * STRIDE <= gb * 1e9).last().unwrap_or(1);
-            let (our_average, our_oldest) = full(fit as f64, copies);
+            let (padded_average, padded_oldest) = full(fit as f64, copies);
             rows.push(vec![
                 Cell::Figure(gb, 1),
                 u64::from(copies).into(),
@@ -182,12 +182,12 @@ fn full_sheet(runs: &[Run]) -> Sheet {
                 Cell::Figure(small.map_or(f64::NAN, Run::average), 4),
                 Cell::Figure(last, 4),
                 fit.into(),
-                Cell::Figure(our_average, 4),
-                Cell::Figure(our_oldest, 4),
+                Cell::Figure(padded_average, 4),
+                Cell::Figure(padded_oldest, 4),
             ]);
         }
     }
-    Sheet {
+    Table {
         name: "size",
         about: "100 M flows by size of the store and N: average and oldest".into(),
         columns: vec![
@@ -207,8 +207,8 @@ fn full_sheet(runs: &[Run]) -> Sheet {
     }
 }
 
-/// The largest distance of a measured step from the formula.
-fn farthest<'a>(runs: impl IntoIterator<Item = &'a Run>) -> f64 {
+/// The largest difference between a measured step and the formula.
+fn max_deviation<'a>(runs: impl IntoIterator<Item = &'a Run>) -> f64 {
     let steps = |run: &Run| {
         let by_age = run.by_age.iter().enumerate();
         by_age.map(|(step, answers)| (answers.rate() - run.formula(step)).abs()).fold(0.0, f64::max)
@@ -223,32 +223,32 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
         format!("{} / {}", percent(average), percent(oldest))
     };
     let packed = |gb: f64| gb * 1e9 / PACKED;
-    let mut beside = vec![
-        Beside::new(
+    let mut comparisons = vec![
+        Comparison::new(
             "3 GB, average / oldest, N = 2 (as the paper says)",
             "62 % / 17.9 %",
             format!("{} by the formula", both(packed(3.0), 2)),
         ),
-        Beside::new(
+        Comparison::new(
             "the same, N = 4",
             "",
             format!("{}; in 3 GiB {}", both(packed(3.0), 4), both(3.0 * f64::from(1 << 30) / PACKED, 4)),
         ),
-        Beside::new(
+        Comparison::new(
             "30 GB, average, N = 2",
             "99.9 %",
             format!("{} by the formula", percent(full(packed(30.0), 2).0)),
         ),
-        Beside::new("the same, N = 4", "", percent(full(packed(30.0), 4).0)),
-        Beside::new(
-            "ours, 4 GiB (2^27 slots of 32 bytes), N = 2, average / oldest",
+        Comparison::new("the same, N = 4", "", percent(full(packed(30.0), 4).0)),
+        Comparison::new(
+            "hopwise's slots, 4 GiB (2^27 slots of 32 bytes), N = 2, average / oldest",
             "",
             format!("{} by the formula", both(LARGE as f64, 2)),
         ),
     ];
     if let Some(large) = large {
         let oldest = large.by_age.last().map_or(f64::NAN, Answers::rate);
-        beside.push(Beside::new(
+        comparisons.push(Comparison::new(
             "the same, measured with all 100 M flows: average / oldest twentieth",
             "",
             format!(
@@ -263,7 +263,7 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
         format!(
             "{slots} slots, 20 bytes of data, random 5-tuples, one report each; no network: exact, the same on every machine"
         ),
-        "sizes are 10^9 bytes; the load is that of the full size with slots of 24 bytes, as in the paper"
+        "sizes are 10^9 bytes; the load is that of the full-size store with slots of 24 bytes, as in the paper"
             .into(),
     ];
     if let Some(large) = large {
@@ -278,9 +278,9 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
                  formula is also computed for the full size."
             .into(),
         conditions,
-        beside,
+        comparisons,
         remarks: vec![
-            format!("Measurement and formula differ, over all sizes, N and ages, by at most {:.2} percentage points.", 100.0 * farthest(runs.iter().chain(large))),
+            format!("Measurement and formula differ, over all sizes, N and ages, by at most {:.2} percentage points.", 100.0 * max_deviation(runs.iter().chain(large))),
             "No load gives 62 % on average and 17.9 % for the oldest with N = 2 and independent hashes. N = 4 does, with about 3.1 GB of slots of \
              24 bytes (see 3 GB and 3 GiB), and it gives 99.9 % in 30 GB, where N = 2 gives 99.2 %. So the paper's figures seem to be those of N = 4. \
              Its advice holds: at this load, N = 2 preserves more of the oldest keys, and fewer of the newest."
@@ -290,7 +290,7 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
              is not a power of two. Choose the size accordingly: `slots_of_ours` is the number of slots that fit."
                 .into(),
         ],
-        sheets: vec![age_sheet(runs, large), full_sheet(runs)],
+        tables: vec![age_table(runs, large), full_table(runs)],
     }
 }
 
@@ -305,7 +305,7 @@ mod tests {
             let run = measure(&store, 3.0, copies, 52_429).unwrap();
             for (step, answers) in run.by_age.iter().enumerate() {
                 let (rate, p) = (answers.rate(), run.formula(step));
-                let within = 5.0 * (2.0 * p * (1.0 - p) / answers.asked() as f64).sqrt() + 0.004;
+                let within = 5.0 * (2.0 * p * (1.0 - p) / answers.queried() as f64).sqrt() + 0.004;
                 assert!((rate - p).abs() < within, "N = {copies}, step {step}: {rate}, {p}");
                 assert_eq!(answers.wrong, 0);
             }

@@ -1,4 +1,4 @@
-//! How fast lists are read, by cores, with and without collection at the same time (Fig. 8).
+//! Read rate of lists, by cores, with and without collection at the same time (Fig. 8).
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -16,27 +16,27 @@ use crate::{
     cases::core_time,
     experiment::{
         Scale,
-        page::{Beside, Cell, Findings, Sheet, linear, ours},
+        page::{Cell, Comparison, Findings, Table, line_series, linear},
     },
-    figures::joined::Joined,
+    figures::pipeline::Pipeline,
 };
 use terminal::CliError;
 
-/// Cores that read: this program is measured on machines with two.
+/// Number of reading cores; the measurements run on machines with two.
 const CORES: [u32; 2] = [1, 2];
 const BATCHES: [u16; 3] = [1, 4, 16];
-/// Entries of a list, if there is memory for it: 64 MiB of entries.
+/// Entries of a list if enough memory is available: 64 MiB.
 const ENTRIES: u64 = 1 << 24;
 
-/// What readers did.
+/// Result of one run.
 struct Point {
     batch: u16,
     cores: u32,
     collecting: bool,
-    /// Entries read a second, all cores together, and bytes of memory with them.
+    /// Entries read per second by all cores, and bytes of memory read.
     read: f64,
     bytes: f64,
-    /// Entries collected a second meanwhile.
+    /// Entries collected per second at the same time.
     collected: f64,
 }
 
@@ -44,41 +44,41 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let entries = if scale == Scale::Full && available() > 4 << 30 { ENTRIES } else { 1 << 16 };
     let mut points = Vec::new();
     for batch in BATCHES {
-        // A list per reader, and one more that is written meanwhile.
+        // A list per reader, and one more that is written at the same time.
         let lists = CORES[CORES.len() - 1] + 1;
-        let mut joined = Joined::new(&[append_store(lists, entries, batch)])?;
-        fill(&mut joined, lists, entries)?;
-        let reader = joined.stores().first().and_then(dta::DtaStore::lists);
+        let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
+        fill(&mut pipeline, lists, entries)?;
+        let reader = pipeline.stores().first().and_then(dta::DtaStore::lists);
         let reader = reader.ok_or_else(|| failed("no lists"))?;
         for cores in CORES {
             for collecting in [false, true] {
-                points.push(measure(scale, &mut joined, &reader, (batch, cores, collecting))?);
+                points.push(measure(scale, &mut pipeline, &reader, (batch, cores, collecting))?);
             }
         }
-        joined.finish();
-        joined.check()?;
+        pipeline.finish();
+        pipeline.check()?;
     }
     let copy = copying(scale)?;
     Ok(findings(&points, entries, copy))
 }
 
-/// Writes every list once round.
-fn fill(joined: &mut Joined, lists: u32, entries: u64) -> Result<(), CliError> {
+/// Fills every list once.
+fn fill(pipeline: &mut Pipeline, lists: u32, entries: u64) -> Result<(), CliError> {
     let mut reports = Reports::append(16, lists).map_err(unwritten)?;
     let mut left = u64::from(lists) * entries;
     while left > 0 {
         let burst = reports.burst();
-        joined.translate(burst);
-        joined.carry();
+        pipeline.translate(burst);
+        pipeline.deliver();
         left = left.saturating_sub(16 * 64);
     }
-    joined.finish();
-    joined.check()
+    pipeline.finish();
+    pipeline.check()
 }
 
 fn measure(
     scale: Scale,
-    joined: &mut Joined,
+    pipeline: &mut Pipeline,
     lists: &Lists,
     (batch, cores, collecting): (u16, u32, bool),
 ) -> Result<Point, CliError> {
@@ -89,7 +89,7 @@ fn measure(
         let readers: Vec<_> =
             (0..cores).map(|list| scope.spawn(move || per_second(|| read(lists, list, stop)))).collect();
         let collector =
-            collecting.then(|| scope.spawn(move || per_second(|| collect(joined, unread(lists), stop))));
+            collecting.then(|| scope.spawn(move || per_second(|| collect(pipeline, unread(lists), stop))));
         thread::sleep(span);
         // Relaxed: the flag travels alone.
         stop.store(true, Ordering::Relaxed);
@@ -102,16 +102,16 @@ fn measure(
     Ok(Point { batch, cores, collecting, read, bytes, collected })
 }
 
-/// What a thread does in a second on its core; what other programs take of it is left out.
+/// Operations of a thread per second of CPU time; time that other programs use the core does not count.
 fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliError> {
     let (begun, before) = (Instant::now(), core_time());
     let count = work()?;
-    let went_by = begun.elapsed().as_nanos() as u64;
-    let worked = core_time().zip(before).map_or(went_by, |(after, before)| after - before);
-    Ok(count as f64 * 1e9 / worked.max(1) as f64)
+    let elapsed = begun.elapsed().as_nanos() as u64;
+    let cpu_time = core_time().zip(before).map_or(elapsed, |(after, before)| after - before);
+    Ok(count as f64 * 1e9 / cpu_time.max(1) as f64)
 }
 
-/// The list that nobody reads: the last one.
+/// The list without a reader: the last one.
 fn unread(lists: &Lists) -> u32 {
     lists.ids().last().unwrap_or(0)
 }
@@ -141,18 +141,18 @@ fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
 }
 
 /// Appends to one list, half of the time; entries.
-fn collect(joined: &mut Joined, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
+fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
     let mut reports = Reports::append_to(16, list).map_err(unwritten)?;
-    let before = joined.translated().entries.written;
+    let before = pipeline.translated().entries.written;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(1) {
-            joined.translate(reports.burst());
-            joined.carry();
+            pipeline.translate(reports.burst());
+            pipeline.deliver();
         }
         thread::sleep(begun.elapsed());
     }
-    Ok(joined.translated().entries.written - before)
+    Ok(pipeline.translated().entries.written - before)
 }
 
 /// Bytes a second of a plain copy of memory, in the same run.
@@ -206,19 +206,19 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
             format!("a copy of memory in the same run: {:.1} GB/s", copy / 1e9),
             timing::condition(),
         ],
-        beside: vec![
-            Beside::new("entries/s, one core, B = 16", "a plot (its lists have no trailer and no check)", million(at(16, 1, false, |one| one.read))),
-            Beside::new("two cores compared with one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read) / at(16, 1, false, |one| one.read))),
-            Beside::new("with collection compared with without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read) / at(16, 1, false, |one| one.read))),
-            Beside::new("entries collected at the same time", "600 M/s by the NIC", format!("{} by a thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
-            Beside::new("bytes read, as a fraction of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
+        comparisons: vec![
+            Comparison::new("entries/s, one core, B = 16", "a plot (its lists have no trailer and no check)", million(at(16, 1, false, |one| one.read))),
+            Comparison::new("two cores compared with one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read) / at(16, 1, false, |one| one.read))),
+            Comparison::new("with collection compared with without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read) / at(16, 1, false, |one| one.read))),
+            Comparison::new("entries collected at the same time", "600 M/s by the NIC", format!("{} by one thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
+            Comparison::new("bytes read, as a fraction of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
         ],
         remarks: vec![
             "Rates count the time that readers run on a core. The core that runs collection here, which a NIC would replace, is not included; its \
              effect on caches and memory is.".into(),
             "Each batch has a trailer of 16 bytes and a check, even with one entry, so B also determines the speed of reading.".into(),
         ],
-        sheets: vec![Sheet {
+        tables: vec![Table {
             name: "rate",
             about: "Entries read by cores and batch".into(),
             columns: vec!["batch", "cores", "collecting", "read_mps", "read_gbytes_per_s", "of_a_copy", "collected_mps"],
@@ -229,11 +229,11 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
                 x: linear("cores"),
                 y: linear("entries per second (M)"),
                 series: vec![
-                    ours("B = 16", line(16, false)),
-                    ours("B = 16, collecting", line(16, true)),
-                    ours("B = 4", line(4, false)),
-                    ours("B = 4, collecting", line(4, true)),
-                    ours("B = 1", line(1, false)),
+                    line_series("B = 16", line(16, false)),
+                    line_series("B = 16, collecting", line(16, true)),
+                    line_series("B = 4", line(4, false)),
+                    line_series("B = 4, collecting", line(4, true)),
+                    line_series("B = 1", line(1, false)),
                 ],
             }],
         }],

@@ -1,4 +1,4 @@
-//! How many queries a second, by copies, and what they spend their time on (Fig. 10).
+//! Queries per second, by copies, and where they spend their time (Fig. 10).
 
 use std::{hint::black_box, thread, time::Instant};
 
@@ -17,66 +17,66 @@ use crate::{
     cases::core_time,
     experiment::{
         Scale,
-        page::{Beside, Cell, Findings, Sheet, linear, ours},
+        page::{Cell, Comparison, Findings, Table, line_series, linear},
     },
 };
 use terminal::CliError;
 
 const COPIES: [u8; 4] = [1, 2, 3, 4];
-/// Keys asked for at once; and keys in the list that is gone through.
+/// Keys per query batch; and keys in the list that is queried repeatedly.
 const BATCH: usize = 32;
-const ASKED: u64 = 1 << 20;
-/// Keys in a turn that is timed.
-const TURN: usize = 1024;
+const KEYS: u64 = 1 << 20;
+/// Keys per timed round.
+const ROUND: usize = 1024;
 /// Bytes of a slot with a postcard.
 const STRIDE: u64 = 8;
 /// Threads.
 const CORES: [usize; 2] = [1, 2];
 
-/// What one key takes, ns.
+/// Time per key, ns.
 struct Point {
     copies: u8,
-    /// Hashes and checksum alone.
+    /// Hashes and checksum only.
     hash: f64,
-    /// The slots alone, places known.
+    /// Reading the slots only, at known addresses.
     memory: f64,
-    /// All of it, in batches.
+    /// Complete query, in batches.
     batch: f64,
-    /// One key after the other, nothing asked for ahead, nothing in the cache.
+    /// Complete query, one key at a time, without prefetch, slots not in the cache.
     single: f64,
-    /// The first copy that fits is taken.
+    /// Complete query with policy `first`: the first copy with a matching checksum.
     first: f64,
-    /// Queries a second of all threads, by [`CORES`].
+    /// Queries per second of all threads, by [`CORES`].
     rates: [f64; CORES.len()],
 }
 
 pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let slots = speed::large(scale) / STRIDE;
     let store = Slots::new(slots, 4, Family::V1)?;
-    // An eighth as many keys as slots, four copies each.
+    // One key for every eight slots, four copies each.
     let written = slots / 8;
     let keys = Keys { kind: Kind::RandomTuples, seed: 10 };
     for number in 0..written {
         store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 4)?;
     }
-    // Half of what is asked for is there.
-    let asked: Vec<Key> = (0..scale.of(ASKED)).map(|number| keys.key(mix(number) % (2 * written))).collect();
+    // Half of the queried keys exist.
+    let keys: Vec<Key> = (0..scale.of(KEYS)).map(|number| keys.key(mix(number) % (2 * written))).collect();
     let points = COPIES
-        .map(|copies| measure(scale, &store, &asked, copies))
+        .map(|copies| measure(scale, &store, &keys, copies))
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?;
     Ok(findings(&points, slots, &format!("{:?}", store.region().pages())))
 }
 
-fn measure(scale: Scale, store: &Slots, asked: &[Key], copies: u8) -> Result<Point, CliError> {
+fn measure(scale: Scale, store: &Slots, keys: &[Key], copies: u8) -> Result<Point, CliError> {
     let hash = match copies {
-        1 => hashing::<1>(scale, asked),
-        2 => hashing::<2>(scale, asked),
-        3 => hashing::<3>(scale, asked),
-        _ => hashing::<4>(scale, asked),
+        1 => hashing::<1>(scale, keys),
+        2 => hashing::<2>(scale, keys),
+        3 => hashing::<3>(scale, keys),
+        _ => hashing::<4>(scale, keys),
     }?;
     let (reader, slots) = (store.reader(), store.len());
-    let places: Vec<u64> = asked
+    let addresses: Vec<u64> = keys
         .iter()
         .flat_map(|key| wire::dta::hash::hashes(key.as_ref()).slots.into_iter().take(copies.into()))
         .map(|hash| dta::BODY + slot(hash, slots) * STRIDE)
@@ -84,18 +84,18 @@ fn measure(scale: Scale, store: &Slots, asked: &[Key], copies: u8) -> Result<Poi
     Ok(Point {
         copies,
         hash,
-        memory: loading(scale, store.region(), &places)? * f64::from(copies),
-        batch: asking(scale, reader, asked, copies, Policy::Majority)?,
-        first: asking(scale, reader, asked, copies, Policy::First)?,
-        single: single(scale, reader, asked, copies)?,
-        rates: CORES.map(|cores| together(scale, reader, asked, copies, cores)),
+        memory: loading(scale, store.region(), &addresses)? * f64::from(copies),
+        batch: querying(scale, reader, keys, copies, Policy::Majority)?,
+        first: querying(scale, reader, keys, copies, Policy::First)?,
+        single: single(scale, reader, keys, copies)?,
+        rates: CORES.map(|cores| parallel(scale, reader, keys, copies, cores)),
     })
 }
 
-fn hashing<const N: usize>(scale: Scale, asked: &[Key]) -> Result<f64, CliError> {
-    let mut turns = asked.chunks(TURN).cycle();
+fn hashing<const N: usize>(scale: Scale, keys: &[Key]) -> Result<f64, CliError> {
+    let mut rounds_of_keys = keys.chunks(ROUND).cycle();
     timing::of(scale, || {
-        let keys = turns.next().unwrap_or_default();
+        let keys = rounds_of_keys.next().unwrap_or_default();
         for key in keys {
             black_box(slots_n::<N>(key.as_ref()));
         }
@@ -103,32 +103,32 @@ fn hashing<const N: usize>(scale: Scale, asked: &[Key]) -> Result<f64, CliError>
     })
 }
 
-/// Reads places that are known, asked for ahead as the reader does.
-fn loading(scale: Scale, region: &Region, places: &[u64]) -> Result<f64, CliError> {
-    let mut turns = places.chunks(TURN).cycle();
+/// Reads slots at known addresses, with prefetch as in the reader.
+fn loading(scale: Scale, region: &Region, addresses: &[u64]) -> Result<f64, CliError> {
+    let mut rounds_of_keys = addresses.chunks(ROUND).cycle();
     timing::of(scale, || {
-        let places = turns.next().unwrap_or_default();
-        for some in places.chunks(BATCH) {
+        let addresses = rounds_of_keys.next().unwrap_or_default();
+        for some in addresses.chunks(BATCH) {
             some.iter().for_each(|at| region.prefetch(*at));
             for at in some {
                 black_box(region.load_u64(*at).unwrap_or(0));
             }
         }
-        Ok(places.len() as u64)
+        Ok(addresses.len() as u64)
     })
 }
 
-fn asking(
+fn querying(
     scale: Scale,
     reader: &KeyWriteReader,
-    asked: &[Key],
+    keys: &[Key],
     copies: u8,
     policy: Policy,
 ) -> Result<f64, CliError> {
     let (mut out, mut answers) = ([0; BATCH * 4], [Answer::Empty; BATCH]);
-    let mut turns = asked.chunks(TURN).cycle();
+    let mut rounds_of_keys = keys.chunks(ROUND).cycle();
     timing::of(scale, || {
-        let keys = turns.next().unwrap_or_default();
+        let keys = rounds_of_keys.next().unwrap_or_default();
         for some in keys.chunks(BATCH) {
             let answered = reader.get_batch(some, policy, copies, &mut out, &mut answers);
             answered.map_err(|error| failed(format!("{error:?}")))?;
@@ -138,12 +138,12 @@ fn asking(
     })
 }
 
-/// One key at a time: the next key depends on the answer, so that the processor cannot work ahead.
-fn single(scale: Scale, reader: &KeyWriteReader, asked: &[Key], copies: u8) -> Result<f64, CliError> {
+/// One key at a time: the next key depends on the answer, which prevents speculative execution.
+fn single(scale: Scale, reader: &KeyWriteReader, keys: &[Key], copies: u8) -> Result<f64, CliError> {
     let (mut out, mut at) = ([0; 4], 0_usize);
     timing::of(scale, || {
         for _ in 0..128 {
-            let key = asked[at % asked.len()];
+            let key = keys[at % keys.len()];
             let answer = reader.get(key.as_ref(), Policy::Majority, copies, &mut out);
             let answer = answer.map_err(|error| failed(format!("{error:?}")))?;
             let found_it = usize::from(matches!(answer, Answer::Found { .. }));
@@ -153,27 +153,27 @@ fn single(scale: Scale, reader: &KeyWriteReader, asked: &[Key], copies: u8) -> R
     })
 }
 
-/// Queries a second of several threads, each by its time on a core: what other programs take of the cores is left out.
-fn together(scale: Scale, reader: &KeyWriteReader, asked: &[Key], copies: u8, cores: usize) -> f64 {
+/// Queries per second of several threads, by CPU time; time that other programs use the cores does not count.
+fn parallel(scale: Scale, reader: &KeyWriteReader, keys: &[Key], copies: u8, cores: usize) -> f64 {
     let rounds = scale.of(10);
-    let ask = |core: usize| {
-        // Where it cannot be pinned the figures are worse, not wrong.
+    let query = |core: usize| {
+        // Failing to pin makes the figures worse, not wrong.
         let _ = nic::time::pin(core);
         let (mut out, mut answers) = ([0; BATCH * 4], [Answer::Empty; BATCH]);
         let (begun, before) = (Instant::now(), core_time());
         for _ in 0..rounds {
-            for some in asked.chunks(BATCH) {
-                // What can be wrong with a query was asked before.
+            for some in keys.chunks(BATCH) {
+                // The batch runs above have checked these queries for errors.
                 let _ = reader.get_batch(some, Policy::Majority, copies, &mut out, &mut answers);
                 black_box(&answers);
             }
         }
-        let went_by = begun.elapsed().as_nanos() as u64;
-        let worked = core_time().zip(before).map_or(went_by, |(after, before)| after - before);
-        (rounds * asked.len() as u64) as f64 * 1e9 / worked.max(1) as f64
+        let elapsed = begun.elapsed().as_nanos() as u64;
+        let cpu_time = core_time().zip(before).map_or(elapsed, |(after, before)| after - before);
+        (rounds * keys.len() as u64) as f64 * 1e9 / cpu_time.max(1) as f64
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|core| scope.spawn(move || ask(core))).collect();
+        let threads: Vec<_> = (0..cores).map(|core| scope.spawn(move || query(core))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN)).sum()
     })
 }
@@ -207,12 +207,12 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
              has no more"
                 .into(),
         ],
-        beside: vec![
-            Beside::new("queries/s, one core, N = 1, 2, 4", "a plot; the artifact\u{2019}s loop, compiled here for 4-byte keys: 8.1 M (first copy answers), 5.8 M (both read)", format!("{:.1} M, {:.1} M, {:.1} M", 1e3 / at(1, |one| one.batch), 1e3 / at(2, |one| one.batch), 1e3 / at(4, |one| one.batch))),
-            Beside::new("largest part of the time", "CRC hashes", format!("N = 2: hashing {}, the rest is memory latency and comparison", share(2))),
-            Beside::new("two threads compared with one, N = 2", "near-linear", format!("{:.2} (two threads of one core)", at(2, |one| one.rates[1] / one.rates[0]))),
-            Beside::new("N = 2, in batches / a single cold key", "", format!("{:.0} ns / {:.0} ns", at(2, |one| one.batch), at(2, |one| one.single))),
-            Beside::new("wrong answers", "none seen", "none (see dta-answers)"),
+        comparisons: vec![
+            Comparison::new("queries/s, one core, N = 1, 2, 4", "a plot; the artifact\u{2019}s loop, compiled here for 4-byte keys: 8.1 M (first copy answers), 5.8 M (both read)", format!("{:.1} M, {:.1} M, {:.1} M", 1e3 / at(1, |one| one.batch), 1e3 / at(2, |one| one.batch), 1e3 / at(4, |one| one.batch))),
+            Comparison::new("largest part of the time", "CRC hashes", format!("N = 2: hashing {}, the rest is memory latency and comparison", share(2))),
+            Comparison::new("two threads compared with one, N = 2", "near-linear", format!("{:.2} (two threads of one core)", at(2, |one| one.rates[1] / one.rates[0]))),
+            Comparison::new("N = 2, in batches / a single cold key", "", format!("{:.0} ns / {:.0} ns", at(2, |one| one.batch), at(2, |one| one.single))),
+            Comparison::new("wrong answers", "none seen", "none (see dta-answers)"),
         ],
         remarks: vec![
             "One pass over a key computes all five CRCs, so hashing no longer takes most of the time, as it did with a general CRC library. Memory \
@@ -220,7 +220,7 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
                 .into(),
             "The policy `first` reads a second slot only if the first has no answer.".into(),
         ],
-        sheets: vec![Sheet {
+        tables: vec![Table {
             name: "rate",
             about: "Time of a query and its parts, by copies".into(),
             columns: vec![
@@ -234,19 +234,19 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
                     x: linear("copies"),
                     y: linear("queries per second (M)"),
                     series: vec![
-                        ours("one thread", line(|one| one.rates[0] / 1e6)),
-                        ours("two threads", line(|one| one.rates[1] / 1e6)),
+                        line_series("one thread", line(|one| one.rates[0] / 1e6)),
+                        line_series("two threads", line(|one| one.rates[1] / 1e6)),
                     ],
                 },
                 Plot {
                     note: "one thread; parts alone".into(),
-                    title: "What a query takes (Fig. 10b)".into(),
+                    title: "Time per query (Fig. 10b)".into(),
                     x: linear("copies"),
                     y: linear("per key (ns)"),
                     series: vec![
-                        ours("all, in batches", line(|one| one.batch)),
-                        ours("hashes and checksum", line(|one| one.hash)),
-                        ours("slots", line(|one| one.memory)),
+                        line_series("all, in batches", line(|one| one.batch)),
+                        line_series("hashes and checksum", line(|one| one.hash)),
+                        line_series("slots", line(|one| one.memory)),
                     ],
                 },
             ],

@@ -1,4 +1,4 @@
-//! What a report costs its sender and the network: DTA beside RDMA made in the switch (section 5.5).
+//! Cost of a report for its sender and the network: DTA compared with RDMA generated in the switch (section 5.5).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +14,7 @@ use wire::{
 use super::timing;
 use crate::experiment::{
     Scale,
-    page::{Beside, Cell, Findings, Sheet, linear, ours},
+    page::{Cell, Comparison, Findings, Table, line_series, linear},
 };
 use crate::figures::{
     failed,
@@ -23,10 +23,10 @@ use crate::figures::{
 use crate::svg::Plot;
 use terminal::CliError;
 
-/// Ethernet, IPv4 and UDP before a payload, and Ethernet's checksum behind it.
+/// Bytes of Ethernet, IPv4 and UDP headers, and of the Ethernet FCS.
 const HEADERS: usize = 14 + 20 + 8;
 const FCS: usize = 4;
-/// The least frame, checksum included.
+/// Minimum length of a frame, with FCS.
 const MIN_FRAME: usize = 64;
 /// Entries that the translator puts into one write.
 const BATCH: usize = 16;
@@ -37,32 +37,35 @@ const COLUMN: usize = 16;
 /// Slots of the store to which the writes of the timed comparison go.
 const SLOTS: u64 = 1 << 20;
 
-/// What is reported, and how: the paper's Table 2.
-struct Use {
+/// A use case of the paper's Table 2.
+struct UseCase {
     name: &'static str,
-    what: What,
+    primitive: Primitive,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum Primitive {
     KeyWrite { copies: u8, key: usize, data: usize },
     Append { entry: usize },
     KeyIncrement { copies: u8, key: usize },
     SketchMerge,
 }
 
-const USES: [Use; 11] = [
-    Use { name: "INT path tracing", what: What::KeyWrite { copies: 1, key: 13, data: 20 } },
-    Use { name: "INT path tracing", what: What::KeyWrite { copies: 2, key: 13, data: 20 } },
-    Use { name: "INT path tracing", what: What::KeyWrite { copies: 4, key: 13, data: 20 } },
-    Use { name: "Marple host counters", what: What::KeyWrite { copies: 2, key: 4, data: 4 } },
-    Use { name: "PINT", what: What::KeyWrite { copies: 2, key: 13, data: 1 } },
-    Use { name: "INT congestion events", what: What::Append { entry: 4 } },
-    Use { name: "Marple lossy connections", what: What::Append { entry: 13 } },
-    Use { name: "NetSeer loss events", what: What::Append { entry: 18 } },
-    Use { name: "TurboFlow counters", what: What::KeyIncrement { copies: 2, key: 13 } },
-    Use { name: "Marple host counters (adding)", what: What::KeyIncrement { copies: 2, key: 4 } },
-    Use { name: "Count-Min, 16 switches", what: What::SketchMerge },
+const USES: [UseCase; 11] = [
+    UseCase { name: "INT path tracing", primitive: Primitive::KeyWrite { copies: 1, key: 13, data: 20 } },
+    UseCase { name: "INT path tracing", primitive: Primitive::KeyWrite { copies: 2, key: 13, data: 20 } },
+    UseCase { name: "INT path tracing", primitive: Primitive::KeyWrite { copies: 4, key: 13, data: 20 } },
+    UseCase { name: "Marple host counters", primitive: Primitive::KeyWrite { copies: 2, key: 4, data: 4 } },
+    UseCase { name: "PINT", primitive: Primitive::KeyWrite { copies: 2, key: 13, data: 1 } },
+    UseCase { name: "INT congestion events", primitive: Primitive::Append { entry: 4 } },
+    UseCase { name: "Marple lossy connections", primitive: Primitive::Append { entry: 13 } },
+    UseCase { name: "NetSeer loss events", primitive: Primitive::Append { entry: 18 } },
+    UseCase { name: "TurboFlow counters", primitive: Primitive::KeyIncrement { copies: 2, key: 13 } },
+    UseCase {
+        name: "Marple host counters (adding)",
+        primitive: Primitive::KeyIncrement { copies: 2, key: 4 },
+    },
+    UseCase { name: "Count-Min, 16 switches", primitive: Primitive::SketchMerge },
 ];
 
 /// Packets and bytes of one report on one link.
@@ -72,67 +75,67 @@ struct Load {
     bytes: f64,
 }
 
-/// What one report comes to.
+/// Load that one report causes.
 struct Costs {
     /// Reporter to translator.
     dta: Load,
     /// Translator to collector.
     translated: Load,
-    /// Reporter to collector, were the reporter to do it.
+    /// Reporter to collector, if the reporter generates RDMA itself.
     rdma: Load,
-    /// Answers to a reporter's RDMA that must come back to it.
-    answers: f64,
+    /// Responses (to atomics) that the reporter must receive.
+    responses: f64,
 }
 
-/// A frame of so many bytes without checksum, as the link has it.
-fn framed(len: usize) -> f64 {
+/// Bytes of a frame on the link, with FCS and padding.
+fn on_wire(len: usize) -> f64 {
     (len + FCS).max(MIN_FRAME) as f64
 }
 
-fn costs(what: What, writer: &Writer) -> Costs {
+fn costs(primitive: Primitive, writer: &Writer) -> Costs {
     let (key, data) = ([0; 64], [0; 1024]);
     let columns = [0; COLUMNS as usize * COLUMN];
-    let write = |len| framed(writer.frame_len(Opcode::WriteOnly, len));
-    let add = framed(writer.frame_len(Opcode::FetchAdd, 0));
-    let operation = operation(what, &key, &data, &columns);
+    let write = |len| on_wire(writer.frame_len(Opcode::WriteOnly, len));
+    let add = on_wire(writer.frame_len(Opcode::FetchAdd, 0));
+    let operation = operation(primitive, &key, &data, &columns);
     let payload = Report { base: Base::default(), operation }.len();
-    let dta = Load { packets: 1.0, bytes: framed(HEADERS + payload) };
+    let dta = Load { packets: 1.0, bytes: on_wire(HEADERS + payload) };
     let times = |packets: f64, bytes: f64| Load { packets, bytes: packets * bytes };
-    let (translated, rdma, answers) = match what {
-        What::KeyWrite { copies, data, .. } => {
+    let (translated, rdma, responses) = match primitive {
+        Primitive::KeyWrite { copies, data, .. } => {
             let all = times(f64::from(copies), write(4 + data));
             (all, all, 0.0)
         }
-        What::Append { entry } => {
-            // The translator's block has a trailer, too. A switch that shares a list with others must first move its head.
+        Primitive::Append { entry } => {
+            // The translator's block also has a trailer. A switch that shares a list with others must first advance its head.
             let block = (BATCH * entry).next_multiple_of(8) + 16;
-            let own = Load { packets: 2.0, bytes: add + write(entry) };
-            (times(1.0 / BATCH as f64, write(block)), own, 1.0)
+            let direct = Load { packets: 2.0, bytes: add + write(entry) };
+            (times(1.0 / BATCH as f64, write(block)), direct, 1.0)
         }
-        What::KeyIncrement { copies, .. } => {
+        Primitive::KeyIncrement { copies, .. } => {
             let all = times(f64::from(copies), add);
             (all, all, f64::from(copies))
         }
-        What::SketchMerge => {
+        Primitive::SketchMerge => {
             let all = times(1.0, write(columns.len()));
             (times(1.0 / REPORTERS as f64, write(columns.len())), all, 0.0)
         }
     };
-    Costs { dta, translated, rdma, answers }
+    Costs { dta, translated, rdma, responses }
 }
 
-fn operation<'a>(what: What, key: &'a [u8], data: &'a [u8], counters: &'a [u8]) -> Operation<'a> {
-    match what {
-        What::KeyWrite { copies, key: len, data: data_len } => {
+fn operation<'a>(primitive: Primitive, key: &'a [u8], data: &'a [u8], counters: &'a [u8]) -> Operation<'a> {
+    match primitive {
+        Primitive::KeyWrite { copies, key: len, data: data_len } => {
             Operation::KeyWrite { copies, store: 1, key: &key[..len], data: &data[..data_len] }
         }
-        What::Append { entry } => {
+        Primitive::Append { entry } => {
             Operation::Append { list: 1, entry_len: entry as u16, entries: &data[..entry] }
         }
-        What::KeyIncrement { copies, key: len } => {
+        Primitive::KeyIncrement { copies, key: len } => {
             Operation::KeyIncrement { copies, store: 1, delta: 1, key: &key[..len] }
         }
-        What::SketchMerge => Operation::SketchMerge {
+        Primitive::SketchMerge => Operation::SketchMerge {
             sketch: 1,
             epoch: 1,
             first_column: 0,
@@ -145,24 +148,24 @@ fn operation<'a>(what: What, key: &'a [u8], data: &'a [u8], counters: &'a [u8]) 
     }
 }
 
-/// Names and numbers of a use: primitive, N, bytes of key and of data.
-fn described(what: What) -> (&'static str, u64, u64, u64) {
-    match what {
-        What::KeyWrite { copies, key, data } => ("key-write", copies.into(), key as u64, data as u64),
-        What::Append { entry } => ("append", 1, 0, entry as u64),
-        What::KeyIncrement { copies, key } => ("key-increment", copies.into(), key as u64, 8),
-        What::SketchMerge => ("sketch-merge", 1, 0, u64::from(COLUMNS) * COLUMN as u64),
+/// Name of the primitive, N, bytes of key and of data.
+fn described(primitive: Primitive) -> (&'static str, u64, u64, u64) {
+    match primitive {
+        Primitive::KeyWrite { copies, key, data } => ("key-write", copies.into(), key as u64, data as u64),
+        Primitive::Append { entry } => ("append", 1, 0, entry as u64),
+        Primitive::KeyIncrement { copies, key } => ("key-increment", copies.into(), key as u64, 8),
+        Primitive::SketchMerge => ("sketch-merge", 1, 0, u64::from(COLUMNS) * COLUMN as u64),
     }
 }
 
-/// Nanoseconds to make the frames of one Key-Write of a path.
-struct Made {
+/// Nanoseconds to generate the frames of one Key-Write of a path.
+struct GenerationTime {
     copies: u8,
     dta: f64,
     rdma: f64,
 }
 
-/// A frame's first 42 bytes with the lengths of a payload; the IPv4 checksum is right, UDP's absent, as switches do it.
+/// Ethernet, IPv4 and UDP headers for a payload of this length; without UDP checksum, as switches send it.
 fn headers(payload: usize) -> [u8; HEADERS] {
     let mut bytes = [0; HEADERS];
     bytes[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
@@ -178,8 +181,8 @@ fn headers(payload: usize) -> [u8; HEADERS] {
     bytes
 }
 
-/// Times the making of frames. The bytes of both are the real ones: what `hopwise report` sends and what the translator sends.
-fn made(scale: Scale, writer: &Writer) -> Result<Vec<Made>, CliError> {
+/// Measures the generation of frames: the same bytes that `hopwise report` and the translator send.
+fn generation_times(scale: Scale, writer: &Writer) -> Result<Vec<GenerationTime>, CliError> {
     let keys = Keys { kind: Kind::RandomTuples, seed: 5 };
     let keys: Vec<_> = (0..256).map(|number| keys.key(number)).collect();
     let data = [7; 20];
@@ -223,7 +226,7 @@ fn made(scale: Scale, writer: &Writer) -> Result<Vec<Made>, CliError> {
             }
             Ok(keys.len() as u64)
         })?;
-        found.push(Made { copies, dta, rdma });
+        found.push(GenerationTime { copies, dta, rdma });
     }
     Ok(found)
 }
@@ -232,14 +235,14 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
     let (source, destination) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 200));
     let path = Path::new(IpAddr::V4(source), IpAddr::V4(destination), 0xc001);
     let writer = Writer::new(path, Transport::Rc, 0x12).map_err(failed)?;
-    let made = made(scale, &writer)?;
-    Ok(findings(&writer, &made))
+    let times = generation_times(scale, &writer)?;
+    Ok(findings(&writer, &times))
 }
 
-fn bytes_sheet(writer: &Writer) -> Sheet {
-    let row = |one: &Use| {
-        let (primitive, copies, key, data) = described(one.what);
-        let Costs { dta, translated, rdma, answers } = costs(one.what, writer);
+fn bytes_table(writer: &Writer) -> Table {
+    let row = |one: &UseCase| {
+        let (primitive, copies, key, data) = described(one.primitive);
+        let Costs { dta, translated, rdma, responses } = costs(one.primitive, writer);
         vec![
             one.name.into(),
             primitive.into(),
@@ -249,7 +252,7 @@ fn bytes_sheet(writer: &Writer) -> Sheet {
             Cell::Figure(dta.bytes, 0),
             Cell::Figure(rdma.packets, 0),
             Cell::Figure(rdma.bytes, 0),
-            Cell::Figure(answers, 0),
+            Cell::Figure(responses, 0),
             Cell::Figure(rdma.bytes / dta.bytes, 2),
             Cell::Figure(translated.packets, 4),
             Cell::Figure(translated.bytes, 1),
@@ -257,11 +260,11 @@ fn bytes_sheet(writer: &Writer) -> Sheet {
     };
     let by_copies = |figure: fn(Costs) -> f64| -> Vec<(f64, f64)> {
         let costs = |copies: u8| {
-            (f64::from(copies), figure(costs(What::KeyWrite { copies, key: 13, data: 20 }, writer)))
+            (f64::from(copies), figure(costs(Primitive::KeyWrite { copies, key: 13, data: 20 }, writer)))
         };
         (1..=4).map(costs).collect()
     };
-    Sheet {
+    Table {
         name: "bytes",
         about: "Packets and bytes of one report, from the switch".into(),
         columns: vec![
@@ -285,20 +288,20 @@ fn bytes_sheet(writer: &Writer) -> Sheet {
             x: linear("copies"),
             y: linear("from the switch (bytes)"),
             series: vec![
-                ours("RDMA from the switch", by_copies(|costs| costs.rdma.bytes)),
-                ours("DTA", by_copies(|costs| costs.dta.bytes)),
+                line_series("RDMA from the switch", by_copies(|costs| costs.rdma.bytes)),
+                line_series("DTA", by_copies(|costs| costs.dta.bytes)),
             ],
         }],
     }
 }
 
-fn findings(writer: &Writer, made: &[Made]) -> Findings {
-    let path = |copies| costs(What::KeyWrite { copies, key: 13, data: 20 }, writer);
-    let two = made.iter().find(|one| one.copies == 2);
-    let ns = |one: Option<&Made>, of: fn(&Made) -> f64| one.map_or(f64::NAN, of);
-    // Of a collector: queue pair 24 bits, PSN 24, R_Key 32, address 64, length 32, and its IP address. Of a translator: its IP address.
+fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
+    let path = |copies| costs(Primitive::KeyWrite { copies, key: 13, data: 20 }, writer);
+    let two = times.iter().find(|one| one.copies == 2);
+    let ns = |one: Option<&GenerationTime>, of: fn(&GenerationTime) -> f64| one.map_or(f64::NAN, of);
+    // Per collector: queue pair 24 bits, PSN 24, R_Key 32, address 64, length 32, and the IP address. Per translator: the IP address.
     let (rdma_state, dta_state) = (1024 * (3 + 3 + 4 + 8 + 4 + 4), 512 * 4);
-    let row = |one: &Made| {
+    let row = |one: &GenerationTime| {
         vec![
             u64::from(one.copies).into(),
             Cell::Figure(one.dta, 1),
@@ -321,10 +324,10 @@ fn findings(writer: &Writer, made: &[Made]) -> Findings {
                 .into(),
             timing::condition(),
         ],
-        beside: vec![
-            Beside::new("telemetry traffic saved by sending one Key-Write, not N writes", "a factor of N", format!("{:.2} in bytes for N = 2, {:.2} for N = 4; N in packets", path(2).rdma.bytes / path(2).dta.bytes, path(4).rdma.bytes / path(4).dta.bytes)),
-            Beside::new("resources of a reporter", "several of the chip\u{2019}s halved (Fig. 13)", format!("N = 2: {:.0} ns per report, against {:.0} ns for the writes", ns(two, |one| one.dta), ns(two, |one| one.rdma))),
-            Beside::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes against {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
+        comparisons: vec![
+            Comparison::new("telemetry traffic saved by sending one Key-Write instead of N writes", "a factor of N", format!("{:.2} in bytes for N = 2, {:.2} for N = 4; N in packets", path(2).rdma.bytes / path(2).dta.bytes, path(4).rdma.bytes / path(4).dta.bytes)),
+            Comparison::new("resources of a reporter", "several resources of the chip halved (Fig. 13)", format!("N = 2: {:.0} ns per report, compared with {:.0} ns for the writes", ns(two, |one| one.dta), ns(two, |one| one.rdma))),
+            Comparison::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes compared with {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
         ],
         remarks: vec![
             "With one copy, a DTA report is about as long as the write: it contains the key where the write contains an address, and the write has \
@@ -337,13 +340,13 @@ fn findings(writer: &Writer, made: &[Made]) -> Findings {
             "Key-Increment from a switch needs a reliable connection and an answer to each atomic; a switch has no memory to store operations until \
              the answer.".into(),
         ],
-        sheets: vec![
-            bytes_sheet(writer),
-            Sheet {
+        tables: vec![
+            bytes_table(writer),
+            Table {
                 name: "cost",
                 about: "Time to build the frames of one Key-Write of a path, in software".into(),
                 columns: vec!["n", "dta_ns", "rdma_ns", "rdma_of_dta"],
-                rows: made.iter().map(row).collect(),
+                rows: times.iter().map(row).collect(),
                 plots: Vec::new(),
             },
         ],
@@ -366,29 +369,29 @@ mod tests {
     #[test]
     fn lengths_are_those_of_the_examples() {
         // wire-formats 5.7: a frame of 91 bytes; 6.4: one of 98 per copy; 6.5: a FETCH_ADD of 86. Ethernet's checksum is not in them.
-        let path = costs(What::KeyWrite { copies: 2, key: 13, data: 20 }, &writer());
+        let path = costs(Primitive::KeyWrite { copies: 2, key: 13, data: 20 }, &writer());
         assert_eq!(path.dta, Load { packets: 1.0, bytes: 91.0 + 4.0 });
         assert_eq!(path.rdma, Load { packets: 2.0, bytes: 2.0 * (98.0 + 4.0) });
-        let add = costs(What::KeyIncrement { copies: 1, key: 4 }, &writer());
-        assert_eq!((add.rdma.bytes, add.answers), (86.0 + 4.0, 1.0));
-        // NetSeer's 18 bytes: 5.7 has a payload of 34; a short one is padded to the least frame.
-        assert_eq!(costs(What::Append { entry: 18 }, &writer()).dta.bytes, 42.0 + 34.0 + 4.0);
-        assert_eq!(costs(What::Append { entry: 1 }, &writer()).dta.bytes, 64.0);
+        let add = costs(Primitive::KeyIncrement { copies: 1, key: 4 }, &writer());
+        assert_eq!((add.rdma.bytes, add.responses), (86.0 + 4.0, 1.0));
+        // NetSeer's 18 bytes: 5.7 has a payload of 34; a short one is padded to the minimum frame length.
+        assert_eq!(costs(Primitive::Append { entry: 18 }, &writer()).dta.bytes, 42.0 + 34.0 + 4.0);
+        assert_eq!(costs(Primitive::Append { entry: 1 }, &writer()).dta.bytes, 64.0);
     }
 
     #[test]
-    fn the_headers_are_right() {
+    fn generated_headers_have_valid_lengths_and_checksum() {
         let headers = headers(49);
         let sum: u32 =
             headers[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
         assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
-        // Those of `dta1_kw_pkt`, whose total length is 0x4d.
+        // As in the vector `dta1_kw_pkt`, whose total length is 0x4d.
         assert_eq!(headers[16..18], [0, 0x4d]);
     }
 
     #[test]
     fn one_report_costs_less_than_its_writes() {
-        for one in made(Scale::Quick, &writer()).unwrap() {
+        for one in generation_times(Scale::Quick, &writer()).unwrap() {
             assert!(one.dta > 0.0 && one.rdma > one.dta, "N = {}: {} {}", one.copies, one.dta, one.rdma);
         }
     }

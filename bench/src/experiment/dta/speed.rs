@@ -1,4 +1,4 @@
-//! Reports made in turn, and what the translator and the responder take for each.
+//! Time per report in the translator and in the responder.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,18 @@ use crate::figures::reports::{BURST, Reports};
 use super::timing;
 use crate::{
     experiment::Scale,
-    figures::{self, joined::Joined},
+    figures::{self, pipeline::Pipeline},
 };
 use terminal::CliError;
 
-/// What reports took.
+/// Time and output per report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
     /// Nanoseconds per report in the translator, from the UDP payload to frames.
     pub(super) translate: f64,
-    /// And in the responder, from frames to memory, with the answers' way back.
+    /// Nanoseconds per report in the responder, from frames to memory, including the responses to the requester.
     pub(super) respond: f64,
-    /// Frames per report, and their bytes.
+    /// Frames per report, and bytes of these frames.
     pub(super) frames: f64,
     pub(super) bytes: f64,
 }
@@ -29,11 +29,11 @@ impl Speed {
     }
 }
 
-/// Gives reports to a translator and its frames to a responder, in bursts, on this thread. Medians of turns of at least `cycle`
-/// reports: so many that all turns have the same to do.
+/// Passes reports to a translator and its frames to a responder, in bursts, on this thread. The result is the median of rounds of
+/// at least `cycle` reports, so that all rounds do the same work.
 pub(super) fn measure(
     scale: Scale,
-    joined: &mut Joined,
+    pipeline: &mut Pipeline,
     reports: &mut Reports,
     cycle: u64,
 ) -> Result<Speed, CliError> {
@@ -43,35 +43,35 @@ pub(super) fn measure(
     let (mut count, mut frames, mut bytes) = (0_u64, 0, 0);
     let started = Instant::now();
     while started.elapsed() < span || translate.len() < 4 {
-        let (mut translated, mut carried) = (Duration::ZERO, Duration::ZERO);
+        let (mut translated, mut delivered) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..bursts {
             let burst = reports.burst();
             let begin = Instant::now();
-            joined.translate(burst);
+            pipeline.translate(burst);
             translated += begin.elapsed();
-            let waiting = joined.waiting();
+            let pending = pipeline.pending();
             let begin = Instant::now();
-            joined.carry();
-            carried += begin.elapsed();
+            pipeline.deliver();
+            delivered += begin.elapsed();
             count += BURST as u64;
-            frames += waiting.0;
-            bytes += waiting.1;
+            frames += pending.0;
+            bytes += pending.1;
         }
         translate.push(translated.as_nanos() as f64);
-        respond.push(carried.as_nanos() as f64);
+        respond.push(delivered.as_nanos() as f64);
     }
-    joined.finish();
-    joined.check()?;
-    let (turn, per) = ((bursts * BURST as u64) as f64, |total: f64| total / count.max(1) as f64);
+    pipeline.finish();
+    pipeline.check()?;
+    let (round, per) = ((bursts * BURST as u64) as f64, |total: f64| total / count.max(1) as f64);
     Ok(Speed {
-        translate: timing::median(translate) / turn,
-        respond: timing::median(respond) / turn,
+        translate: timing::median(translate) / round,
+        respond: timing::median(respond) / round,
         frames: per(frames as f64),
         bytes: per(bytes as f64),
     })
 }
 
-/// Bytes of a store at most: 4 GiB where there is room for them twice, as the paper has it; else less.
+/// Maximum bytes of a store: 4 GiB as in the paper, if enough memory is available.
 pub(super) fn large(scale: Scale) -> u64 {
     match scale {
         Scale::Quick => 16 << 20,

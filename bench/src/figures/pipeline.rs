@@ -1,5 +1,5 @@
-//! A translator and a collector's memory joined in process: DTA reports in, bytes in regions out, no network between them. For
-//! figures: what `hopwise run` does with two sockets between them.
+//! A translator and a collector's memory in one process, without a network: DTA reports in, bytes in regions out. `hopwise run`
+//! does the same with two sockets in between.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use wire::roce::{Packet, Path, Transport};
 use super::failed;
 use terminal::CliError;
 
-/// Most frames between two turns of [`Joined::carry`]: as many as a burst of reports can become.
-const FRAMES: usize = 1 << 14;
+/// Maximum number of frames between two calls of [`Pipeline::deliver`]: the most that a burst of reports can generate.
+const MAX_FRAMES: usize = 1 << 14;
 /// Time between two bursts, ns.
 const STEP: u64 = 10_000;
 /// UDP source port of RoCEv2.
 const PORT: u16 = 0xc001;
 
-/// The translator's half.
-pub(crate) struct Sending {
+/// Translator and requester.
+pub(crate) struct TranslatorHalf {
     translator: Translator,
     links: Links,
     controls: Controls,
@@ -31,20 +31,20 @@ pub(crate) struct Sending {
     now: u64,
 }
 
-/// The collector's half.
-pub(crate) struct Receiving {
+/// Responder and stores.
+pub(crate) struct CollectorHalf {
     responder: Responder,
     stores: Vec<DtaStore>,
-    answers: Answers,
+    responses: Responses,
 }
 
 /// See the module documentation.
-pub(crate) struct Joined {
-    sending: Sending,
-    receiving: Receiving,
+pub(crate) struct Pipeline {
+    sending: TranslatorHalf,
+    receiving: CollectorHalf,
 }
 
-/// How many messages the translator had for reporters.
+/// Counts the control messages of the translator for reporters.
 #[derive(Default)]
 struct Controls(u64);
 
@@ -54,21 +54,21 @@ impl translator::Out for Controls {
     }
 }
 
-/// What the responder answered, frames one behind the other.
+/// Frames that the responder sent (acknowledgements and atomic responses), concatenated.
 #[derive(Default)]
-struct Answers {
+struct Responses {
     frames: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl responder::Out for Answers {
+impl responder::Out for Responses {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.frames.extend_from_slice(frame);
         self.ends.push(self.frames.len());
     }
 }
 
-/// A region for a store, with large pages if there are any, all of it in memory.
+/// A store in a populated region, with huge pages if available.
 fn store(wanted: &StoreEntry) -> Result<DtaStore, CliError> {
     let region = Region::anonymous(region_len(&wanted.geometry), true).map_err(failed)?;
     region.populate().map_err(failed)?;
@@ -83,8 +83,8 @@ fn store(wanted: &StoreEntry) -> Result<DtaStore, CliError> {
     DtaStore::create(Arc::new(region), &header).map_err(failed)
 }
 
-impl Receiving {
-    /// A responder with these stores, and how their regions are called.
+impl CollectorHalf {
+    /// A responder with these stores, and the address and rkey of each region.
     fn new(wanted: &[StoreEntry]) -> Result<(Self, Vec<RemoteRegion>), CliError> {
         let mut responder = Responder::new(responder::Config::default()).map_err(failed)?;
         let (mut stores, mut regions) = (Vec::new(), Vec::new());
@@ -103,21 +103,21 @@ impl Receiving {
             regions.push(RemoteRegion { region: number, address: at.address, len: at.len, rkey: at.rkey });
             stores.push(store);
         }
-        Ok((Self { responder, stores, answers: Answers::default() }, regions))
+        Ok((Self { responder, stores, responses: Responses::default() }, regions))
     }
 
-    /// Takes frames of the other half.
-    pub(crate) fn take<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>) {
-        self.responder.take(frames, &mut self.answers);
+    /// Processes frames from the translator.
+    pub(crate) fn receive<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>) {
+        self.responder.take(frames, &mut self.responses);
     }
 
-    /// What the responder counted.
+    /// Counters of the responder.
     pub(crate) fn responded(&self) -> &responder::Stats {
         self.responder.stats()
     }
 }
 
-impl Sending {
+impl TranslatorHalf {
     /// Translates a burst of reports to frames.
     pub(crate) fn translate<'a>(&mut self, payloads: impl IntoIterator<Item = &'a [u8]>) {
         self.now += STEP;
@@ -127,37 +127,37 @@ impl Sending {
         self.links.flush(self.now);
     }
 
-    /// The frames that wait.
+    /// The pending frames.
     pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         self.links.frames().map(|(_, frame)| frame)
     }
 
-    /// They were sent.
+    /// Marks the pending frames as sent.
     pub(crate) fn sent(&mut self) {
         self.links.sent();
     }
 
-    /// What the translator counted.
+    /// Counters of the translator.
     pub(crate) fn translated(&self) -> translator::Stats {
         self.translator.stats()
     }
 }
 
-impl Joined {
+impl Pipeline {
     /// A translator with one collector that has these stores.
     pub(crate) fn new(wanted: &[StoreEntry]) -> Result<Self, CliError> {
         let (near, far) = (Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2));
-        Self::along(Path::new(near.into(), far.into(), PORT), wanted)
+        Self::with_path(Path::new(near.into(), far.into(), PORT), wanted)
     }
 
-    /// The same, frames taking this path.
-    pub(crate) fn along(path: Path, wanted: &[StoreEntry]) -> Result<Self, CliError> {
-        let (mut receiving, regions) = Receiving::new(wanted)?;
+    /// The same, with this RoCEv2 path.
+    pub(crate) fn with_path(path: Path, wanted: &[StoreEntry]) -> Result<Self, CliError> {
+        let (mut receiving, regions) = CollectorHalf::new(wanted)?;
         let links = links(&mut receiving.responder, path, &regions)?;
         let stores = (0_u16..).zip(wanted).map(|(region, wanted)| StoreEntry { region, ..*wanted }).collect();
         let memory = CollectorConfig { stores, ..CollectorConfig::default() };
         let config = translator::Config { collectors: vec![Some(memory)], ..translator::Config::default() };
-        let sending = Sending {
+        let sending = TranslatorHalf {
             translator: Translator::new(config).map_err(failed)?,
             links,
             controls: Controls::default(),
@@ -167,12 +167,12 @@ impl Joined {
         Ok(Self { sending, receiving })
     }
 
-    /// Both halves, each for its own thread.
-    pub(crate) fn apart(self) -> (Sending, Receiving) {
+    /// Splits it into two halves, one for each thread.
+    pub(crate) fn split(self) -> (TranslatorHalf, CollectorHalf) {
         (self.sending, self.receiving)
     }
 
-    /// The stores, in the order in which they were wanted.
+    /// The stores, in the order of the argument of [`Pipeline::new`].
     pub(crate) fn stores(&self) -> &[DtaStore] {
         &self.receiving.stores
     }
@@ -182,18 +182,18 @@ impl Joined {
         self.sending.translate(payloads);
     }
 
-    /// Frames that wait, and their bytes.
-    pub(crate) fn waiting(&self) -> (u64, u64) {
+    /// Number and total bytes of the pending frames.
+    pub(crate) fn pending(&self) -> (u64, u64) {
         self.sending.frames().fold((0, 0), |(frames, bytes), frame| (frames + 1, bytes + frame.len() as u64))
     }
 
-    /// Carries the frames to the collector's memory, and its answers back.
-    pub(crate) fn carry(&mut self) {
+    /// Delivers the pending frames to the responder and its responses to the requester.
+    pub(crate) fn deliver(&mut self) {
         let Self { sending, receiving } = self;
         while sending.frames().len() > 0 {
-            receiving.take(sending.frames());
+            receiving.receive(sending.frames());
             sending.sent();
-            let Answers { frames, ends } = &mut receiving.answers;
+            let Responses { frames, ends } = &mut receiving.responses;
             let mut begin = 0;
             for end in ends.drain(..) {
                 if let Ok(packet) = Packet::parse(&frames[begin..end]) {
@@ -206,24 +206,24 @@ impl Joined {
         }
     }
 
-    /// Writes what the translator holds, and carries it.
+    /// Flushes the translator and delivers the frames.
     pub(crate) fn finish(&mut self) {
         for _ in 0..1000 {
             let sending = &mut self.sending;
             sending.now += STEP;
             let done = sending.translator.finish(sending.now, &mut sending.links);
             sending.links.flush(sending.now);
-            self.carry();
+            self.deliver();
             if done {
                 return;
             }
         }
     }
 
-    /// Whether all that was counted adds up, and nothing was dropped or refused anywhere.
+    /// Checks that all counters balance and that nothing was dropped or refused.
     ///
     /// # Errors
-    /// What does not.
+    /// The counters that do not balance.
     pub(crate) fn check(&self) -> Result<(), CliError> {
         let (translated, responded) = (self.translated(), self.responded());
         let lost: u64 = translated.reports.dropped.iter().chain(&translated.reports.unreadable).sum();
@@ -239,20 +239,20 @@ impl Joined {
         Ok(())
     }
 
-    /// What the translator counted.
+    /// Counters of the translator.
     pub(crate) fn translated(&self) -> translator::Stats {
         self.sending.translated()
     }
 
-    /// What the responder counted.
+    /// Counters of the responder.
     pub(crate) fn responded(&self) -> &responder::Stats {
         self.receiving.responded()
     }
 }
 
-/// Links along a path whose far ends are queue pairs of this responder.
+/// Connects links to queue pairs of this responder.
 fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Result<Links, CliError> {
-    let config = Config { outbox_bytes: FRAMES * 512, outbox_frames: FRAMES, ..Config::default() };
+    let config = Config { outbox_bytes: MAX_FRAMES * 512, outbox_frames: MAX_FRAMES, ..Config::default() };
     let mut links = Links::new(config).map_err(failed)?;
     let offer = links.offer(0).ok_or_else(|| failed("no link"))?;
     let back = Path {
