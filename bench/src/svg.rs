@@ -413,7 +413,7 @@ impl<'a> Drawing<'a> {
         if series.style == Style::Bars {
             return self.bars(index, series);
         }
-        // What cannot be drawn ends a run of pixels.
+        // An undrawable value ends a run of pixels.
         let pixels = series.points.iter().map(|point| self.pixel(point));
         let mut runs: Vec<Vec<Pixel>> = vec![Vec::new()];
         for pixel in pixels {

@@ -1,4 +1,4 @@
-//! Bodies of `wire`.
+//! Fuzz bodies for `wire`.
 
 use wire::aggregate::{Aggregate, HEADER_LEN, Header, POSTCARD_LEN, SUMMARY_LEN};
 use wire::int::{header, shim};
@@ -6,7 +6,7 @@ use wire::report::{Report, v05, v10, v20};
 use wire::{Decoder, Layout, Profile, Refusal, Stack, Version};
 use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
 
-/// A telemetry datagram: reports hold together, `peek` agrees with the decoder, and so does the walk that takes no shortcut.
+/// A telemetry datagram: reports are consistent; `peek` and the decoder without its fast path give the same result.
 pub fn reports(payload: &[u8], profile: &Profile) {
     let mut decoder = Decoder::new(*profile);
     let all: Vec<Result<Report<'_>, Refusal>> = decoder.reports(payload).collect();
@@ -26,8 +26,8 @@ pub fn reports(payload: &[u8], profile: &Profile) {
     shortcut_agrees(payload, profile, all.first());
 }
 
-/// An aggregate: the header's count is that of its records, all are of its scope and hold together, and what is read is
-/// written again, but for reserved bits and the tails of long records.
+/// An aggregate: the count in the header is the number of records, all records are consistent and in the scope of the aggregate, and
+/// writing them gives the same bytes, except for reserved bits and the tails of long records.
 pub fn aggregate(payload: &[u8], _: &Profile) {
     let Ok(aggregate) = Aggregate::parse(payload) else { return };
     let header = aggregate.header();
@@ -83,14 +83,14 @@ fn stack_holds_together(stack: &Stack<'_>) {
     }
 }
 
-/// `part` is a piece of `whole`, or empty.
+/// Checks that `part` is a slice of `whole`, or empty.
 fn lies_in(part: &[u8], whole: &[u8]) {
     let (part_range, whole_range) = (part.as_ptr_range(), whole.as_ptr_range());
     let inside = whole_range.start <= part_range.start && part_range.end <= whole_range.end;
     assert!(part.is_empty() || inside);
 }
 
-/// Values of the report's header, written and read again, are the same.
+/// Checks that the report's header reads back the same after writing.
 fn header_reads_back(first: &Report<'_>, payload: &[u8], profile: &Profile) {
     let mut out = vec![0xa5; payload.len()];
     match first.version {
@@ -133,7 +133,7 @@ fn main_reads_back(rest: &[u8]) {
     assert_eq!(v20::MainRepr::parse(&out).map(|(main, _)| main), Ok(main));
 }
 
-/// The brief reading says what the whole one says, or nothing.
+/// Checks that the fast path gives the same result as the decoder, or none.
 fn brief_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<'_>, Refusal>>) {
     let mut decoder = Decoder::new(*profile);
     let Some(brief) = decoder.brief(payload) else { return };
@@ -147,7 +147,7 @@ fn brief_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<
     assert_eq!(whole.annotations, wire::Annotations::default());
 }
 
-/// The brief reading of an SF-INT report, likewise.
+/// The same for the fast path of an SF-INT report.
 fn single_agrees(payload: &[u8], profile: &Profile, all: &[Result<Report<'_>, Refusal>]) {
     let mut decoder = Decoder::new(*profile);
     let Some(single) = decoder.single(payload) else { return };
@@ -163,7 +163,7 @@ fn single_agrees(payload: &[u8], profile: &Profile, all: &[Result<Report<'_>, Re
     assert!(whole.drop_reason.is_none() && whole.ioam.is_none());
 }
 
-/// A VLAN tag inside takes the packet off the common path; it must not change what is read.
+/// An inner VLAN tag disables the fast path; the result must not change.
 fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<'_>, Refusal>>) {
     let Some(Ok(first)) = first else { return };
     let ethernet_inside = match first.version {
@@ -185,7 +185,7 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
     assert_eq!(slow.int, first.int);
 }
 
-/// A data packet: INT lies where it is said to lie.
+/// A data packet: INT is at the reported offset.
 pub fn packet(frame: &[u8], profile: &Profile) {
     let _ = wire::datagram(frame);
     let _ = wire::frame::ip(frame);
@@ -205,7 +205,7 @@ pub fn packet(frame: &[u8], profile: &Profile) {
     lies_in(int.stack.bytes, data);
 }
 
-/// `parse` of bytes, then `emit`, then `parse`, is the first `parse`.
+/// Checks that `parse`, `emit`, `parse` gives the result of the first `parse`.
 macro_rules! reads_back {
     ($bytes:expr, $parse:expr, $len:expr) => {
         if let Ok(repr) = $parse($bytes) {
@@ -216,7 +216,7 @@ macro_rules! reads_back {
     };
 }
 
-/// Every header on its own: what is written reads back as it was.
+/// Every header separately: it reads back the same after writing.
 pub fn headers(bytes: &[u8], profile: &Profile) {
     reads_back!(bytes, |b| ethernet::Packet::new_checked(b).map(|p| ethernet::Repr::parse(&p)), |_: &_| 14);
     reads_back!(bytes, ethernet::Tag::parse, |_: &_| 4);
@@ -263,7 +263,7 @@ fn with_options(bytes: &[u8]) {
         let mut out = vec![0xa5; header.header_len() + 8];
         let len = ipv6::emit_options(header.next_header(), &options, &mut out);
         let again = ipv6::OptionsHeader::new_checked(&out[..len]).expect("good");
-        // What was padding without an option behind it is now a padding option.
+        // Implicit padding has become a padding option.
         assert!(again.options().take(options.len()).eq(options.iter().copied()));
         for option in options {
             ioam(option.data);
@@ -325,8 +325,8 @@ fn layouts(bytes: &[u8], profile: &Profile) {
         }
         let mut expected = hop;
         if (hop.queue_id, hop.queue_congestion) == (Some(u8::MAX), Some(0x00ff_ffff)) {
-            // INT 0.5 has the queue's id in two words, a hop has it once. Read from the word of the occupancy and written into
-            // that of the congestion, it would be all ones, "unavailable": the value gives way by one.
+            // INT 0.5 has the queue id in two words, a hop has it once. If the id from the occupancy word makes the congestion word
+            // all ones ("unavailable"), the writer reduces the value by one.
             expected.queue_congestion = Some(0x00ff_fffe);
         }
         assert_eq!(layout.hop(&again), expected);

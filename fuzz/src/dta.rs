@@ -1,4 +1,4 @@
-//! Bodies of `wire::dta` and `wire::roce`.
+//! Fuzz bodies for `wire::dta` and `wire::roce`.
 
 use wire::Profile;
 use wire::dta::hash::{self, FlowBytes};
@@ -6,10 +6,10 @@ use wire::dta::layout::{self, BlockTrailer, SketchTrailer};
 use wire::dta::{Control, Operation, PlainAppend, Report, artifact};
 use wire::roce::{self, Ends, HeaderTemplates, Opcode, Packet, Psn};
 
-/// A DTA datagram, whichever layout: what is read keeps to its limits, lies in the datagram, and is written again as it was, but for
-/// reserved bits.
+/// A DTA datagram of either layout: values are within their limits and inside the datagram, and writing gives the same bytes, except
+/// for reserved bits.
 pub fn dta(payload: &[u8], _: &Profile) {
-    plain_is_read_alike(payload);
+    fast_path_agrees(payload);
     if let Ok(report) = Report::parse(payload) {
         assert_eq!((report.operation.check(), report.len()), (Ok(()), payload.len()));
         let again = written(payload.len(), |out| report.emit(out));
@@ -35,8 +35,8 @@ pub fn dta(payload: &[u8], _: &Profile) {
     }
 }
 
-/// The short way reads exactly those Appends that are neither essential nor immediate, and the same of them.
-fn plain_is_read_alike(payload: &[u8]) {
+/// The fast path reads exactly the Appends that are neither essential nor immediate, with the same result.
+fn fast_path_agrees(payload: &[u8]) {
     let whole = match Report::parse(payload) {
         Ok(Report { base, operation: Operation::Append { list, entry_len, entries } })
             if !base.essential && !base.immediate =>
@@ -48,7 +48,7 @@ fn plain_is_read_alike(payload: &[u8]) {
     assert_eq!(PlainAppend::parse(payload), whole);
 }
 
-/// What `emit` writes: exactly as many bytes as there were, and with less room nothing.
+/// The bytes that `emit` writes: exactly `len`; with a shorter buffer it fails.
 fn written(len: usize, emit: impl Fn(&mut [u8]) -> Result<usize, wire::Unwritten>) -> Vec<u8> {
     let mut out = vec![0xa5; len];
     assert_eq!(emit(&mut out[..len - 1]), Err(wire::Unwritten::Short(len)));
@@ -68,8 +68,8 @@ fn key_holds_together(key: &[u8]) {
     }
 }
 
-/// A RoCEv2 frame, as it is and with a good CRC: what is read lies in the frame and agrees with its opcode, and the frame's UDP
-/// payload alone says the same where a socket could have sent it.
+/// A RoCEv2 frame, unchanged and with a valid CRC: values are inside the frame and agree with its opcode, and parsing only the UDP
+/// payload gives the same result if a socket could have sent it.
 pub fn roce(frame: &[u8], _: &Profile) {
     if let Ok(packet) = Packet::parse(frame) {
         packet_holds_together(&packet, frame);
@@ -92,14 +92,14 @@ pub fn roce(frame: &[u8], _: &Profile) {
     }
 }
 
-/// A frame like one that was seen says in one glance what it says to the parser; one with a bit changed is not like it, or says the same.
+/// The fast path for a frame of a known form agrees with the parser; with a bit changed, it does not match or agrees too.
 fn brief_agrees(packet: &Packet<'_>, frame: &[u8]) {
     let mut known = HeaderTemplates::new();
     known.learn(frame, packet);
     let brief = known.read(frame);
-    let said = |packet: &Packet<'_>| (packet.bth.psn, packet.bth.ack_request, packet.reth);
+    let fields = |packet: &Packet<'_>| (packet.bth.psn, packet.bth.ack_request, packet.reth);
     if let Some(brief) = brief {
-        assert_eq!((brief.psn, brief.ack_request, Some(brief.reth)), said(packet));
+        assert_eq!((brief.psn, brief.ack_request, Some(brief.reth)), fields(packet));
         assert_eq!((brief.payload, packet.fault), (packet.payload, None));
     }
     for bit in 0..frame.len().min(64) * 8 {
@@ -107,7 +107,7 @@ fn brief_agrees(packet: &Packet<'_>, frame: &[u8]) {
         changed[bit / 8] ^= 1 << (bit % 8);
         if let Some(brief) = known.read(&changed) {
             let packet = Packet::parse(&changed).expect("what is read in brief is good");
-            assert_eq!((brief.psn, brief.ack_request, Some(brief.reth)), said(&packet));
+            assert_eq!((brief.psn, brief.ack_request, Some(brief.reth)), fields(&packet));
         }
     }
 }
@@ -134,8 +134,8 @@ fn packet_holds_together(packet: &Packet<'_>, frame: &[u8]) {
     }
 }
 
-/// A collector's memory that may hold anything: blocks, slots and trailers are read without a panic, and what is written over them is
-/// read as it was.
+/// Collector memory with arbitrary content: blocks, slots and trailers are read without a panic, and data written over them reads
+/// back the same.
 pub fn memory(bytes: &[u8], _: &Profile) {
     if let Ok(trailer) = BlockTrailer::check(bytes) {
         assert!(trailer.sequence != 0 && trailer.data_len() + layout::BLOCK_TRAILER_LEN <= bytes.len());

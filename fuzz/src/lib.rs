@@ -1,4 +1,4 @@
-//! Bodies: what must hold for any bytes. They panic when it does not.
+//! Fuzz bodies: functions that check a property for arbitrary bytes, and panic if it does not hold.
 #![forbid(unsafe_code)]
 
 mod bytes;

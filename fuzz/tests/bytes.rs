@@ -1,4 +1,4 @@
-//! Runs the bodies of `wire` over `vectors/` in every dialect, then over seeded mutations of them.
+//! Runs the fuzz bodies of `wire` over `vectors/` in every dialect, then over seeded mutations of them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ type Body = fn(&[u8], &Profile);
 /// Mutations of each body when no time is given: a fixed number, so that every machine runs the same ones.
 const MUTATIONS: u64 = 300_000;
 
-/// Whether to go on: for `HOPWISE_FUZZ_SECONDS` if given, else up to [`MUTATIONS`].
+/// Returns whether to continue: for `HOPWISE_FUZZ_SECONDS` if given, else up to [`MUTATIONS`].
 fn until() -> impl Fn(u64) -> bool {
     let seconds = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     move |count| end.map_or(count < MUTATIONS, |end| Instant::now() < end)
 }
 
-/// Runs `body`, and says how to have a failure again.
+/// Runs `body`; on failure, prints how to reproduce it.
 fn run(body: Body, bytes: &[u8], profile: &Profile, what: &str) {
     if catch_unwind(AssertUnwindSafe(|| body(bytes, profile))).is_err() {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -36,7 +36,7 @@ fn all_and_mutated(body: Body, seed: u64) {
         for _ in 0..1000 {
             let vector = &vectors[rng.below(vectors.len())];
             let mut bytes = vector.bytes.clone();
-            rng.spoil(&mut bytes);
+            rng.corrupt(&mut bytes);
             let dialect = Dialect::ALL[rng.below(Dialect::ALL.len())];
             let profile = if rng.below(2) == 0 { vector.profile } else { Profile::new(dialect) };
             let what = format!("mutation {count} of {} under seed {seed:#x}", vector.name);
@@ -47,7 +47,7 @@ fn all_and_mutated(body: Body, seed: u64) {
     println!("{count} mutations");
 }
 
-/// A vector in its own profile and in every dialect.
+/// A vector with its profile, and with every dialect.
 fn each_reading(vector: &Vector, mut read: impl FnMut(&[u8], &Profile)) {
     read(&vector.bytes, &vector.profile);
     for dialect in Dialect::ALL {

@@ -1,7 +1,7 @@
 //! Settings of a TOML file: declared once, read with every problem located, shown, and explained in a manual.
 //!
-//! [`read`] locates problems; [`setting`] is what a setting is, with the macros that declare tables and choices; [`values`] are the
-//! plain values: numbers, durations, sizes, addresses; [`show`] writes settings as TOML and JSON, and the page of the manual.
+//! [`read`] locates problems; [`setting`] has the trait of settings and the macros that declare tables and choices; [`values`] has the
+//! plain values: numbers, durations, sizes, addresses; [`show`] writes settings as TOML and JSON, and the reference page.
 //!
 //! # Example
 //! ```

@@ -1,21 +1,21 @@
-//! From the text of a file to checked settings, with every problem located: line, column, caret, and what to do.
+//! Reads the text of a file into checked settings. Every problem is reported with line, column, caret and remedy.
 
 use std::{fmt, ops::Range};
 
 pub use toml::de::DeValue;
 use toml::{Spanned, de::DeTable};
 
-/// A value of the file and where it stands.
+/// A value of the file and its position.
 pub type Node<'i> = Spanned<DeValue<'i>>;
 
-/// Everything that is wrong with a configuration. `Display` is what the user sees.
+/// All problems of a configuration. `Display` is the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     file: String,
     problems: Vec<Problem>,
 }
 
-/// One thing that is wrong, and where.
+/// One problem and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Problem {
     line: usize,
@@ -30,7 +30,7 @@ struct Problem {
 pub struct Reader<'i> {
     text: &'i str,
     problems: Vec<(Range<usize>, String)>,
-    /// Where old names are written: each is one problem, whatever else is wrong with it.
+    /// Positions of old names. Each is reported once, even if it has other problems.
     renamed: Vec<Range<usize>>,
 }
 
@@ -40,7 +40,7 @@ impl<'i> Reader<'i> {
         Self { text, problems: Vec::new(), renamed: Vec::new() }
     }
 
-    /// The parsed file; `None` after a syntax error, which is then the one problem.
+    /// The parsed file; `None` after a syntax error, which is then the only problem.
     pub fn parse(&mut self) -> Option<Node<'i>> {
         match DeTable::parse(self.text) {
             Ok(table) => {
@@ -56,20 +56,20 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Notes a problem at bytes `span` of the file.
+    /// Records a problem at bytes `span` of the file.
     pub fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
         if !self.renamed.contains(&span) {
             self.problems.push((span, message.into()));
         }
     }
 
-    /// Notes that an old name stands at bytes `span` of the file.
+    /// Records an old name at bytes `span` of the file.
     pub fn renamed(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.problems.push((span.clone(), message.into()));
         self.renamed.push(span);
     }
 
-    /// Notes that `node` is not what it must be.
+    /// Records that `node` has the wrong type; `what` is the expected one.
     pub fn expected(&mut self, node: &Node<'_>, what: &str) {
         let found = match node.get_ref() {
             DeValue::String(text) => format!("the text {text:?}"),
@@ -83,7 +83,7 @@ impl<'i> Reader<'i> {
         self.refuse(node.span(), format!("found {found}; write {what}"));
     }
 
-    /// Notes a key that does not exist, with the nearest of the `known` ones.
+    /// Records a key that does not exist, with the nearest of the `known` ones.
     pub fn unknown(&mut self, span: Range<usize>, key: &str, place: &str, known: &[&str]) {
         let advice = match nearest(key, known) {
             Some(name) => format!("did you mean `{name}`?"),
@@ -92,7 +92,7 @@ impl<'i> Reader<'i> {
         self.refuse(span, format!("there is no key `{key}` in {place}; {advice}"));
     }
 
-    /// The problems so far, in words only.
+    /// The messages of the problems so far.
     pub fn messages(&self) -> Vec<String> {
         self.problems.iter().map(|(_, message)| message.clone()).collect()
     }
@@ -102,7 +102,7 @@ impl<'i> Reader<'i> {
         self.problems.is_empty()
     }
 
-    /// The end of the reading: the problems in the order of the file, or none.
+    /// Ends the reading. Returns the problems, if any, in the order of the file.
     pub fn finish(mut self, file: &str) -> Result<(), ConfigError> {
         if self.problems.is_empty() {
             return Ok(());
@@ -113,18 +113,18 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Where the value under `path` stands; the nearest existing ancestor where it is absent. Elements of lists are named by
-/// their index in digits.
+/// The position of the value under `path`, or of the nearest existing ancestor. An element of a list is named by its index in
+/// digits.
 pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
     walk(root, path).0
 }
 
-/// Is there a value under `path`, right or wrong?
+/// Is there a value under `path`, valid or not?
 pub fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
     walk(root, path).1 == path.len()
 }
 
-/// The span of the last value on the way along `path`, and how many steps there were.
+/// The span of the last existing value along `path`, and the number of steps to it.
 fn walk(root: &Node<'_>, path: &[&str]) -> (Range<usize>, usize) {
     let mut node = root;
     for (done, step) in path.iter().enumerate() {
@@ -168,7 +168,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Characters of a line that are shown before what is wrong, and at most of that.
+/// Maximum number of characters shown before a problem, and of the problem itself.
 const SHOWN: (usize, usize) = (60, 100);
 
 /// Turns bytes of the file into line, column and the piece of that line to underline.
@@ -195,7 +195,7 @@ impl fmt::Display for ConfigError {
             let margin = line.to_string().len();
             writeln!(f, "{separator}{}:{line}:{column}: {message}", self.file)?;
             writeln!(f, "{:margin$} |", "")?;
-            // Of a very long line, the part around it.
+            // Shows only the surroundings of the problem in a very long line.
             let skipped = if source.chars().count() > SHOWN.0 + SHOWN.1 {
                 (column - 1).saturating_sub(SHOWN.0)
             } else {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_at_most_a_few_letters_off() {
+    fn suggestions_differ_by_at_most_a_few_letters() {
         let names = ["listen", "workers", "max_flows"];
         assert_eq!(nearest("listne", &names), Some("listen"));
         assert_eq!(nearest("max_flow", &names), Some("max_flows"));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_line_the_part_around_the_fault_is_shown() {
+    fn long_lines_are_cut_around_the_problem() {
         let text = format!("when = \"{}?{}\"", "a".repeat(100_000), "b".repeat(100_000));
         let shown = |span| {
             let problems = vec![locate(&text, &span, "no")];

@@ -1,4 +1,4 @@
-//! What a setting is: a value that reads itself from the file, shows itself, and explains itself in the manual.
+//! Settings: values with methods to read them from the file, to show them, and to describe them in the reference.
 //!
 //! `section!` declares a table of the file once; reading, defaults, unknown keys, the dump, reload and the reference page
 //! follow from that declaration.
@@ -11,16 +11,16 @@ use super::read::{Node, Reader};
 
 /// A value that a configuration file can hold.
 pub trait Setting: Sized + Clone + PartialEq {
-    /// What to write, for the manual and for error messages: "a whole number", "a duration such as \"10s\"".
+    /// Description of valid values, for the reference and for error messages: "a whole number", "a duration such as \"10s\"".
     const KIND: &'static str;
 
-    /// Reads the value; a problem is noted in `reader` and gives `None`.
+    /// Reads the value; a problem is recorded in `reader` and gives `None`.
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self>;
 
     /// The value for the dump, with secrets hidden.
     fn show(&self) -> Shown;
 
-    /// For a reload: what may not change while running is set back to `old`, and its name is pushed on `kept`.
+    /// For a reload: restores settings that cannot change at run time to `old`, and adds their names to `kept`.
     fn keep_fixed(&mut self, old: &Self, live: bool, path: &str, kept: &mut Vec<String>) {
         if !live && self != old {
             kept.push(path.to_owned());
@@ -28,11 +28,11 @@ pub trait Setting: Sized + Clone + PartialEq {
         }
     }
 
-    /// Chapters of the manual about this value; only tables have any.
+    /// Adds the chapters of the reference about this value; only tables have chapters.
     fn explain(_path: &str, _chapters: &mut Vec<Chapter>) {}
 }
 
-/// A value as it is shown: in declaration order, ready to become TOML or JSON.
+/// A value for output as TOML or JSON, in declaration order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
     /// Not set.
@@ -45,33 +45,33 @@ pub enum Shown {
     Table(Vec<(String, Shown)>),
 }
 
-/// A table of the file, explained.
+/// A table of the file, with its description.
 #[derive(Clone, Debug)]
 pub struct Chapter {
     /// As it is written in the file: `[api]`, `[profiles.NAME]`, `[[rules]]`.
     pub heading: String,
-    /// What the table is for.
+    /// Description of the table.
     pub text: String,
     /// Its keys.
     pub keys: Vec<Key>,
 }
 
-/// A key of a table, explained.
+/// A key of a table, with its description.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// What to write.
+    /// Description of valid values.
     pub kind: &'static str,
-    /// The default, shown.
+    /// The default.
     pub default: Shown,
     /// Can it change while the program runs?
     pub live: bool,
-    /// The manual's text.
+    /// Description of the key.
     pub text: String,
 }
 
-/// The lines of a doc comment as one text.
+/// Joins the lines of a doc comment.
 pub fn paragraph(lines: &[&str]) -> String {
     lines.iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
@@ -89,7 +89,7 @@ pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
-/// Declares a table: a struct with a default and a manual text per key. `[live]` before a key: it can change while the
+/// Declares a table: a struct with a default and a description per key. `[live]` before a key: it can change while the
 /// program runs.
 #[macro_export]
 macro_rules! section {
@@ -270,9 +270,9 @@ impl<T: Setting> Setting for Vec<T> {
 
 /// A key of a table whose keys the user chooses.
 pub trait Name: Sized + Clone + Ord + ToString {
-    /// How the manual writes it.
+    /// Its placeholder in the reference.
     const PLACEHOLDER: &'static str;
-    /// Reads it; the error says what to write.
+    /// Parses it; the error describes valid values.
     fn parse(text: &str) -> Result<Self, &'static str>;
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::setting::{Chapter, Key, Shown};
 
 impl Shown {
-    /// As JSON. What is not set is null.
+    /// Converts it to JSON. Values that are not set are null.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Nothing => serde_json::Value::Null,
@@ -17,7 +17,7 @@ impl Shown {
         }
     }
 
-    /// As a TOML document. What is not set is left out, as are empty tables.
+    /// Converts it to a TOML document, without empty tables and values that are not set.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         if let Self::Table(entries) = self {
@@ -30,7 +30,7 @@ impl Shown {
         matches!(self, Self::List(list) if matches!(list.first(), Some(Self::Table(_))))
     }
 
-    /// On one line, as it is written to the right of `=`.
+    /// The value on one line, as after `=`.
     fn inline(&self) -> String {
         match self {
             Self::Nothing => String::new(),

@@ -79,7 +79,7 @@ impl Setting for IpAddr {
     }
 }
 
-/// Unsigned numbers: each type with its range in words.
+/// Implements `Setting` for unsigned integers, with a description of the range.
 macro_rules! unsigned {
     ($($type:ty: $kind:literal),*) => {$(
         impl Setting for $type {
@@ -191,7 +191,7 @@ impl fmt::Display for Rate {
 const RATES: [(&str, u64); 4] =
     [("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
 
-/// A part of 1, in millionths.
+/// A fraction of 1, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fraction(pub u32);
 
@@ -296,7 +296,7 @@ impl Setting for Secret {
             Some(text) if text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) => {
                 Some(Self(text.to_owned()))
             }
-            // The refusal does not repeat what was written: it may well be a secret.
+            // The message does not repeat the value, since it may be a secret.
             _ => {
                 reader.refuse(node.span(), format!("write {}", Self::KIND));
                 None
@@ -309,13 +309,13 @@ impl Setting for Secret {
     }
 }
 
-/// Notes that `node` is not a `T`.
+/// Records that `node` is not a `T`.
 pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T> {
     reader.expected(node, T::KIND);
     None
 }
 
-/// A value that is written as text, by `parse`; anything else is noted as a problem.
+/// Reads a value that is written as a string, with `parse`; other types are a problem.
 pub fn from_text<T: Setting>(
     node: &Node<'_>,
     reader: &mut Reader<'_>,
@@ -343,7 +343,7 @@ const DURATIONS: [(&str, u64); 7] = [
 const SIZES: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
-/// Sizes as they are read: powers of ten as well.
+/// Units of sizes in input, including powers of ten.
 const READ_SIZES: [(&str, u64); 8] = [
     ("B", 1),
     ("kB", 1_000),
@@ -379,7 +379,7 @@ pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         return whole.checked_mul(*factor);
     }
     let scaled = number.parse::<f64>().ok()? * *factor as f64;
-    // Above 2^53 a float no longer holds every whole number; nobody writes such a fraction on purpose.
+    // Above 2^53 a float cannot represent every integer; such values are refused.
     (scaled <= 9e15).then_some(scaled.round() as u64)
 }
 

@@ -1,8 +1,8 @@
-//! The one error a person meets: what went wrong, in one sentence, and what to do about it.
+//! The error type of commands: one sentence with the problem and the remedy.
 
 use std::{error, fmt, io};
 
-/// What a command could not do. `Display` is all that a user sees, so it says what to do next.
+/// Why a command failed. Users see only `Display`, so the message includes the remedy.
 #[derive(Debug)]
 pub struct CliError {
     message: String,
@@ -10,7 +10,7 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// An error with its whole text, for example
+    /// An error with this message, for example
     /// `cannot read a.pcap: no such file; check the path`.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
@@ -21,18 +21,18 @@ impl CliError {
         Self { message: format!("{what}: {}; {remedy}", reason(&error)), source: Some(error) }
     }
 
-    /// Writing to standard output failed. When the reader went away (`| head`), the program ends quietly.
+    /// Writing to standard output failed. If the pipe was closed (`| head`), the program exits without a message.
     pub fn output(error: io::Error) -> Self {
         Self::io("cannot write the output", error, "check where it is sent")
     }
 
-    /// Did the reader of our output go away?
+    /// Was the output pipe closed?
     pub fn is_closed_output(&self) -> bool {
         self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// The cause in words, without the operating system's number.
+/// The cause in words, without the error number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let plain = text.split(" (os error").next().unwrap_or(&text);

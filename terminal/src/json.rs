@@ -1,4 +1,4 @@
-//! A JSON writer that keeps the order of fields and appends to a buffer that is used again for each record.
+//! A JSON writer that keeps the order of fields and appends to a reusable buffer.
 //!
 //! `decode --json` writes one object per report at the decoder's speed; a tree of values would cost more than decoding.
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_forbids_in_strings_is_escaped() {
+    fn special_characters_in_strings_are_escaped() {
         let mut out = String::new();
         "a\"b\\c\n\r\t\u{1}é".write(&mut out);
         Text("x\"y\nz").write(&mut out);

@@ -1,8 +1,8 @@
 //! The output of a command-line program: error messages, JSON lines, aligned tables, bars, numbers with units, and progress
 //! on standard error.
 //!
-//! Nothing in here decides what is shown, only how. Text goes into `String`s and is written once per record, so that a
-//! reader who closes the pipe early is noticed at the next record and not in the middle of one.
+//! This crate formats output and knows nothing about its content. Text goes into `String`s and is written once per record, so that
+//! a pipe that is closed early is noticed between two records.
 //!
 //! # Example
 //! ```

@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_has_the_length_of_its_share() {
+    fn bar_length_is_proportional_to_the_value() {
         let bars = [(0.0, 10.0), (10.0, 10.0), (5.0, 10.0), (0.001, 10.0), (20.0, 10.0), (1.0, 0.0)];
         assert_eq!(bars.map(|(v, m)| bar(v, m, 4)), ["", "████", "██", "▏", "████", ""]);
     }

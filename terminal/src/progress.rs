@@ -1,4 +1,4 @@
-//! How far a long piece of work is: one line that rewrites itself on a terminal, a line every few seconds elsewhere.
+//! Progress of long operations: one line that is rewritten on a terminal, otherwise a line every few seconds.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub struct Progress {
     label: String,
     noun: &'static str,
     total: Option<u64>,
-    /// Bytes of the files that are read already.
+    /// Bytes of the files already read.
     before: u64,
     terminal: Terminal,
     started: Instant,
@@ -49,18 +49,18 @@ impl Progress {
         }
     }
 
-    /// Shows nothing, ever.
+    /// Disables all output.
     pub fn silenced(mut self, silent: bool) -> Self {
         self.silent = silent;
         self
     }
 
-    /// Bytes of the files that are read already.
+    /// Bytes of the files already read.
     pub fn files_done(&self) -> u64 {
         self.before
     }
 
-    /// A file is read; all together have so many bytes.
+    /// Marks a file as read. `bytes` is the total of all files read so far.
     pub fn file_done(&mut self, bytes: u64) {
         self.before = bytes;
     }
@@ -80,7 +80,7 @@ impl Progress {
         let _ = write!(std::io::stderr(), "{line}{end}");
     }
 
-    /// Removes the line that rewrites itself.
+    /// Removes the progress line.
     pub fn finish(&mut self) {
         if self.terminal.interactive && self.shown.take().is_some() {
             let _ = write!(std::io::stderr(), "\x1b[K");

@@ -1,15 +1,15 @@
-//! What the place we print to can show: colour, width, redrawing.
+//! Capabilities of the output device: colour, size, overwriting of lines.
 
 use std::env;
 use std::io::IsTerminal;
 use std::process::{Command, Stdio};
 
-/// What standard output (or standard error) is.
+/// Properties of standard output or standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terminal {
-    /// A person looks at it now, and lines can be overwritten.
+    /// It is a terminal; lines can be overwritten.
     pub interactive: bool,
-    /// Colours are welcome.
+    /// Colours are enabled.
     pub colour: bool,
     /// Columns of a line.
     pub width: usize,
@@ -20,11 +20,11 @@ pub struct Terminal {
 /// A meaning that has a colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// As it should be.
+    /// Normal.
     Good,
-    /// Worth a look.
+    /// Warning.
     Warn,
-    /// Wrong, lost.
+    /// Error, loss.
     Bad,
     /// Less important.
     Dim,
@@ -56,7 +56,7 @@ impl Terminal {
         Self { interactive: is_terminal && !dumb, colour: is_terminal && !dumb && !unwanted, width, height }
     }
 
-    /// `text` in the colour of `tone`, or as it is.
+    /// `text` in the colour of `tone`, or unchanged without colours.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         if !self.colour {
             return text.to_string();
@@ -72,7 +72,7 @@ impl Terminal {
     }
 }
 
-/// Columns and lines: `COLUMNS` and `LINES` if the user set them, else what `stty` says, else 100 by 40.
+/// Columns and lines: `COLUMNS` and `LINES` if set, else the output of `stty`, else 100 by 40.
 fn size() -> (usize, usize) {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse().ok());
     if let (Some(width), Some(height)) = (number("COLUMNS"), number("LINES")) {

@@ -1,6 +1,6 @@
 //! Aligned tables for people, and the same rows as CSV for programs.
 
-/// Which side of its column a cell sticks to.
+/// Alignment of the cells of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
     /// Text.
@@ -9,8 +9,8 @@ pub enum Align {
     Right,
 }
 
-/// Rows under a heading. Cells may hold any text; control characters are shown as `·`, because what a database holds is
-/// somebody else's data and a terminal obeys what it is sent.
+/// Rows under a heading. Cells may hold any text; control characters are shown as `·`, since data from a database is untrusted and
+/// could contain terminal escape sequences.
 ///
 /// ```
 /// use terminal::{Align, Table};
@@ -34,7 +34,7 @@ impl Table {
         Self { heads, rows: Vec::new(), indent: 0 }
     }
 
-    /// Moves the whole table to the right.
+    /// Indents the table.
     pub fn indented(mut self, spaces: usize) -> Self {
         self.indent = spaces;
         self
@@ -50,7 +50,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as text, two spaces between columns, nothing after the last cell of a line.
+    /// The table as text, with two spaces between columns and no trailing spaces.
     pub fn render(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();
@@ -95,12 +95,12 @@ impl Table {
     }
 }
 
-/// Columns a text takes. Wide characters do not occur in what we print.
+/// Width of a text in columns. Wide characters do not occur in the output.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text without anything that a terminal would obey.
+/// The text without control characters.
 fn printable(text: String) -> String {
     if text.chars().any(char::is_control) {
         return text.chars().map(|c| if c.is_control() { '·' } else { c }).collect();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_cannot_command_the_terminal() {
+    fn control_characters_in_cells_are_replaced() {
         let mut table = Table::new([("x", Align::Left)]);
         table.row(["a\x07b\nc".into()]);
         table.row(["\x1b]0;title\x07".into()]);

@@ -1,10 +1,10 @@
-//! Allocations, counted by the allocator itself, per thread: the test runner's threads allocate at any time.
+//! A counting allocator. Counts are per thread, since other threads of the test runner allocate at any time.
 #![allow(unsafe_code, reason = "a global allocator is unsafe to implement")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting. A test makes it its own with `#[global_allocator]`.
+/// The system's allocator with a counter. A test installs it with `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -12,13 +12,13 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has allocated, or made an allocation longer, until now.
+/// Number of allocations and reallocations of this thread so far.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
 fn count() {
-    // A thread that ends has none any more.
+    // The counter no longer exists while a thread exits.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 

@@ -1,5 +1,5 @@
-//! Random datagrams that are nearly right: every header that the decoders know, in every order, with counts and lengths that
-//! mostly agree.
+//! Random datagrams that are almost valid: every header that the decoders know, in any order, with counts and lengths that are mostly
+//! consistent.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use crate::rng::Rng;
@@ -16,7 +16,7 @@ fn rarely(rng: &mut Rng, n: usize) -> bool {
     rng.below(n) == 0
 }
 
-/// Some way to read.
+/// A random profile.
 pub fn profile(rng: &mut Rng) -> Profile {
     let mut profile = Profile::new(pick(rng, &Dialect::ALL));
     if rarely(rng, 4) {
@@ -72,7 +72,7 @@ pub fn datagram(rng: &mut Rng) -> Vec<u8> {
         _ => group(rng),
     };
     if rarely(rng, 3) {
-        rng.spoil(&mut out);
+        rng.corrupt(&mut out);
     }
     out
 }
@@ -186,8 +186,8 @@ fn tlvs(rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// Below this depth packets end, so that they end.
-const DEEPEST: usize = 14;
+/// Maximum nesting depth of headers.
+const MAX_DEPTH: usize = 14;
 
 fn ethernet(rng: &mut Rng, depth: usize) -> Vec<u8> {
     let mut out = vec![2; 12];
@@ -195,14 +195,14 @@ fn ethernet(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
-/// An EtherType and what it announces.
+/// An EtherType and its payload.
 fn typed(rng: &mut Rng, depth: usize) -> Vec<u8> {
     let (ethertype, body) = announced(rng, depth);
     [&ethertype.to_be_bytes()[..], &body].concat()
 }
 
 fn announced(rng: &mut Rng, depth: usize) -> (u16, Vec<u8>) {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return (0x0806, vec![0; 8]);
     }
     let depth = depth + 1;
@@ -358,9 +358,9 @@ fn ioam(rng: &mut Rng, out: &mut Vec<u8>) {
     out.extend(data);
 }
 
-/// A protocol number and what it announces.
+/// A protocol number and its payload.
 fn transport(rng: &mut Rng, depth: usize) -> (u8, Vec<u8>) {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return (1, vec![0; 8]);
     }
     let depth = depth + 1;
@@ -404,7 +404,7 @@ fn udp(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
-/// The start of a report, or what nearly is one.
+/// The start of a report, or something similar.
 fn nested(rng: &mut Rng) -> Vec<u8> {
     let mut out = vec![pick(rng, &[0, 1, 4, 0x14, 0x11, 0x20, 0x30]), rng.below(4) as u8 * 0x40];
     let count = rng.below(9);
@@ -504,7 +504,7 @@ fn geneve(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     out.extend(body);
 }
 
-/// A shim after L4, and INT. Answers the original port.
+/// A shim after L4, and INT. Returns the original port.
 fn shim(rng: &mut Rng, out: &mut Vec<u8>, dst_port: u16) -> u16 {
     match rng.below(10) {
         0..=2 => {
@@ -533,7 +533,7 @@ fn shim(rng: &mut Rng, out: &mut Vec<u8>, dst_port: u16) -> u16 {
     }
 }
 
-/// The shim of 0.5 (with so many words behind the stack) or 1.0.
+/// The shim of 0.5 (with `tail` words after the stack) or 1.0.
 fn shim_1(rng: &mut Rng, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u8, tail: usize) {
     let mut int = Vec::new();
     let hops = hops(rng);
@@ -575,7 +575,7 @@ fn hops(rng: &mut Rng) -> usize {
     pick(rng, &[0, 1, 1, 2, 3, 6, 15, 16, 17])
 }
 
-/// An instruction bitmap, often a usual one.
+/// An instruction bitmap, often a common one.
 fn bitmap(rng: &mut Rng) -> u16 {
     let any = rng.roll() as u16;
     pick(
@@ -655,7 +655,7 @@ fn int_05(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
     put_words(rng, out, fitting * words as usize);
 }
 
-/// A frame around a datagram, with whatever a frame may have on its way down to UDP.
+/// A frame around a datagram, with any headers that a frame may have before UDP.
 pub fn frame(rng: &mut Rng, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![2; 12];
     for _ in 0..pick(rng, &[0, 0, 0, 1, 2, 8, 9]) {
@@ -679,7 +679,7 @@ pub fn frame(rng: &mut Rng, payload: &[u8]) -> Vec<u8> {
         out.truncate(rng.below(out.len()).max(14));
     }
     if rarely(rng, 8) {
-        rng.spoil(&mut out);
+        rng.corrupt(&mut out);
         out.resize(out.len().max(14), 0);
     }
     out

@@ -1,4 +1,4 @@
-//! What DTA and RoCEv2 mean, as the lines that vectors expect, and writing again what was read.
+//! The expected lines of vectors for DTA and RoCEv2, and writing of parsed packets.
 
 use crate::meaning::{Object, error};
 use wire::FlowKey;
@@ -100,7 +100,7 @@ fn operation(out: &mut Object, operation: &Operation<'_>, v1: bool) {
 pub fn control(payload: &[u8]) -> String {
     let mut out = Object::new();
     out.text("dta", "control");
-    // The artifact's has no version: two bytes are all it is.
+    // The artifact's message has no version and only two bytes.
     if payload.len() == 2 {
         return match artifact::Nack::parse(payload) {
             Ok(nack) => {
@@ -207,7 +207,7 @@ fn headers(out: &mut Object, packet: &Packet<'_>) {
     }
 }
 
-/// What the writer makes of what the reader made of a report.
+/// Parses a report and returns the bytes that the writer emits.
 pub fn report_again(payload: &[u8]) -> Vec<u8> {
     let (report, form) = read(payload).expect("good");
     let mut out = vec![0xa5; payload.len()];
@@ -219,7 +219,7 @@ pub fn report_again(payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Likewise of a control message.
+/// The same for a control message.
 pub fn control_again(payload: &[u8]) -> Vec<u8> {
     if payload.len() == 2 {
         return artifact::Nack::parse(payload).expect("good").emit().into();
@@ -229,7 +229,7 @@ pub fn control_again(payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Likewise of a RoCEv2 frame; header fields that the parsed packet lacks are copied from the bytes.
+/// The same for a RoCEv2 frame; header fields that the parsed packet lacks are copied from the bytes.
 pub fn roce_again(frame: &[u8]) -> Vec<u8> {
     let packet = Packet::parse(frame).expect("good");
     assert_eq!(packet.fault, None, "what has a fault is not written");
@@ -252,7 +252,7 @@ pub fn roce_again(frame: &[u8]) -> Vec<u8> {
     let transport = packet.bth.transport.unwrap_or(Transport::Rc);
     let mut writer = Writer::new(path, transport, packet.bth.queue_pair).expect("one family");
     let mut out = vec![0xa5; frame.len()];
-    // Twice: made anew, and from what the writer keeps.
+    // Twice: with a new writer, and with the writer's cached headers.
     assert_eq!(write(&mut writer, &mut out, &packet), frame.len());
     let first = out.clone();
     out.fill(0xa5);

@@ -1,10 +1,10 @@
-//! What the tests of several crates share. Only dev-dependencies name this crate.
+//! Shared by the tests of several crates. Used only as a dev-dependency.
 //!
-//! [`vectors`] reads `vectors/`, [`meaning`] and [`dta`] write what bytes mean as vectors expect it, [`rewrite`] writes again what
-//! was read. [`reports`] writes reports and records what a collector concludes from them, [`network`] makes random traffic of them;
-//! [`datagrams`] are random bytes close to reports, [`records`] are what a store gets, [`rdma`] is a requester and a responder with a
-//! bad network between them. [`rng`] are seeded random numbers, [`allocations`] counts allocations, [`modules`] reads the module graph of a crate,
-//! [`compare_page`] checks generated pages.
+//! [`vectors`] reads `vectors/`, [`meaning`] and [`dta`] describe packets as the vectors expect it, [`rewrite`] parses and writes
+//! packets. [`reports`] writes reports and records the output of a collector, [`network`] generates random traffic of such reports;
+//! [`datagrams`] generates almost valid datagrams, [`records`] has records for a store, [`rdma`] has a requester and a responder with
+//! an unreliable network between them. [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`] reads the
+//! module graph of a crate, [`compare_page`] checks generated pages.
 #![deny(unsafe_code)]
 
 pub mod allocations;

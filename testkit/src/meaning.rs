@@ -1,4 +1,4 @@
-//! What bytes mean, as the lines that vectors expect: JSON with the keys in a fixed order.
+//! The expected lines of vectors: JSON with the keys in a fixed order.
 
 use crate::dta;
 use crate::vectors::{Kind, Vector};
@@ -226,7 +226,7 @@ fn mark(mark: Mark) -> &'static str {
     }
 }
 
-/// A JSON object in the making.
+/// A JSON object under construction.
 pub(super) struct Object(String);
 
 impl Object {
@@ -360,7 +360,7 @@ pub fn hops(report: &Report<'_>) -> Vec<String> {
     report.hops().map(|each| hop(&each)).collect()
 }
 
-/// The object of a hop: what it carried, null where unavailable.
+/// The object of a hop: the values it carried, null for unavailable ones.
 pub fn hop(hop: &Hop) -> String {
     let mut out = Object::new();
     let has = |item| hop.carried.contains(item);

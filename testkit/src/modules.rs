@@ -1,11 +1,11 @@
-//! Which module of a crate uses which, read from the source text: so that a test can refuse cycles and hold the levels
-//! that `ARCHITECTURE.md` writes down.
+//! The module graph of a crate, read from its source text. A test uses it to reject cycles and to check the levels in
+//! `ARCHITECTURE.md`.
 //!
-//! Paths count wherever they stand: in `use`, in types, in expressions, in macro calls. A name that is re-exported counts as
+//! All paths count: in `use`, in types, in expressions, in macro calls. A name that is re-exported counts as
 //! the module that defines it. Test modules (`#[cfg(test)] mod …`) do not count.
 //!
-//! Modules are compared with their siblings, at each depth of the tree: a folder is one room, and what happens between its
-//! own file and its children is its own affair. At the root of a crate the root file takes part as `.`.
+//! Modules are compared with their siblings, at each depth of the tree. Uses between a module and its children do not count. At the
+//! root of a crate, the root file counts as `.`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +33,7 @@ pub struct Cycle {
     pub uses: Vec<String>,
 }
 
-/// What one mention of a path says: the module it leads to, the names after that, whether it re-exports them.
+/// One path in the source: the module it refers to, the names after that, and whether it re-exports them.
 struct Mention {
     module: Module,
     rest: Vec<String>,
@@ -97,7 +97,7 @@ impl Graph {
         for (module, mentions) in &mentions {
             for mention in mentions {
                 let mut target = &mention.module;
-                // Re-exports lead on at most as often as there are modules on the way.
+                // Follows chains of re-exports up to this length.
                 for _ in 0..8 {
                     let Some(next) = mention.rest.first().and_then(|name| exports.get(&(target, name)))
                     else {
@@ -133,7 +133,7 @@ impl Graph {
         found
     }
 
-    /// Where a path leads that stands in `module`; nothing when it leads out of the crate.
+    /// Resolves a path in `module`; `None` if it leads out of the crate.
     fn resolve(&self, module: &Module, path: &[String], exported: bool) -> Option<Mention> {
         let (mut base, mut rest): (Module, &[String]) = match path.first()?.as_str() {
             "crate" => (Vec::new(), &path[1..]),
@@ -161,7 +161,7 @@ impl Graph {
         Some(Mention { module: base, rest: rest.to_vec(), exported })
     }
 
-    /// Which siblings below `parent` use which, with one use of each pair.
+    /// Uses between siblings below `parent`, with one example of each pair.
     fn siblings(&self, parent: &Module) -> BTreeMap<String, BTreeMap<String, String>> {
         let depth = parent.len();
         let name = |module: &Module| module.get(depth).cloned().unwrap_or_else(|| ".".to_owned());
@@ -219,7 +219,7 @@ impl Graph {
         cycles
     }
 
-    /// The modules right below the root in levels, lowest first: each uses only modules of earlier levels. Nothing when
+    /// The modules right below the root in levels, lowest first: each uses only modules of earlier levels. `None` if
     /// they form a cycle. The root file itself is left out.
     #[must_use]
     pub fn levels(&self) -> Option<Vec<Vec<String>>> {
@@ -239,8 +239,7 @@ impl Graph {
         Some(levels)
     }
 
-    /// What breaks `levels`, which are written lowest first: modules that stand in none, names that are no module, and uses
-    /// of a module in a later level.
+    /// Violations of `levels` (lowest first): modules without a level, names without a module, and uses of a module in a later level.
     #[must_use]
     pub fn violations(&self, levels: &[Vec<String>]) -> Vec<String> {
         let mut graph = self.siblings(&Vec::new());
@@ -295,7 +294,7 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// How long the comment is that `text` begins with.
+/// Length of the comment at the start of `text`.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -303,7 +302,7 @@ fn comment(text: &str) -> Option<usize> {
     text.starts_with("/*").then(|| text.find("*/").map_or(text.len(), |end| end + 2))
 }
 
-/// How long the string or character is that `text` begins with, after the character `before`.
+/// Length of the string or character literal at the start of `text`, after the character `before`.
 fn quoted(text: &str, before: Option<char>) -> Option<usize> {
     if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
         return None;
@@ -328,7 +327,7 @@ fn quoted(text: &str, before: Option<char>) -> Option<usize> {
     if first == '\\' || chars.next() == Some('\'') { Some(prefix + 1 + closing(inner, '\'')) } else { None }
 }
 
-/// The length up to and including the first `end` that no backslash precedes.
+/// The length up to and including the first unescaped `end`.
 fn closing(text: &str, end: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -357,7 +356,7 @@ fn without_tests(text: &str) -> String {
     out + rest
 }
 
-/// How long an item is: to its `;`, or to the brace that closes its block.
+/// Length of an item: to its `;` or its closing brace.
 fn item_length(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -387,7 +386,7 @@ fn declared(text: &str) -> Vec<String> {
     names
 }
 
-/// Where `word` stands next as a word of its own, from `at` on.
+/// Position of the next occurrence of `word` as a whole word, from `at` on.
 fn next_word(text: &str, word: &str, mut at: usize) -> Option<usize> {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     loop {
@@ -417,7 +416,7 @@ fn names(path: &str) -> Vec<String> {
     path.split("::").map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// The parts of a list that commas outside of braces separate.
+/// Splits a list at commas outside of braces.
 fn split(list: &str) -> Vec<&str> {
     let (mut depth, mut from, mut parts) = (0_i32, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -476,14 +475,14 @@ mod tests {
     }
 
     #[test]
-    fn two_modules_that_use_one_another_are_a_cycle() {
+    fn modules_that_use_each_other_are_a_cycle() {
         let found =
             cycles(&[("", "mod a; mod b;"), ("a", "use crate::b::B;"), ("b", "fn f() { crate::a::g() }")]);
         assert_eq!(found, [cycle("crate", &["a", "b"])]);
     }
 
     #[test]
-    fn a_chain_is_no_cycle_and_has_levels() {
+    fn a_chain_has_levels_and_no_cycle() {
         let graph = Graph::from_sources(&[
             ("", ""),
             ("a", "use super::{b::B, c};"),
@@ -495,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_re_exported_name_counts_where_it_is_defined() {
+    fn a_re_exported_name_counts_as_its_defining_module() {
         let sources = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "fn f() { crate::a::g() }")];
         assert_eq!(cycles(&sources), [cycle("crate", &["a", "b"])]);
         let root = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "")];
@@ -529,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_written_levels_is_named() {
+    fn violations_of_levels_are_reported() {
         let graph = Graph::from_sources(&[("", ""), ("a", "use crate::b::B;"), ("b", ""), ("c", "")]);
         let levels = [vec!["a".to_owned()], vec!["b".to_owned(), "d".to_owned()]];
         let want = ["`c` stands in no level", "`d` is no module", "a -> b"];

@@ -1,5 +1,5 @@
-//! Traffic with everything in it, the same for the same seed: reporters of all versions, whose numbers are lost, late, double
-//! and begin again; flows whose routes change and whose values wander, mostly inside their thresholds.
+//! Deterministic random traffic: reporters of all versions, with lost, reordered, duplicated and restarting sequence numbers; flows
+//! with changing paths, and values that change randomly, mostly within their thresholds.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use wire::Flags;
 
 use crate::reports::{Node, Sent, node};
 
-/// A small generator, so that a failure can be repeated.
+/// A seeded generator, so that failures can be reproduced.
 #[derive(Debug)]
 pub struct Random(pub u64);
 
@@ -28,13 +28,13 @@ impl Random {
     }
 }
 
-/// Reporters and the flows they report of.
+/// Reporters and their flows.
 #[derive(Debug)]
 pub struct Network {
-    /// Where the numbers come from.
+    /// The random number generator.
     pub random: Random,
     seq: [u32; 6],
-    /// A route per flow, and where its values stand.
+    /// The path of each flow, with its current values.
     routes: Vec<Vec<Node>>,
 }
 
@@ -62,7 +62,7 @@ impl Network {
         route
     }
 
-    /// Values wander, mostly inside their thresholds.
+    /// Changes the values randomly, mostly within their thresholds.
     fn wander(&mut self, flow: usize) {
         let (random, route) = (&mut self.random, &mut self.routes[flow]);
         for hop in route {
@@ -105,7 +105,7 @@ impl Network {
         (flow, sent)
     }
 
-    /// The sequence number of the next report of `reporter`: sometimes late, doubled or with a gap before it.
+    /// The next sequence number of `reporter`: sometimes reordered, duplicated or after a gap.
     fn next(&mut self, reporter: usize) -> u32 {
         let mask = if reporter == 2 { (1 << 22) - 1 } else { u32::MAX };
         let random = &mut self.random;
@@ -118,7 +118,7 @@ impl Network {
         let restart = random.one_in(3000);
         let seq = &mut self.seq[reporter];
         *seq = if restart { 0 } else { seq.wrapping_add(step) & mask };
-        // A late one now and then; the fifth does not count.
+        // Sometimes a reordered one; the fifth reporter has no sequence numbers.
         let late = if self.random.one_in(200) { self.random.below(100) as u32 } else { 0 };
         if reporter == 4 { 0 } else { self.seq[reporter].wrapping_sub(late) & mask }
     }

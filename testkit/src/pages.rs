@@ -1,8 +1,8 @@
-//! Files of the repository that are made from the source.
+//! Files of the repository that are generated from the source.
 
 use std::{env, fs, path::Path};
 
-/// Compares a file of the repository with what the source says; with UPDATE_REFERENCE set, writes it.
+/// Compares a generated file of the repository with the expected text; if UPDATE_REFERENCE is set, writes it.
 ///
 /// # Panics
 /// The file differs, or cannot be written.

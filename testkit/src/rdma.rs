@@ -1,4 +1,4 @@
-//! Links and responder with a bad network between them, in simulated time.
+//! A requester and a responder with an unreliable network between them, in simulated time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,12 +17,12 @@ pub const MICRO: u64 = 1_000;
 /// Nanoseconds in a millisecond.
 pub const MILLI: u64 = 1_000_000;
 
-/// Numbers that look like chance.
+/// Pseudorandom numbers.
 #[derive(Clone, Debug)]
 pub struct Rng(crate::rng::Rng);
 
 impl Rng {
-    /// Rng that roll the same for the same seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(crate::rng::Rng(seed))
     }
@@ -37,18 +37,18 @@ impl Rng {
         self.roll() % end
     }
 
-    /// True so many times in a thousand.
+    /// True with a probability of `chance` per mille.
     pub fn permille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }
 }
 
-/// How bad a network is, in frames of a thousand.
+/// Fault rates of a network, in frames per thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Frames dropped.
     pub lost: u64,
-    /// Frames delivered twice.
+    /// Frames duplicated.
     pub doubled: u64,
     /// Frames delayed by up to 200 µs.
     pub late: u64,
@@ -56,39 +56,39 @@ pub struct Faults {
     pub damaged: u64,
 }
 
-/// Where a frame goes.
+/// Destination of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
     /// The requester.
     Links,
     /// The responder.
     Responder,
-    /// The translator, if the requester has one before it.
+    /// The translator, if there is one in front of the requester.
     Translator,
     /// The reporter that sends to the translator.
     Reporter,
 }
 
-/// What happened to frames on one way.
+/// Counters of frames to one destination.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Frames sent.
     pub sent: u64,
     /// Frames dropped.
     pub lost: u64,
-    /// Frames doubled.
+    /// Frames duplicated.
     pub doubled: u64,
-    /// Frames delivered, doubled ones twice.
+    /// Frames delivered; duplicated ones count twice.
     pub delivered: u64,
 }
 
 type Underway = Reverse<(u64, u64, Side, Vec<u8>)>;
 
-/// A network.
+/// A simulated network.
 #[derive(Debug)]
 pub struct Net {
     rng: Rng,
-    /// The faults from now on.
+    /// Fault rates for the following frames.
     pub faults: Faults,
     queue: BinaryHeap<Underway>,
     order: u64,
@@ -114,7 +114,7 @@ impl Net {
     pub fn send(&mut self, now: u64, to: Side, frame: &[u8]) {
         let (rng, mut faults) = (&mut self.rng, self.faults);
         if matches!(to, Side::Translator | Side::Reporter) {
-            // Ethernet finds damage in what has no checksum of its own.
+            // Packets without ICRC: the Ethernet FCS detects the damage.
             faults = Faults { lost: faults.lost + faults.damaged, damaged: 0, ..faults };
         }
         let counts = &mut self.counts[to as usize];
@@ -132,7 +132,7 @@ impl Net {
                 frame[(bit / 8) as usize] ^= 1 << (bit % 8);
             }
             let late = if rng.permille(faults.late) { rng.below(200) * MICRO } else { 0 };
-            // Frames of one moment arrive in the order they were sent, but for those that are late.
+            // Frames sent at the same time arrive in order, except for delayed ones.
             self.order += 1;
             self.queue.push(Reverse((now + 10 * MICRO + late, self.order, to, frame)));
         }
@@ -152,10 +152,10 @@ impl Net {
     }
 }
 
-/// What the responder sends and reports.
+/// Output of the responder.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// Frames to the requester, not on the network yet.
+    /// Frames to the requester that are not sent yet.
     pub answers: Vec<Vec<u8>>,
     /// Completions with an immediate or of a receive.
     pub completions: Vec<Completion>,
@@ -177,7 +177,7 @@ impl responder::Out for Received {
     }
 }
 
-/// Everything.
+/// The simulation: requester, responder, network and clock.
 #[derive(Debug)]
 pub struct World<F = Alone> {
     /// The time, in nanoseconds.
@@ -202,18 +202,18 @@ pub struct World<F = Alone> {
     pub receives: u32,
     /// The reliable queue pair at the responder.
     pub queue_pair: Option<u32>,
-    /// Whether the collector can say how far it came when the link is made again.
+    /// Whether the collector knows the number of executed requests after a reconnection.
     pub remembers: bool,
-    /// How often the connection was made.
+    /// Number of connections made.
     pub reconnects: u64,
-    /// What stands before the links.
+    /// The component in front of the requester.
     pub front: F,
     restarts: u64,
 }
 
-/// What stands before the links: its packets go over the same network, and it hands operations to the links.
+/// A component in front of the requester: it uses the same network, and passes operations to the requester.
 pub trait Front {
-    /// Sends what waits.
+    /// Sends pending frames.
     fn send(&mut self, now: u64, net: &mut Net);
     /// Processes a payload from the network.
     fn receive(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links);
@@ -221,11 +221,11 @@ pub trait Front {
     fn tick(&mut self, now: u64, links: &mut Links);
     /// When `tick` has work next, in nanoseconds.
     fn deadline(&self) -> Option<u64>;
-    /// Its counters add up, and memory holds what it should.
+    /// Checks that its counters balance and that the memory has the expected content.
     fn check_books(&self, memory: &[Arc<Region>]);
 }
 
-/// Nothing before the links: the test itself hands them operations.
+/// No component: the test passes operations to the requester.
 #[derive(Debug)]
 pub struct Alone;
 
@@ -287,7 +287,7 @@ impl World {
         world
     }
 
-    /// The same with something before the links.
+    /// The same with a component in front of the requester.
     pub fn behind<F: Front>(self, front: F) -> World<F> {
         World {
             now: self.now,
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// The same over other memory.
+    /// The same with other memory regions.
     pub fn over(mut self, memory: Vec<Arc<Region>>) -> Self {
         self.memory = memory;
         self.responder = responder(77);
@@ -334,7 +334,7 @@ impl<F: Front> World<F> {
             .collect();
     }
 
-    /// Makes the connection (again).
+    /// Connects or reconnects.
     pub fn connect(&mut self) {
         let offer = self.links.offer(0).expect("a collector");
         let executed = self
@@ -375,7 +375,7 @@ impl<F: Front> World<F> {
         self.reconnects += 1;
     }
 
-    /// The collector's process ends and another begins, over the same memory.
+    /// Restarts the collector's process, with the same memory.
     pub fn restart_responder(&mut self) {
         self.restarts += 1;
         self.responder = responder(1000 + self.restarts);
@@ -383,7 +383,7 @@ impl<F: Front> World<F> {
         self.register();
     }
 
-    /// Sends what waits.
+    /// Sends pending frames.
     pub fn send(&mut self) {
         self.front.send(self.now, &mut self.net);
         while self.links.flush(self.now) > 0 {
@@ -398,12 +398,12 @@ impl<F: Front> World<F> {
         }
     }
 
-    /// Goes to the next thing that happens, not beyond `until`; `false` if nothing happens before.
+    /// Advances to the next event, at most to `until`; `false` if there is none.
     pub fn step(&mut self, until: u64) -> bool {
         let next =
             [self.net.next_time(), self.links.deadline(), self.front.deadline()].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= until) else { return false };
-        // A deadline that stands in the past is one that waits for something else: time goes on all the same.
+        // A deadline in the past waits for another event; time advances anyway.
         self.now = next.max(self.now + 1);
         let mut frames = Vec::new();
         while let Some((to, frame)) = self.net.take(self.now) {
@@ -429,7 +429,7 @@ impl<F: Front> World<F> {
         true
     }
 
-    /// Until nothing is under way any more.
+    /// Runs until no frame is in flight and no timer is pending.
     pub fn settle(&mut self) {
         let mut steps = 0;
         while self.step(u64::MAX) {
@@ -451,7 +451,7 @@ impl<F: Front> World<F> {
         self.memory[region].load_u64(4096 + offset).expect("in range")
     }
 
-    /// Both sides' numbers, and the network's, add up.
+    /// Checks that the counters of both sides and of the network balance.
     pub fn check_books(&self) {
         let stats = self.links.stats(0).expect("a collector");
         assert!(stats.is_balanced(), "{stats:?}");

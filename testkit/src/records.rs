@@ -1,4 +1,4 @@
-//! What several tests need: a directory of their own, and records of every kind.
+//! A temporary directory, and records of every kind.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,12 +24,12 @@ impl Dir {
         Self(path)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Names of what is in it, sorted, but for the lock and shared memory.
+    /// Sorted names of its files, without the lock and shared memory.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> =
@@ -57,7 +57,7 @@ pub fn flow(n: u32) -> FlowKey {
     FlowKey::v4([10, b, c, d], [172, 16, a, 1], Some((5000, 80)), 17)
 }
 
-/// Flows that are printed differently.
+/// Flows with different text forms.
 pub fn odd_flows() -> [FlowKey; 5] {
     let mapped = Ipv4Addr::new(1, 2, 3, 4).to_ipv6_mapped().octets();
     [
@@ -69,7 +69,7 @@ pub fn odd_flows() -> [FlowKey; 5] {
     ]
 }
 
-/// An event of which nothing but the necessary is known.
+/// An event with only the required fields.
 pub fn bare(ts: Nanos) -> Event {
     Event {
         ts,
@@ -153,7 +153,7 @@ pub fn loss(ts: Nanos, node: Option<u32>) -> Loss {
     Loss { ts, node, source, hw_id: 3, lost: 5, reordered: 2, duplicated: 1 }
 }
 
-/// A batch of `count` changes, a microsecond apart from `ts` on, over `flows` flows and 8 nodes; with room for some more.
+/// A batch of `count` changes, one per microsecond from `ts` on, over `flows` flows and 8 nodes; with room for more.
 pub fn changes(ts: Nanos, count: u32, flows: u32) -> Batch {
     let mut batch = Batch::with_capacity(count as usize + 16);
     for i in 0..count {

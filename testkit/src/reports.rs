@@ -1,5 +1,5 @@
-//! A reporter to test with: a template of a report, of which each test states only what differs; and a sink that writes
-//! down what it hears, as text.
+//! A reporter for tests: a template of a report, in which each test sets only the fields it needs; and a sink that records events as
+//! text.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use wire::{Dialect, Flags, FlowKey, Hop, Layout};
 
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
-/// A start on a minute.
+/// Start time, on a full minute.
 pub const START: u64 = 1_700_000_040 * SECOND;
 
 /// One hop's values; `None` is written as all-ones.
@@ -116,7 +116,7 @@ impl Default for Sent {
     }
 }
 
-/// The flow that a number stands for.
+/// The flow with this number.
 pub fn flow(number: u16, v6: bool) -> FlowKey {
     let ports = Some((1000 + number, 80));
     if v6 {
@@ -130,7 +130,7 @@ const V6_SRC: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const V6_DST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
 impl Sent {
-    /// As Report 1.0 around INT 1.0.
+    /// Encodes it as Report 1.0 with INT 1.0.
     pub fn v10(&self) -> Vec<u8> {
         let own = self.hops.last().map(Node::hop).unwrap_or_default();
         let stacked = if self.metadata == 0 { &self.hops[..] } else { &self.hops[..self.hops.len() - 1] };
@@ -153,7 +153,7 @@ impl Sent {
         bytes
     }
 
-    /// As Report 2.0 around INT 2.1; more reports of the same datagram may follow.
+    /// Encodes reports as one datagram of Report 2.0 with INT 2.1.
     pub fn v20(sent: &[Self]) -> Vec<u8> {
         let mut bytes = vec![0; 8192];
         let group = v20::Group { hw_id: sent[0].hw_id, seq: sent[0].seq, node_id: sent[0].reporter };
@@ -172,7 +172,7 @@ impl Sent {
         builder.finish().to_vec()
     }
 
-    /// As a postcard of the last hop: Report 2.0 with the reporter's own metadata and the packet's headers.
+    /// Encodes it as a postcard of the last hop: Report 2.0 with the reporter's metadata and the packet's headers.
     pub fn postcard(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0];
@@ -194,7 +194,7 @@ impl Sent {
         builder.finish().to_vec()
     }
 
-    /// As a local report 0.5 of one switch.
+    /// Encodes it as a local report 0.5 of one switch.
     pub fn v05(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0].hop();
@@ -300,14 +300,14 @@ pub fn config() -> Config {
     }
 }
 
-/// A collector with its clock and its log.
+/// A collector with a simulated clock and a log.
 #[derive(Debug)]
 pub struct Bench {
     /// The collector.
     pub collector: Collector,
     /// The time, in nanoseconds since 1970.
     pub now: u64,
-    /// What the collector found.
+    /// Output of the collector.
     pub log: Log,
     seq: u32,
 }
@@ -360,7 +360,7 @@ impl Bench {
     }
 }
 
-/// Writes events (and, where asked for, the rest) as one line each.
+/// Records events, one per line, and the other output of a collector.
 #[derive(Default, Debug)]
 pub struct Log {
     /// Events, one a line.

@@ -1,5 +1,5 @@
-//! Writes again what was read: every header goes through its values, every item through a hop. Buffers are filled with
-//! 0xA5 first, so that a byte nobody wrote shows.
+//! Parses and writes packets: every header is parsed and emitted, every item goes through a hop. Buffers are filled with 0xA5 first,
+//! so that unwritten bytes show up.
 
 use crate::dta;
 use crate::vectors::Kind;
@@ -14,7 +14,7 @@ use wire::report::{v05, v10};
 use wire::{Dialect, Flags, Ioam, Profile, Version};
 use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
 
-/// The bytes that writers make of what readers made of `bytes`.
+/// Parses `bytes` and returns the bytes that the writers emit.
 pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
     let data = Rewriter { profile, telemetry: false };
     match kind {
@@ -133,7 +133,7 @@ fn tlv_value(inside: &Rewriter<'_>, tlv: &Tlv<'_>) -> Vec<u8> {
 
 struct Rewriter<'p> {
     profile: &'p Profile,
-    /// What UDP carries is a telemetry datagram.
+    /// The UDP payload is a telemetry datagram.
     telemetry: bool,
 }
 
@@ -248,13 +248,13 @@ impl Rewriter<'_> {
         marked.then(|| self.int_then(body, dst_port))
     }
 
-    /// INT behind an L4 shim, and what follows it.
+    /// INT after an L4 shim, and the rest of the packet.
     fn int_then(&self, body: &[u8], dst_port: u16) -> Vec<u8> {
         let (mut out, next) = self.l4_shim(body, dst_port);
         let rest = &body[out.len()..];
         out.extend(match next {
-            Behind::Udp(port) => self.after_udp(rest, port),
-            Behind::Ip(proto) => self.transport(rest, proto, 0),
+            Following::Udp(port) => self.after_udp(rest, port),
+            Following::Ip(proto) => self.transport(rest, proto, 0),
         });
         out
     }
@@ -352,15 +352,15 @@ impl Rewriter<'_> {
         out
     }
 
-    /// A shim after UDP or TCP and INT behind it; what follows that.
-    fn l4_shim(&self, bytes: &[u8], dst_port: u16) -> (Vec<u8>, Behind) {
+    /// A shim after UDP or TCP, with INT; returns what follows.
+    fn l4_shim(&self, bytes: &[u8], dst_port: u16) -> (Vec<u8>, Following) {
         if bytes[0] >> 4 != 0 {
             let shim = Shim2::parse(shim::Kind::L4, bytes).expect("whole");
             let end = 4 + usize::from(shim.length) * 4;
             let behind = match shim.next {
-                Next::Port(port) => Behind::Udp(port),
-                Next::Protocol(proto) => Behind::Ip(proto),
-                _ => Behind::Udp(dst_port),
+                Next::Port(port) => Following::Udp(port),
+                Next::Protocol(proto) => Following::Ip(proto),
+                _ => Following::Udp(dst_port),
             };
             return (then(4, |out| shim.emit(out), &self.int_2(&bytes[4..end], shim.kind)), behind);
         }
@@ -369,7 +369,7 @@ impl Rewriter<'_> {
         let is_10 = body[0] >> 4 == 1
             || u32::from(body[1] & 0x1f) != u32::from(body[4]).count_ones() + u32::from(body[5]).count_ones();
         let int = if is_10 { self.int_10(body) } else { self.int_05(body, 4) };
-        (then(4, |out| shim.emit(out), &int), Behind::Udp(dst_port))
+        (then(4, |out| shim.emit(out), &int), Following::Udp(dst_port))
     }
 
     fn int_2(&self, bytes: &[u8], kind: u8) -> Vec<u8> {
@@ -394,7 +394,7 @@ impl Rewriter<'_> {
         then(8, |out| md.emit(out), &records(&layout, &bytes[8..]))
     }
 
-    /// INT 0.5; behind the stack a tail of `tail` bytes, or what host-int puts there.
+    /// INT 0.5; after the stack a tail of `tail` bytes, or the bytes that host-int writes there.
     fn int_05(&self, bytes: &[u8], tail: usize) -> Vec<u8> {
         let md = header::Md05::parse(bytes).expect("whole");
         let layout = Layout::int_05(md.bitmap);
@@ -411,8 +411,8 @@ impl Rewriter<'_> {
     }
 }
 
-/// What follows INT after L4.
-enum Behind {
+/// The content after INT over L4.
+enum Following {
     Udp(u16),
     Ip(u8),
 }

@@ -1,11 +1,11 @@
-//! Seeded random numbers (SplitMix64), so that a failure can be had again.
+//! Seeded random numbers (SplitMix64), so that failures can be reproduced.
 
 /// A generator.
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// Any number.
+    /// The next number.
     pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,8 +19,8 @@ impl Rng {
         (self.roll() % bound as u64) as usize
     }
 
-    /// Changes a few bytes, or cuts, or appends.
-    pub fn spoil(&mut self, bytes: &mut Vec<u8>) {
+    /// Changes, truncates, removes or appends a few bytes.
+    pub fn corrupt(&mut self, bytes: &mut Vec<u8>) {
         const EDGES: [u8; 8] = [0, 1, 2, 4, 0x45, 0x7f, 0x80, 0xff];
         for _ in 0..=self.below(4) {
             if bytes.is_empty() {

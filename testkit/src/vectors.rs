@@ -4,7 +4,7 @@ use std::path::Path;
 use wire::profile::{Domain, TcpShim};
 use wire::{Dialect, Profile};
 
-/// What the bytes of a vector are.
+/// Kind of the bytes of a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An Ethernet frame whose UDP payload is a telemetry datagram.
@@ -32,11 +32,11 @@ pub enum Kind {
 pub struct Vector {
     /// Unique in the folder.
     pub name: String,
-    /// What the bytes are.
+    /// Kind of the bytes.
     pub kind: Kind,
-    /// How to read them.
+    /// Profile for reading them.
     pub profile: Profile,
-    /// Emitting what was read gives the same bytes.
+    /// Parsing and emitting gives the same bytes.
     pub write: bool,
     /// The bytes.
     pub bytes: Vec<u8>,

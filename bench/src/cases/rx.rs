@@ -80,12 +80,12 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// What one reading measurement.
+/// Counters of one run.
 #[derive(Clone, Copy, Default, Debug)]
 struct Measurement {
     sent: u64,
     received: u64,
-    /// By any reason that is counted, in any testbed.
+    /// Drops at all stages, for all reasons.
     dropped: u64,
     /// From the first datagram to the last, ns.
     elapsed: u64,

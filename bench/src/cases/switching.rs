@@ -59,7 +59,7 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// What forwards frames between the ports.
+/// The component that forwards frames between the ports.
 enum Setup {
     /// A loop that copies frames.
     CopyLoop,
@@ -67,7 +67,7 @@ enum Setup {
     Switch(&'static str),
 }
 
-/// What one run measurement.
+/// Counters of one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measurement {
     received: u64,

@@ -357,16 +357,16 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
     let mut lossless = BTreeMap::new();
     let mut nodes_rows = Vec::new();
     for nodes in NODES {
-        let whole = whole(&base(nodes))?;
-        lossless.insert(nodes, whole);
+        let complete = complete_paths(&base(nodes))?;
+        lossless.insert(nodes, complete);
         let period = u64::from(nodes - 1).next_power_of_two();
-        let share = whole as f64 / packets as f64;
+        let share = complete as f64 / packets as f64;
         let (measured, best) =
             (Cell::Figure(100.0 * share, 2), Cell::Figure(100.0 / f64::from(nodes - 1), 2));
         nodes_rows.push(vec![
             u64::from(nodes).into(),
             packets.into(),
-            whole.into(),
+            complete.into(),
             measured,
             Cell::Figure(100.0 / period as f64, 2),
             best,
@@ -417,7 +417,7 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
 }
 
 /// Number of complete paths in the collector.
-fn whole(run: &Run) -> Result<u64, CliError> {
+fn complete_paths(run: &Run) -> Result<u64, CliError> {
     let mut observer = Observer::with_collector(run.nodes);
     run.play(&mut observer)?;
     Ok(observer.collector.map_or(0, |collector| collector.stats().sf.complete.sets))
@@ -460,13 +460,13 @@ fn impaired(
     for nodes in [3, 5, 8] {
         let mut line = Vec::new();
         for &step in steps {
-            let whole = whole(&run(nodes, step))?;
+            let complete = complete_paths(&run(nodes, step))?;
             let per_cent = f64::from(step) / 1e4;
-            let share = 100.0 * whole as f64 / lossless.get(&nodes).copied().unwrap_or(1).max(1) as f64;
+            let share = 100.0 * complete as f64 / lossless.get(&nodes).copied().unwrap_or(1).max(1) as f64;
             rows.push(vec![
                 u64::from(nodes).into(),
                 Cell::Figure(per_cent, 2),
-                whole.into(),
+                complete.into(),
                 Cell::Figure(share, 1),
             ]);
             line.push((per_cent, share));
@@ -507,9 +507,9 @@ fn shared_registers(packets: u64) -> Result<Table, CliError> {
                 gap: 10_000 * u64::from(flows),
                 ..Run::new(4, Mode::Sf)
             };
-            let whole = whole(&run)?;
-            let share = 100.0 * whole as f64 / (each * u64::from(flows)) as f64;
-            rows.push(vec![name.into(), u64::from(flows).into(), whole.into(), Cell::Figure(share, 2)]);
+            let complete = complete_paths(&run)?;
+            let share = 100.0 * complete as f64 / (each * u64::from(flows)) as f64;
+            rows.push(vec![name.into(), u64::from(flows).into(), complete.into(), Cell::Figure(share, 2)]);
             line.push((f64::from(flows), share));
         }
         series.push(line_series(name, line));

@@ -210,7 +210,7 @@ fn both_decoders_agree_on_truncated_and_corrupted_vectors() {
         }
         for _ in 0..200 {
             let mut corrupted = payload.to_vec();
-            rng.spoil(&mut corrupted);
+            rng.corrupt(&mut corrupted);
             compare(&mut decoder, &corrupted);
         }
     }

@@ -210,7 +210,7 @@ fn corrupted_bytes_are_read_without_a_panic() {
     for vector in vectors::all() {
         for _ in 0..100 {
             let mut bytes = vector.bytes.clone();
-            rng.spoil(&mut bytes);
+            rng.corrupt(&mut bytes);
             read_all(&bytes, &vector.profile);
         }
     }

@@ -136,7 +136,7 @@ fn corrupted_vectors_decode_as_in_wire() {
     for vector in vectors::all() {
         for _ in 0..ROUNDS {
             let mut corrupted = vector.clone();
-            rng.spoil(&mut corrupted.bytes);
+            rng.corrupt(&mut corrupted.bytes);
             let profile = if rng.below(4) == 0 { datagrams::profile(&mut rng) } else { vector.profile };
             let units = units(&mut rng);
             for frame in frames(&corrupted) {

@@ -182,7 +182,7 @@ impl Requester {
             2 => frame.truncate(14.max(self.rng.below(frame.len()))),
             3 => frame.extend([0; 9]),
             4 => {
-                self.rng.spoil(&mut frame);
+                self.rng.corrupt(&mut frame);
                 frame.resize(frame.len().max(14), 0);
             }
             _ => {}

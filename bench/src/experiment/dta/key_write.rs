@@ -85,8 +85,8 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         ]
     };
     let line = |copies: u8, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
-        let mine = points.iter().filter(|one| one.copies == copies);
-        mine.map(|one| (f64::from(one.data), of(one) / 1e6)).collect()
+        let selected = points.iter().filter(|one| one.copies == copies);
+        selected.map(|one| (f64::from(one.data), of(one) / 1e6)).collect()
     };
     let mut series: Vec<_> =
         COPIES.iter().map(|n| line_series(&format!("N = {n}"), line(*n, per_second))).collect();

@@ -91,7 +91,7 @@ fn measure(
         let collector =
             collecting.then(|| scope.spawn(move || per_second(|| collect(pipeline, unread(lists), stop))));
         thread::sleep(span);
-        // Relaxed: the flag travels alone.
+        // Relaxed: no other data depends on the flag.
         stop.store(true, Ordering::Relaxed);
         let crashed = |_| failed("a thread panicked");
         let collected = collector.map_or(Ok(Ok(0.0)), |thread| thread.join()).map_err(crashed)??;
