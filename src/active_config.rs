@@ -22,7 +22,7 @@ impl ActiveConfig {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Other settings from now on.
+    /// Replaces the settings.
     pub(crate) fn replace(&self, settings: Settings) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }

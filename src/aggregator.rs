@@ -196,7 +196,7 @@ impl Worker {
             hw_id: node.hw_id,
             numbered: node.numbered,
             lost: node.lost,
-            late: node.late,
+            reordered: node.late,
             duplicated: node.duplicated,
             restarts: node.restarts,
         });
@@ -218,7 +218,7 @@ impl Worker {
             occupied: stats.occupied,
             sent: sent.into_iter().map(|(cause, sent)| (cause.into(), sent)).collect(),
             missing_values: stats.missing_values,
-            adds_up: stats.is_balanced(),
+            balanced: stats.is_balanced(),
             forward: self.outlets.0.iter().map(Outlet::view).collect(),
             nodes: nodes.collect(),
             nodes_full: stats.nodes_full,
@@ -368,7 +368,7 @@ pub(crate) struct AggregatorView {
     /// Missing values, which no summary includes.
     missing_values: u64,
     /// True while the balance holds.
-    adds_up: bool,
+    balanced: bool,
     /// Destinations.
     pub(crate) forward: Vec<ForwardView>,
     /// Nodes, at most 1,024.
@@ -418,7 +418,7 @@ pub(crate) struct NodeView {
     /// Sequence numbers never received.
     pub(crate) lost: u64,
     /// Datagrams received after one with a higher sequence number.
-    late: u64,
+    reordered: u64,
     /// Datagrams received twice.
     duplicated: u64,
     /// Restarts of the sequence.

@@ -22,7 +22,7 @@ impl CapabilityDrop {
     /// The first step, when the inputs are open and before there are other threads. `opens_again`: some inputs must be opened
     /// again when they fail. `devices`: memory is given to RDMA devices later on.
     pub(crate) fn begin(wanted: Capabilities, opens_again: bool, devices: bool) -> Self {
-        // The API may listen on a port below 1024. Root may have a store in the directory of somebody else, and its files
+        // The API may listen on a port below 1024. Root may have a store in a directory of another user, and its files
         // are made when they are needed.
         let root = current().is_ok_and(|capabilities| capabilities.root);
         let mut retained = vec![Cap::NET_BIND_SERVICE];

@@ -1,4 +1,4 @@
-//! What makes the main thread do something: signals, the API, and threads that failed.
+//! Messages to the main thread: from signals, the API, and failed threads.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -16,16 +16,16 @@ use terminal::CliError;
 /// A message to the main thread.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// End in good order.
+    /// Stop cleanly.
     Stop,
     /// Read the configuration again; send the result to the requester.
     Reload(Option<oneshot::Sender<Reloaded>>),
-    /// A thread cannot go on, for this reason: end and say so.
+    /// A thread failed, for this reason: end with it as the error.
     Failed(String),
 }
 
-/// The result of a reload: the names of the settings that stay as they were until a restart, or what is wrong with the
-/// new file, which then changed nothing.
+/// The result of a reload: the changed settings that take effect only after a restart, or the errors of the new file, which then changes
+/// nothing.
 pub(crate) type Reloaded = Result<Vec<String>, String>;
 
 /// The sending end.
@@ -41,7 +41,7 @@ impl Control {
         (Self { sender }, receiver)
     }
 
-    /// Ends the program in good order.
+    /// Stops the program cleanly.
     pub(crate) fn stop(&self) {
         self.send(Message::Stop);
     }
@@ -58,7 +58,7 @@ impl Control {
         result
     }
 
-    /// Starts a thread. Should it die, the main thread learns it and ends the program: half a hopwise helps nobody.
+    /// Starts a thread. If it panics, the main thread ends the program: hopwise does not run without one of its threads.
     ///
     /// # Errors
     /// The system has no thread for us.
@@ -86,7 +86,7 @@ impl Control {
     }
 }
 
-/// Turns SIGTERM, SIGINT and SIGHUP into messages, from now on and until the runtime ends within which it is called.
+/// Turns SIGTERM, SIGINT and SIGHUP into messages, until the current runtime ends.
 pub(crate) fn signals(control: &Control) {
     for (kind, reload) in
         [(SignalKind::terminate(), false), (SignalKind::interrupt(), false), (SignalKind::hangup(), true)]

@@ -247,7 +247,7 @@ impl Spreader {
     }
 }
 
-/// What numbered a datagram. Reports 0.5 are numbered per address, whatever node they name.
+/// The counter that numbered a datagram. Reports 0.5 are numbered per address, for all nodes.
 fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
     let (version, node) = match peek.version {
         Version::V05 => (5, None),

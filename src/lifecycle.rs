@@ -121,13 +121,13 @@ impl Dta {
             let own = translator.collectors.iter_mut().filter_map(|collector| collector.exchange.as_mut());
             own.filter(|exchange| exchange.port() == 0).for_each(|exchange| *exchange = memory.exchange());
         }
-        let nobodys = |exchange: &SocketAddr| exchange.port() == 0;
+        let unassigned = |exchange: &SocketAddr| exchange.port() == 0;
         let mut exchanges =
             translator.iter().flat_map(|dta| &dta.collectors).filter_map(|one| one.exchange.as_ref());
-        if exchanges.any(nobodys) {
+        if exchanges.any(unassigned) {
             return Err(CliError::new(
-                "[translator] collectors: exchange has port 0, which is the memory of this very process, and there is none that is \
-                 open by now: add [collector.memory] (mode \"user\" or \"xdp\"), or write the collector's own port",
+                "[translator] collectors: exchange port 0 means the memory of this process, which has none open yet: add \
+                 [collector.memory] (mode \"socket\" or \"xdp\"), or write the collector's port",
             ));
         }
         let translator = translator.as_ref().map(translator_role::Ready::open).transpose()?;
@@ -312,7 +312,7 @@ impl Server {
         gauges.inputs = inputs.iter().map(Input::gauge).collect();
         let workers = settings.collector.workers;
         let mut queues = Vec::new();
-        // From here on `stop` must find the threads, whatever fails.
+        // From here on `stop` must find the threads, even after an error.
         self.collecting = Some(Collecting { watch, ..Collecting::default() });
         for index in 0..workers {
             let (worker, handle) = self.worker(settings, workers)?;
@@ -403,7 +403,7 @@ impl Server {
                         Err(error) => tracing::error!(error, "configuration not reloaded; nothing changed"),
                     }
                     if let Some(asked) = asked {
-                        // Whoever asked may have gone.
+                        // The requester may be gone.
                         let _ = asked.send(result);
                     }
                     notify::ready();

@@ -21,7 +21,7 @@ impl Log {
         Self { handle: started.is_ok().then_some(handle) }
     }
 
-    /// From now on this level.
+    /// Sets the level.
     pub(crate) fn set_level(&self, level: Level) {
         if let Some(handle) = &self.handle {
             // Fails when the subscriber is gone, and the log with it.

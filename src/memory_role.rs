@@ -86,7 +86,7 @@ struct Counts {
     datagrams: AtomicU64,
     kernel_drops: AtomicU64,
     responses: AtomicU64,
-    responses_lost: AtomicU64,
+    responses_unsent: AtomicU64,
 }
 
 /// A memory with its socket and regions open, before its threads start.
@@ -348,7 +348,7 @@ impl Memory {
     }
 }
 
-/// The receiving thread's own.
+/// State of the receiving thread.
 struct Worker {
     memory: Handle,
     receiver: Receiver,
@@ -381,10 +381,10 @@ impl Worker {
             }
             let answered = answers.send(&mut self.receiver);
             let counts = &self.memory.counts;
-            // Relaxed: counts that travel alone.
+            // Relaxed: independent counters.
             counts.datagrams.fetch_add(burst.len() as u64, Ordering::Relaxed);
             counts.responses.fetch_add(answered.sent, Ordering::Relaxed);
-            counts.responses_lost.fetch_add(answered.failed + answered.no_buffers, Ordering::Relaxed);
+            counts.responses_unsent.fetch_add(answered.failed + answered.no_buffers, Ordering::Relaxed);
             counts.kernel_drops.store(self.receiver.kernel_drops(), Ordering::Relaxed);
         }
         Ok(())
@@ -397,7 +397,7 @@ struct Responses {
     bytes: Vec<u8>,
     ends: Vec<(usize, SocketAddr)>,
     completions: Vec<Completion>,
-    /// Queue pairs that lost a receive: to an immediate, or to a message that nobody here waits for.
+    /// Queue pairs that lost a receive: to an immediate, or to an unexpected message.
     received: Vec<u32>,
 }
 

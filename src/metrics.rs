@@ -249,7 +249,7 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
     }
 }
 
-/// Losses per reporting node. Nodes are few; a flood of invented ones must still not become a flood of series.
+/// Losses per reporting node. The number of series is bounded, in case of forged node ids.
 fn losses(text: &mut Text, streams: &[collector::StreamView]) {
     let named = |text: &mut Text, name: &str, help: &str, count: fn(&collector::StreamView) -> u64| {
         text.metric(name, "counter", help);
@@ -282,7 +282,7 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
     );
 }
 
-/// What the network's nodes say last: gauges per node, queue and link, which are few.
+/// Latest values of nodes: gauges per node, queue and link.
 async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
     let series = monitor.ask(|collector| {
         let nodes: Vec<_> = collector.nodes().take(MAX_SERIES).collect();
@@ -302,7 +302,7 @@ async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
     }
     text.metric("queue_occupancy", "gauge", "Latest occupancy of a queue, device units.");
     for queue in merged(series.iter().map(|(_, queues, _)| queues)).values().take(MAX_SERIES) {
-        // What stands for all queues of the node has no number.
+        // The entry for all queues of the node has no number.
         match u8::try_from(queue.part) {
             Ok(number) => {
                 text.sample("queue_occupancy", &[("node", &queue.node), ("queue", &number)], queue.latest)
@@ -344,7 +344,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
     });
 }
 
-/// What the switch of this process did.
+/// Metrics of the switch of this process.
 fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     let ports = switch.map_or(&[][..], |switch| &switch.ports);
     let mut each = |name: &str, kind: &str, help: &str, value: fn(&PortView) -> u64| {
@@ -378,7 +378,7 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
         switch.reports.sent
     });
     let help = "Datagrams with reports that could not be sent.";
-    single("switch_reports_lost_total", "counter", help, |switch| switch.reports.lost);
+    single("switch_reports_unsent_total", "counter", help, |switch| switch.reports.unsent);
     text.metric("switch_int_total", "counter", "Packets sent, by INT action.");
     for int in switch.iter().map(|switch| &switch.int) {
         for (what, count) in [
@@ -397,7 +397,7 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     filtering(text, switch.map_or(&[], |switch| &switch.filters));
 }
 
-/// What each filter of the switch decided.
+/// Decisions of each filter of the switch.
 fn filtering(text: &mut Text, filters: &[FilterView]) {
     let help = "Packets by filter (index from 0) and decision; all but `suppressed` were reported.";
     text.metric("switch_filter_total", "counter", help);
@@ -421,7 +421,7 @@ fn filtering(text: &mut Text, filters: &[FilterView]) {
     }
 }
 
-/// What the aggregator of this process did.
+/// Metrics of the aggregator of this process.
 fn aggregating(text: &mut Text, aggregator: Option<&AggregatorView>) {
     let mut single = |name: &str, kind: &str, help: &str, value: fn(&AggregatorView) -> u64| {
         text.metric(name, kind, help);
@@ -506,7 +506,7 @@ mod tests {
     };
 
     #[test]
-    fn a_sample_is_written_as_the_format_demands() {
+    fn samples_are_escaped() {
         let mut text = Text::default();
         text.metric("x", "counter", "Things.");
         text.sample("x", &[("a", &"b\"c\\d\ne"), ("f", &1)], 2);
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_page_is_what_the_source_says() {
+    fn the_reference_page_is_up_to_date() {
         let hub = Arc::new(Hub::new(1, 1, BTreeMap::new()));
         let config = pipeline::Config { batch: 1, queue: 1, policy: Policy::Shed, store: None };
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);

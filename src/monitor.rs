@@ -204,8 +204,8 @@ impl Monitor {
         let later = self.pipeline.stages();
         let workers: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let stats = |count: fn(&Stats) -> u64| workers.iter().map(count).sum::<u64>();
-        let state = balance("state", "reports", workers.iter().map(Stats::deciding));
-        let decode = balance("decode", "datagrams", workers.iter().map(Stats::decoding));
+        let state = balance("state", "reports", workers.iter().map(Stats::state_balance));
+        let decode = balance("decode", "datagrams", workers.iter().map(Stats::decode_balance));
         let mut stages = vec![decode, state];
         if stats(|stats| stats.sf.records) > 0 {
             let mut join = balance("join", "records", workers.iter().map(|stats| stats.sf.balance()));
@@ -599,7 +599,7 @@ fn merge(known: &mut SeriesView, other: &SeriesView) {
 
 /// Time limit for a worker to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Rates are over so many seconds.
+/// Rates are averages over this many seconds.
 const RATE_SECONDS: usize = 5;
 /// Rates are stored for this many seconds.
 const HISTORY_SECONDS: usize = 900;

@@ -1,4 +1,4 @@
-//! Tells systemd how far we are, as `sd_notify(3)` describes: one datagram to the socket named in `NOTIFY_SOCKET`.
+//! Notifies systemd of the state of the program, as `sd_notify(3)` describes: one datagram to the socket named in `NOTIFY_SOCKET`.
 
 use std::os::{
     linux::net::SocketAddrExt,

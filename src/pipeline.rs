@@ -125,7 +125,7 @@ impl Pipeline {
         Gauge { shared: Arc::clone(&self.shared), stored: self.config.store.is_some() }
     }
 
-    /// From now on files are deleted by this age and size.
+    /// Sets the age and size at which files are deleted.
     pub(crate) fn set_retention(&self, max_age: Option<Duration>, max_bytes: Option<u64>) {
         if let Some(store) = &*self.shared.store.read().unwrap_or_else(PoisonError::into_inner) {
             store.set_retention(max_age, max_bytes);
@@ -171,7 +171,7 @@ impl Outlet {
         self.hand_over(batch, rules, self.policy);
     }
 
-    /// Likewise, but waits while the queue is full, whatever the policy.
+    /// Like `send`, but waits while the queue is full, regardless of the policy.
     pub(crate) fn send_blocking(&self, batch: &mut Batch, rules: &RuleNames) {
         self.hand_over(batch, rules, Policy::Block);
     }

@@ -55,7 +55,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Sends to these from now on; the socket to one that stays is reused.
+    /// Replaces the destinations; sockets to unchanged destinations are reused.
     pub(crate) fn set_collectors(&mut self, collectors: &[SocketAddr]) {
         let mut before: Vec<_> = self.collectors.drain(..).zip(self.senders.drain(..)).collect();
         for to in collectors {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_workers_saw_adds_up_and_the_later_value_holds() {
+    fn counts_of_two_workers_add_and_the_later_value_wins() {
         let mut whole = Topology::default();
         [one(1, 2, 3, 50), one(1, 2, 4, 40), one(2, u32::MAX, 9, 60)]
             .into_iter()

@@ -181,11 +181,11 @@ impl Drop for Role {
         }
         let view = view(&self.shared);
         let unacknowledged: u64 = view.collectors.iter().map(|collector| collector.unacknowledged).sum();
-        if view.waiting + view.entries.buffered + view.postcards.buffered + unacknowledged > 0 {
+        if view.queued + view.entries.buffered + view.postcards.buffered + unacknowledged > 0 {
             tracing::warn!(
                 "lost at the stop: {} reports that waited, {} buffered entries, {} buffered postcards, \
                  and {unacknowledged} operations that were not acknowledged",
-                view.waiting,
+                view.queued,
                 view.entries.buffered,
                 view.postcards.buffered
             );

@@ -31,7 +31,7 @@ pub(crate) fn node(id: u32) -> Option<u32> {
     (id != u32::MAX).then_some(id)
 }
 
-/// A path as it is answered.
+/// A path for answers.
 pub(crate) fn path(nodes: &[u32]) -> Vec<Option<u32>> {
     nodes.iter().map(|id| node(*id)).collect()
 }
@@ -78,7 +78,17 @@ impl From<FlowKey> for Flow {
     }
 }
 
-/// Source and destination as text; of a flow of which only the Flow ID is known, that, and nothing.
+impl Flow {
+    /// The key of the flow; the default key if the addresses cannot be parsed.
+    pub(crate) fn key(&self) -> FlowKey {
+        match (self.src.parse(), self.dst.parse()) {
+            (Ok(src), Ok(dst)) => FlowKey::new(src, dst, self.sport.zip(self.dport), self.proto),
+            _ => self.src.parse().unwrap_or_default(),
+        }
+    }
+}
+
+/// Source and destination as text; when only the Flow ID is known, the Flow ID and an empty string.
 pub(crate) fn ends(key: &FlowKey) -> (String, String) {
     match key.known_id() {
         Some(_) => (key.to_string(), String::new()),

@@ -189,7 +189,7 @@ impl Worker {
         self.outlet.send(&mut self.batch, &self.rules);
         self.collector.set_detection(detection);
         self.rules = rules;
-        // Whoever asked may have gone.
+        // The requester may be gone.
         let _ = done.send(());
     }
 
@@ -295,21 +295,20 @@ impl WorkerHandle {
     ) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
         let task: Task = Box::new(move |worker| {
-            // Whoever asked may have gone.
+            // The requester may be gone.
             let _ = sender.send(question(worker.collector()));
         });
-        // Refused when full: the sender is dropped, and the receiver learns it.
+        // Refused when full: the sender is dropped, which closes the receiver.
         let _ = self.tasks.try_send(task);
         receiver
     }
 
-    /// From now on these thresholds and rules. What comes back says when they are in force, within a tick; it says nothing
-    /// when the worker has ended.
+    /// Replaces thresholds and rules. The receiver gets a message when they are active, within a tick; it is closed if the worker has ended.
     pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
         let (sender, receiver) = sync_channel(1);
         let task: Task =
             Box::new(move |worker| worker.set_detection(PendingDetection { detection, rules, done: sender }));
-        // Waits for room if it must, a tick at most; fails only when the worker has ended.
+        // Blocks for at most a tick while the queue is full; fails only when the worker has ended.
         let _ = self.tasks.send(task);
         receiver
     }

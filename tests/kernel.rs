@@ -534,8 +534,8 @@ fn a_full_ring_is_counted_and_changes_stay_pending() {
 }
 
 #[test]
-fn what_is_forgotten_is_new_again() {
-    let Some(mut model) = Model::new("what_is_forgotten_is_new_again", start(300), SIZES) else { return };
+fn an_expired_flow_is_new_again() {
+    let Some(mut model) = Model::new("an_expired_flow_is_new_again", start(300), SIZES) else { return };
     let source = [192, 0, 2, 1];
     let mut seq = 0;
     let mut up = |model: &mut Model| {
@@ -585,7 +585,7 @@ fn two_processors_report_what_the_collector_reported_last() {
     kernel.tables.set_sequence(false);
     let frame = collector::workload::CASES[0].feed().whole().next().unwrap().to_vec();
     let (mut few, mut log, mut reported) = (Collector::new(config), Log::default(), LastReported::new());
-    // What was last reported is compared after each of many short runs: whatever is reported later corrects an error.
+    // The last reported values are compared after each of many short runs: later reports would correct an error.
     for round in 1..=ROUNDS {
         let (object, gate) = (&kernel.object, std::sync::Barrier::new(2));
         std::thread::scope(|scope| {

@@ -212,7 +212,7 @@ fn three_switches_measure_in_every_mode_and_a_burst_and_a_fault_are_found() {
     every_mode_finds_the_path(&lab, &collector);
     a_burst_is_found(&lab, &collector);
     a_fault_is_found(&lab, &collector);
-    what_passes_is_captured(&lab);
+    captures_have_the_forwarded_packets(&lab);
     lab.down();
     assert_eq!(lab.is_gone(), Ok(()));
 }
@@ -328,7 +328,7 @@ fn a_fault_is_found(lab: &Lab, collector: &Collector) {
 }
 
 /// A capture of a link between switches holds packets with INT in them.
-fn what_passes_is_captured(lab: &Lab) {
+fn captures_have_the_forwarded_packets(lab: &Lab) {
     lab.run("mode md");
     let directory = TempDir::new();
     let file = directory.join("link.pcap");
@@ -351,7 +351,7 @@ fn lab_traffic(lab: &Lab) -> Child {
 }
 
 #[test]
-fn what_a_crash_leaves_is_found_and_removed() {
+fn remains_of_a_crash_are_found_and_removed() {
     let Some(lab) = Lab::new("c", "leaf-spine.toml") else { return };
     // The program that makes it is killed halfway, at different moments.
     for namespaces in [1, 6, 12] {

@@ -40,7 +40,7 @@ fn measure(case: &SfCase, input: Input, runs: usize) {
     let sets = (whole(&collector) - before.0) as f64 / (stats.reports - before.1) as f64;
     let input = if input == Input::Frames { "frames" } else { "payloads" };
     println!("{:<16} {input:>9} {:>8.1} {:>8.1} {sets:>12.3}", case.name, times[0], times[times.len() / 2]);
-    assert!(stats.reports == stats.sf.reports && stats.sf.balance().holds(), "{stats:?}");
+    assert!(stats.reports == stats.sf.reports && stats.sf.balance().is_balanced(), "{stats:?}");
 }
 
 /// Nanoseconds per report.

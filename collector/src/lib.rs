@@ -48,7 +48,7 @@
 //!     collector.tick(received + step * 10_000_000, &mut batch);
 //! }
 //! assert!(batch.rollups().iter().any(|rollup| rollup.interval == 1 && rollup.node == Some(1)));
-//! assert!(collector.stats().decoding().holds());
+//! assert!(collector.stats().decode_balance().is_balanced());
 //! # Ok::<(), &str>(())
 //! ```
 #![forbid(unsafe_code)]

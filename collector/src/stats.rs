@@ -1,6 +1,6 @@
 //! What was counted. Plain numbers; names and labels are made where people read them.
 //!
-//! The numbers balance: [`Stats::decoding`] and [`Stats::deciding`] give what went in, what came out and what was dropped
+//! The numbers balance: [`Stats::decode_balance`] and [`Stats::state_balance`] give what went in, what came out and what was dropped
 //! for which reason, and the tests add them up.
 
 mod join;
@@ -138,17 +138,17 @@ impl Default for Stats {
 /// In = out + Σ drops.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Balance {
-    /// Went in.
+    /// Units that entered.
     pub input: u64,
-    /// Came out.
+    /// Units that left.
     pub output: u64,
-    /// Lost on the way, by reason; reasons that never happened are left out.
+    /// Drops by reason; reasons with a count of zero are absent.
     pub drops: Vec<(&'static str, u64)>,
 }
 
 impl Balance {
-    /// Does it add up?
-    pub fn holds(&self) -> bool {
+    /// Whether `input = output + drops`.
+    pub fn is_balanced(&self) -> bool {
         self.input == self.output + self.drops.iter().map(|(_, count)| count).sum::<u64>()
     }
 }
@@ -195,7 +195,7 @@ impl Stats {
     }
 
     /// Datagrams in, datagrams with reports out.
-    pub fn decoding(&self) -> Balance {
+    pub fn decode_balance(&self) -> Balance {
         let named =
             Refusal::ALL.iter().map(|refusal| (refusal.name(), self.refused_datagrams[refusal.index()]));
         Balance {
@@ -205,8 +205,8 @@ impl Stats {
         }
     }
 
-    /// Reports in and the postcards and summaries of aggregates, those that found their place in the state out.
-    pub fn deciding(&self) -> Balance {
+    /// In: reports, and the postcards and summaries of aggregates. Out: those that updated the state.
+    pub fn state_balance(&self) -> Balance {
         let drops = [("flow_table_full", self.unadmitted)];
         Balance {
             input: self.reports + self.aggregate_postcards + self.summaries,

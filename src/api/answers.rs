@@ -1,4 +1,4 @@
-//! Answers about what is now: status, nodes, links, flows, paths, configuration, figures.
+//! Answers about the current state: status, nodes, links, flows, paths, configuration, metrics.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -35,7 +35,7 @@ pub(crate) async fn status(
     Ok(Json(context.monitor.status(&context.active_config.settings()).await?))
 }
 
-/// How much there was, second by second.
+/// Rates, second by second.
 pub(crate) async fn rates(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -44,7 +44,7 @@ pub(crate) async fn rates(
     Ok(Json(RateHistory { rates: context.monitor.rate_history() }))
 }
 
-/// What is known of one node from its series, in one worker.
+/// Latencies and queues of nodes, in one worker.
 type NodeSeries = (Vec<SeriesView>, Vec<SeriesView>);
 
 /// Every node that reported a latency or is on a path, with its queues.
@@ -60,7 +60,7 @@ pub(crate) async fn nodes(
     });
     let drops = context.monitor.pipeline().drops_by_node();
     let (units, now) = (build::queue_units(&settings), nic::time::now());
-    // A series knows whole seconds only; so this is at most a second too early, and never too late.
+    // A series has whole seconds only: this is at most one second too early, and never too late.
     let seen = |series: &SeriesView| now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000);
     let mut nodes: BTreeMap<u32, NodeView> = BTreeMap::new();
     for (id, seen) in topology.nodes() {
@@ -111,7 +111,7 @@ fn spread(series: &SeriesView) -> Spread {
 fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
     let max = if series.last.count > 0 { series.last.max.max(series.latest) } else { series.latest };
     QueueView {
-        // What stands for all queues of the node has no number.
+        // The entry for all queues of the node has no number.
         queue: u8::try_from(series.part).ok(),
         occupancy: Some(series.latest),
         max: Some(max),
@@ -203,10 +203,10 @@ pub(crate) async fn flows(
     Ok(Json(Flows { flows: best.into_iter().map(|(_, flow)| flow).collect(), total }))
 }
 
-/// Flows with the number they are sorted by, and how many matched.
+/// Flows with their sort key, and the number of matches.
 type Found = (Vec<(u64, FlowView)>, u64);
 
-/// The flows of one piece of the table that belong to the answer, and how many matched.
+/// The flows of one part of the table for the answer, and the number of matches.
 fn best_flows(
     collector: &Collector,
     first: u32,
@@ -270,11 +270,11 @@ pub(crate) async fn flow(
     found.into_iter().flatten().next().map(Json).ok_or_else(|| no_flow(&id))
 }
 
-/// The flow with this id among those that are remembered.
+/// The flow with this id.
 pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, FlowDetail), Refusal> {
     let wanted = u64::from_str_radix(id, 16).map_err(|_| {
         Refusal::bad(format!(
-            "{id:?} is no flow; give its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17"
+            "{id:?} is not a flow; use its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17"
         ))
     })?;
     let mut found = None;
@@ -290,11 +290,11 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
 
 fn no_flow(id: &str) -> Refusal {
     Refusal::not_found(format!(
-        "there is no flow {id} now; it may have expired, ask /api/v1/events?flow=… for its past"
+        "there is no flow {id} now; it may have expired, see /api/v1/events?flow=… for its history"
     ))
 }
 
-/// The configuration in force, secrets hidden.
+/// The active configuration, secrets hidden.
 pub(crate) async fn config(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -309,8 +309,8 @@ pub(crate) async fn config(
 pub(crate) struct Reload {
     /// True.
     reloaded: bool,
-    /// Settings of the new file that stay as they were until a restart.
-    kept: Vec<String>,
+    /// Changed settings that take effect only after a restart.
+    restart_required: Vec<String>,
 }
 
 /// Reads the configuration file again.
@@ -320,13 +320,13 @@ pub(crate) async fn reload(
 ) -> Result<Json<Reload>, Refusal> {
     params.only(&[])?;
     match context.control.reload().await {
-        Ok(Ok(kept)) => Ok(Json(Reload { reloaded: true, kept })),
+        Ok(Ok(restart_required)) => Ok(Json(Reload { reloaded: true, restart_required })),
         Ok(Err(error)) => Err(Refusal::bad(error)),
-        Err(_) => Err(Refusal::unavailable("hopwise is about to end; start it again")),
+        Err(_) => Err(Refusal::unavailable("hopwise is stopping; start it again")),
     }
 }
 
-/// Figures for Prometheus.
+/// Metrics for Prometheus.
 pub(crate) async fn metrics(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -344,7 +344,7 @@ pub(crate) async fn metrics(
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 
-/// Does it run? 503 with the reason when nothing can be stored.
+/// Health check: 503 with the reason when the store fails.
 pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'static str, Refusal> {
     match context.monitor.pipeline().store() {
         Some(stats) if stats.state != store::State::Ok => {
@@ -355,7 +355,7 @@ pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'stat
     }
 }
 
-/// Nodes, queues and paths in one answer.
+/// Maximum number of nodes, queues and paths in an answer.
 const MAX_KEYS: usize = 65_536;
-/// Flows looked at in one go when each may be written as text: well below a tick.
+/// Flows per step when each may be formatted as text: takes well below a tick.
 const FLOWS_AT_ONCE: u32 = 4_096;

@@ -25,22 +25,22 @@ use dta::source::{
 };
 
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
-    let missing = "there is no collector memory in this process; add [collector.memory] to its configuration";
+    let missing = "this process has no collector memory; add [collector.memory] to its configuration";
     context.memory.as_ref().ok_or_else(|| Refusal::not_found(missing))
 }
 
-/// Runs what reads much memory, or the disk, beside the runtime, a bounded number at a time.
+/// Runs work that reads much memory, or the disk, outside the async runtime, a bounded number at a time.
 async fn beside<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let memory = Arc::clone(memory(context)?);
-    let busy = || Refusal::unavailable("too many questions at once; ask again");
+    let busy = || Refusal::unavailable("too many queries; try again");
     let _permit = Arc::clone(&context.reads).acquire_owned().await.map_err(|_| busy())?;
     task::spawn_blocking(move || work(&memory)).await.map_err(|_| busy())?
 }
 
-/// The store that is asked: the live one, or a snapshot of it.
+/// The requested store: the live one, or a snapshot of it.
 fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<SourceStore>, Refusal> {
     let live = memory.source.find(name).map_err(Refusal::not_found)?;
     let Some(ts) = params.number::<u64>("snapshot")? else { return Ok(Arc::clone(live)) };
@@ -56,10 +56,10 @@ fn key(params: &Params) -> Result<Option<Key>, Refusal> {
 }
 
 fn needed_key(params: &Params) -> Result<Key, Refusal> {
-    key(params)?.ok_or_else(|| Refusal::bad(format!("which key? add key={}", ::dta::key::FORMS)))
+    key(params)?.ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
 }
 
-/// The memory itself: what came, what was written, who is connected.
+/// The memory: counters and connections.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -77,7 +77,7 @@ pub(crate) struct Stores {
     stores: Vec<StoreView>,
 }
 
-/// All stores, with how full they are and what can be expected of them.
+/// All stores, with their occupancy and expected answers.
 pub(crate) async fn stores(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -107,13 +107,13 @@ pub(super) const GET: &[Param] = &[
     KEY,
     Param::new(
         "policy",
-        "Which answer holds when copies differ; default: as configured.",
+        "Policy when copies differ; default: as configured.",
         Form::OneOf(|| vec!["first", "majority", "strict"]),
     ),
     copies("Copies to read.", Some(4)),
     Param::integer(
         "largest",
-        "Largest value that a node reports in postcards. With it, a slot in the artifact's layout proves whose path it holds.",
+        "Largest value that a node reports in postcards. With it, a slot in the artifact's layout proves that it holds the path of this key.",
         0,
         u32::MAX as u64,
     ),
@@ -167,7 +167,7 @@ pub(crate) async fn store(
     beside(&context, move |memory| Ok(Json(requested_store(memory, &name, &params)?.view()))).await
 }
 
-/// What a store knows of a key.
+/// The answer of a store to a key.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -187,7 +187,7 @@ pub(crate) async fn get(
     .await
 }
 
-/// How much was counted for a key.
+/// The count of a key.
 pub(crate) async fn count(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -202,7 +202,7 @@ pub(crate) async fn count(
     .await
 }
 
-/// What a sketch says.
+/// The answer of a sketch.
 pub(crate) async fn sketch(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -269,7 +269,7 @@ pub(crate) struct Snapshots {
     snapshots: Vec<SnapshotView>,
 }
 
-/// The snapshots that are there, newest first.
+/// All snapshots, newest first.
 pub(crate) async fn snapshots(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -278,7 +278,7 @@ pub(crate) async fn snapshots(
     beside(&context, |memory| Ok(Json(Snapshots { snapshots: memory.snapshot_list() }))).await
 }
 
-/// What to take a snapshot of.
+/// The stores of which to take a snapshot.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SnapshotRequest"))]
 #[serde(deny_unknown_fields)]
@@ -288,7 +288,7 @@ pub(crate) struct Wanted {
     stores: Vec<String>,
 }
 
-/// Takes snapshots now; answers when they are on the disk.
+/// Takes snapshots now; answers when they are on disk.
 pub(crate) async fn snapshot(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -308,11 +308,13 @@ pub(crate) async fn snapshot(
     .await
 }
 
-/// How likely a store answers.
+/// The store calculator.
 pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refusal> {
     let params = params.only(CALCULATE)?;
     let plan = calculate::Requirements {
-        keys: params.count("keys").ok_or_else(|| Refusal::bad("how many keys? add keys=1000000"))?,
+        keys: params
+            .count("keys")
+            .ok_or_else(|| Refusal::bad("the number of keys is missing; add keys=1000000"))?,
         slots: params.count("slots"),
         copies: params.number("copies")?,
         data: params.number("data")?.unwrap_or(20),
@@ -321,5 +323,5 @@ pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refu
     calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
 }
 
-/// Most samples in an answer.
+/// Maximum number of samples in an answer.
 const MAX_SAMPLES: u64 = 10_000;

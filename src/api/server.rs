@@ -67,7 +67,7 @@ impl Api {
         let context = Arc::clone(&self.context);
         let control = context.control.clone();
         {
-            // Before anybody can know that we are here: a signal that nobody listens for ends the program on the spot.
+            // Before the address is known: a signal without a handler ends the program at once.
             let _within = runtime.enter();
             control::signals(&control);
         }
@@ -216,7 +216,7 @@ impl Listener for Limited {
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
-                // The semaphore is never closed; were it, nobody could be accepted any more.
+                // The semaphore is never closed.
                 std::future::pending::<()>().await;
                 continue;
             };

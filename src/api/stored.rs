@@ -1,4 +1,4 @@
-//! Answers from the store: events, rollups, a flow's history, and SQL. They wait for the disk, so they run beside the
+//! Answers from the store: events, rollups, a flow's history, and SQL. They wait for the disk, so they run outside the async
 //! runtime, a bounded number at a time.
 
 use std::{
@@ -195,14 +195,14 @@ fn cell(value: Value) -> serde_json::Value {
     }
 }
 
-/// Asks the store on a thread that may wait. There are only so many places, so that questions cannot pile up.
+/// Queries the store on a thread that may block. A semaphore bounds the number of queries.
 async fn with_reader<T: Send + 'static>(
     context: &Context,
     places: &Arc<Semaphore>,
     question: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
 ) -> Result<T, Refusal> {
     let Some(reader) = context.store.clone() else {
-        let message = "nothing is kept; set [store] enabled = true, or watch /api/v1/events/stream";
+        let message = "the store is off; set [store] enabled = true, or use /api/v1/events/stream";
         return Err(Refusal::not_found(message));
     };
     let permit = tokio::time::timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
@@ -211,7 +211,7 @@ async fn with_reader<T: Send + 'static>(
         return Err(Refusal::unavailable(message));
     };
     let asked = task::spawn_blocking(move || {
-        // Held until the query has ended, even when the client has gone.
+        // Held until the query ends, even if the client disconnects.
         let _permit = permit;
         question(&reader)
     });
@@ -225,7 +225,7 @@ async fn with_reader<T: Send + 'static>(
     }
 }
 
-/// Most rows in one answer.
+/// Maximum number of rows in an answer.
 const MAX_ROWS: u64 = 10_000;
 /// How long a query waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(2);

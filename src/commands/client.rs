@@ -52,18 +52,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(text) => {
-                write!(f, "`{text}` is not an address of an API; write it like http://127.0.0.1:8080")
+                write!(f, "`{text}` is not the URL of an API; write it like http://127.0.0.1:8080")
             }
             Self::Unreachable { authority, source } => write!(
                 f,
-                "no hopwise answers at http://{authority} ({source}); start one with `hopwise run` or \
-                 `hopwise demo`, or name another with --api"
+                "cannot reach hopwise at http://{authority}: {source}; start it with `hopwise run` or `hopwise demo`, \
+                 or set another address with --api"
             ),
             Self::Refused { status: 401 | 403, .. } => {
-                write!(f, "the API asks for its token; give it with --token or HOPWISE_TOKEN")
+                write!(f, "the API requires a token; set it with --token or HOPWISE_TOKEN")
             }
             Self::Refused { status, message } => write!(f, "the API refused ({status}): {message}"),
-            Self::Protocol(what) => write!(f, "{what}; is it a hopwise API that listens there?"),
+            Self::Protocol(what) => write!(f, "{what}; check that hopwise listens at this address"),
         }
     }
 }
@@ -209,9 +209,9 @@ pub(crate) fn escape(text: &str) -> String {
 enum Length {
     /// Until the connection closes.
     Close,
-    /// So many bytes.
+    /// This number of bytes.
     Known(u64),
-    /// So many of this chunk, then further chunks; `None` before the first and after each.
+    /// Remaining bytes of this chunk, then further chunks; `None` before the first and after each.
     Chunk(Option<u64>),
 }
 
@@ -414,7 +414,7 @@ mod tests {
         let (client, _) = serve("HTTP/1.1 400 Bad Request\r\nContent-Length: 15\r\n\r\n{\"error\":\"why\"}");
         assert_eq!(client.get("/x").unwrap_err().to_string(), "the API refused (400): why");
         let (client, _) = serve("HTTP/1.1 401 Unauthorized\r\n\r\n");
-        let text = "the API asks for its token; give it with --token or HOPWISE_TOKEN";
+        let text = "the API requires a token; set it with --token or HOPWISE_TOKEN";
         assert_eq!(client.get("/x").unwrap_err().to_string(), text);
     }
 

@@ -20,7 +20,7 @@ use detect::Metric;
 use self::dta::{Done, Reported};
 use self::network::{Network, Sent};
 use super::client::Client;
-use super::remote::{Stage, Status, fetch};
+use super::remote::fetch;
 use crate::api::pages;
 use crate::config::Settings;
 use crate::config::dta::DtaSettings;
@@ -28,6 +28,7 @@ use crate::config::sections::{Clocks, Level, ProfileSettings, RuleSettings};
 use crate::config::values::{Amount, Listen};
 use crate::lifecycle::Server;
 use crate::log::Log;
+use crate::view::{Stage, StatusView};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
@@ -161,7 +162,7 @@ fn settings(
     Ok((settings, reporters))
 }
 
-/// The address, or the same with a port of the kernel's choice when somebody listens there already.
+/// The address, or the same with a port chosen by the kernel when the port is in use.
 fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
     match TcpListener::bind(wanted) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => (SocketAddr::new(wanted.ip(), 0), true),
@@ -240,11 +241,11 @@ fn open(url: &str) {
     }
 }
 
-/// Compares what was sent with what the collector says, and prints the loss budgets. It waits for reports in flight.
+/// Compares the sent datagrams with the collector's counters, and prints the loss budgets. It waits for reports in flight.
 fn conclude(client: &Client, sent: &Sent, reported: &Reported) -> Result<(), CliError> {
     let patience = Instant::now();
     let (status, done) = loop {
-        let (status, done): (Status, _) = (fetch(client, "/status")?, Done::ask(client)?);
+        let (status, done): (StatusView, _) = (fetch(client, "/status")?, Done::ask(client)?);
         let arrived = received(&status) + drops(&status, "kernel");
         let settled = drops(&status, "network") == sent.lost - sent.unseen
             && arrived == sent.sent - sent.lost + sent.duplicated
@@ -260,18 +261,18 @@ fn conclude(client: &Client, sent: &Sent, reported: &Reported) -> Result<(), Cli
     io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
 }
 
-fn drops(status: &Status, stage: &str) -> u64 {
+fn drops(status: &StatusView, stage: &str) -> u64 {
     let found = status.loss_budget.iter().find(|one| one.stage == stage);
     found.map_or(0, |stage| stage.drops.values().sum())
 }
 
 /// Datagrams that were read from the sockets.
-fn received(status: &Status) -> u64 {
-    status.loss_budget.iter().find(|stage| stage.stage == "kernel").map_or(0, |stage| stage.left)
+fn received(status: &StatusView) -> u64 {
+    status.loss_budget.iter().find(|stage| stage.stage == "kernel").map_or(0, |stage| stage.out)
 }
 
 /// The loss budget, stage by stage, and the verdict.
-fn budget(status: &Status, sent: &Sent) -> String {
+fn budget(status: &StatusView, sent: &Sent) -> String {
     let mut out = format!(
         "\nAfter {}: the switches sent {}; the simulated network lost {} of them and duplicated {}.\n\n",
         units::clock(sent.span),
@@ -287,13 +288,13 @@ fn budget(status: &Status, sent: &Sent) -> String {
     let visible = sent.lost - sent.unseen;
     let verdict = if counted == visible && received + kernel == arrived {
         format!(
-            "hopwise counted {} as lost before it, and {} as arrived: {FOR_ALL}",
+            "hopwise counted {} as lost in the network, and {} as received: {FOR_ALL}",
             units::count(counted),
             units::counted(received, "datagram")
         )
     } else {
         format!(
-            "hopwise counted {} as lost before it and {} as arrived ({} and {} expected): the difference is unexplained.",
+            "hopwise counted {} as lost in the network and {} as received ({} and {} expected): the difference is unexplained.",
             units::count(counted),
             units::count(received + kernel),
             units::count(visible),
@@ -301,10 +302,10 @@ fn budget(status: &Status, sent: &Sent) -> String {
         )
     };
     if sent.unseen > 0 {
-        // Rare, and worth a word: the numbers would seem not to add up.
+        // Rare; without this line the numbers seem inconsistent.
         let unseen = units::count(sent.unseen);
         out.push_str(&format!(
-            "\nOf the lost ones {unseen} came first or last of all: no gap in the numbers shows them.\n"
+            "\n{unseen} of the lost datagrams were the first or last of their stream: they leave no gap in the sequence numbers.\n"
         ));
     }
     format!("{out}\n{verdict}\n")
@@ -313,12 +314,12 @@ fn budget(status: &Status, sent: &Sent) -> String {
 /// A verdict.
 const FOR_ALL: &str = "every one is accounted for.";
 
-/// What came into a stage and neither left it nor waits in it.
+/// Units that a stage dropped.
 fn not_done(stage: &Stage) -> u64 {
     stage.drops.values().sum()
 }
 
-/// Stages as a table, with this title over what was lost in each.
+/// Stages as a table, with this heading over the drops.
 fn table(lost: &str, stages: &[Stage]) -> String {
     let mut table = Table::new([
         ("STAGE", Align::Left),
@@ -328,23 +329,18 @@ fn table(lost: &str, stages: &[Stage]) -> String {
         ("", Align::Left),
     ]);
     for stage in stages {
-        let Stage { stage: name, unit, entered, left, drops, .. } = stage;
+        let Stage { stage: name, unit, into, out, drops, .. } = stage;
         let reasons: Vec<String> = drops
             .iter()
             .filter(|(_, count)| **count > 0)
             .map(|(reason, count)| format!("{reason} {}", units::count(*count)))
             .collect();
         table.row([
-            name.clone(),
-            units::count(*entered),
-            units::count(*left),
+            name.to_string(),
+            units::count(*into),
+            units::count(*out),
             units::count(not_done(stage)),
-            format!(
-                "{}{}{}",
-                unit.as_deref().unwrap_or(""),
-                if reasons.is_empty() { "" } else { ": " },
-                reasons.join(", ")
-            ),
+            format!("{}{}{}", unit, if reasons.is_empty() { "" } else { ": " }, reasons.join(", ")),
         ]);
     }
     table.render()
@@ -357,7 +353,7 @@ impl Scratch {
     fn new(parent: &Path) -> Result<Self, CliError> {
         let name = format!("hopwise-demo-{}", std::process::id());
         let mut path = parent.join(&name);
-        // Its own: one that is there already is somebody else's, or the store's.
+        // A directory of its own: an existing one may belong to another user.
         let make = |path: &Path| std::fs::DirBuilder::new().mode(0o700).create(path);
         let mut made = make(&path);
         for number in 1..10 {
@@ -389,7 +385,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Is this a switch? Hosts send no reports.
+/// Whether this is a switch. Hosts send no reports.
 fn is_switch(kind: &Kind) -> bool {
     matches!(kind, Kind::Switch)
 }
@@ -398,18 +394,15 @@ fn is_switch(kind: &Kind) -> bool {
 mod tests {
     use super::*;
 
-    fn stage(name: &str, entered: u64, left: u64) -> Stage {
-        let drops = [("lost".to_string(), entered - left)].into();
-        Stage { stage: name.into(), unit: Some("datagrams".into()), entered, left, queued: 0, drops }
+    fn stage(name: &'static str, into: u64, out: u64) -> Stage {
+        let drops = [("lost", into - out)].into();
+        Stage { stage: name.into(), unit: "datagrams".into(), into, out, queued: 0, drops }
     }
 
     fn verdict(received: u64) -> String {
-        let status = Status {
-            version: String::new(),
-            uptime_s: 0.0,
-            rates: Default::default(),
-            inputs: Vec::new(),
+        let status = StatusView {
             loss_budget: vec![stage("network", received + 7, received), stage("kernel", received, received)],
+            ..StatusView::default()
         };
         let sent = Sent { sent: 1_000, lost: 7, unseen: 0, duplicated: 2, span: Duration::from_secs(61) };
         budget(&status, &sent)
@@ -426,16 +419,16 @@ STAGE       IN  OUT  LOST
 network  1,002  995     7  datagrams: lost 7
 kernel     995  995     0  datagrams
 
-hopwise counted 7 as lost before it, and 995 datagrams as arrived: every one is accounted for.
+hopwise counted 7 as lost in the network, and 995 datagrams as received: every one is accounted for.
 "
         );
         assert!(verdict(994).ends_with(
-            "counted 7 as lost before it and 994 as arrived (7 and 995 expected): the difference is unexplained.\n"
+            "counted 7 as lost in the network and 994 as received (7 and 995 expected): the difference is unexplained.\n"
         ));
     }
 
     #[test]
-    fn a_taken_port_is_given_up() {
+    fn a_port_in_use_is_replaced_by_a_free_one() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         assert_eq!(free(address), (SocketAddr::new(address.ip(), 0), true));

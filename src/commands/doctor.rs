@@ -92,8 +92,8 @@ fn text(report: &Report, terminal: Terminal) -> String {
 }
 
 fn title(examined: &Examined) -> String {
-    let asked = if examined.input.asked { "" } else { " (not requested)" };
-    format!("{}{asked}", examined.input.listen)
+    let requested = if examined.input.requested { "" } else { " (not requested)" };
+    format!("{}{requested}", examined.input.listen)
 }
 
 /// The expected receive path, and why no faster one works.
@@ -159,8 +159,8 @@ fn words(verdict: Verdict) -> (&'static str, Tone) {
 }
 
 fn summary(report: &Report) -> String {
-    let asked = report.inputs.iter().filter(|examined| examined.input.asked);
-    let checks = report.checks.iter().chain(asked.flat_map(|examined| &examined.checks));
+    let requested = report.inputs.iter().filter(|examined| examined.input.requested);
+    let checks = report.checks.iter().chain(requested.flat_map(|examined| &examined.checks));
     let count = |verdict| checks.clone().filter(|check| check.verdict == verdict).count() as u64;
     match (count(Verdict::Blocking), count(Verdict::Suboptimal)) {
         (0, 0) => "ok\n".to_owned(),

@@ -1,4 +1,4 @@
-//! The commands that ask a collector's memory: `get`, `count`, `sketch`, `tail`, `stores`, `calculate`, `map`.
+//! The commands that query collector memory: `get`, `count`, `sketch`, `tail`, `stores`, `calculate`, `map`.
 
 pub(crate) mod calculate;
 pub(crate) mod count;
@@ -26,18 +26,18 @@ use dta::collector_map::{Collector, CollectorMap};
 use dta::source::{DtaSource, SourceStore};
 use terminal::CliError;
 
-/// Whom to ask.
+/// The source of answers: regions, a snapshot, or a running hopwise.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Source {
-    /// Map the regions of this directory instead of asking a running hopwise ([collector.memory] directory)
+    /// Read the regions in this directory instead of querying a running hopwise ([collector.memory] directory)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["snapshot", "map"])]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Ask this snapshot instead
+    /// Query this snapshot instead
     #[arg(long, value_name = "FILE", conflicts_with = "map")]
     pub(crate) snapshot: Option<PathBuf>,
 
-    /// Ask the collector that this map says (see `hopwise map`), or all of them where that makes sense
+    /// Query the collector that this map selects (see `hopwise map`), or all of them when no key selects one
     #[arg(long, value_name = "FILE")]
     pub(crate) map: Option<PathBuf>,
 
@@ -46,7 +46,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The stores on this machine, if they are to be asked; none: ask a running hopwise.
+    /// The stores on this machine; `None`: query a running hopwise.
     pub(crate) fn source(&self) -> Result<Option<DtaSource>, CliError> {
         match (&self.directory, &self.snapshot) {
             (Some(directory), _) => DtaSource::open(directory).map(Some).map_err(CliError::new),
@@ -63,7 +63,7 @@ impl Source {
         self.map.as_deref().map(load_map).transpose()
     }
 
-    /// A client of the collector that a map says, or of the one that was named.
+    /// A client of the collector that a map selects, or of `--api`.
     pub(crate) fn client(&self, collector: Option<&Collector>) -> Result<Client, CliError> {
         match collector {
             Some(collector) => remote::Api { url: collector.api.clone(), ..self.api.clone() }.client(),
@@ -71,14 +71,14 @@ impl Source {
         }
     }
 
-    /// Clients of all collectors of the map, with their names; or of the one that was named.
+    /// Clients of all collectors of the map, with their names; without a map, of `--api`.
     pub(crate) fn each(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
         let Some(map) = self.map()? else { return Ok(vec![(self.client(None)?, None)]) };
         let one = |collector: &Collector| Ok((self.client(Some(collector))?, Some(collector.name.clone())));
         map.collectors.iter().map(one).collect()
     }
 
-    /// Asks the collectors that a map says, the first first, until one knows; or the one that was named.
+    /// Queries the collectors that a map selects, in order, until one has the answer; without a map, `--api`.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         collectors: &[&Collector],
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// `?name=value&…` of what is there.
+/// `?name=value&…` of the values present.
 pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -114,7 +114,7 @@ pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
     text
 }
 
-/// An answer on standard output: as JSON, or as a person reads it.
+/// Prints an answer: as JSON or as text.
 pub(crate) fn print<T: Serialize>(
     answer: &T,
     json: bool,
@@ -127,7 +127,7 @@ pub(crate) fn print<T: Serialize>(
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
 }
 
-/// Fields as `name=value`, in the order in which they come.
+/// Fields as `name=value`, in their order.
 pub(crate) fn fields_text(fields: &serde_json::Map<String, Value>) -> String {
     let one = |(name, value): (&String, &Value)| {
         let value = match value {

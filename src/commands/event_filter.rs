@@ -1,10 +1,10 @@
-//! Which events a command asks for: of a running hopwise, or of a store.
+//! Event filters of commands, for a running hopwise and for a store.
 
 use super::client::escape;
-use super::remote::Event;
+use crate::view::EventView;
 use terminal::CliError;
 
-/// Which events.
+/// A filter of events.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct Filter {
     /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu,
@@ -44,11 +44,11 @@ impl Filter {
         out
     }
 
-    /// Does the event pass? The server filters too; an older one may know fewer fields.
-    pub(super) fn passes(&self, event: &Event) -> bool {
+    /// Whether the event passes. The server filters too; an older one may know fewer fields.
+    pub(super) fn passes(&self, event: &EventView) -> bool {
         let same =
             |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
-        same(&self.kind, Some(&event.kind))
+        same(&self.kind, Some(&*event.kind))
             && same(&self.metric, event.metric.as_deref())
             && same(&self.flow, event.text.as_deref())
             && self.node.is_none_or(|node| event.node == Some(node))
@@ -62,11 +62,11 @@ impl Filter {
     }
 }
 
-/// Says which names there are when `name` is none of them.
+/// Refuses an unknown `name` and lists the known ones.
 fn known(what: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
     match name {
         Some(name) if !names.contains(&name) => {
-            Err(CliError::new(format!("`{name}` is no {what}; there are {}", names.join(", "))))
+            Err(CliError::new(format!("`{name}` is not a {what}; use one of {}", names.join(", "))))
         }
         _ => Ok(()),
     }

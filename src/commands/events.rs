@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::client::{self, Client, Stream};
 use super::event_filter::Filter;
-use super::remote::{Api, Event, Events, fetch, path_text};
+use super::remote::{Api, fetch, path_text};
+use crate::view::{EventView, Events};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Terminal, units};
@@ -71,7 +72,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// The latest events that pass, newest first. The server does not leave out known events, so a query may be repeated.
-fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<Event>, CliError> {
+fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
     let mut passed = Vec::new();
     let mut before = String::new();
     for _ in 0..MAX_PAGES {
@@ -88,14 +89,14 @@ fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<Event>, 
     Ok(passed)
 }
 
-/// Events asked for at once.
+/// Events per request.
 const PAGE: usize = 1000;
-/// Questions asked at most.
+/// Maximum number of requests.
 const MAX_PAGES: usize = 1000;
 
-/// Prints the live stream, and goes on with the next one when it ends, until nobody answers any more.
+/// Prints the live stream, and reconnects when it ends, until the time limit for reconnection.
 fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCode, CliError> {
-    // The stream knows no metrics; they are sorted out here.
+    // The stream has no filter by metric; `drain` applies it.
     let streamed = Filter { metric: None, ..args.filter.clone() };
     let path = format!("/events/stream{}", streamed.query('?'));
     let mut patience = Patience::new(Duration::from_secs(args.reconnect));
@@ -110,11 +111,11 @@ fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCod
             eprintln!("hopwise: {cause}; waiting {} s for hopwise at {}", args.reconnect, client.url());
         }
         stream = again(client, &path, &mut patience, &cause)?;
-        eprintln!("hopwise: back at {}; what happened in between is in `hopwise events`", client.url());
+        eprintln!("hopwise: reconnected to {}; `hopwise events` lists the events in between", client.url());
     }
 }
 
-/// Prints what comes, and says why it ended.
+/// Prints events until the stream ends; returns the cause.
 fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<String, CliError> {
     for message in stream {
         let message = match message {
@@ -122,12 +123,15 @@ fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<Strin
             Err(_) => return Ok("the live stream broke".to_owned()),
         };
         if message.event == "shed" {
-            // A person who reads slower than the network talks must know that lines are missing.
-            eprintln!("hopwise: {} events were left out: this reader is too slow", message.data.trim());
+            // The reader must know that lines are missing.
+            eprintln!(
+                "hopwise: {} events were dropped: the reader of this output is too slow",
+                message.data.trim()
+            );
             continue;
         }
-        let event: Event = serde_json::from_str(&message.data).map_err(|error| {
-            CliError::new(format!("the stream has an event that this version cannot read: {error}"))
+        let event: EventView = serde_json::from_str(&message.data).map_err(|error| {
+            CliError::new(format!("the stream contains an event that this version cannot read: {error}"))
         })?;
         if filter.passes(&event) {
             printer.print(&event)?;
@@ -136,13 +140,13 @@ fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<Strin
     Ok("the live stream ended".to_owned())
 }
 
-/// The stream anew, as soon as somebody answers.
+/// Reconnects as soon as a server answers.
 fn again(client: &Client, path: &str, patience: &mut Patience, cause: &str) -> Result<Stream, CliError> {
     while let Some(pause) = patience.next(Instant::now()) {
         thread::sleep(pause);
         match client.stream(path) {
             Ok(stream) => return Ok(stream),
-            // Somebody answers, and will not answer otherwise later.
+            // A refusal is final.
             Err(error @ client::Error::Refused { status: 400..500, .. }) => return Err(error.into()),
             Err(_) => {}
         }
@@ -154,12 +158,12 @@ fn again(client: &Client, path: &str, patience: &mut Patience, cause: &str) -> R
     }))
 }
 
-/// How long to go on trying, and how long to wait before each time.
+/// Time limit and back-off of reconnection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Patience {
     limit: Duration,
     pause: Duration,
-    /// When the first stream was lost since one lasted.
+    /// When the connection was lost.
     lost: Option<Instant>,
 }
 
@@ -168,7 +172,7 @@ impl Patience {
         Self { limit, pause: FIRST_PAUSE, lost: None }
     }
 
-    /// How long to wait before trying again; `None` when it is time to give up.
+    /// Pause before the next attempt; `None` after the time limit.
     fn next(&mut self, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(*self.lost.get_or_insert(now));
         let left = self.limit.checked_sub(waited).filter(|left| !left.is_zero())?;
@@ -180,7 +184,7 @@ impl Patience {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// A stream that lasts so long is a success: the next loss is a new one.
+/// After this time a connection counts as stable: the next loss resets the back-off.
 const STEADY: Duration = Duration::from_secs(5);
 
 struct Printer {
@@ -190,7 +194,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn print(&mut self, event: &Event) -> Result<(), CliError> {
+    fn print(&mut self, event: &EventView) -> Result<(), CliError> {
         self.line = if self.json {
             serde_json::to_string(event).map_err(|error| CliError::new(error.to_string()))?
         } else {
@@ -202,8 +206,8 @@ impl Printer {
 }
 
 /// One line: when, what, where, how much.
-pub(super) fn sentence(event: &Event, terminal: Terminal) -> String {
-    let tone = match event.kind.as_str() {
+pub(super) fn sentence(event: &EventView, terminal: Terminal) -> String {
+    let tone = match &*event.kind {
         "drop" | "loss" | "path_loop" => Tone::Bad,
         "rule_on" | "path_change" | "hop_limit" | "mtu" => Tone::Warn,
         "rule_off" => Tone::Good,
@@ -231,14 +235,13 @@ pub(super) fn sentence(event: &Event, terminal: Terminal) -> String {
     if let Some(reason) = event.reason {
         say(format!("reason {reason}"));
     }
-    if let Some(basis) = event.basis.as_deref().filter(|basis| *basis != "measured" && event.value.is_some())
-    {
-        say(format!("({basis})"));
+    if !matches!(&*event.basis, "" | "measured") && event.value.is_some() {
+        say(format!("({})", event.basis));
     }
     out.trim_end().to_string()
 }
 
-fn location(event: &Event) -> Option<String> {
+fn location(event: &EventView) -> Option<String> {
     let mut out = format!("node {}", event.node?);
     if let Some(queue) = event.queue {
         out.push_str(&format!(" queue {queue}"));
@@ -249,8 +252,8 @@ fn location(event: &Event) -> Option<String> {
     Some(out)
 }
 
-/// `64 → 200 (threshold 10)`; latencies with their unit. The hops of a path are no value to show: the path is.
-fn change(event: &Event) -> Option<String> {
+/// `64 → 200 (threshold 10)`; latencies with their unit. The number of hops of a path is omitted: the path itself is shown.
+fn change(event: &EventView) -> Option<String> {
     let metric = event.metric.as_deref().unwrap_or("");
     let show = |value: u64| match metric {
         "flow_latency" | "hop_latency" => units::nanos(value),
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_doubles_its_pauses_and_ends_in_time() {
+    fn pauses_double_until_the_time_limit() {
         let start = Instant::now();
         let (mut patience, mut now, mut pauses) = (Patience::new(Duration::from_secs(10)), start, Vec::new());
         while let Some(pause) = patience.next(now) {
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_asks_the_server_and_checks_itself() {
+    fn a_filter_is_sent_to_the_server_and_applied_locally() {
         let filter = Filter {
             kind: Some("drop".into()),
             node: Some(7),
@@ -337,7 +340,7 @@ mod tests {
         let wrong = Filter { kind: Some("drops".into()), ..Filter::default() };
         assert_eq!(
             wrong.check().unwrap_err().to_string(),
-            "`drops` is no kind of event; there are new, change, path_change, path_loop, rule_on, rule_off, drop, \
+            "`drops` is not a kind of event; use one of new, change, path_change, path_loop, rule_on, rule_off, drop, \
              loss, expired, hop_limit, mtu, latest"
         );
     }

@@ -1,11 +1,12 @@
-//! `hopwise path`: where a flow goes and where it waits.
+//! `hopwise path`: the path of a flow and the latency of each hop.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::client::{Client, escape};
-use super::remote::{Api, FlowState, Flows, fetch, path_text};
+use super::remote::{Api, fetch, path_text};
+use crate::view::{FlowDetail, FlowView, Flows};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, plot, units};
@@ -46,10 +47,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         None => ask(&args.api.client()?, &args.flow, args.limit)?,
     };
     if flows.is_empty() {
-        eprintln!(
-            "hopwise: no flow with `{}` in its text was seen; `hopwise top` lists the latest",
-            args.flow
-        );
+        eprintln!("hopwise: no flow matches `{}`; `hopwise top` lists the latest flows", args.flow);
         return Ok(ExitCode::from(1));
     }
     let mut out = String::new();
@@ -68,22 +66,22 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// The matching flows; the one meant, when the text is a whole flow or only one matches, with its hops.
-fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowState>, CliError> {
+fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let Flows { mut flows, .. } = fetch(client, &format!("/flows?limit={limit}&filter={}", escape(text)))?;
     if let Some(exact) = flows.iter().position(|flow| flow.text == text) {
         flows = vec![flows.swap_remove(exact)];
     }
     if let [flow] = &flows[..] {
-        flows = vec![fetch(client, &format!("/flows/{}", flow.id))?];
+        return Ok(vec![fetch(client, &format!("/flows/{}", flow.id))?]);
     }
-    Ok(flows)
+    Ok(flows.into_iter().map(|flow| FlowDetail { flow, hops: Vec::new() }).collect())
 }
 
 /// Several flows, one line each.
-fn list(flows: &[FlowState]) -> String {
+fn list(flows: &[FlowDetail]) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("FLOW", Left), ("PATH", Left), ("LATENCY", Right), ("REPORTS", Right)]);
-    for flow in flows {
+    for FlowDetail { flow, .. } in flows {
         table.row([
             flow.text.clone(),
             path_text(&flow.path),
@@ -95,18 +93,20 @@ fn list(flows: &[FlowState]) -> String {
 }
 
 /// One flow: a drawing of its path, what is known of it, and a line per hop.
-fn picture(flow: &FlowState, terminal: Terminal) -> String {
+fn picture(detail: &FlowDetail, terminal: Terminal) -> String {
+    let flow = &detail.flow;
     let mut out = format!("{}\n\n", terminal.paint(Tone::Strong, &flow.text));
     out.push_str(&format!("  {}\n\n", drawing(flow)));
     let latency = flow.flow_latency.map_or("unknown".into(), units::nanos);
-    let basis = flow.basis.as_deref().filter(|basis| *basis != "measured" && flow.flow_latency.is_some());
+    let basis = Some(&*flow.basis).filter(|basis| !matches!(*basis, "" | "measured"));
+    let basis = basis.filter(|_| flow.flow_latency.is_some());
     out.push_str(&format!(
         "  latency {latency}{} · {} · last seen {}\n",
         basis.map_or(String::new(), |basis| format!(" ({})", explain(basis))),
         units::counted(flow.reports, "report"),
         units::date_time(flow.last_seen)
     ));
-    let table = hops(flow);
+    let table = hops(detail);
     if !table.is_empty() {
         out.push('\n');
         out.push_str(&table.indented(2).render());
@@ -115,7 +115,7 @@ fn picture(flow: &FlowState, terminal: Terminal) -> String {
 }
 
 /// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`.
-fn drawing(flow: &FlowState) -> String {
+fn drawing(flow: &FlowView) -> String {
     if flow.path.is_empty() {
         return format!("{} ─ … ─ {}  (no report with a path)", flow.flow.src, flow.flow.dst);
     }
@@ -127,7 +127,7 @@ fn drawing(flow: &FlowState) -> String {
 
 fn explain(basis: &str) -> &str {
     match basis {
-        "hop_sum" => "sum of the hops; time on links is not in it",
+        "hop_sum" => "sum of the hops, without links",
         "corrected" => "corrected by an estimated clock offset",
         "unsynchronised" => "the clocks disagree; not usable as a latency",
         "hop_limit" => "joined from postcards, in the order of the packet's hop limit",
@@ -137,7 +137,7 @@ fn explain(basis: &str) -> &str {
     }
 }
 
-fn hops(flow: &FlowState) -> Table {
+fn hops(flow: &FlowDetail) -> Table {
     use Align::{Left, Right};
     let slowest = flow.hops.iter().filter_map(|hop| hop.hop_latency).max().unwrap_or(0);
     let heads = [("NODE", Right), ("IN", Right), ("OUT", Right), ("LATENCY", Right), ("", Left)];
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn flow() -> FlowState {
+    fn flow() -> FlowDetail {
         serde_json::from_value(json!({"id": "0a", "text": "10.0.1.1:5000>10.0.2.2:6000/17", "path": [101, 102, null],
             "flow": {"src": "10.0.1.1", "dst": "10.0.2.2", "sport": 5000, "dport": 6000, "proto": 17},
             "flow_latency": 14_000_000, "basis": "hop_sum", "reports": 500, "first_seen": 1, "last_seen": 1_000_000_000,
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_drawn_with_its_waits() {
+    fn a_path_is_drawn_with_its_latencies() {
         assert_eq!(
             picture(&flow(), Terminal::plain()),
             "10.0.1.1:5000>10.0.2.2:6000/17
 
   10.0.1.1 ─ 101 ─ 102 ─ ? ─ 10.0.2.2
 
-  latency 14.0 ms (sum of the hops; time on links is not in it) · 500 reports · last seen 1970-01-01 00:00:01.000
+  latency 14.0 ms (sum of the hops, without links) · 500 reports · last seen 1970-01-01 00:00:01.000
 
   NODE  IN  OUT  LATENCY                        QUEUE  OCCUPANCY    LINK
    101   1    2  1.00 ms  █▌                        0          3       -
@@ -195,8 +195,9 @@ mod tests {
 
     #[test]
     fn a_flow_of_postcards_has_hops_and_no_path() {
-        let state = FlowState { path: Vec::new(), ..flow() };
-        assert_eq!(drawing(&state), "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)");
+        let mut state = flow();
+        state.flow.path.clear();
+        assert_eq!(drawing(&state.flow), "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)");
         assert!(picture(&state, Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
     }
 

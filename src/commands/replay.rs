@@ -78,7 +78,7 @@ pub(crate) struct Args {
 pub(crate) enum Speed {
     /// As fast as this machine can.
     Max,
-    /// So many times faster than it was captured.
+    /// This many times faster than captured.
     Times(f64),
 }
 

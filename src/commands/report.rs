@@ -89,7 +89,7 @@ enum What {
     Append(Append),
     /// Add to the counters of a key
     KeyIncrement(KeyIncrement),
-    /// Tell one hop of the path of a key
+    /// Report one hop of the path of a key
     Postcard(Postcard),
     /// Send columns of a sketch
     Sketch(Sketch),
@@ -350,7 +350,7 @@ impl Sending {
         }
     }
 
-    /// Says what was sent and answered.
+    /// Prints the counters.
     fn summarize(&self) -> Result<ExitCode, CliError> {
         let (stats, sockets) = (self.reporter.stats(), self.sockets.stats);
         let mut total = dta::DestinationStats::default();
@@ -370,10 +370,10 @@ impl Sending {
             "nacks": total.nacks,
             "refused": total.refused,
             "congestions": total.congestions,
-            "forgotten": total.forgotten,
+            "unavailable": total.forgotten,
             "suppressed": self.suppressed,
-            "no_room": self.no_room,
-            "lost": sockets.lost,
+            "queue_full": self.no_room,
+            "unsent": sockets.lost,
         });
         let text = if self.json { format!("{summary}\n") } else { self.sentence(&total) };
         io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
@@ -385,13 +385,13 @@ impl Sending {
         let mut parts = vec![format!("{} sent", units::counted(self.reporter.stats().reports, "report"))];
         let lost = self.sockets.stats.lost;
         for (count, what) in [
-            (total.retransmitted, "sent again"),
+            (total.retransmitted, "retransmitted"),
             (total.nacks, "NACK(s)"),
             (total.refused, "refused: is there such a store or list? (`hopwise stores`)"),
-            (total.congestions, "notice(s) of congestion"),
+            (total.congestions, "congestion notice(s)"),
             (self.suppressed, "suppressed because of congestion"),
-            (total.forgotten, "asked for again too late"),
-            (self.no_room, "without room"),
+            (total.forgotten, "requested too late to retransmit"),
+            (self.no_room, "dropped: the send queue was full"),
             (lost, "could not be sent: is there a route to the collector? (`ip route get ADDRESS`)"),
         ] {
             if count > 0 {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use store::{QueryOptions, Reader, Value};
 
 use super::event_filter::{Filter, UNCHANGED};
-use super::remote::{Event, Flow, FlowState, HopState, parse_path};
+use super::remote::parse_path;
+use crate::view::{EventView, Flow, FlowDetail, FlowView, HopView};
 use terminal::CliError;
 
 /// The store in `dir`.
@@ -29,7 +30,7 @@ pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
 }
 
 /// The latest events that pass the filter, oldest first.
-pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Event>, CliError> {
+pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<EventView>, CliError> {
     let mut wanted = Conditions::default();
     match &filter.kind {
         Some(kind) => wanted.equal("kind", Some(Value::Text(kind.clone()))),
@@ -43,19 +44,19 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
          threshold, rule, reason, basis, path FROM events {} ORDER BY ts DESC LIMIT {limit}",
         wanted.clause()
     );
-    let mut events: Vec<Event> =
+    let mut events: Vec<EventView> =
         rows(dir, &sql, wanted.params, limit)?.into_iter().filter_map(event).collect();
     events.reverse();
     Ok(events)
 }
 
-fn event(row: Vec<Value>) -> Option<Event> {
+fn event(row: Vec<Value>) -> Option<EventView> {
     let mut row = Row(row.into_iter());
-    Some(Event {
+    Some(EventView {
         ts: row.number()?,
-        id: row.text(),
-        kind: row.text()?,
-        metric: row.text(),
+        id: row.text().unwrap_or_default(),
+        kind: row.text()?.into(),
+        metric: row.text().map(Into::into),
         text: row.text(),
         flow: row.flow(),
         node: row.number(),
@@ -66,13 +67,14 @@ fn event(row: Vec<Value>) -> Option<Event> {
         threshold: row.number(),
         rule: row.text(),
         reason: row.number(),
-        basis: row.text(),
+        reason_name: None,
+        basis: row.text().unwrap_or_default().into(),
         path: parse_path(&row.text().unwrap_or_default()),
     })
 }
 
 /// Flows whose text is or contains `text`, the latest first; the one meant with its hops, when it is only one.
-pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowState>, CliError> {
+pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let find = |condition: &str, parameter: &str| {
         let sql = format!(
             "SELECT flow, src, dst, sport, dport, proto, path, flow_latency, basis, reports, first_seen, last_seen \
@@ -84,33 +86,34 @@ pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowState>
     if found.is_empty() {
         found = find("instr(flow, ?1) > 0", text)?;
     }
-    let mut flows: Vec<FlowState> = found.into_iter().filter_map(flow).collect();
+    let mut flows: Vec<FlowDetail> = found.into_iter().filter_map(flow).collect();
     if let [flow] = &mut flows[..] {
-        flow.hops = hops(dir, flow)?;
+        flow.hops = hops(dir, &flow.flow)?;
     }
     Ok(flows)
 }
 
-fn flow(row: Vec<Value>) -> Option<FlowState> {
+fn flow(row: Vec<Value>) -> Option<FlowDetail> {
     let mut row = Row(row.into_iter());
     let text = row.text()?;
     let flow = row.flow()?;
-    Some(FlowState {
+    let flow = FlowView {
         id: format!("{:016x}", flow.key().id()),
         flow,
         text,
         path: parse_path(&row.text().unwrap_or_default()),
         flow_latency: row.number(),
-        basis: row.text(),
+        basis: row.text().unwrap_or_default().into(),
+        path_basis: None,
         reports: row.number()?,
         first_seen: row.number()?,
         last_seen: row.number()?,
-        hops: Vec::new(),
-    })
+    };
+    Some(FlowDetail { flow, hops: Vec::new() })
 }
 
 /// The latest reported values of each node of the flow's path: its latency for this flow, and its fullest queue of late.
-fn hops(dir: &Path, flow: &FlowState) -> Result<Vec<HopState>, CliError> {
+fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
     let query = "SELECT node, value FROM events WHERE flow = ?1 AND metric = 'hop_latency' ORDER BY ts DESC LIMIT 1000";
     let latencies = rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)?;
     let latest = |node: u32| {
@@ -119,7 +122,7 @@ fn hops(dir: &Path, flow: &FlowState) -> Result<Vec<HopState>, CliError> {
     };
     let mut hops = Vec::new();
     for node in &flow.path {
-        let mut hop = HopState { node: *node, ..HopState::default() };
+        let mut hop = HopView { node: *node, ..HopView::default() };
         if let Some(node) = *node {
             hop.hop_latency = latest(node);
             let query = "SELECT queue, value FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
@@ -186,7 +189,7 @@ impl Row {
         }
     }
 
-    /// Source, destination, ports and protocol; all five columns are taken, whatever is in them.
+    /// Source, destination, ports and protocol; all five columns are consumed in any case.
     fn flow(&mut self) -> Option<Flow> {
         let (src, dst) = (self.text(), self.text());
         let (sport, dport, proto) = (self.number(), self.number(), self.number());

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::client::Client;
-use super::remote::{Api, Flows, Links, Nodes, Status, fetch, path_text};
+use super::remote::{Api, fetch, path_text};
+use crate::view::{Flows, Links, NodeView, Nodes, StatusView};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, plot, units};
@@ -69,10 +70,10 @@ pub(crate) enum Order {
     Rate,
 }
 
-/// Everything one picture is made of.
+/// The answers shown at one time.
 #[derive(Serialize, Debug)]
 struct Snapshot {
-    status: Status,
+    status: StatusView,
     flows: Flows,
     nodes: Nodes,
     links: Links,
@@ -101,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let keys = screen.keys();
     loop {
         let terminal = Terminal::stdout();
-        // A server that restarts is worth waiting for; the old picture stays, with the reason above it.
+        // The server may be restarting: the old tables stay, with the reason above them.
         let trouble = match Snapshot::take(&client, order) {
             Ok(fresh) => {
                 snapshot = fresh;
@@ -195,7 +196,7 @@ impl Snapshot {
     }
 
     fn head(&self, view: View, order: Order, client: &Client, terminal: Terminal) -> String {
-        let Status { version, uptime_s, rates, .. } = &self.status;
+        let StatusView { version, uptime_s, rates, .. } = &self.status;
         let uptime = units::clock(Duration::from_secs_f64(uptime_s.clamp(0.0, 1e9)));
         let first = terminal.paint(Tone::Strong, &format!("hopwise {version}"));
         let (reports, events) = (units::short(rates.reports), units::short(rates.events));
@@ -214,9 +215,9 @@ impl Snapshot {
     /// The receive method of each interface, and inputs that fail; working sockets are omitted: `in: xdp://eth1 by
     /// xdp-native · …`.
     fn inputs(&self, terminal: Terminal) -> String {
-        let worth_a_word =
+        let listed =
             self.status.inputs.iter().filter(|input| input.interface.is_some() || input.message.is_some());
-        let shown: Vec<_> = worth_a_word
+        let shown: Vec<_> = listed
             .map(|input| match &input.message {
                 Some(why) => terminal.paint(Tone::Bad, &format!("{} is down: {why}", input.listen)),
                 None => format!("{} by {}", input.listen, input.kind),
@@ -259,7 +260,7 @@ impl Snapshot {
 
     fn node_table(&self, order: Order) -> Table {
         use Align::{Left, Right};
-        let fullest = |node: &super::remote::Node| {
+        let fullest = |node: &NodeView| {
             node.queues
                 .iter()
                 .max_by_key(|queue| queue.occupancy)
@@ -268,9 +269,7 @@ impl Snapshot {
         let mut nodes: Vec<_> = self.nodes.nodes.iter().collect();
         nodes.sort_by_key(|node| {
             std::cmp::Reverse(match order {
-                Order::Latency => {
-                    node.hop_latency.and_then(|latency| latency.p99.or(latency.latest)).unwrap_or(0)
-                }
+                Order::Latency => node.hop_latency.p99.or(node.hop_latency.latest).unwrap_or(0),
                 Order::Queue => fullest(node).and_then(|(occupancy, _)| occupancy).unwrap_or(0),
                 Order::Rate => node.reports,
             })
@@ -280,7 +279,7 @@ impl Snapshot {
         let last = [("DROPS", Right), ("REPORTS", Right)];
         let mut table = Table::new(heads.into_iter().chain(more).chain(last));
         for node in nodes {
-            let latency = node.hop_latency.unwrap_or_default();
+            let latency = node.hop_latency;
             let span = |value: Option<u64>| value.map_or("-".into(), units::nanos);
             let queue = fullest(node).map(|(_, queue)| queue);
             let number = |value: Option<u64>| value.map_or("-".into(), units::count);
@@ -296,7 +295,7 @@ impl Snapshot {
                     .map_or("-".into(), |queue| queue.queue.map_or("all".into(), |id| id.to_string())),
                 number(queue.as_ref().and_then(|queue| queue.occupancy)),
                 number(queue.as_ref().and_then(|queue| queue.max)),
-                queue.and_then(|queue| queue.unit).unwrap_or_default(),
+                queue.map(|queue| queue.unit).unwrap_or_default(),
                 units::count(node.drops),
                 units::count(node.reports),
             ]);
@@ -433,13 +432,13 @@ LATENCY                REPORTS  FLOW                     PATH
 
     #[test]
     fn interfaces_are_shown_with_their_receive_path() {
-        let input =
-            |listen: &str, interface: Option<&str>, message: Option<&str>| super::super::remote::Input {
-                listen: listen.to_owned(),
-                kind: "xdp-native".to_owned(),
-                interface: interface.map(str::to_owned),
-                message: message.map(str::to_owned),
-            };
+        let input = |listen: &str, interface: Option<&str>, message: Option<&str>| crate::view::InputView {
+            listen: listen.to_owned(),
+            kind: "xdp-native".into(),
+            interface: interface.map(str::to_owned),
+            message: message.map(str::to_owned),
+            ..Default::default()
+        };
         let mut shown = snapshot();
         assert_eq!(shown.inputs(Terminal::plain()), "");
         shown.status.inputs = vec![
@@ -452,7 +451,7 @@ LATENCY                REPORTS  FLOW                     PATH
     }
 
     #[test]
-    fn nodes_are_ordered_by_what_was_asked() {
+    fn nodes_are_in_the_requested_order() {
         let rows =
             |order| picture(View::Nodes, order).lines().skip(5).map(str::to_string).collect::<Vec<_>>();
         let slow = "   3  leaf3   900 ns  800 ns  990 ns  1.00 us      0   64  200  packets      2        5";

@@ -138,9 +138,9 @@ section! {
 choice! {
     /// An occasion to report.
     pub(crate) enum OccasionName("\"path\", \"hop\", \"sample\", \"drop\", \"queue\", \"congested_packet\", \"packet\", \"evicted\", \"period\", \"passed\" or \"window\"") {
-        /// A sink takes INT out of a packet that its filters find worth telling.
+        /// A sink strips INT from a packet that its filters report.
         Path = "path",
-        /// The switch tells of itself only: INT-MX, postcards.
+        /// The switch reports its own hop only: INT-MX, postcards.
         Hop = "hop",
         /// A sink of SF-INT takes one node's record out.
         Sample = "sample",
@@ -409,9 +409,10 @@ impl MappingSettings {
 
     fn action(&self, operation: OperationName) -> Result<Action, (&'static str, String)> {
         if let Some(key) = self.idle(operation) {
-            return Err((key, format!("\"{}\" does not read this; remove it", operation.word())));
+            return Err((key, format!("\"{}\" does not use this key; remove it", operation.word())));
         }
-        let store = || self.store.ok_or(("store", "say which store; add store = 1 or the like".to_owned()));
+        let store =
+            || self.store.ok_or(("store", "the store is missing; add store = 1 or the like".to_owned()));
         let (key, copies) = (fields(&self.key), self.copies.unwrap_or(2));
         let missing =
             |key: &'static str, example: &str| (key, format!("it is missing; add {key} = {example}"));

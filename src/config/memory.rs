@@ -306,7 +306,7 @@ impl MemorySettings {
     pub(crate) fn unguarded(&self) -> Option<String> {
         (self.secret_file.is_none() && !self.exchange.ip().to_canonical().is_loopback()).then(|| {
             format!(
-                "whoever reaches the exchange at {} may write the collector's memory: give [collector.memory] and its translators a secret_file (openssl rand -hex 32 > FILE; chmod 600 FILE)",
+                "any host that reaches the exchange at {} can write collector memory: set secret_file for [collector.memory] and its translators (openssl rand -hex 32 > FILE; chmod 600 FILE)",
                 self.exchange
             )
         })
@@ -387,11 +387,10 @@ fn way(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
         (MemoryMode::Xdp, Some(_)) => {}
     }
     if memory.listen.port() != wire::roce::PORT {
-        refuse("listen", "with this mode RoCEv2 comes to its own port; write 4791");
+        refuse("listen", "this mode receives RoCEv2 only on its own port; write 4791");
     }
     if memory.listen.ip().is_loopback() {
-        let what =
-            "with this mode RoCEv2 comes by an interface; write the address that translators reach there";
+        let what = "this mode receives RoCEv2 on an interface; write an address of the interface that translators can reach";
         refuse("listen", what);
     }
 }
@@ -441,7 +440,7 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
         return wrong;
     }
     match store.id {
-        None => wrong.push(("id", "by what number do reporters name it? add id = 1 or the like".to_owned())),
+        None => wrong.push(("id", "the store needs an ID; add id = 1 or the like".to_owned())),
         Some(id) => {
             // The artifact's reports name no store: of each kind one is store 0.
             let told_apart = |other: &RegionSettings| {
@@ -452,7 +451,7 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
                 other.group() == store.group() && other.id == Some(id) && !told_apart(other)
             };
             if let Some(other) = before.iter().find(same) {
-                wrong.push(("id", format!("{id} is the number of `{}`; choose another", other.name)));
+                wrong.push(("id", format!("{id} is the ID of `{}`; choose another", other.name)));
             }
         }
     }
@@ -475,7 +474,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
             if !(1..=1024).contains(&store.data_len()) {
                 refuse(
                     "data",
-                    "a slot holds 1 to 1024 bytes; add data = 20, or say what they mean by value = \"u32[5]\"",
+                    "a slot holds 1 to 1024 bytes; add data = 20, or name the fields with value = \"u32[5]\"",
                 );
             }
             if store.value.as_ref().is_some_and(|value| value.0.size() > store.data_len()) {
@@ -486,7 +485,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
             if !(1..=1024).contains(&store.entry_len()) {
                 refuse(
                     "entry",
-                    "an entry has 1 to 1024 bytes; add entry = 18, or say what they mean by fields = \"…\"",
+                    "an entry has 1 to 1024 bytes; add entry = 18, or name the fields with fields = \"…\"",
                 );
             }
             if store.fields.as_ref().is_some_and(|fields| fields.0.size() > store.entry_len()) {

@@ -1,6 +1,6 @@
 //! Names that changed before the first release: the reader, the API and the command line refuse an old one and name the new.
 //!
-//! An entry stays until nobody can have a file with the old name any more.
+//! An entry stays until files with the old name are out of use.
 
 use toml::de::DeValue;
 

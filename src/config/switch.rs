@@ -1,4 +1,4 @@
-//! `[switch]`: its tables, what must fit together, and what becomes of it.
+//! `[switch]`: its tables, checks across settings, and the configuration of the switch.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},

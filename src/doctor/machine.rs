@@ -17,7 +17,7 @@ struct Need<'a> {
     frames: u64,
     /// The kernel is to decide what is an event.
     kernel_mode: bool,
-    /// What it means that something is missing: blocking if an interface was asked for.
+    /// What it means that something is missing: blocking if an interface was requested.
     verdict: Verdict,
 }
 
@@ -35,8 +35,8 @@ pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[E
         receive::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
     };
     let frames = interfaces().map(memory).sum();
-    let asked = interfaces().any(|examined| examined.input.asked);
-    let verdict = if asked { Verdict::Blocking } else { Verdict::Suboptimal };
+    let requested = interfaces().any(|examined| examined.input.requested);
+    let verdict = if requested { Verdict::Blocking } else { Verdict::Suboptimal };
     let need = Need { machine, frames, kernel_mode: requirements.kernel_mode, verdict };
     checks.extend([need.kernel(), need.sockets(), need.capabilities(), need.memlock()]);
     checks.extend(requirements.kernel_mode.then(|| need.detection()));

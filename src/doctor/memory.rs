@@ -20,7 +20,7 @@ use crate::{
 pub(super) enum Writer {
     /// `[collector.memory] mode = "xdp"` on this interface.
     Kernel { interface: String },
-    /// `mode = "verbs"`: of which section, at which address, with so many bytes to be locked.
+    /// `mode = "verbs"`: of which section, at which address, and the bytes to lock.
     Verbs { section: &'static str, address: IpAddr, bytes: u64 },
     /// Every peer with the secret of the exchange; without a secret, every peer that reaches it.
     Exchange { section: &'static str, at: SocketAddr, secret_file: Option<PathBuf> },
@@ -130,7 +130,7 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
         }
         Writer::Exchange { at, secret_file, .. } => checks.push(secret(*at, secret_file.as_ref())),
     }
-    let input = Input { listen: writer.title(), interface: None, sockets: Vec::new(), asked: true };
+    let input = Input { listen: writer.title(), interface: None, sockets: Vec::new(), requested: true };
     Examined { input, facts: found.facts, expected: None, checks }
 }
 

@@ -110,14 +110,19 @@ pub(crate) struct Input {
     pub(crate) interface: Option<String>,
     /// Sockets that it opens.
     sockets: Vec<SocketAddr>,
-    /// The user asked for it; otherwise it is shown as a possibility.
-    pub(crate) asked: bool,
+    /// Requested by the user; others are listed for information only.
+    pub(crate) requested: bool,
 }
 
 impl Input {
     /// What `xdp://INTERFACE` would take.
-    pub(crate) fn interface(name: &str, asked: bool) -> Self {
-        Self { listen: format!("xdp://{name}"), interface: Some(name.to_owned()), sockets: Vec::new(), asked }
+    pub(crate) fn interface(name: &str, requested: bool) -> Self {
+        Self {
+            listen: format!("xdp://{name}"),
+            interface: Some(name.to_owned()),
+            sockets: Vec::new(),
+            requested,
+        }
     }
 
     fn of(listen: &Listen) -> Self {
@@ -131,7 +136,7 @@ impl Input {
             Listen::Xdp { ports, .. } => ports.iter().copied().flat_map(any).collect(),
         };
         let interface = listen.interface().map(str::to_owned);
-        Self { listen: listen.to_string(), interface, sockets, asked: true }
+        Self { listen: listen.to_string(), interface, sockets, requested: true }
     }
 }
 
@@ -206,10 +211,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The worst of what concerns the inputs that were asked for.
+    /// The worst verdict on the requested inputs.
     pub(crate) fn verdict(&self) -> Verdict {
-        let asked = self.inputs.iter().filter(|examined| examined.input.asked);
-        let all = self.checks.iter().chain(asked.flat_map(|examined| &examined.checks));
+        let requested = self.inputs.iter().filter(|examined| examined.input.requested);
+        let all = self.checks.iter().chain(requested.flat_map(|examined| &examined.checks));
         all.map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
     }
 }
@@ -217,7 +222,7 @@ impl Report {
 /// Examines the machine and the inputs.
 ///
 /// # Errors
-/// The kernel cannot be asked at all.
+/// The kernel does not answer.
 pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Report, CliError> {
     let machine = device::machine();
     let mut inputs = Vec::new();

@@ -150,10 +150,10 @@ pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
     expected
 }
 
-/// Is what is expected less than was asked for?
+/// Whether the expected receive path is slower than the requested one.
 pub(super) fn low(expected: &Expected, lowest: RxPath) -> Option<Check> {
     (expected.rx_path > lowest && expected.perhaps.first().is_none_or(|best| *best > lowest)).then(|| {
-        let found = format!("{} at best, {} asked for", expected.rx_path.name(), lowest.name());
+        let found = format!("{} at best, {} requested", expected.rx_path.name(), lowest.name());
         let why = "`[collector.xdp] lowest` names the slowest acceptable receive path; hopwise does not open the input by a slower one.";
         Check::good("rx_path", found, why).with(Verdict::Blocking)
     })

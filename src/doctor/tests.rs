@@ -318,7 +318,7 @@ fn a_rung_that_is_too_low_is_blocking_unless_a_better_one_may_work() {
     assert_eq!(low(RxPath::Native, &[], RxPath::Native), None);
     assert_eq!(
         low(RxPath::Generic, &[], RxPath::Native).as_deref(),
-        Some("xdp-generic at best, xdp-native asked for")
+        Some("xdp-generic at best, xdp-native requested")
     );
     assert_eq!(low(RxPath::Generic, &[RxPath::ZeroCopy, RxPath::Native], RxPath::Native), None);
 }
@@ -394,7 +394,7 @@ fn receive_buffers_have_a_limit_without_cap_net_admin() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_not_blocking() {
+fn problems_of_unrequested_inputs_do_not_block() {
     let unprivileged = Machine { capabilities: capabilities(&[]), ..machine() };
     let facts = Facts { up: false, ..healthy_nic() };
     let inputs = |asked| {

@@ -1,4 +1,4 @@
-//! Admission control of the exchange: limits on pending and connected translators, and counters of what became of each connection.
+//! Admission control of the exchange: limits on pending and connected translators, and counters of the outcome of each connection.
 
 use std::{
     collections::VecDeque,
@@ -61,7 +61,7 @@ pub(crate) struct AdmissionView {
     /// Connections without an answer yet.
     pub(crate) pending: u64,
     /// True while the balance holds.
-    pub(crate) adds_up: bool,
+    pub(crate) balanced: bool,
 }
 
 /// Non-zero counts by cause.
@@ -130,7 +130,7 @@ impl Admission {
             accepted: state.accepted,
             refused: by_name(&state.refused),
             pending,
-            adds_up: state.connections == state.accepted + refused + pending,
+            balanced: state.connections == state.accepted + refused + pending,
         }
     }
 }
@@ -214,7 +214,7 @@ mod tests {
         let good = admission.register(stream(), from(1));
         let flood: Vec<u64> = (0..40).map(|_| admission.register(stream(), from(2))).collect();
         let view = admission.view(true);
-        assert_eq!((view.pending, view.refused["evicted"], view.adds_up), (MAX_PENDING as u64, 25, true));
+        assert_eq!((view.pending, view.refused["evicted"], view.balanced), (MAX_PENDING as u64, 25, true));
         assert!(admission.admit(flood[24]).is_none(), "it was evicted");
         let mut admitted = admission.admit(good).unwrap().unwrap();
         assert_eq!(admission.view(true).pending, MAX_PENDING as u64, "it is being answered");
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(admission.refuse(flood[26], RefusalCause::NoSecret), None, "counted once");
         let view = admission.view(true);
         assert_eq!(view.refused, [("evicted", 25), ("no_secret", 1), ("timeout", 1)]);
-        assert_eq!((view.accepted, view.pending, view.adds_up), (1, 13, true));
+        assert_eq!((view.accepted, view.pending, view.balanced), (1, 13, true));
     }
 
     #[test]
@@ -246,6 +246,6 @@ mod tests {
         drop(connect().unwrap());
         let view = admission.view(false);
         assert_eq!(view.refused, [("closed", 1), ("full", 1)], "the last one closed before it was answered");
-        assert_eq!((view.accepted, view.pending, view.adds_up), (MAX_LINKS as u64, 0, true));
+        assert_eq!((view.accepted, view.pending, view.balanced), (MAX_LINKS as u64, 0, true));
     }
 }

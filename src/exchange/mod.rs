@@ -328,12 +328,12 @@ impl Connection {
         Ok(Self { stream, reader, partial: Vec::new(), max_line: MAX_SHORT_LINE, seals: None })
     }
 
-    /// Accepts a collector's long lines from now on.
+    /// Accepts long lines of a collector.
     pub(crate) fn allow_long_lines(&mut self) {
         self.max_line = MAX_LINE;
     }
 
-    /// Every line carries a tag from now on, in both directions.
+    /// Adds a tag to each further line, in both directions.
     pub(crate) fn seal(&mut self, seals: Seals) {
         self.seals = Some(seals);
     }

@@ -1,4 +1,4 @@
-//! The secret that a translator and a collector share: where it is kept, and what is computed with it. It never leaves the process.
+//! The secret that a translator and a collector share: its file, and the proofs and tags derived from it. It never leaves the process.
 
 use std::{
     fmt, fs,
@@ -17,7 +17,7 @@ use terminal::CliError;
 pub(crate) const LEN: usize = 32;
 /// Shortest and longest secret, bytes.
 const SECRET: std::ops::RangeInclusive<usize> = 16..=1024;
-/// What the computations of this exchange, and of no other use of the secret, begin with.
+/// Prefix of all inputs of the HMAC: separates this exchange from other uses of the secret.
 const CONTEXT: &[u8] = b"hopwise dta exchange 1\0";
 
 /// A random number that is used once.
@@ -26,7 +26,7 @@ pub(crate) type Nonce = [u8; LEN];
 /// Draws one.
 ///
 /// # Errors
-/// The system has no random numbers for us.
+/// The system provides no random numbers.
 pub(crate) fn nonce() -> std::io::Result<Nonce> {
     let mut nonce = [0; LEN];
     getrandom::fill(&mut nonce).map_err(std::io::Error::from)?;
@@ -36,14 +36,14 @@ pub(crate) fn nonce() -> std::io::Result<Nonce> {
 /// A side of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Who connects.
+    /// The side that connects.
     Translator,
-    /// Who has the memory.
+    /// The side that has the memory.
     Collector,
 }
 
 impl Side {
-    /// Whose message it is, and for whom: no message can come back to who made it.
+    /// The direction of a message: a message cannot be reflected to its sender.
     fn way(self) -> &'static [u8] {
         match self {
             Self::Translator => b"translator to collector\0",
@@ -59,7 +59,7 @@ impl Side {
     }
 }
 
-/// What both sides drew for this connection.
+/// The nonces of both sides for this connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonces {
     pub(crate) translator: Nonce,
@@ -80,7 +80,7 @@ impl Secret {
     /// The secret in `file`: its text, without white space at its ends.
     ///
     /// # Errors
-    /// The file cannot be read, is open to everybody, or holds no secret; what to do. The error never contains its contents.
+    /// The file cannot be read, is readable by others, or contains no valid secret; says what to do. The error never contains its contents.
     pub(crate) fn read(file: &Path) -> Result<Self, CliError> {
         let named = file.display();
         let unreadable = |error| {
@@ -88,7 +88,7 @@ impl Secret {
                 "make it: openssl rand -hex 32 > FILE; chmod 600 FILE (the user of hopwise must own it)";
             CliError::io(format!("cannot read the secret in {named}"), error, remedy)
         };
-        // Asked before it is opened: opening a pipe would wait for its other end.
+        // Checked before opening: opening a pipe would block.
         if !fs::metadata(file).map_err(unreadable)?.is_file() {
             return Err(CliError::new(format!("{named} is no file; name one with the secret in it")));
         }
@@ -112,13 +112,13 @@ impl Secret {
         })
     }
 
-    /// The secret that is this text, if it can be one.
+    /// The secret with this text, if it is valid.
     pub(crate) fn of(text: &[u8]) -> Option<Self> {
         let good = SECRET.contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
         good.then(|| Hmac::new_from_slice(text).ok().map(Self)).flatten()
     }
 
-    /// HMAC-SHA256 of a purpose, the way between the sides, and both nonces: each of them of a length of its own or ended by a zero.
+    /// HMAC-SHA256 of a purpose, the direction, and both nonces; each has a fixed length or ends in a zero byte.
     fn mac(&self, purpose: &[u8], side: Side, nonces: &Nonces) -> Hmac<Sha256> {
         let mut mac = self.0.clone();
         for part in [CONTEXT, purpose, side.way(), &nonces.translator, &nonces.collector] {
@@ -127,17 +127,17 @@ impl Secret {
         mac
     }
 
-    /// What `side` shows to prove that it knows the secret.
+    /// The proof of `side` that it knows the secret.
     pub(crate) fn proof(&self, side: Side, nonces: &Nonces) -> [u8; LEN] {
         self.mac(b"proof\0", side, nonces).finalize().into_bytes().into()
     }
 
-    /// Is this the proof of `side`? Takes as long whatever it is.
+    /// Whether this is the proof of `side`, in constant time.
     pub(crate) fn is_proof(&self, given: &[u8], side: Side, nonces: &Nonces) -> bool {
         self.mac(b"proof\0", side, nonces).verify_slice(given).is_ok()
     }
 
-    /// What `own` seals its messages with after the proofs, and checks the other side's.
+    /// The keys with which `own` tags its messages after the proofs, and verifies those of the other side.
     pub(crate) fn seals(&self, own: Side, nonces: &Nonces) -> Seals {
         let seal = |side| {
             let key = self.mac(b"messages\0", side, nonces).finalize().into_bytes();
@@ -149,7 +149,7 @@ impl Secret {
     }
 }
 
-/// Of both directions.
+/// The tags of both directions.
 #[derive(Debug)]
 pub(crate) struct Seals {
     own: Seal,
@@ -162,13 +162,13 @@ impl Seals {
         self.own.next(message).finalize().into_bytes().into()
     }
 
-    /// Is this the tag of the other side's next message?
+    /// Whether this is the tag of the other side's next message.
     pub(crate) fn is_next(&mut self, tag: &[u8], message: &[u8]) -> bool {
         self.other.next(message).verify_slice(tag).is_ok()
     }
 }
 
-/// Of one direction: a key of this connection and a count, so that no message can be changed, left out, repeated or put elsewhere.
+/// One direction: a key of this connection and a counter, so that no message can be altered, dropped, repeated or reordered.
 struct Seal {
     key: Hmac<Sha256>,
     count: u64,
@@ -190,7 +190,7 @@ impl Seal {
     }
 }
 
-/// A secret that is read again when the configuration is.
+/// A secret that a configuration reload reads again.
 #[derive(Debug)]
 pub(crate) struct SecretFile {
     file: PathBuf,
@@ -198,7 +198,7 @@ pub(crate) struct SecretFile {
 }
 
 impl SecretFile {
-    /// That of a setting `secret_file`, if there is one.
+    /// The secret of a setting `secret_file`, if it is set.
     ///
     /// # Errors
     /// As [`Secret::read`].
@@ -208,7 +208,7 @@ impl SecretFile {
         Ok(Some(Arc::new(Self { file: file.to_owned(), now })))
     }
 
-    /// The secret in force.
+    /// The active secret.
     pub(crate) fn current(&self) -> Secret {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -228,7 +228,7 @@ impl SecretFile {
     }
 }
 
-/// A secret that was read and is not yet in force.
+/// A secret that was read and is not active yet.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     file: Arc<SecretFile>,
@@ -236,7 +236,7 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// Puts it in force, for connections from now on.
+    /// Uses it for new connections.
     pub(crate) fn put(self) {
         *self.file.now.lock().unwrap_or_else(PoisonError::into_inner) = self.secret;
     }

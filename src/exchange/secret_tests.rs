@@ -47,10 +47,10 @@ impl Place {
         Raw::new(TcpStream::connect(self.at).unwrap())
     }
 
-    /// What became of all connections that ended or were accepted, and that nothing is missing.
+    /// The outcomes of all ended and accepted connections; checks the balance.
     fn became(&self) -> NamedCounts {
         let view = self.access.view();
-        assert!(view.adds_up, "{view:?}");
+        assert!(view.balanced, "{view:?}");
         let mut all = view.refused;
         if view.accepted > 0 {
             all.add("accepted", view.accepted);
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// Somebody who says what they like.
+/// A peer that sends arbitrary lines.
 struct Raw {
     stream: TcpStream,
     lines: std::io::Lines<BufReader<TcpStream>>,
@@ -127,7 +127,7 @@ fn proof(secret: &str, side: Side, nonces: &Nonces) -> Message {
 }
 
 #[test]
-fn who_knows_the_secret_is_welcomed() {
+fn a_peer_with_the_secret_is_accepted() {
     let place = Place::open(Some(SECRET));
     let (outcome, refusals) = place.tried(Some(SECRET));
     let LinkEvent::Accepted(0, got) = outcome else { panic!("{outcome:?}") };
@@ -173,7 +173,7 @@ fn a_translator_with_a_secret_refuses_a_collector_without() {
 
 /// Those that pose as a collector: what they answer to the beginning, and to the proof.
 #[test]
-fn who_poses_as_a_collector_hears_no_hello() {
+fn an_impostor_collector_gets_no_hello() {
     let accept = Message::Accept(accept());
     let nonce = Message::Challenge { nonce: hex(&[9; LEN]) };
     let short = Message::Challenge { nonce: "00ff".to_owned() };
@@ -211,7 +211,7 @@ fn who_poses_as_a_collector_hears_no_hello() {
 }
 
 #[test]
-fn what_was_heard_before_opens_nothing() {
+fn replayed_lines_are_refused() {
     let place = Place::open(Some(SECRET));
     let mut first = place.connect();
     let nonces = first.begin();
@@ -243,7 +243,7 @@ fn after_the_proofs_only_what_is_sealed_counts() {
         (raw, file(SECRET).current().seals(Side::Translator, &nonces))
     };
     let good = |seals: &mut Seals| write(&Message::Hello(hello("a1")), Some(seals)).unwrap();
-    // Without a tag; changed on the way; with a tag of another place; in part.
+    // Without a tag; altered in transit; with the tag of another position; truncated.
     type Spoil = fn(Vec<u8>, Vec<u8>) -> Vec<u8>;
     let spoilt: [Spoil; 4] = [
         |line, _| line[65..].to_vec(),
@@ -267,7 +267,7 @@ fn after_the_proofs_only_what_is_sealed_counts() {
 }
 
 #[test]
-fn what_is_cut_short_is_refused() {
+fn truncated_lines_are_refused() {
     let place = Place::open(Some(SECRET));
     let begin = |nonce: &str, version: u32| Message::Begin(Begin { version, nonce: nonce.to_owned() });
     for (first, cause) in [
@@ -305,7 +305,7 @@ fn what_is_cut_short_is_refused() {
 }
 
 #[test]
-fn who_fills_the_hall_keeps_nobody_out() {
+fn a_full_admission_queue_does_not_block_others() {
     let mut place = Place::open(Some(SECRET));
     // Each is registered before the next connects, so that their order is known.
     let mut idle: Vec<Raw> = (0..MAX_PENDING).map(|_| place.connect()).collect();

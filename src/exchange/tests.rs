@@ -227,7 +227,7 @@ fn a_link_reconnects_when_the_collector_is_back() {
 }
 
 #[test]
-fn what_is_no_hello_is_refused_in_words() {
+fn a_malformed_hello_is_refused_with_a_message() {
     let (control, _messages) = Control::new();
     let recorder = Arc::new(Recorder::default());
     let listening = Listening::open(any()).unwrap();
@@ -253,7 +253,7 @@ fn what_is_no_hello_is_refused_in_words() {
 }
 
 #[test]
-fn who_drips_does_not_hold_up() {
+fn a_slow_peer_does_not_delay_others() {
     let listener = std::net::TcpListener::bind(any()).unwrap();
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();

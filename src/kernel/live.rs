@@ -219,7 +219,7 @@ impl Kernel for Live {
         };
         Ok(Counters {
             suppressed,
-            // Both mean the same to the operator: the datagram was lost on the way to user space.
+            // Both mean the same to the operator: the datagram was lost between kernel and user space.
             ring_full: counted.ring_full + counted.contended,
             refused_frames: counted.refused_frames,
         })

@@ -297,7 +297,7 @@ fn counts_of_a_stream_wrap_and_an_idle_one_frees_its_slot() {
     setup.kernel.tables().streams = vec![Some((stream(), run(0, near)))];
     setup.pass(0, None);
     setup.poll(START);
-    // So many cannot have been suppressed within a round: it is a count from before.
+    // More than a round can suppress: it is an old count.
     assert_eq!(setup.stream(), (1, 0, 0));
     setup.sync.drain(&mut setup.bench);
     for (count, datagrams) in
@@ -346,7 +346,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     assert!(setup.bench.collector.flow(&keys[2]).is_none() && setup.bench.collector.flow(&keys[5]).is_none());
     let expired = setup.bench.collected.0.iter().filter(|e| e.kind == Kind::Expired && e.flow.is_some());
     assert_eq!(expired.count(), 2);
-    // Another flow in a slot starts from zero, whatever its count.
+    // Another flow in a slot starts from zero.
     setup.kernel.tables().flows[0] = Some(FlowCopy { reports: 2, ..copy(keys[1]) });
     let before = setup.bench.collector.flow(&keys[1]).unwrap().row.reports;
     setup.kernel.tables().flows[1] = None;
@@ -464,7 +464,7 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     let mut all = setup.bench.collector.stats();
     all += &setup.bench.elsewhere;
     assert_eq!((all.datagrams, all.reports, all.flow_reports), (108, 106, 106));
-    assert!(all.decoding().holds() && all.deciding().holds(), "{all:?}");
+    assert!(all.decode_balance().is_balanced() && all.state_balance().is_balanced(), "{all:?}");
     assert_eq!(stats.datagrams, all.datagrams);
     assert_eq!(setup.bench.collector.flow(&key).unwrap().row.reports, 20);
     assert_eq!(setup.stream().0, 8 + 33);

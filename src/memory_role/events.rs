@@ -34,22 +34,22 @@ const MAX_BATCHES: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct EventCounters {
     entries: AtomicU64,
-    lapped: AtomicU64,
+    overwritten: AtomicU64,
     missing: AtomicU64,
     immediates: AtomicU64,
-    immediates_shed: AtomicU64,
+    immediates_dropped: AtomicU64,
 }
 
 impl EventCounters {
-    /// Entries reported, batches lapped, batches missing, immediates received, immediates discarded because the queue was full.
+    /// Entries reported, batches overwritten, batches missing, immediates received, immediates discarded because the queue was full.
     pub(crate) fn read(&self) -> [u64; 5] {
         // Relaxed: independent counters.
-        [&self.entries, &self.lapped, &self.missing, &self.immediates, &self.immediates_shed]
+        [&self.entries, &self.overwritten, &self.missing, &self.immediates, &self.immediates_dropped]
             .map(|count| count.load(Ordering::Relaxed))
     }
 
     pub(super) fn immediate_shed(&self) {
-        self.immediates_shed.fetch_add(1, Ordering::Relaxed);
+        self.immediates_dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn follow(
         if ending && closed {
             return;
         }
-        // The receiving thread has ended: `recv_timeout` returns immediately from now on.
+        // The receiving thread has ended: `recv_timeout` now always returns immediately.
         if closed {
             std::thread::sleep(EVERY);
         }
@@ -159,7 +159,7 @@ fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> boo
                 }
             }
             Next::Lapped { lost } => {
-                memory.reported.lapped.fetch_add(lost, Ordering::Relaxed);
+                memory.reported.overwritten.fetch_add(lost, Ordering::Relaxed);
                 loss(*list, lost, follower.position(), batch);
             }
             Next::Missing { lost } => {

@@ -178,10 +178,10 @@ impl Kernel {
         });
     }
 
-    /// Passes completions on, until `stop`.
+    /// Forwards completions, until `stop`.
     ///
     /// # Errors
-    /// The system refused to wait.
+    /// Polling failed.
     pub(super) fn forward_completions(
         &self,
         memory: &Memory,

@@ -1,4 +1,4 @@
-//! Translators' links: which queue pairs are whose.
+//! Links of translators, and their queue pairs.
 
 use std::{
     collections::BTreeMap,
@@ -15,27 +15,27 @@ use super::verbs::Verbs;
 use super::{Memory, RECEIVES};
 use crate::exchange::{Accept, End, Hello, Shape, StoreOffer, VERSION, server::Host};
 
-/// Additions that a device has under way at a time, as its queue pairs are made ([`nic::verbs::ATOMICS`]).
+/// Maximum number of outstanding fetch-and-adds of a device, as its queue pairs are created ([`nic::verbs::ATOMICS`]).
 const CARD_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
 
-/// A translator's link, known by who it is and its number there.
+/// A translator's link, identified by the translator's instance and link number.
 pub(super) type Name = (String, u8);
 
-/// A link's queue pairs here.
+/// A link and its queue pairs.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) from: SocketAddr,
     pub(super) unreliable: u32,
     pub(super) reliable: u32,
-    /// Is its connection to the exchange there?
+    /// Whether its connection to the exchange is open.
     pub(super) up: bool,
     pub(super) since: Instant,
-    /// How often it came.
+    /// Number of connections.
     pub(super) connections: u64,
 }
 
 impl Link {
-    /// Their numbers.
+    /// Queue pair numbers.
     pub(super) fn pairs(&self) -> [u32; 2] {
         [self.unreliable, self.reliable]
     }
@@ -44,14 +44,14 @@ impl Link {
 /// All of them.
 pub(super) type Links = BTreeMap<Name, Link>;
 
-/// Over a UDP socket nobody sees the link layer's addresses; the port of the other end stands there instead, because it need not
-/// be RoCEv2's own when both ends are on one machine.
+/// A UDP socket does not expose link-layer addresses; the port of the peer replaces them, because it can differ
+/// from RoCEv2's own when both ends are on one machine.
 fn path(from: SocketAddr, to: SocketAddr) -> Path {
     let [high, low] = to.port().to_be_bytes();
     Path { destination_mac: [0, 0, 0, 0, high, low], ..Path::new(from.ip(), to.ip(), from.port()) }
 }
 
-/// The other end of such a path.
+/// The peer of such a path.
 pub(super) fn address_of(path: &Path) -> SocketAddr {
     let [.., high, low] = path.destination_mac;
     SocketAddr::new(path.destination, u16::from_be_bytes([high, low]))
@@ -90,7 +90,7 @@ impl Host for Memory {
         let reliable = match connect(Transport::Rc, &hello.reliable) {
             Ok(reliable) => reliable,
             Err(error) => {
-                // Half a link helps nobody, and its place may help another.
+                // A link without both queue pairs is useless; free its place.
                 pairs.disconnect([unreliable]);
                 return Err(error);
             }
@@ -120,18 +120,18 @@ impl Host for Memory {
     }
 
     fn disconnected(&self, hello: &Hello, accept: &Accept) {
-        // One that came again before its old connection ended has other queue pairs by now.
+        // A link that reconnected before its old connection ended has new queue pairs.
         let name = (hello.instance.clone(), hello.link);
         if let Some(link) = self.links().get_mut(&name).filter(|link| accept.reliable == Some(link.reliable))
         {
-            // Its queue pairs stay: what is under way arrives, and how far it came is known when it comes again.
+            // Its queue pairs stay: packets in flight are executed, and the link resumes at the right PSN when it reconnects.
             (link.up, link.since) = (false, Instant::now());
         }
     }
 }
 
 impl Memory {
-    /// The path MTU for this translator, if it can be served at all.
+    /// The path MTU for this translator, if it can be served.
     fn check(&self, hello: &Hello) -> Result<u16, String> {
         let mut mtu = usable_mtu(hello.mtu)?;
         if self.kernel.is_some() {
@@ -163,7 +163,7 @@ impl Memory {
     fn offers(&self) -> Vec<StoreOffer> {
         let offer = |(region, offered): (usize, &super::Offered)| {
             let store = &offered.store.store;
-            // A translator that begins anew goes on behind what is there.
+            // A restarted translator continues after the existing entries.
             let next = store.lists().map(|lists| {
                 let after = |newest: Option<u32>| newest.map_or(1, wire::dta::layout::BlockTrailer::next);
                 lists
@@ -190,7 +190,7 @@ impl Memory {
     }
 }
 
-/// Queue pairs, wherever they are executed.
+/// Queue pairs of either responder.
 pub(super) struct Pairs<'m> {
     pub(super) responder: MutexGuard<'m, Responder>,
     kernel: Option<&'m Kernel>,
@@ -198,8 +198,7 @@ pub(super) struct Pairs<'m> {
 }
 
 impl Pairs<'_> {
-    /// Makes a queue pair, to a peer with this UDP port; when there is no place, that of the link which is gone for longest is given
-    /// away.
+    /// Creates a queue pair to a peer with this UDP port. At the limit it evicts the link that has been disconnected longest.
     fn connect(&mut self, links: &mut Links, pair: &QueuePairConfig, port: u16) -> Result<u32, String> {
         let number = loop {
             match self.make(pair) {
@@ -221,14 +220,14 @@ impl Pairs<'_> {
         if let Some(kernel) = self.kernel {
             if let Err(error) = kernel.connect(number, pair, port) {
                 self.responder.disconnect(number);
-                return Err(format!("the kernel does not take its queue pair: {error}"));
+                return Err(format!("the kernel refused its queue pair: {error}"));
             }
             self.responder.lend(number);
         }
         Ok(number)
     }
 
-    /// Makes it once; `Err` of `None` where there is no place.
+    /// Creates it; `Err(None)` at the limit.
     fn make(&mut self, pair: &QueuePairConfig) -> Result<u32, Option<String>> {
         let full = |error: QueuePairError| (error != QueuePairError::Full).then(|| error.to_string());
         match self.verbs {
@@ -251,7 +250,7 @@ impl Pairs<'_> {
     fn expected(&self, number: u32) -> Option<Psn> {
         match (self.kernel, self.verbs) {
             (Some(kernel), _) => kernel.expected(number),
-            // A device does not say.
+            // A device does not report it.
             (None, Some(_)) => None,
             (None, None) => self.responder.expected(number),
         }

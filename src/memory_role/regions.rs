@@ -135,7 +135,7 @@ fn one_of_kernel(
     let (file, header) = (file(directory, &written.name), header(written));
     let len = region_len(&header.geometry);
     let failed = |error: std::io::Error| {
-        CliError::io(format!("cannot map the store `{}`", written.name), error, "take fewer slots")
+        CliError::io(format!("cannot map the store `{}`", written.name), error, "configure fewer slots")
     };
     let region = Arc::new(kernel.map(at, len).map_err(failed)?);
     let store = match SourceStore::open(&file) {

@@ -20,19 +20,19 @@ use dta::source::{EXTENSION, SourceStore};
 /// Poll interval, which bounds the time to notice a stop.
 const SLEEP: Duration = Duration::from_millis(50);
 
-/// A snapshot that was taken.
+/// A snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Snapshot"))]
 pub(crate) struct SnapshotView {
-    /// The store.
+    /// Name of the store.
     pub(crate) store: String,
-    /// Its file.
+    /// Name of the file.
     pub(crate) file: String,
-    /// When it was begun, ns since the epoch.
+    /// Start time, nanoseconds since the Unix epoch.
     pub(crate) ts: u64,
     /// Bytes of the file.
     pub(crate) bytes: u64,
-    /// Slots that were being written at every read, and are empty in the copy; absent for a snapshot of an earlier process.
+    /// Slots that were being written at each attempt to read them, and are empty in the copy; absent for a snapshot of an earlier process.
     #[serde(default)]
     pub(crate) torn: Option<u64>,
 }
@@ -100,7 +100,7 @@ impl Memory {
         Err(error)
     }
 
-    /// The snapshots that are there, newest first.
+    /// All snapshots, newest first.
     pub(crate) fn snapshot_list(&self) -> Vec<SnapshotView> {
         let mut views: Vec<SnapshotView> = self
             .source

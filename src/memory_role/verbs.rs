@@ -1,5 +1,5 @@
-//! Regions that an RDMA device writes: it has the keys, the addresses and the queue pairs, and this program hears of
-//! immediates only.
+//! Regions that an RDMA device writes: the device has the keys, addresses and queue pairs, and this program receives only
+//! immediates.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use terminal::CliError;
 const RECEIVES: u32 = 1024;
 /// Poll interval of immediates.
 const LOOK: Duration = Duration::from_millis(2);
-/// The number of the first packet on our side, which sends none: the other end must know it to connect.
+/// First PSN of our side, which sends no packets: the peer needs it to connect.
 const OWN_PSN: u32 = 0;
 
 /// See the module documentation.
@@ -45,7 +45,7 @@ impl Verbs {
     /// The device that has this address, for at most `most` queue pairs.
     ///
     /// # Errors
-    /// There is none, and what to do.
+    /// There is none; says what to do.
     pub(super) fn open(address: IpAddr, most: usize) -> Result<Self, CliError> {
         let device = Device::open(address).map_err(|error| {
             CliError::new(format!("[collector.memory] mode = \"verbs\": {error}; or write mode = \"socket\""))
@@ -66,7 +66,7 @@ impl Verbs {
             let len = match store.store.geometry() {
                 Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),
                 Geometry::Postcarding { hops, .. } => CHECKSUM_LEN + 4 * usize::from(hops),
-                // These are not read before their end is there, which a device writes last.
+                // Readers check the end of these blocks, which a device writes last.
                 Geometry::Append { .. } | Geometry::KeyIncrement { .. } | Geometry::Sketch { .. } => continue,
             };
             if len > usize::from(mtu) && len <= usize::from(warned) {
@@ -84,12 +84,12 @@ impl Verbs {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest payload of a packet that it takes.
+    /// The longest payload of a packet that it accepts.
     pub(super) fn mtu(&self) -> u16 {
         self.device.mtu()
     }
 
-    /// Lets others write a region from byte `start` on.
+    /// Registers a region for remote writes from byte `start` on.
     ///
     /// # Errors
     /// The system does not allow it.
@@ -101,7 +101,7 @@ impl Verbs {
         Ok(named)
     }
 
-    /// Makes a queue pair; `Err` of `None` where only the system knows why not.
+    /// Creates a queue pair; `Err(None)` if the system gives no reason.
     pub(super) fn connect(
         &self,
         config: &QueuePairConfig,
@@ -132,7 +132,7 @@ impl Verbs {
         self.pairs().get(&number).map(|(_, state)| *state)
     }
 
-    /// Passes immediates on, until `stop`.
+    /// Forwards immediates, until `stop`.
     pub(super) fn forward_completions(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) {
         let mut completions = Vec::new();
         while !stop.load(Ordering::Relaxed) {

@@ -45,21 +45,21 @@ pub(crate) struct MemoryView {
     /// Packets decoded and not executed, by reason.
     pub(crate) dropped: NamedCounts,
     /// True while the balance holds.
-    adds_up: bool,
+    balanced: bool,
     /// RDMA writes and fetch-and-add operations done.
     pub(crate) messages: u64,
     /// Bytes written.
     pub(crate) written_bytes: u64,
     /// RDMA fetch-and-add operations done.
     pub(crate) fetch_adds: u64,
-    /// Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived late.
+    /// Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived reordered.
     pub(crate) missing: u64,
     /// ACKs sent.
     pub(crate) acks: u64,
     /// NAKs sent, by syndrome.
     pub(crate) naks: NamedCounts,
     /// Responses that the kernel did not send.
-    responses_lost: u64,
+    responses_unsent: u64,
     /// Links of translators.
     pub(crate) links: Vec<LinkView>,
     /// Connections to the exchange.
@@ -88,7 +88,7 @@ pub(crate) struct XdpView {
     /// Frames to the RoCEv2 port that it passed to the network stack.
     pub(crate) passed: u64,
     /// Responses that could not be sent.
-    pub(crate) unanswered: u64,
+    pub(crate) responses_unsent: u64,
 }
 
 impl XdpView {
@@ -101,7 +101,7 @@ impl XdpView {
             message,
             packets: counted.stats.packets,
             passed: counted.passed,
-            unanswered: counted.unanswered,
+            responses_unsent: counted.unanswered,
         }
     }
 }
@@ -135,13 +135,13 @@ pub(crate) struct EventsView {
     /// Entries of lists that were reported as events.
     pub(crate) entries: u64,
     /// Batches that were overwritten before they were read.
-    pub(crate) lapped: u64,
+    pub(crate) overwritten: u64,
     /// Batches that were never complete.
     pub(crate) missing: u64,
     /// Immediates received.
     pub(crate) immediates: u64,
     /// Immediates discarded because the queue was full; entries of lists are still reported.
-    pub(crate) immediates_shed: u64,
+    pub(crate) immediates_dropped: u64,
 }
 
 /// Snapshots.
@@ -160,8 +160,8 @@ pub(crate) struct SnapshotsView {
 
 impl Memory {
     fn events_view(&self) -> EventsView {
-        let [entries, lapped, missing, immediates, immediates_shed] = self.reported.read();
-        EventsView { entries, lapped, missing, immediates, immediates_shed }
+        let [entries, overwritten, missing, immediates, immediates_dropped] = self.reported.read();
+        EventsView { entries, overwritten, missing, immediates, immediates_dropped }
     }
 
     fn snapshots_view(&self) -> SnapshotsView {
@@ -175,7 +175,7 @@ impl Memory {
         let links = self.links();
         let pairs = self.pairs();
         let mut stats = *pairs.responder.stats();
-        let mut adds_up = stats.is_balanced();
+        let mut balanced = stats.is_balanced();
         let state = |pair: u32| match pairs.state(pair) {
             Some(QueuePairState::Ready) => "ready",
             Some(_) => "error",
@@ -196,7 +196,7 @@ impl Memory {
         let mut own = Vec::new();
         if let Some(xdp) = &xdp {
             stats += &xdp.counted.stats;
-            adds_up &= xdp.counted.is_balanced();
+            balanced &= xdp.counted.is_balanced();
             own.extend([("contended", xdp.counted.contended), ("too_long", xdp.counted.too_long)]);
         }
         let dropped = Reason::ALL.iter().map(|why| (why.name(), stats.dropped[*why as usize]));
@@ -217,14 +217,14 @@ impl Memory {
             duplicates: stats.duplicates,
             refused: some(Refusal::ALL.iter().map(|why| (why.name(), stats.refused[why.index()])).collect()),
             dropped: some(dropped.chain(own).collect()),
-            adds_up,
+            balanced,
             messages: stats.messages,
             written_bytes: stats.bytes,
             fetch_adds: stats.fetch_adds,
             missing: stats.skipped.saturating_sub(stats.stepped_back),
             acks: stats.acks + stats.atomic_acks,
             naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
-            responses_lost: count(&self.counts.responses_lost),
+            responses_unsent: count(&self.counts.responses_unsent),
             links,
             translators: self.access.view(),
             events: self.events_view(),

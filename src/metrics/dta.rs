@@ -1,4 +1,4 @@
-//! The figures of the DTA translator and of the collector's memory. Heads are always there, samples where there is such a role.
+//! Metrics of the DTA translator and of the collector memory. HELP and TYPE lines are always present, samples only with such a role.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::memory_role::view::{MemoryView, XdpView};
 use crate::translator_role::view::{CollectorView, TranslatorView};
 use crate::view::NamedCounts;
 
-/// One figure of a role.
+/// One metric of a role.
 fn one<V>(
     text: &mut Text,
     view: Option<&V>,
@@ -20,7 +20,7 @@ fn one<V>(
     }
 }
 
-/// Figures by a word.
+/// Counters by a label.
 fn by<V>(
     text: &mut Text,
     view: Option<&V>,
@@ -33,21 +33,21 @@ fn by<V>(
     }
 }
 
-/// What the DTA translator of this process did.
+/// Metrics of the DTA translator of this process.
 pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     let help = "DTA reports received: = completed + dropped + unreadable + queued.";
     one(text, view, ("dta_reports_total", "counter", help), |view| view.reports);
     by(text, view, ("dta_completed_total", "primitive", "DTA reports completed, by primitive."), |view| {
-        &view.done
+        &view.completed
     });
     let help = "DTA reports dropped, by reason; absent_*: the collector is not connected, congested_*: it does not keep up.";
     by(text, view, ("dta_dropped_total", "reason", help), |view| &view.dropped);
-    let help = "Datagrams that are no DTA report, by reason.";
+    let help = "Datagrams that are not DTA reports, by reason.";
     by(text, view, ("dta_unreadable_total", "reason", help), |view| &view.unreadable);
     let help = "Datagrams received where collectors send responses that are not responses, by reason.";
     by(text, view, ("dta_responses_unreadable_total", "reason", help), |view| &view.responses_unreadable);
     let help = "DTA reports queued in the translator under congestion.";
-    one(text, view, ("dta_queued", "gauge", help), |view| view.waiting);
+    one(text, view, ("dta_queued", "gauge", help), |view| view.queued);
     one(text, view, ("dta_writes_total", "counter", "RDMA Writes."), |view| view.writes);
     one(text, view, ("dta_fetch_adds_total", "counter", "RDMA Fetch and Adds."), |view| view.fetch_adds);
     let help = "Payload bytes of RDMA operations.";
@@ -74,7 +74,7 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         u64::from(link.state == "up")
     });
     each(("dta_link_congestion_level", "gauge", "Congestion of a collector, 0 to 3."), &|link| {
-        link.level.into()
+        link.congestion_level.into()
     });
     each(("dta_link_datagrams_total", "counter", "DTA datagrams for a collector."), &|link| link.datagrams);
     let help = "Reports that the kernel dropped because the receive buffer was full.";
@@ -115,19 +115,19 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
     each(("dta_link_exchange_refused_total", "counter", help), &|link| link.exchange_refused.values().sum());
 }
 
-/// The kernel's part of it.
+/// Metrics of the responder in the kernel.
 fn in_kernel(text: &mut Text, view: Option<&XdpView>) {
     let help = "RoCEv2 packets processed in the kernel, included in the total.";
     one(text, view, ("memory_xdp_packets_total", "counter", help), |view| view.packets);
     let help = "Frames to the RoCEv2 port that the kernel program passed to the network stack.";
     one(text, view, ("memory_xdp_passed_total", "counter", help), |view| view.passed);
     let help = "Responses of the kernel program that could not be sent.";
-    one(text, view, ("memory_xdp_unanswered_total", "counter", help), |view| view.unanswered);
+    one(text, view, ("memory_xdp_responses_unsent_total", "counter", help), |view| view.responses_unsent);
     let help = "1 while the kernel program is attached to its interface.";
     one(text, view, ("memory_xdp_up", "gauge", help), |view| u64::from(view.up));
 }
 
-/// What the collector's memory of this process did.
+/// Metrics of the collector memory of this process.
 pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_datagrams_total", "counter", "RoCEv2 datagrams received."), |view| {
         view.datagrams
@@ -175,14 +175,16 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_entries_reported_total", "counter", help), |view| view.events.entries);
     text.metric("memory_batches_lost_total", "counter", "List batches not emitted, by reason.");
     if let Some(view) = view {
-        text.sample("memory_batches_lost_total", &[("reason", &"lapped")], view.events.lapped);
+        text.sample("memory_batches_lost_total", &[("reason", &"overwritten")], view.events.overwritten);
         text.sample("memory_batches_lost_total", &[("reason", &"missing")], view.events.missing);
     }
     one(text, view, ("memory_immediates_total", "counter", "Immediate values received."), |view| {
         view.events.immediates
     });
     let help = "Immediate values dropped under overload.";
-    one(text, view, ("memory_immediates_dropped_total", "counter", help), |view| view.events.immediates_shed);
+    one(text, view, ("memory_immediates_dropped_total", "counter", help), |view| {
+        view.events.immediates_dropped
+    });
     one(text, view, ("memory_snapshots_total", "counter", "Snapshots taken."), |view| view.snapshots.taken);
     let help = "Snapshots that failed.";
     one(text, view, ("memory_snapshots_failed_total", "counter", help), |view| view.snapshots.failed);

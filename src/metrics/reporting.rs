@@ -1,4 +1,4 @@
-//! The figures of a switch's DTA reporter. Heads are always there, samples where there is a `[switch.dta]`.
+//! Metrics of a switch's DTA reporter. HELP and TYPE lines are always present, samples only with `[switch.dta]`.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use crate::switch::{
     dta::{CollectorView, MappingView, SketchView, TableView},
 };
 
-/// What the switch of this process reported by DTA.
+/// DTA reports of the switch of this process.
 pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     let mut one = |name: &str, help: &str, value: fn(&DtaView) -> u64| {
         text.metric(name, "counter", help);
@@ -18,7 +18,7 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     one("switch_dta_reports_total", help, |view| view.reports);
     one("switch_dta_datagrams_total", "Datagrams with DTA reports sent.", |view| view.sent);
     let help = "Datagrams with DTA reports that could not be sent.";
-    one("switch_dta_lost_total", help, |view| view.lost);
+    one("switch_dta_unsent_total", help, |view| view.unsent);
     one("switch_dta_controls_total", "Control messages of translators processed.", |view| view.controls);
     let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
     one("switch_dta_controls_refused_total", help, |view| view.controls_refused);
@@ -28,7 +28,7 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     let of = |table: &TableView| {
         let counts = [
             ("counted", table.counted),
-            ("keyless", table.keyless),
+            ("without_key", table.without_key),
             ("records", table.records),
             ("evicted", table.evicted),
             ("periods", table.periods),
@@ -43,8 +43,8 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
             ("counted", sketch.counted),
             ("epochs", sketch.epochs),
             ("columns", sketch.columns),
-            ("again", sketch.again),
-            ("late", sketch.late),
+            ("retransmitted", sketch.retransmitted),
+            ("expired", sketch.expired),
             ("suppressed", sketch.suppressed),
         ];
         (sketch.name.clone(), counts.to_vec())
@@ -70,7 +70,7 @@ fn to_collectors(text: &mut Text, view: Option<&DtaView>) {
     each(("switch_dta_retransmitted_total", "counter", "Reports retransmitted."), |to| to.retransmitted);
     each(("switch_dta_nacks_total", "counter", "NACKs received from a translator."), |to| to.nacks);
     let help = "Reports requested by a NACK and no longer in the retransmit buffer.";
-    each(("switch_dta_forgotten_total", "counter", help), |to| to.forgotten);
+    each(("switch_dta_unavailable_total", "counter", help), |to| to.unavailable);
     let help = "Reports refused by a translator: no such store or list, or malformed.";
     each(("switch_dta_refused_total", "counter", help), |to| to.refused);
     let help = "Reports that a translator dropped because of congestion.";
@@ -79,10 +79,12 @@ fn to_collectors(text: &mut Text, view: Option<&DtaView>) {
 
 /// Outcomes of the reports of each mapping.
 fn mapped(text: &mut Text, mappings: &[MappingView]) {
-    let made = "switch_dta_made_total";
+    let operations = "switch_dta_operations_total";
     let help = "Operations of a mapping of [switch.dta]: = pending + outcomes.";
-    text.metric(made, "counter", help);
-    mappings.iter().for_each(|mapping| text.sample(made, &[("mapping", &mapping.name)], mapping.made));
+    text.metric(operations, "counter", help);
+    mappings
+        .iter()
+        .for_each(|mapping| text.sample(operations, &[("mapping", &mapping.name)], mapping.operations));
     let pending = "switch_dta_pending";
     text.metric(pending, "gauge", "Entries of a mapping that wait for a full batch.");
     mappings.iter().for_each(|mapping| text.sample(pending, &[("mapping", &mapping.name)], mapping.pending));
@@ -93,9 +95,9 @@ fn mapped(text: &mut Text, mappings: &[MappingView]) {
         for (outcome, count) in [
             ("sent", mapping.sent),
             ("suppressed", mapping.suppressed),
-            ("absent", mapping.absent),
-            ("size", mapping.size),
-            ("no_room", mapping.no_room),
+            ("missing_value", mapping.missing_value),
+            ("wrong_size", mapping.wrong_size),
+            ("queue_full", mapping.queue_full),
         ] {
             text.sample(name, &[("mapping", &mapping.name), ("outcome", &outcome)], count);
         }

@@ -22,10 +22,10 @@ pub(crate) fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(
 /// The flows to watch, from a list of tables as `[[switch.watch]]`.
 ///
 /// # Errors
-/// A sentence.
+/// A message for the user.
 pub(crate) fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchSettings>, String> {
     if !body.is_array() {
-        return Err("write a list of what [[switch.watch]] holds, such as [{\"dport\": 80}]".to_owned());
+        return Err("write a list of tables as in [[switch.watch]], such as [{\"dport\": 80}]".to_owned());
     }
     let watch = read::<Vec<WatchSettings>>(&body)?;
     let changed = SwitchSettings { watch: watch.clone(), ..settings.clone() };
@@ -35,11 +35,11 @@ pub(crate) fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchS
 /// The filters, from a list of tables as `[[switch.filter]]`.
 ///
 /// # Errors
-/// A sentence.
+/// A message for the user.
 pub(crate) fn filters(settings: &SwitchSettings, body: Value) -> Result<Vec<FilterSettings>, String> {
     if !body.is_array() {
         let example = r#"[{"algorithm": "per_flow", "metric": "flow_latency", "threshold": "100us"}]"#;
-        return Err(format!("write a list of what [[switch.filter]] holds, such as {example}"));
+        return Err(format!("write a list of tables as in [[switch.filter]], such as {example}"));
     }
     let filter = read::<Vec<FilterSettings>>(&body)?;
     let changed = SwitchSettings { filter: filter.clone(), ..settings.clone() };
@@ -49,7 +49,7 @@ pub(crate) fn filters(settings: &SwitchSettings, body: Value) -> Result<Vec<Filt
 /// A port with other values, from a table with some keys of `[[switch.ports]]`; null sets one back to its default.
 ///
 /// # Errors
-/// A sentence.
+/// A message for the user.
 pub(crate) fn port(settings: &SwitchSettings, number: u16, body: Value) -> Result<PortSettings, String> {
     let at = settings.ports.iter().position(|port| port.number == number);
     let at = at.ok_or_else(|| format!("there is no port {number}"))?;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_words() {
+    fn invalid_changes_are_refused_with_a_message() {
         let error = |body| port(&settings(), 2, body).map(|_| ()).unwrap_err();
         assert_eq!(error(json!({"spd": 1})), "there is no key `spd` in [[switch.ports]]; did you mean `up`?");
         assert!(error(json!({"loss": 2})).contains("write a number from 0 to 1"));

@@ -1,4 +1,4 @@
-//! What a switch reports by DTA: the reporter is the router's, the sockets are here.
+//! DTA reports of a switch: the router owns the reporter, this module the sockets.
 
 use std::net::SocketAddr;
 
@@ -15,13 +15,13 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Where reports for each collector go, and which of them gets what.
+/// Addresses for the reports of each collector, and the assignment of keys to collectors.
 pub(crate) type Ways = (Vec<SocketAddr>, Spread);
 
-/// Between two ticks of the reporter at least so much passes, ns.
+/// Minimum time between two ticks of the reporter, ns.
 const TICK: u64 = 200_000;
 
-/// The sockets, and when the reporter wants to be asked again.
+/// The sockets, and the time of the reporter's next tick.
 #[derive(Debug)]
 pub(crate) struct Dta {
     collectors: Vec<SocketAddr>,
@@ -45,7 +45,7 @@ impl Dta {
         Self::attach(settings, node, now, sockets, switch)
     }
 
-    /// The same with sockets that are open, which from now on send to the collectors of the settings.
+    /// The same with open sockets, which then send to the collectors of the settings.
     ///
     /// # Errors
     /// Settings that do not fit together.
@@ -66,10 +66,10 @@ impl Dta {
         Ok(Self { collectors, sockets, next_tick: 0 })
     }
 
-    /// Reports go where this says from now on.
+    /// Replaces the destinations of reports.
     ///
     /// # Errors
-    /// There are fewer collectors than before; nothing was changed.
+    /// There are fewer collectors than before; nothing changes.
     pub(super) fn set_ways(
         &mut self,
         (collectors, spread): Ways,
@@ -86,7 +86,7 @@ impl Dta {
         Ok(())
     }
 
-    /// Takes control messages, does what is due, sends what there is.
+    /// Processes control messages, runs timers, sends pending reports.
     pub(crate) fn poll(&mut self, now: u64, switch: &mut Switch) {
         let Some(SwitchReporter { reporter, outbox, .. }) = switch.dta_mut() else { return };
         if now >= self.next_tick {
@@ -97,13 +97,13 @@ impl Dta {
         self.sockets.send(outbox);
     }
 
-    /// When there is something to do, ns.
+    /// Time of the next tick, ns.
     pub(super) fn next(&self, switch: &Switch) -> u64 {
         let next = switch.dta().and_then(|dta| dta.reporter.next());
         next.map_or(u64::MAX, |next| next.max(self.next_tick))
     }
 
-    /// What it is and did.
+    /// Current state and counters.
     pub(crate) fn view(&self, now: u64, switch: &Switch) -> Option<DtaView> {
         let reporter = &switch.dta()?.reporter;
         let stats = reporter.stats();
@@ -119,7 +119,7 @@ impl Dta {
                 overwritten,
                 retransmitted: retransmitted + probes,
                 nacks,
-                forgotten,
+                unavailable: forgotten,
                 refused: to.stats.refused,
                 translator_drops: to.stats.translator_drops,
             }
@@ -127,12 +127,22 @@ impl Dta {
         let mappings = reporter.mappings().map(|(mapping, stats)| {
             let MappingStats { made, sent, pending, suppressed, absent, size, no_room } = *stats;
             let (name, on) = (mapping.name.clone(), mapping.on.word());
-            MappingView { name, on: on.into(), made, sent, pending, suppressed, absent, size, no_room }
+            MappingView {
+                name,
+                on: on.into(),
+                operations: made,
+                sent,
+                pending,
+                suppressed,
+                missing_value: absent,
+                wrong_size: size,
+                queue_full: no_room,
+            }
         });
         let tables = reporter.tables().map(|(table, stats)| TableView {
             name: table.name.clone(),
             counted: stats.counted,
-            keyless: stats.keyless,
+            without_key: stats.keyless,
             records: stats.records,
             evicted: stats.evicted,
             periods: stats.periods,
@@ -143,14 +153,14 @@ impl Dta {
             counted: stats.counted,
             epochs: stats.epochs,
             columns: stats.columns,
-            again: stats.again,
-            late: stats.late,
+            retransmitted: stats.again,
+            expired: stats.late,
             suppressed: stats.suppressed,
         });
         Some(DtaView {
             reports: stats.reports,
             sent: self.sockets.stats.sent,
-            lost: self.sockets.stats.lost,
+            unsent: self.sockets.stats.lost,
             controls: stats.controls,
             controls_refused: stats.bad_controls + stats.misdirected + self.sockets.stats.unknown_senders,
             collectors: collectors.collect(),
@@ -173,8 +183,8 @@ pub(crate) struct DtaView {
     pub(crate) reports: u64,
     /// Datagrams sent.
     pub(crate) sent: u64,
-    /// Datagrams without a route.
-    pub(crate) lost: u64,
+    /// Datagrams that the kernel refused.
+    pub(crate) unsent: u64,
     /// Control messages processed.
     pub(crate) controls: u64,
     /// Control messages that are malformed, for another reporter, or from an unknown peer.
@@ -197,34 +207,34 @@ pub(crate) struct CollectorView {
     pub(crate) address: String,
     /// Congestion, 0 to 3.
     pub(crate) congestion_level: u8,
-    /// Essential reports made.
+    /// Essential reports originated.
     pub(crate) essential: u64,
     /// Essential reports in the retransmit buffer.
     pub(crate) retransmit_buffered: u16,
-    /// Essential reports overwritten before they were sent.
+    /// Essential reports overwritten before they were acknowledged.
     pub(crate) overwritten: u64,
     /// Reports sent again, after a NACK or because none followed.
     pub(crate) retransmitted: u64,
     /// NACKs processed.
     pub(crate) nacks: u64,
-    /// Reports that a NACK asked for and that were no longer stored.
-    pub(crate) forgotten: u64,
+    /// Reports that a NACK requested and that were no longer in the retransmit buffer.
+    pub(crate) unavailable: u64,
     /// NACKs that refuse a report: no such store or list, or malformed.
     pub(crate) refused: u64,
     /// Reports that the translator dropped, by its own count.
     pub(crate) translator_drops: u64,
 }
 
-/// `made = sent + pending + suppressed + absent + size + no_room`.
+/// Reports of a mapping: `operations = sent + pending + suppressed + missing_value + wrong_size + queue_full`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDtaMapping"))]
 pub(crate) struct MappingView {
     /// Name, as configured.
     pub(crate) name: String,
-    /// The occasion.
+    /// What triggers a report.
     pub(crate) on: Name,
-    /// Operations; of an append, entries.
-    pub(crate) made: u64,
+    /// DTA operations; for Append, list entries.
+    pub(crate) operations: u64,
     /// Operations sent.
     pub(crate) sent: u64,
     /// Entries that wait for a full batch.
@@ -232,11 +242,11 @@ pub(crate) struct MappingView {
     /// Operations suppressed because of congestion.
     pub(crate) suppressed: u64,
     /// Operations without a value, or with an incomplete key.
-    pub(crate) absent: u64,
+    pub(crate) missing_value: u64,
     /// Operations whose key or value has the wrong size, such as an IPv6 address for a field of four bytes.
-    pub(crate) size: u64,
-    /// Operations that found no room in the send queue.
-    pub(crate) no_room: u64,
+    pub(crate) wrong_size: u64,
+    /// Operations dropped because the send queue was full.
+    pub(crate) queue_full: u64,
 }
 
 /// A table of counters.
@@ -247,11 +257,11 @@ pub(crate) struct TableView {
     pub(crate) name: String,
     /// Packets counted.
     pub(crate) counted: u64,
-    /// Packets without such a key.
-    pub(crate) keyless: u64,
+    /// Packets that lack a field of the key.
+    pub(crate) without_key: u64,
     /// Records in the table.
     pub(crate) records: u64,
-    /// Records evicted for others.
+    /// Records evicted by others.
     pub(crate) evicted: u64,
     /// Periods completed.
     pub(crate) periods: u64,
@@ -271,10 +281,10 @@ pub(crate) struct SketchView {
     pub(crate) epochs: u64,
     /// Columns sent.
     pub(crate) columns: u64,
-    /// Columns sent again.
-    pub(crate) again: u64,
+    /// Columns sent again after a NACK.
+    pub(crate) retransmitted: u64,
     /// Columns not sent before the end of the next epoch.
-    pub(crate) late: u64,
+    pub(crate) expired: u64,
     /// Columns suppressed because of congestion.
     pub(crate) suppressed: u64,
 }

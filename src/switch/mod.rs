@@ -1,4 +1,4 @@
-//! The switch role: [`dataplane::router`] between real interfaces. One thread does everything; others ask it.
+//! The switch role: [`dataplane::router`] between real interfaces. One thread owns it; others send it requests.
 
 mod change;
 pub(crate) mod dta;
@@ -29,14 +29,14 @@ pub(crate) use view::{FilterView, PortView, SwitchView};
 /// Work for the switch's thread.
 type Work = Box<dyn FnOnce(&mut Forwarder) + Send>;
 
-/// A switch that was set up: its interfaces are open.
+/// A switch with open interfaces, not yet started.
 pub(crate) struct Ready {
     forwarder: Forwarder,
     handle: Handle,
-    requests: Mail,
+    requests: Requests,
 }
 
-/// A switch at work.
+/// A running switch.
 #[derive(Debug)]
 pub(crate) struct Role {
     handle: Handle,
@@ -48,24 +48,24 @@ pub(crate) struct Role {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     requests: SyncSender<Work>,
-    /// Work is in the channel. Relaxed: the channel orders its contents.
+    /// Set when work is in the channel. Relaxed: the channel orders its contents.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
 }
 
-/// The switch's end of it.
+/// The switch's end of the request channel.
 #[derive(Debug)]
-pub(crate) struct Mail {
+pub(crate) struct Requests {
     work: Receiver<Work>,
     flag: Arc<AtomicBool>,
     wake: UnixStream,
 }
 
 impl Ready {
-    /// Opens the interfaces of a switch; nothing is forwarded yet.
+    /// Opens the interfaces of a switch; forwarding starts later.
     ///
     /// # Errors
-    /// One cannot be opened; what to do.
+    /// An interface cannot be opened; says what to do.
     pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
         let forwarder = Forwarder::open(settings)?;
         let (requests, work) = sync_channel(MAX_REQUESTS);
@@ -79,13 +79,13 @@ impl Ready {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
         let handle = Handle { requests, flag: Arc::clone(&flag), wake: Arc::new(near) };
-        Ok(Self { forwarder, handle, requests: Mail { work, flag, wake: far } })
+        Ok(Self { forwarder, handle, requests: Requests { work, flag, wake: far } })
     }
 
-    /// Begins to forward.
+    /// Starts forwarding.
     ///
     /// # Errors
-    /// There is no thread.
+    /// The thread cannot be created.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let Self { forwarder, handle, requests } = self;
         let stop = Arc::new(AtomicBool::new(false));
@@ -104,7 +104,7 @@ impl Role {
     /// Applies another file's ports, routes and flows.
     ///
     /// # Errors
-    /// What is wrong; nothing or not everything was changed.
+    /// What is wrong; the change may be incomplete.
     pub(crate) fn reload(&self, settings: SwitchSettings) -> Result<(), String> {
         // The map may have changed; all other DTA settings stay until a restart.
         let mapped = settings.dta.as_ref().filter(|dta| dta.map.is_some());
@@ -134,7 +134,7 @@ impl Drop for Role {
 }
 
 impl Handle {
-    /// Asks the switch. `None`: it is too busy, or has ended.
+    /// Runs `question` on the switch's thread. `None`: the switch is overloaded or has ended.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Forwarder) -> T + Send + 'static,
@@ -159,12 +159,12 @@ impl Handle {
     }
 
     fn wake(&self) {
-        // A full pipe wakes as well.
+        // A full pipe wakes the thread, too.
         let _ = (&*self.wake).write(&[0]);
     }
 }
 
-/// Requests that may wait.
+/// Maximum number of queued requests.
 const MAX_REQUESTS: usize = 64;
 /// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -16,7 +16,7 @@ use nic::{
 };
 
 use super::{
-    Mail, change,
+    Requests, change,
     dta::{Dta, Ways},
 };
 use crate::config::{
@@ -87,28 +87,28 @@ impl Clock {
 
 /// Frames taken from one port before the next port is polled.
 const BURST: usize = 64;
-/// A departure that is nearer than this, ns, is awaited by spinning: to sleep and wake takes about as long.
+/// Departures within this time, ns, are awaited by spinning: sleeping and waking take about as long.
 const AWAKE: u64 = 20_000;
-/// Time between two looks at interfaces and the collector's address, ns.
+/// Interval between checks of interfaces and the collector's address, ns.
 const LOOK: u64 = 1_000_000_000;
-/// Nobody sleeps longer than this, ns.
+/// Longest sleep, ns.
 const LONGEST_REST: u64 = 1_000_000_000;
-/// A frame that waited longer than this for us has a wrong timestamp, ns.
+/// A frame that waited longer than this has a wrong timestamp, ns.
 const LONGEST_WAIT: u64 = 1_000_000_000;
 
-/// Works until `stop`.
-pub(super) fn run(mut forwarder: Forwarder, mut mail: Mail, stop: &AtomicBool) {
+/// Runs until `stop`.
+pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &AtomicBool) {
     time::wake_precisely();
     let mut poll_fds = PollFds::default();
     // Relaxed: the flag orders no other memory.
     while !stop.load(Ordering::Relaxed) {
-        if mail.flag.swap(false, Ordering::Acquire) {
-            while let Ok(work) = mail.work.try_recv() {
+        if requests.flag.swap(false, Ordering::Acquire) {
+            while let Ok(work) = requests.work.try_recv() {
                 work(&mut forwarder);
             }
         }
-        if !forwarder.poll() && !forwarder.rest(Some(&mail.wake), &mut poll_fds) {
-            while matches!(mail.wake.read(&mut [0; 64]), Ok(1..)) {}
+        if !forwarder.poll() && !forwarder.rest(Some(&requests.wake), &mut poll_fds) {
+            while matches!(requests.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
     }
 }
@@ -281,7 +281,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Tells what other filters find worth it. Those that were there before go on with what they know.
+    /// Replaces the filters. Unchanged filters keep their state.
     ///
     /// # Errors
     /// A sentence; nothing was changed.

@@ -66,7 +66,7 @@ pub(crate) struct Totals {
     /// Frames dropped under overload before they were read; not part of `received`.
     ring_full: u64,
     /// True while the balance holds.
-    adds_up: bool,
+    balanced: bool,
 }
 
 /// State of a port.
@@ -101,7 +101,7 @@ pub(crate) struct PortView {
     /// Egress queue.
     pub(crate) queue: QueueView,
     /// Ingress queue.
-    pub(crate) in_queue: QueueView,
+    pub(crate) ingress_queue: QueueView,
 }
 
 /// State of a queue.
@@ -113,7 +113,7 @@ pub(crate) struct QueueView {
     /// Frames queued.
     frames: u32,
     /// Largest number of bytes that were queued.
-    most_bytes: u32,
+    max_bytes: u32,
 }
 
 /// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
@@ -215,8 +215,8 @@ pub(crate) struct ReportsView {
     to: Option<String>,
     /// Datagrams sent.
     pub(crate) sent: u64,
-    /// Datagrams not sent: no address is known, or the system refused them.
-    pub(crate) lost: u64,
+    /// Datagrams not sent: no address is known, or the kernel refused them.
+    pub(crate) unsent: u64,
 }
 
 impl SwitchView {
@@ -242,7 +242,7 @@ impl Forwarder {
             dropped: stats.drops(),
             drops: Drop::ALL.iter().filter_map(of).collect(),
             ring_full: ports.iter().map(|port| port.ring_full).sum(),
-            adds_up: stats.adds_up(queued),
+            balanced: stats.adds_up(queued),
         };
         let counts = self.router.switch().filters().entries().map(|(_, counts)| counts);
         let filters = self.settings.filter.iter().zip(counts);
@@ -260,7 +260,7 @@ impl Forwarder {
             reports: ReportsView {
                 to: self.settings.reports.map(|to| to.to_string()),
                 sent: self.reports.sent,
-                lost: self.reports.lost,
+                unsent: self.reports.lost,
             },
             dta: self.dta_view(),
             neighbours: self.router.neighbours(),
@@ -279,7 +279,7 @@ impl Forwarder {
         let queue = |queue: dataplane::router::QueueStats| QueueView {
             bytes: queue.bytes,
             frames: queue.frames,
-            most_bytes: queue.most_bytes,
+            max_bytes: queue.most_bytes,
         };
         PortView {
             number: settings.number,
@@ -295,7 +295,7 @@ impl Forwarder {
             ring_full: counted.ring_full,
             drops: Drop::ALL.iter().filter_map(of).collect(),
             queue: queue(self.router.queue(index)),
-            in_queue: queue(self.router.queue_in(index)),
+            ingress_queue: queue(self.router.queue_in(index)),
         }
     }
 

@@ -15,22 +15,22 @@ use crate::view::{Name, NamedCounts};
 pub(crate) struct TranslatorView {
     /// Layouts that it accepts: v1, artifact or both.
     layout: Name,
-    /// Reports received: = done + dropped + unreadable + waiting.
+    /// Reports received: = completed + dropped + unreadable + queued.
     pub(crate) reports: u64,
-    /// Reports done, by primitive.
-    pub(crate) done: NamedCounts,
+    /// Reports completed, by primitive.
+    pub(crate) completed: NamedCounts,
     /// Reports dropped, by reason.
     pub(crate) dropped: NamedCounts,
     /// Reports that could not be decoded, by reason.
     pub(crate) unreadable: NamedCounts,
     /// Datagrams received where collectors send responses that are not responses.
     pub(crate) responses_unreadable: NamedCounts,
-    /// Reports in local memory that wait for credit.
-    pub(crate) waiting: u64,
+    /// Reports queued in local memory until there is credit.
+    pub(crate) queued: u64,
     /// Bytes of these reports.
-    waiting_bytes: u64,
+    queued_bytes: u64,
     /// True while the balance holds.
-    pub(crate) adds_up: bool,
+    pub(crate) balanced: bool,
     /// RDMA writes.
     pub(crate) writes: u64,
     /// RDMA fetch-and-add operations.
@@ -58,27 +58,27 @@ pub(crate) struct TranslatorView {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorCopies"))]
 pub(crate) struct CopiesView {
     /// Copies requested.
-    asked: u64,
+    requested: u64,
     /// Copies written.
     written: u64,
-    /// Skipped under load.
+    /// Copies skipped under load.
     skipped: u64,
-    /// Copies lost.
-    lost: u64,
+    /// Copies that the transport refused.
+    dropped: u64,
 }
 
 /// Entries or postcards that the translator buffers to write them together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorBuffer"))]
 pub(crate) struct BufferView {
-    /// Items received.
-    pub(crate) taken: u64,
+    /// Items accepted.
+    pub(crate) accepted: u64,
     /// Items written.
     pub(crate) written: u64,
-    /// Items pending.
+    /// Items buffered now.
     pub(crate) buffered: u64,
-    /// Items lost when a collector returned with other stores.
-    pub(crate) lost: u64,
+    /// Items dropped when a collector came back with other stores.
+    pub(crate) dropped: u64,
 }
 
 /// Essential reports.
@@ -114,13 +114,13 @@ pub(crate) struct CollectorView {
     /// Restarts of its memory.
     restarts: u64,
     /// Congestion, 0 to 3.
-    pub(crate) level: u8,
+    pub(crate) congestion_level: u8,
     /// Datagrams for it.
     pub(crate) datagrams: u64,
     /// Datagrams dropped in the kernel.
     pub(crate) kernel_drops: u64,
-    /// Datagrams that were too long.
-    cut: u64,
+    /// Datagrams longer than the buffer.
+    truncated: u64,
     /// Names of its stores.
     stores: Vec<String>,
     /// Operations sent without acknowledgement.
@@ -135,7 +135,7 @@ pub(crate) struct CollectorView {
     pub(crate) given_up: NamedCounts,
     /// Operations that the link refused, by reason.
     pub(crate) refused: NamedCounts,
-    /// RoCEv2 packets made.
+    /// RoCEv2 packets sent, without retransmissions.
     pub(crate) frames: u64,
     /// Bytes of these packets.
     pub(crate) frame_bytes: u64,
@@ -158,7 +158,7 @@ pub(crate) struct CollectorView {
     /// Fetch-and-add operations that may have been done twice.
     uncertain_fetch_adds: u64,
     /// True while the balance holds.
-    adds_up: bool,
+    balanced: bool,
 }
 
 fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
@@ -176,35 +176,35 @@ impl Worker {
         let [gap, malformed, unknown, overload] = stats.controls.nacks;
         TranslatorView {
             layout: self.settings.layout.word().into(),
-            reports: stats.reports.taken,
-            done: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
+            reports: stats.reports.received,
+            completed: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
             dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
             unreadable: refusals(&stats.reports.unreadable),
             responses_unreadable: refusals(&self.messages.unreadable),
-            waiting: stats.reports.waiting,
-            waiting_bytes: stats.reports.waiting_bytes,
-            adds_up: stats.is_balanced(),
+            queued: stats.reports.queued,
+            queued_bytes: stats.reports.queued_bytes,
+            balanced: stats.is_balanced(),
             writes: stats.operations.writes,
             fetch_adds: stats.operations.fetch_adds,
             operation_bytes: stats.operations.bytes,
             immediates: stats.operations.immediates,
             copies: CopiesView {
-                asked: stats.copies.asked,
+                requested: stats.copies.requested,
                 written: stats.copies.written,
-                skipped: stats.copies.spared,
-                lost: stats.copies.lost,
+                skipped: stats.copies.skipped,
+                dropped: stats.copies.dropped,
             },
             entries: BufferView {
-                taken: stats.entries.taken + stats.entries.triggered,
+                accepted: stats.entries.accepted + stats.entries.triggered,
                 written: stats.entries.written,
                 buffered: stats.entries.pending,
-                lost: stats.entries.lost,
+                dropped: stats.entries.dropped,
             },
             postcards: BufferView {
-                taken: stats.postcards.taken,
+                accepted: stats.postcards.accepted,
                 written: stats.postcards.written,
                 buffered: stats.postcards.pending,
-                lost: stats.postcards.lost,
+                dropped: stats.postcards.dropped,
             },
             essential: EssentialView {
                 accepted: stats.sequences.accepted,
@@ -244,10 +244,10 @@ impl Worker {
             message: peer.lost.clone(),
             target: peer.target.map(|target| target.to_string()),
             restarts: peer.restarts,
-            level: self.translator.level(collector),
+            congestion_level: self.translator.level(collector),
             datagrams: received.datagrams,
             kernel_drops: received.kernel_drops,
-            cut: reports.cut,
+            truncated: reports.cut,
             stores: peer.stores.iter().map(|store| store.name.clone()).collect(),
             unreliable: stats.unreliable,
             reliable: stats.reliable,
@@ -266,7 +266,7 @@ impl Worker {
             exchange_secret: peer.secured,
             exchange_refused: by_name(&peer.link.refusals().read()),
             uncertain_fetch_adds: stats.uncertain_fetch_adds,
-            adds_up: stats.is_balanced(),
+            balanced: stats.is_balanced(),
         })
     }
 }

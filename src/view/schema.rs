@@ -4,12 +4,12 @@ use collector::{Kind, event::Basis};
 use detect::Metric;
 use serde_json::Value;
 
-/// The answers of the crate `dta`. Its release build has no schemas, so these are compiled again from its source: a feature
-/// with schemas would build `dta` and the crates that use it twice, for the program and for the tests.
-#[allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
+/// The answers of the crate `dta`, compiled again with schemas. A cargo feature with schemas would build `dta` and its dependents
+/// twice, for the program and for the tests.
+#[allow(dead_code, unreachable_pub, reason = "a module of the crate `dta`: only its schemas are used here")]
 #[path = "../../dta/src/source/answer.rs"]
 pub(crate) mod answer;
-#[allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
+#[allow(dead_code, unreachable_pub, reason = "a module of the crate `dta`: only its schemas are used here")]
 #[path = "../../dta/src/calculation.rs"]
 pub(crate) mod calculation;
 

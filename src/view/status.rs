@@ -40,7 +40,7 @@ pub(crate) struct StatusView {
     pub(crate) postcards: PostcardsView,
 }
 
-/// What became of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.
+/// Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Postcards"))]
@@ -154,7 +154,7 @@ pub(crate) struct InputView {
     pub(crate) interface: Option<String>,
     /// Queues of the interface that are read; 0 for a socket.
     pub(crate) queues: u32,
-    /// Faster ways to receive that were not used, with the reason.
+    /// Faster receive paths that were not used, with the reason.
     pub(crate) tried: Vec<TriedView>,
     /// Times it was reopened.
     pub(crate) reopened: u64,
@@ -183,7 +183,7 @@ pub(crate) struct InputView {
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Tried"))]
 pub(crate) struct TriedView {
-    /// Way to receive.
+    /// Receive path.
     pub(crate) rx_path: Name,
     /// Why it was not used.
     pub(crate) reason: String,
@@ -214,7 +214,7 @@ pub(crate) struct SourceView {
     pub(crate) duplicated: u64,
     /// Restarts of the sequence.
     pub(crate) restarts: u64,
-    /// False when the sequence number never advances; then `lost` means nothing.
+    /// False when the sequence number never advances; then `lost` is meaningless.
     pub(crate) countable: bool,
     /// Receive time of the latest report, nanoseconds since the Unix epoch.
     pub(crate) last_seen: u64,
@@ -235,7 +235,7 @@ pub(crate) struct TableView {
     pub(crate) capacity: u64,
     /// Entries replaced by newer ones.
     pub(crate) evicted: u64,
-    /// Entries that found no room.
+    /// Entries refused because the table was full.
     pub(crate) refused: u64,
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use collector::{Collector, Removed};
 
-/// Removals that an input, or the collector, remembers until they are asked for.
+/// Removals that an input, or the collector, stores until they are requested.
 const MAX_REMOVALS: usize = 16_384;
 
 /// A queue per input.

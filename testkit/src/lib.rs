@@ -3,7 +3,7 @@
 //! [`vectors`] reads `vectors/`, [`meaning`] and [`dta`] describe packets as the vectors expect it, [`rewrite`] parses and writes
 //! packets. [`reports`] writes reports and records the output of a collector, [`network`] generates random traffic of such reports;
 //! [`datagrams`] generates almost valid datagrams, [`records`] has records for a store, [`rdma`] has a requester and a responder with
-//! an unreliable network between them. [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`] reads the
+//! an unreliable network between them. [`texts`] fuzzes text formats, [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`] reads the
 //! module graph of a crate, [`compare_page`] checks generated pages.
 #![deny(unsafe_code)]
 
@@ -19,6 +19,7 @@ pub mod records;
 pub mod reports;
 pub mod rewrite;
 pub mod rng;
+pub mod texts;
 pub mod vectors;
 
 pub use pages::compare_page;

@@ -90,7 +90,7 @@ pub(crate) fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
     frame
 }
 
-/// What of a flow decides later events, beside what tells an event whenever it changes.
+/// State of a flow that influences later events, in addition to values whose changes are always events.
 pub(crate) type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
 
 /// The kernel, a collector that sees all, and one that sees what the kernel passes.

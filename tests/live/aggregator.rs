@@ -131,7 +131,7 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     assert_eq!(postcards, [postcard(7), postcard(8), postcard(9)]);
     let view = stage.view(|view| view["datagrams"] == 5);
     assert_eq!(
-        (&view["postcards"], &view["pending"], &view["adds_up"]),
+        (&view["postcards"], &view["pending"], &view["balanced"]),
         (&4.into(), &1.into(), &true.into())
     );
     assert_eq!(view["unreadable"], serde_json::json!({"unknown_version": 1}));

@@ -26,10 +26,10 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     report_all(&mut reporter);
 
     let dta = stage.translator("all done", |dta| {
-        let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
+        let done = dta["completed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
         done == 10 && dta["entries"]["buffered"] == 0 && dta["collectors"][0]["unacknowledged"] == 0
     });
-    assert_eq!((&dta["reports"], &dta["adds_up"]), (&10.into(), &true.into()), "{dta:#}");
+    assert_eq!((&dta["reports"], &dta["balanced"]), (&10.into(), &true.into()), "{dta:#}");
 
     answers(&keeper);
     as_documented(&keeper, &stage);
@@ -58,7 +58,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     );
     // What the memory counted adds up, and nothing was refused.
     let view = keeper.get("/api/v1/dta");
-    assert_eq!((&view["adds_up"], &view["missing"]), (&true.into(), &0.into()), "{view:#}");
+    assert_eq!((&view["balanced"], &view["missing"]), (&true.into(), &0.into()), "{view:#}");
     assert_eq!((&view["refused"], &view["dropped"]), (&json!({}), &json!({})), "{view:#}");
     for line in [
         "hopwise_memory_fetch_adds_total 6",
@@ -252,7 +252,7 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     let stage = Program::start(&at, "t.toml", &translator(&exchanges, ""));
     stage.translator("connected", |dta| connected(dta, 0) && connected(dta, 1));
     let mut reporters = [Reporter::new(stage.reports[0]), Reporter::new(stage.reports[1])];
-    let done = |dta: &Value| dta["done"]["key_write"].as_u64().unwrap();
+    let done = |dta: &Value| dta["completed"]["key_write"].as_u64().unwrap();
 
     report_keys(&mut reporters, 0..1000);
     stage.translator("done", |dta| done(dta) == 1000);
@@ -270,7 +270,7 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     }
     let away = stage.translator("all taken", |dta| dta["reports"] == 2100);
     let lost = sum(&away, "dropped") - sum(&before, "dropped");
-    assert_eq!(away["adds_up"], true, "{away:#}");
+    assert_eq!(away["balanced"], true, "{away:#}");
     assert!(lost > 0, "{away:#}");
 
     // It comes back where it was, with what was in its memory.
@@ -281,16 +281,16 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
         1,
     );
     let second = Program::start(&at, "c1.toml", &again);
-    stage.translator("connected again", |dta| connected(dta, 1) && dta["waiting"] == 0);
+    stage.translator("connected again", |dta| connected(dta, 1) && dta["queued"] == 0);
     report_keys(&mut reporters, 2000..3000);
     let after = stage.translator("everything settled", |dta| {
-        let settled = dta["waiting"] == 0
+        let settled = dta["queued"] == 0
             && dta["entries"]["buffered"] == 0
             && dta["collectors"][1]["unacknowledged"] == 0;
         dta["reports"] == 3100 && settled
     });
     assert_eq!(
-        (&after["adds_up"], &after["collectors"][1]["adds_up"]),
+        (&after["balanced"], &after["collectors"][1]["balanced"]),
         (&true.into(), &true.into()),
         "{after:#}"
     );
@@ -331,7 +331,7 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
             reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
         }
         stage.translator("taken", |dta| {
-            dta["done"]["append"] == 20 && dta["collectors"][0]["unacknowledged"] == 0
+            dta["completed"]["append"] == 20 && dta["collectors"][0]["unacknowledged"] == 0
         });
         // Pending entries are written at the end.
         stage.stop();
@@ -396,7 +396,7 @@ fn a_peer_with_another_secret_is_refused_until_it_has_the_right_one() {
     assert_eq!(tail["entries"][0]["data"], "00000007");
     let counts = keeper.get("/api/v1/dta")["translators"].clone();
     assert_eq!(
-        (counts["accepted"].as_u64() >= Some(1), &counts["adds_up"]),
+        (counts["accepted"].as_u64() >= Some(1), &counts["balanced"]),
         (true, &true.into()),
         "{counts}"
     );

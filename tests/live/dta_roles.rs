@@ -106,7 +106,7 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     let dta = stage.translator("all accepted", |dta| {
         dta["reports"] == 13 && dta["collectors"][0]["unacknowledged"] == 0
     });
-    assert_eq!((&dta["adds_up"], &dta["layout"]), (&true.into(), &json!("artifact")), "{dta:#}");
+    assert_eq!((&dta["balanced"], &dta["layout"]), (&true.into(), &json!("artifact")), "{dta:#}");
     assert_eq!(dta["unreadable"].as_object().unwrap().len(), 1, "{dta:#}");
     // Four writes of values, one of entries, one path, two additions.
     keeper.wait("/api/v1/dta", "executed", |view| view["executed"] == 8);
@@ -189,11 +189,11 @@ fn everything_goes_by_ipv6_as_well() {
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let settled = |dta: &Value| dta["reports"] == 4 && dta["entries"]["buffered"] == 0;
     let dta = stage.translator("all done", |dta| settled(dta) && dta["collectors"][0]["unacknowledged"] == 0);
-    assert_eq!((&dta["adds_up"], &dta["dropped"]), (&true.into(), &json!({})), "{dta:#}");
+    assert_eq!((&dta["balanced"], &dta["dropped"]), (&true.into(), &json!({})), "{dta:#}");
     // Five slots, two additions, one batch.
     let view = keeper.wait("/api/v1/dta", "executed", |view| view["executed"] == 8);
     assert_eq!(
-        (&view["adds_up"], &view["refused"], &view["dropped"]),
+        (&view["balanced"], &view["refused"], &view["dropped"]),
         (&true.into(), &json!({}), &json!({}))
     );
     let get = |key: &str| keeper.get(&format!("/api/v1/dta/stores/paths/get?key={}", escape(key)));
@@ -259,12 +259,12 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
     for first in [10_u32, 1000, 999, 5000, 1] {
         reporter.key_write(&first.to_be_bytes(), &path_of(first));
     }
-    stage.translator("all done", |dta| dta["done"]["key_write"] == 5 && dta["entries"]["buffered"] == 0);
+    stage.translator("all done", |dta| dta["completed"]["key_write"] == 5 && dta["entries"]["buffered"] == 0);
     let tail = keeper
         .wait("/api/v1/dta/lists/10", "two entries", |view| view["entries"].as_array().unwrap().len() >= 2);
     let entries: Vec<_> = tail["entries"].as_array().unwrap().iter().map(|one| one["data"].clone()).collect();
     assert_eq!(entries, ["000003e8", "00001388"].map(Value::from), "those that met it, once, in order");
-    // Nobody follows list 10: each immediate is an event that says operation 2, list 10.
+    // List 10 has no follower: each immediate is an event with operation 2, list 10.
     let valued = |kind: &str, value: u64| {
         let path = format!("/api/v1/events?kind={kind}&limit=1000");
         move |keeper: &Program| {
@@ -284,7 +284,8 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
     let drops = |keeper: &Program| keeper.get("/api/v1/events?kind=drop")["events"].as_array().unwrap().len();
     reported("the entry", 1, &drops);
     let view = keeper.wait("/api/v1/dta", "four immediates", |view| view["events"]["immediates"] == 4);
-    let shed = [&view["events"]["immediates_shed"], &view["events"]["lapped"], &view["events"]["missing"]];
+    let shed =
+        [&view["events"]["immediates_dropped"], &view["events"]["overwritten"], &view["events"]["missing"]];
     assert_eq!((&view["events"]["entries"], shed), (&1.into(), [&json!(0); 3]), "{view:#}");
     assert_eq!(
         valued("change", 0x2000_0002)(&keeper),
@@ -320,7 +321,7 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     // The second half, and of the first half every second key again.
     (16..32).for_each(|key| report(&new, key, key));
     (0..16).step_by(2).for_each(|key| report(&new, key, key + 100));
-    let written = |dta: &Value| dta["done"]["key_write"] == 40;
+    let written = |dta: &Value| dta["completed"]["key_write"] == 40;
     let dta = stage.translator("done", written);
     let frames = |number: usize| dta["collectors"][number]["unreliable"].as_u64();
     for (number, keeper) in keepers.iter().enumerate() {
@@ -387,7 +388,7 @@ fn the_stores_of_all(map: &Path) {
 }
 
 #[test]
-fn what_no_collector_accepted_before_the_end_is_reported() {
+fn unacknowledged_operations_are_reported_at_exit() {
     let directory = TempDir::new();
     let at = directory.join("");
     let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", ""));
@@ -547,7 +548,7 @@ fn values(
         let summary = ended(network.load(stage, &[], &[&args[..], &keys].concat()));
         let suppressed_now = summary["suppressed"].as_u64().unwrap();
         assert_eq!(
-            (&summary["reports"], &summary["lost"]),
+            (&summary["reports"], &summary["unsent"]),
             (&(PART - suppressed_now).into(), &0.into()),
             "{summary}"
         );
@@ -555,7 +556,7 @@ fn values(
         sent += PART - suppressed_now;
         stage.translator("all accepted", |dta| {
             let drops: u64 = (0..2).map(|one| dta["collectors"][one]["kernel_drops"].as_u64().unwrap()).sum();
-            dta["reports"].as_u64().unwrap() + drops == sent && dta["waiting"] == 0
+            dta["reports"].as_u64().unwrap() + drops == sent && dta["queued"] == 0
         })
     };
     let before = load("1");
@@ -568,12 +569,15 @@ fn values(
     second.kill();
     stage.translator("noticed", |dta| !connected(dta, 1));
     let away = load("2");
-    assert!(sum(&away, "dropped") + suppressed.get() > PART / 2 - 200 && away["adds_up"] == true, "{away:#}");
+    assert!(
+        sum(&away, "dropped") + suppressed.get() > PART / 2 - 200 && away["balanced"] == true,
+        "{away:#}"
+    );
     *second = network.collector(1, at);
     stage.translator("connected again", |dta| connected(dta, 1));
     let after = load("3");
     assert_eq!(
-        (&after["adds_up"], sum(&after, "dropped")),
+        (&after["balanced"], sum(&after, "dropped")),
         (&true.into(), sum(&away, "dropped")),
         "{after:#}"
     );
@@ -590,23 +594,24 @@ fn essential_entries(network: &Network, stage: &Program, second: &mut Program, a
     let args = ["append", "--list", "10", "--lists", "2", "--data", "4", "--rate", "2000", "--count", &count];
     let how = ["--essential", "--priority", "high", "--wait", "2000"];
     let load = network.load(stage, &how, &args);
-    stage.translator("begun", |dta| dta["done"]["append"].as_u64() > Some(PART / 2));
+    stage.translator("begun", |dta| dta["completed"]["append"].as_u64() > Some(PART / 2));
     second.kill();
     stage.translator("noticed", |dta| !connected(dta, 1));
     *second = network.collector(1, at);
     let summary = ended(load);
     let dta = stage.translator("settled", |dta| {
         let held = |one: usize| dta["collectors"][one]["unacknowledged"] == 0;
-        let all = dta["done"]["append"] == 2 * PART;
+        let all = dta["completed"]["append"] == 2 * PART;
         connected(dta, 1)
-            && dta["waiting"] == 0
+            && dta["queued"] == 0
             && dta["entries"]["buffered"] == 0
             && held(0)
             && held(1)
             && all
     });
-    assert_eq!(dta["adds_up"], true, "{dta:#}");
-    let lost = [&summary["lost"], &summary["suppressed"], &summary["forgotten"], &dta["entries"]["lost"]];
+    assert_eq!(dta["balanced"], true, "{dta:#}");
+    let lost =
+        [&summary["unsent"], &summary["suppressed"], &summary["unavailable"], &dta["entries"]["dropped"]];
     assert_eq!((&summary["reports"], lost), (&(2 * PART).into(), [&json!(0); 4]), "{summary} {dta:#}");
     for (number, list) in [(0, 10), (1, 11)] {
         let lists = store(&at.join(format!("m{number}/entries.region"))).lists().unwrap();

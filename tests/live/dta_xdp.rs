@@ -92,11 +92,11 @@ fn wait(server: &Server, path: &str, what: &str, done: impl Fn(&Value) -> bool) 
     }
 }
 
-/// Waits until the translator has done so many reports, and all of it was acknowledged.
+/// Waits until the translator has completed this many reports and all operations are acknowledged.
 fn done(stage: &Server, reports: u64) {
     wait(stage, "/api/v1/translator", "all done", |view| {
         let (dta, link) = (view, &view["collectors"][0]);
-        let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
+        let done = dta["completed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
         done == reports
             && dta["entries"]["buffered"] == 0
             && link["unacknowledged"] == 0
@@ -117,11 +117,11 @@ fn get(pair: &Pair, from: &[&str]) -> String {
 
 /// The memory says that everything was done in the kernel, and it adds up.
 fn all_in_the_kernel(keeper: &Server) -> Value {
-    let view = wait(keeper, "/api/v1/dta", "balanced", |view| view["adds_up"] == true);
+    let view = wait(keeper, "/api/v1/dta", "balanced", |view| view["balanced"] == true);
     assert_eq!((&view["mode"], &view["xdp"]["up"]), (&json!("xdp"), &json!(true)), "{view:#}");
     assert_eq!((&view["dropped"], &view["refused"]), (&json!({}), &json!({})), "{view:#}");
     assert_eq!((&view["xdp"]["packets"], &view["datagrams"]), (&view["packets"], &json!(0)), "{view:#}");
-    assert_eq!(view["xdp"]["unanswered"], 0, "{view:#}");
+    assert_eq!(view["xdp"]["responses_unsent"], 0, "{view:#}");
     assert_eq!(view["links"][0]["reliable"], "ready");
     view
 }
@@ -221,7 +221,7 @@ fn stops_and_comes_back(
     keeper.signal("-KILL");
     drop(keeper);
 
-    // What came since the last stop is lost, and somebody says so.
+    // Writes since the last stop are lost, which a message reports.
     assert_eq!(get(pair, &["--directory", text(&memory)]), "[11,12,13,14,15]  (2 of 2 copies)\n");
     let config = collector(&memory, family, Pair::DEVICE);
     let keeper = Server::start_raw_within(pair.far.name(), &config).unwrap();
@@ -252,11 +252,11 @@ fn an_interface_that_goes_and_comes_back_is_taken_again() {
     assert_eq!(get(&pair, &["--api", &url]), "[21,22,23,24,25]  (2 of 2 copies)\n");
     // What came while the program was away went to the socket, and was dropped there: only one of both knows the sequence.
     let view = keeper.json("/api/v1/dta");
-    assert_eq!(view["adds_up"], true, "{view:#}");
+    assert_eq!(view["balanced"], true, "{view:#}");
 }
 
 #[test]
-fn what_cannot_be_saved_at_the_stop_is_said_and_the_exit_code_is_one() {
+fn a_failed_save_at_the_stop_is_reported_with_exit_code_1() {
     let Some(pair) = pair() else { return };
     let directory = TempDir::new();
     let memory = memory(&directory);

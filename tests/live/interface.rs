@@ -430,7 +430,7 @@ fn no_program_and_no_map_is_left_behind() {
 }
 
 #[test]
-fn what_is_not_good_enough_is_refused_with_what_to_do() {
+fn an_insufficient_receive_path_is_refused_with_a_remedy() {
     let Some(pair) = pair() else { return };
     let refused = Server::start_within(pair.far.name(), "xdp://none0", "collector.xdp.lowest = \"packet\"");
     let error = refused.map(|_| ()).unwrap_err();

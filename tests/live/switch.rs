@@ -133,7 +133,7 @@ impl Line {
             let view = server.json("/api/v1/switch");
             schema::check(&document, &json!({"$ref": "#/components/schemas/Switch"}), &view, "switch");
             let totals = &view["totals"];
-            assert_eq!(totals["adds_up"], true, "{view:#}");
+            assert_eq!(totals["balanced"], true, "{view:#}");
             let number = |name: &str| totals[name].as_u64().unwrap();
             let out = number("sent") + number("consumed") + number("queued") + number("dropped");
             assert_eq!(number("received") + number("originated"), out, "{view:#}");
@@ -290,7 +290,7 @@ fn a_queue_with_a_rate_keeps_to_it_and_reports_itself() {
     });
     assert!(used);
     let view = line.switches[1].json("/api/v1/switch");
-    let most = view["ports"][1]["queue"]["most_bytes"].as_u64().unwrap();
+    let most = view["ports"][1]["queue"]["max_bytes"].as_u64().unwrap();
     assert!((3_000..=100_000).contains(&most), "{view:#}");
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
@@ -387,7 +387,7 @@ impl Books {
         assert_eq!(measured + total("originated"), total("sent") + failed, "{view:#}");
         let others = int("drops_reported") + int("queues_reported") + int("congested_reported");
         let reports = &view["reports"];
-        let datagrams = reports["sent"].as_u64().unwrap() + reports["lost"].as_u64().unwrap();
+        let datagrams = reports["sent"].as_u64().unwrap() + reports["unsent"].as_u64().unwrap();
         assert_eq!(int("reported") + others, datagrams, "{view:#}");
         let filters = view["filters"].as_array().unwrap();
         let counts = |filter: &Value| -> u64 {
@@ -531,13 +531,13 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
         dta["collectors"][0]["nacks"] == 1 && dta["collectors"][0]["retransmitted"].as_u64() > Some(10),
         "{dta:#}"
     );
-    assert!(mapping["made"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
+    assert!(mapping["operations"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
     // The same as metrics, read before: counters only grow.
     let after = line.switches[2].get("/metrics").body;
     for (name, labels, least) in [
         ("nacks_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["nacks"]),
         ("retransmitted_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["retransmitted"]),
-        ("made_total", "mapping=\"paths\"", &mapping["made"]),
+        ("operations_total", "mapping=\"paths\"", &mapping["operations"]),
         ("outcome_total", "mapping=\"paths\",outcome=\"sent\"", &mapping["sent"]),
     ] {
         let mark = format!("hopwise_switch_dta_{name}{{{labels}}} ");

@@ -38,7 +38,7 @@ fn one_object_per_report_with_the_documented_names() {
 }
 
 #[test]
-fn what_is_present_and_not_available_is_null() {
+fn unavailable_values_are_null() {
     let dir = TempDir::new();
     let bytes = hex("20000005 ffffffff 10030180 00010000 00000000 ffffffff");
     let file = dir.capture("ones.pcap", &[report_frame(&bytes)]);
@@ -174,7 +174,7 @@ fn other_ports_are_reports_when_asked_for() {
 }
 
 #[test]
-fn what_was_read_before_a_file_breaks_off_is_printed() {
+fn packets_before_a_truncation_are_printed() {
     let dir = TempDir::new();
     let whole = support::pcap(&[report_frame(&report_20()), report_frame(&report_20())]);
     let file = dir.join("cut.pcap");

@@ -90,7 +90,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert_eq!((path.len(), &path[0]["text"]), (1, &flow["text"]));
     let nodes: Vec<&Value> = path[0]["hops"].as_array().unwrap().iter().map(|hop| &hop["node"]).collect();
     assert_eq!(json!(nodes), path[0]["path"]);
-    what_the_demo_says_can_be_asked_is_answered(&demo);
+    suggested_queries_of_the_demo_are_answered(&demo);
     let drawn = hopwise(["path", "--api", &demo.api, text]).stdout;
     assert!(drawn.lines().nth(2).unwrap().contains(" ─ 10"), "{drawn}");
     for view in ["flows", "nodes", "links"] {
@@ -129,7 +129,7 @@ fn patiently<T>(ask: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 /// Every question that the demo prints, as it prints it, until it has an answer.
-fn what_the_demo_says_can_be_asked_is_answered(demo: &Demo) {
+fn suggested_queries_of_the_demo_are_answered(demo: &Demo) {
     let questions: Vec<Vec<String>> = (demo.introduction.lines())
         .filter_map(|line| line.strip_prefix("  hopwise "))
         .map(|line| {
@@ -203,7 +203,7 @@ fn a_demo_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn who_follows_waits_for_a_hopwise_that_went_away() {
+fn follow_waits_for_reconnection() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
@@ -237,7 +237,7 @@ fn without_a_running_hopwise_the_message_says_how_to_start_one() {
         let run = hopwise(args.iter().copied().chain(["--api", &format!("http://{free}")]));
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?}");
         assert!(
-            run.stderr.starts_with(&format!("hopwise: no hopwise answers at http://{free} ")),
+            run.stderr.starts_with(&format!("hopwise: cannot reach hopwise at http://{free}: ")),
             "{}",
             run.stderr
         );

@@ -87,7 +87,7 @@ fn each_gap_is_explained() {
     };
     let expected = [
         note(2, "gap", 3, 2),
-        note(3, "late", 4, 1),
+        note(3, "reordered", 4, 1),
         note(5, "duplicate", 6, 1),
         note(7, "gap", 8, 2),
         note(7, "lost", 3, 1),
@@ -107,7 +107,7 @@ fn each_gap_is_explained() {
 }
 
 #[test]
-fn what_is_replayed_into_a_store_is_found_there() {
+fn a_replay_fills_a_store() {
     let dir = TempDir::new();
     let store = dir.join("store");
     let file = dir.capture("few.pcap", &[1, 2, 3].map(report));

@@ -159,7 +159,7 @@ fn a_load_keeps_its_rate_and_is_all_there() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_with_what_to_do() {
+fn invalid_reports_are_refused_with_a_remedy() {
     let refused = |args: &[&str]| {
         let run = hopwise(["report"].iter().chain(args));
         assert_eq!(run.code, Some(2), "{args:?}");

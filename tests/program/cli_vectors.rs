@@ -61,7 +61,7 @@ fn configuration(vector: &Vector) -> Option<String> {
     Some(out)
 }
 
-/// What is printed of a vector, without what depends on the capture; `None` when it cannot be asked for.
+/// The output for a vector, without parts that depend on the capture; `None` for vectors without a command.
 fn printed(vector: &Vector, dir: &TempDir) -> Option<Vec<Value>> {
     let frame = match vector.kind.as_str() {
         "payload" => report_frame(&vector.bytes),

@@ -71,7 +71,7 @@ fn a_file_where_the_store_should_be_is_found_before_the_start() {
 fn a_store_that_cannot_be_made_is_refused_as_at_the_start() {
     let directory = TempDir::new();
     let file = directory.join("h.toml");
-    // Nobody can make a directory there, not even root. Advice at the start depends on the machine's past, so it is not logged.
+    // Not even root can create a directory there. Advice at the start depends on the machine's counters, so it is not logged.
     let text = "log.level = \"error\"\nstore.dir = \"/proc/hopwise/store\"\napi.listen = \"127.0.0.1:0\"\n";
     fs::write(&file, text).unwrap();
     let expected = "hopwise: /proc/hopwise/store: No such file or directory; check that it exists and that this user may \

@@ -7,7 +7,7 @@ use std::process::Command;
 fn metadata() -> serde_json::Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // Without a platform cargo wants packages that only other systems use, and that nobody has downloaded.
+    // Without a platform cargo wants packages that only other systems use, and that are not downloaded.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     command.args([
         "metadata",

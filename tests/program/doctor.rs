@@ -196,7 +196,7 @@ fn memory_that_the_kernel_or_an_rdma_device_writes_is_examined() {
     for name in ["kernel", "capabilities", "responder_program", "link", "driver", "xdp_program"] {
         assert_eq!(check(&inputs[1], name), good(), "{name}");
     }
-    // Nobody has this address.
+    // No interface has this address.
     assert_eq!(check(&inputs[2], "rdma_device"), fixed("blocking", "rdma link"));
     assert_eq!(code, Some(1));
     fs::write(config, text.replace("\"one\"", "\"none0\"")).unwrap();
@@ -292,7 +292,7 @@ fn every_field_and_check_is_in_the_reference() {
 }
 
 #[test]
-fn the_service_has_what_is_asked_for() {
+fn the_service_has_the_required_capabilities() {
     let unit = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/hopwise.service")).unwrap();
     let words = |key: &str| {
         let line =

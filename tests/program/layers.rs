@@ -84,7 +84,7 @@ fn every_crate_stands_in_the_order() {
 }
 
 #[test]
-fn what_tests_share_is_in_no_program() {
+fn testkit_is_not_in_the_program() {
     let order = folders(&architecture());
     let users: Vec<_> = order
         .iter()

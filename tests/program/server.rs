@@ -332,7 +332,7 @@ fn a_reload_changes_what_can_change_and_names_the_rest() {
     server.settled(1);
     server.reconfigure("collector.burst = 8\n[thresholds]\nhop_latency = 10\n[nodes]\n101 = \"renamed\"\n");
     let answer = server.ask("POST", "/api/v1/config/reload", "", "").json();
-    assert_eq!(answer, json!({"reloaded": true, "kept": ["collector.burst"]}));
+    assert_eq!(answer, json!({"reloaded": true, "restart_required": ["collector.burst"]}));
     server.send([report(1, 1, [1_100, 1_000, 1_000])]);
     server.settled(2);
     let changed = server.json("/api/v1/events?kind=change&metric=hop_latency");
@@ -364,7 +364,7 @@ fn a_bad_reload_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn what_cannot_start_is_one_sentence_and_code_2() {
+fn a_failed_start_is_one_sentence_and_exit_code_2() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let server = Server::start("");

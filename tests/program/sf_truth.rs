@@ -1,5 +1,5 @@
 //! A fabric whose packets carry SF-INT knows what really happened to each packet; a collector receives reports of single records.
-//! Every path that it concludes must be one packet's, node by node and value by value, whatever is lost, late, repeated or
+//! Every path that it concludes must be one packet's, node by node and value by value, even if packets are lost, reordered, duplicated or
 //! wiped.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -117,7 +117,7 @@ impl FabricSink for Witness {
         match truth {
             Truth::Datagram(datagram) => {
                 let key = (datagram.node, datagram.hw_id, datagram.seq);
-                // One copy for a possible duplicate; a lost one is never asked for.
+                // One copy for a possible duplicate; a lost one is never requested.
                 self.underway.entry(key).or_default().extend([(*datagram).clone(), (*datagram).clone()]);
             }
             Truth::Delivered(journey) | Truth::Dropped { journey, .. } => self.note(journey),
@@ -178,10 +178,15 @@ fn witness(channel: Channel, form: Form, hop_limit: Option<u8>) -> Witness {
     let mut witness = Witness::new(hop_limit);
     busy(channel, form, 5).run_until(STOP, &mut witness);
     let sf = witness.collector.stats().sf;
-    assert!(sf.balance().holds(), "{sf:?}");
+    assert!(sf.balance().is_balanced(), "{sf:?}");
     witness.collector.finish(STOP, &mut witness.events);
     let stats = witness.collector.stats();
-    assert!(stats.decoding().holds() && stats.deciding().holds() && stats.sf.balance().holds(), "{stats:?}");
+    assert!(
+        stats.decode_balance().is_balanced()
+            && stats.state_balance().is_balanced()
+            && stats.sf.balance().is_balanced(),
+        "{stats:?}"
+    );
     assert_eq!(stats.sf.pending, 0);
     witness
 }

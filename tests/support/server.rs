@@ -255,7 +255,7 @@ impl Server {
         }
     }
 
-    /// Waits until so many datagrams have been read, or lost in the kernel, and everything found is on disk.
+    /// Waits until this many datagrams have been read, or dropped in the kernel, and all records are on disk.
     pub(crate) fn settled(&self, datagrams: u64) -> Value {
         self.wait_for("read", |status| {
             stage(status, "kernel")["in"] == datagrams
@@ -318,7 +318,7 @@ fn read_lines(stderr: ChildStderr) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            // Nobody listens any more when the test is over.
+            // The receiver is gone when the test has ended.
             let _ = sender.send(line);
         }
     });

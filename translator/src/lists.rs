@@ -156,7 +156,7 @@ impl Lists {
         let free = usize::from(self.capacity(list)) * self.entry_len;
         if usize::from(list.filled) * self.entry_len + entries.len() < free && !request.immediate {
             // The usual case: they fit, and the block is not full yet.
-            stats.taken += u64::from(self.fill(at, now, entries, request.keep));
+            stats.accepted += u64::from(self.fill(at, now, entries, request.keep));
             return Ok(());
         }
         self.append_and_write((at, now), entries, request, sender, stats)
@@ -188,7 +188,7 @@ impl Lists {
             let list = self.lists[at];
             let free = usize::from(self.capacity(&list)) - usize::from(list.filled);
             let (front, rest) = entries.split_at(entries.len().min(free * self.entry_len));
-            stats.taken += u64::from(self.fill(at, now, front, request.keep));
+            stats.accepted += u64::from(self.fill(at, now, front, request.keep));
             entries = rest;
             let list = &mut self.lists[at];
             if request.immediate && rest.is_empty() {
@@ -267,7 +267,7 @@ impl Lists {
                 stats.batches[cause as usize] += 1;
             }
             Err(blocked) if blocked.is_transient() => return Err(blocked),
-            Err(_) => stats.lost += count,
+            Err(_) => stats.dropped += count,
         }
         self.waiting.remove(&mut self.lists, at);
         let list = &mut self.lists[at];

@@ -118,7 +118,7 @@ impl Paths {
         let at = self.place(now, &postcard, sender, stats)?;
         let path = &mut self.paths[at];
         let bit = 1 << (postcard.hop - 1);
-        stats.taken += 1;
+        stats.accepted += 1;
         stats.replaced += u64::from(path.seen & bit != 0);
         path.seen |= bit;
         path.keep |= postcard.keep;
@@ -213,7 +213,7 @@ impl Paths {
                 stats.paths[cause as usize] += 1;
             }
             Err(blocked) if blocked.is_transient() => return Err(blocked),
-            Err(_) => stats.lost += count,
+            Err(_) => stats.dropped += count,
         }
         self.waiting.remove(&mut self.paths, at);
         self.paths[at].seen = 0;

@@ -268,7 +268,7 @@ impl Sketch {
         let Err(blocked) = self.write_some(at, batch, sender, stats) else { return };
         if !blocked.is_transient() {
             self.buffers[at].state = State::Lost;
-            stats.lost += u64::from(!self.buffers[at].again);
+            stats.dropped += u64::from(!self.buffers[at].again);
         }
     }
 

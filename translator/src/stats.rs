@@ -166,8 +166,8 @@ impl Cause {
 /// Reports by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reports {
-    /// Datagrams taken; each is a report, or unreadable.
-    pub taken: u64,
+    /// Datagrams received; each is a report, or unreadable.
+    pub received: u64,
     /// What could not be read, by [`Refusal::index`].
     pub unreadable: [u64; Refusal::COUNT],
     /// What did nothing, by [`Reason`].
@@ -175,9 +175,9 @@ pub struct Reports {
     /// What was done, by primitive: [`PRIMITIVES`].
     pub done: [u64; 5],
     /// In local memory now.
-    pub waiting: u64,
-    /// Bytes that these take.
-    pub waiting_bytes: u64,
+    pub queued: u64,
+    /// Bytes of these reports.
+    pub queued_bytes: u64,
     /// Ever put into local memory.
     pub diverted: u64,
 }
@@ -202,29 +202,29 @@ pub struct Operations {
 /// Copies of Key-Write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Copies {
-    /// Asked for by reports that were done.
-    pub asked: u64,
+    /// Requested by completed reports.
+    pub requested: u64,
     /// Written.
     pub written: u64,
-    /// Left out because of load.
-    pub spared: u64,
+    /// Skipped because of load.
+    pub skipped: u64,
     /// Not written because the transport refused them after the first.
-    pub lost: u64,
+    pub dropped: u64,
 }
 
 /// Entries of lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
-    /// Taken from reports.
-    pub taken: u64,
+    /// Accepted from reports.
+    pub accepted: u64,
     /// Made by triggers.
     pub triggered: u64,
     /// Written.
     pub written: u64,
     /// Waiting for their batches now.
     pub pending: u64,
-    /// Lost when a collector came back with other lists.
-    pub lost: u64,
+    /// Dropped when a collector came back with other lists.
+    pub dropped: u64,
     /// Entries of triggers that could not be appended.
     pub missed: u64,
     /// Entries of triggers suppressed by their interval.
@@ -236,16 +236,16 @@ pub struct Entries {
 /// Postcards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Postcards {
-    /// Taken from reports.
-    pub taken: u64,
+    /// Accepted from reports.
+    pub accepted: u64,
     /// Written as part of a path.
     pub written: u64,
     /// Waiting for the others of their paths now.
     pub pending: u64,
     /// Replaced by a newer one of the same hop before they were written.
     pub replaced: u64,
-    /// Lost when a collector came back with other stores.
-    pub lost: u64,
+    /// Dropped when a collector came back with other stores.
+    pub dropped: u64,
     /// Paths written, by [`Cause`].
     pub paths: [u64; Cause::COUNT],
 }
@@ -262,7 +262,7 @@ pub struct Sketches {
     /// Epochs written although some were missing.
     pub partial: u64,
     /// Epochs whose buffer was needed, or whose collector was gone, before they were written.
-    pub lost: u64,
+    pub dropped: u64,
 }
 
 /// Sequences of essential reports.
@@ -320,12 +320,12 @@ impl Stats {
     /// Nothing counted.
     pub const NEW: Self = Self {
         reports: Reports {
-            taken: 0,
+            received: 0,
             unreadable: [0; Refusal::COUNT],
             dropped: [0; Reason::COUNT],
             done: [0; 5],
-            waiting: 0,
-            waiting_bytes: 0,
+            queued: 0,
+            queued_bytes: 0,
             diverted: 0,
         },
         operations: Operations {
@@ -336,26 +336,26 @@ impl Stats {
             reliable: 0,
             blocked: [0; 5],
         },
-        copies: Copies { asked: 0, written: 0, spared: 0, lost: 0 },
+        copies: Copies { requested: 0, written: 0, skipped: 0, dropped: 0 },
         entries: Entries {
-            taken: 0,
+            accepted: 0,
             triggered: 0,
             written: 0,
             pending: 0,
-            lost: 0,
+            dropped: 0,
             missed: 0,
             muted: 0,
             batches: [0; Cause::COUNT],
         },
         postcards: Postcards {
-            taken: 0,
+            accepted: 0,
             written: 0,
             pending: 0,
             replaced: 0,
-            lost: 0,
+            dropped: 0,
             paths: [0; Cause::COUNT],
         },
-        sketches: Sketches { merged: 0, written: 0, complete: 0, partial: 0, lost: 0 },
+        sketches: Sketches { merged: 0, written: 0, complete: 0, partial: 0, dropped: 0 },
         sequences: Sequences { accepted: 0, lost: 0, restarts: 0, reporters: 0 },
         controls: Controls { acks: 0, nacks: [0; 4], sketch_nacks: 0, notices: 0 },
         levels: [0; 3],
@@ -369,12 +369,13 @@ impl Stats {
         let became = reports.unreadable.iter().sum::<u64>()
             + reports.dropped.iter().sum::<u64>()
             + reports.done.iter().sum::<u64>()
-            + reports.waiting;
+            + reports.queued;
         let (copies, entries, postcards) = (&self.copies, &self.entries, &self.postcards);
-        reports.taken == became
-            && copies.asked == copies.written + copies.spared + copies.lost
-            && entries.taken + entries.triggered == entries.written + entries.pending + entries.lost
-            && postcards.taken == postcards.written + postcards.pending + postcards.replaced + postcards.lost
+        reports.received == became
+            && copies.requested == copies.written + copies.skipped + copies.dropped
+            && entries.accepted + entries.triggered == entries.written + entries.pending + entries.dropped
+            && postcards.accepted
+                == postcards.written + postcards.pending + postcards.replaced + postcards.dropped
     }
 }
 

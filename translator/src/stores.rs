@@ -147,9 +147,9 @@ impl Stores {
                 }
             }
         }
-        stats.entries.lost += append.iter().map(Lists::pending).sum::<u64>();
-        stats.postcards.lost += paths.iter().map(Paths::pending).sum::<u64>();
-        stats.sketches.lost += sketches.iter().map(Sketch::open).sum::<u64>();
+        stats.entries.dropped += append.iter().map(Lists::pending).sum::<u64>();
+        stats.postcards.dropped += paths.iter().map(Paths::pending).sum::<u64>();
+        stats.sketches.dropped += sketches.iter().map(Sketch::open).sum::<u64>();
         stores
     }
 
@@ -203,10 +203,10 @@ impl Stores {
                 let most = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
                 let written = store.write((key, data), most, (notice, keep), sender)?;
-                stats.copies.asked += u64::from(copies);
+                stats.copies.requested += u64::from(copies);
                 stats.copies.written += u64::from(written);
-                stats.copies.spared += u64::from(copies - most);
-                stats.copies.lost += u64::from(most - written);
+                stats.copies.skipped += u64::from(copies - most);
+                stats.copies.dropped += u64::from(most - written);
                 Ok(())
             }
             Operation::Append { list, entry_len, entries } => {
@@ -308,11 +308,11 @@ impl Stores {
         if entry.len() != lists.entry_len() {
             return Err(Fault::Drop(Reason::WrongEntry));
         }
-        let taken = stats.entries.taken;
+        let taken = stats.entries.accepted;
         let done = lists.append((at, now), entry, request, sender, &mut stats.entries);
         // The same work, another source.
-        let triggered = stats.entries.taken - taken;
-        stats.entries.taken = taken;
+        let triggered = stats.entries.accepted - taken;
+        stats.entries.accepted = taken;
         stats.entries.triggered += triggered;
         done
     }

@@ -147,7 +147,7 @@ impl Translator {
         transport: &mut impl Transport,
         out: &mut impl Out,
     ) {
-        self.stats.reports.taken += 1;
+        self.stats.reports.received += 1;
         self.now = now;
         if self.config.accept != Accept::V1
             && (self.config.accept == Accept::Artifact || artifact::is_artifact(payload))
@@ -281,7 +281,7 @@ impl Translator {
             Some(Err(reason)) => reports.dropped[reason as usize] += 1,
             None => return false,
         }
-        reports.taken += 1;
+        reports.received += 1;
         true
     }
 
@@ -347,8 +347,8 @@ impl Translator {
             let ((entries, postcards), (waiting, bytes)) = (memory.stores.pending(), memory.local.usage());
             stats.entries.pending += entries;
             stats.postcards.pending += postcards;
-            stats.reports.waiting += waiting;
-            stats.reports.waiting_bytes += bytes;
+            stats.reports.queued += waiting;
+            stats.reports.queued_bytes += bytes;
         }
         (stats.senders, stats.sequences.reporters) = self.reporters.known();
         stats

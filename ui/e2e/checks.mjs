@@ -205,7 +205,7 @@ async function onlyKind(page, name) {
 /** Whether the program has a collector memory. Without it both pages say what to do. */
 async function hasMemory(page, name) {
   const found = page.locator(`.page.${name} tbody tr`).first();
-  const none = page.locator('.empty', { hasText: 'No collector memory here' });
+  const none = page.locator('.empty', { hasText: 'No collector memory' });
   await found.or(none).first().waitFor(WAIT);
   return !(await none.isVisible());
 }

@@ -1,5 +1,5 @@
 // The browser test. HOPWISE_URL names a running program; without it the mock is started (needs `npm run build` before).
-// SCREENSHOTS names a directory for pictures of all pages: wide and narrow, dark and light; SETTLE waits so many seconds
+// SCREENSHOTS names a directory for pictures of all pages: wide and narrow, dark and light; SETTLE is the wait in seconds
 // before them, so that charts fill.
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -94,7 +94,7 @@ async function special() {
     await check('an empty system teaches', () => checks.teaches(page, empty.url));
     empty.close();
     const locked = await start({ token: 'secret' });
-    await check('a token is asked for', () => checks.asksForToken(page, locked.url, 'secret'));
+    await check('the page requests a token', () => checks.asksForToken(page, locked.url, 'secret'));
     await check('a server that goes away is said', async () => {
       locked.close();
       await checks.saysUnreachable(page);

@@ -40,7 +40,7 @@ function memory(ticks) {
     duplicates: 0,
     refused: { bad_icrc: 2 },
     dropped: { bad_rkey: 1 },
-    adds_up: true,
+    balanced: true,
     messages: ticks * 40 - 3,
     written_bytes: ticks * 960,
     fetch_adds: ticks,
@@ -59,7 +59,7 @@ function memory(ticks) {
         reliable: 'ready',
       },
     ],
-    events: { entries: ticks * 2, lapped: 0, missing: 0, immediates: 3, immediates_shed: 0 },
+    events: { entries: ticks * 2, overwritten: 0, missing: 0, immediates: 3, immediates_dropped: 0 },
     snapshots: { taken: 1, failed: 0, message: null, directory: '/dev/shm/hopwise/snapshots' },
   };
 }
@@ -180,5 +180,5 @@ function tail(list, ticks, query) {
     const fields = { flow: '10.0.0.1:1234 > 10.0.0.2:80 tcp', node: sequence % 7, reason: 71 };
     entries.push({ sequence, index: 0, data: '0a0000010a00000204d2005006', fields });
   }
-  return { list, store: 'losses', entries, next: newest + 1, lapped: 0, missing: 0 };
+  return { list, store: 'losses', entries, next: newest + 1, overwritten: 0, missing: 0 };
 }

@@ -14,7 +14,7 @@ export interface Trouble {
 
 type Listener = () => void;
 
-/** What every page shares: the latest status, its short history, and whether the server answers. */
+/** State shared by all pages: the latest status, its short history, and connection trouble. */
 class Live {
   status: Status | null = null;
   trouble: Trouble | null = null;
@@ -40,12 +40,12 @@ class Live {
     return (Date.now() + this.skewMs) * 1e6;
   }
 
-  /** False when nothing is kept on disk: then there is no past to ask for. */
+  /** False when the store is off: then there is no history to query. */
   hasStore(): boolean {
     return this.status?.store !== null;
   }
 
-  /** Calls at once and after each answer or failure. Returns what ends it. */
+  /** Calls the listener at once and after each answer or failure. Returns a function that removes it. */
   watch(listener: Listener): () => void {
     this.listeners.add(listener);
     listener();
@@ -75,7 +75,7 @@ class Live {
     this.announce();
   }
 
-  /** The 15 minutes before this page was opened: what the program kept since its start, and what the store has from before. */
+  /** Rates of the 15 minutes before the page was opened: from the program since its start, from the store before that. */
   private async fill(seconds: number, started: number, hasStore: boolean): Promise<void> {
     const from = `${seconds - WINDOW_SECONDS}000000000`;
     const stored = (sql: string): Promise<Map<number, number>> | Map<number, number> =>
@@ -104,7 +104,7 @@ function eventsSql(from: string): string {
   return `SELECT ts / 1000000000, count(*) FROM events WHERE ts >= ${from} GROUP BY 1`;
 }
 
-/** What the program kept of its rates. Empty when it does not say. */
+/** The program's rate history; empty on failure. */
 async function history(): Promise<RatesThen[]> {
   try {
     return (await get<{ rates: RatesThen[] }>('rates')).rates;
@@ -113,7 +113,7 @@ async function history(): Promise<RatesThen[]> {
   }
 }
 
-/** Second → number, from a query with these two columns. Empty when there is nothing or no store. */
+/** Second → number, from a query with these two columns; empty on failure or without a store. */
 async function counts(sql: string, from: string): Promise<Map<number, number>> {
   try {
     const result = await postExact<QueryResult>('query', {

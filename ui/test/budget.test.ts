@@ -33,7 +33,7 @@ function judge(
   return verdict(budget(changes).map(stageView), sources, recent);
 }
 
-test('nothing lost is said in these words', () => {
+test('the headline without losses', () => {
   assert.deepEqual(judge({}), { tone: 'ok', headline: 'Everything accounted for: nothing lost', detail: '' });
 });
 
@@ -56,7 +56,7 @@ test('a loss says how many, where, why, and whether it goes on', () => {
   assert.equal(judge(lost).tone, 'warn');
 });
 
-test('what was refused only is a warning', () => {
+test('refused reports alone are a warning', () => {
   const found = judge({ decode: { out: 98, drops: { truncated: 2 } } }, { dropped: 2, lost: 0, seconds: 60 });
   assert.equal(found.tone, 'warn');
   assert.equal(found.headline, '2 datagrams refused while decoding');
@@ -71,11 +71,11 @@ test('nothing in means nothing to judge', () => {
 test('counters that disagree briefly are not reported', () => {
   const steady = new Steady();
   const settle = (out: number): number =>
-    steady.settle(stageView({ stage: 'state', in: 100, out, drops: {} })).missing;
+    steady.settle(stageView({ stage: 'state', in: 100, out, drops: {} })).unexplained;
   assert.deepEqual([101, 100, 102, 102, 102, 100].map(settle), [0, 0, 0, 0, -2, 0]);
 });
 
-test('the unit and the number in flight come from the server where it sends them', () => {
+test('the unit and the queued number come from the server if present', () => {
   const view = stageView({
     stage: 'decode',
     unit: 'datagrams',
@@ -84,18 +84,18 @@ test('the unit and the number in flight come from the server where it sends them
     queued: 4,
     drops: { nested: 3 },
   });
-  assert.deepEqual([view.input, view.output, view.waiting, view.missing], ['datagram', 'datagram', 4, 3]);
+  assert.deepEqual([view.input, view.output, view.queued, view.unexplained], ['datagram', 'datagram', 4, 3]);
 });
 
 test('a stage that gives more than it took is a mistake of ours', () => {
   const found = judge({ state: { out: 105 } });
   assert.equal(found.tone, 'bad');
-  assert.equal(found.headline, 'The counters of stage state do not add up by 5');
+  assert.equal(found.headline, 'The counters of stage state are unbalanced by 5');
 });
 
-test('what is in a stage is in flight; one datagram can hold several reports', () => {
-  assert.equal(stageView({ stage: 'queue', in: 100, out: 90, drops: { shed: 4 } }).waiting, 6);
-  assert.equal(stageView({ stage: 'decode', in: 100, out: 250, drops: {} }).waiting, 0);
+test('the rest in a stage is queued; one datagram can hold several reports', () => {
+  assert.equal(stageView({ stage: 'queue', in: 100, out: 90, drops: { shed: 4 } }).queued, 6);
+  assert.equal(stageView({ stage: 'decode', in: 100, out: 250, drops: {} }).queued, 0);
 });
 
 test('drops are summed, the largest first', () => {

@@ -61,7 +61,7 @@ test('past rates: reports by the minute, events by the second, nothing before th
   assert.equal(pastRates(new Map([[0, 1]]), new Map(), 0, 5000).length, 900);
 });
 
-test('what the program kept goes before what the store has', () => {
+test('rates of the program take precedence over those of the store', () => {
   const kept = [10.2, 11.2].map((time) => ({ ts: time * 1e9, reports: time, events: 1, datagrams: 2 }));
   assert.deepEqual(
     sinceStart(kept, [

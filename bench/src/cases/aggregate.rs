@@ -34,7 +34,10 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         Ok(postcards)
     })?;
     let stats = collector.stats();
-    if !stats.deciding().holds() || !stats.decoding().holds() || !stats.postcards.balance().holds() {
+    if !stats.state_balance().is_balanced()
+        || !stats.decode_balance().is_balanced()
+        || !stats.postcards.balance().is_balanced()
+    {
         return Err(CliError::new("the collector's counters do not balance").into());
     }
     let joined = (stats.postcards.joined - before.joined) as f64

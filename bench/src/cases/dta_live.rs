@@ -241,7 +241,7 @@ fn translate(
         measurement.frames += frames as u64;
         measurement.tx_dropped += out.send(&staged[..frames]) as u64;
     }
-    measurement.received = sending.translated().reports.taken;
+    measurement.received = sending.translated().reports.received;
     measurement.socket_drops = socket.stats().kernel_drops;
     measurement.cpu_time[1] = cpu_time();
     Ok(measurement)

@@ -37,7 +37,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         Ok(reports)
     })?;
     let stats = collector.stats().since(&before);
-    let balanced = collector.stats().sf.balance().holds() && stats.deciding().holds();
+    let balanced = collector.stats().sf.balance().is_balanced() && stats.state_balance().is_balanced();
     // One complete set for every four reports, except for incomplete ones.
     let due = (stats.sf.reports / 4).saturating_sub(u64::from(case.flows));
     if !balanced || stats.sf.reports != stats.reports || stats.sf.complete.sets < due {

@@ -168,7 +168,7 @@ impl Joiner {
     fn apply_on_the_way(&mut self, part: &Part<'_>, out: &mut dyn Output) {
         self.stats.reports += 1;
         self.stats.records += part.records();
-        self.stats.on_the_way += part.records();
+        self.stats.transit_samples += part.records();
         emit(part, &[Some(&part.carried), part.own.as_ref()], out);
     }
 
@@ -180,7 +180,7 @@ impl Joiner {
         let count = (part.carried.remaining, part.priority == Priority::Medium);
         self.lengths.note(about.profile, count, about.ts);
         if part.priority == Priority::Low {
-            self.stats.low += 1;
+            self.stats.low_samples += 1;
             self.samples(part, true, out);
             return;
         }
@@ -197,7 +197,7 @@ impl Joiner {
 
     /// The sink's record belongs to nobody; the carried one too, if it is `lone`.
     fn samples(&mut self, part: &Part<'_>, lone: bool, out: &mut dyn Output) {
-        self.stats.anonymous += u64::from(part.own.is_some());
+        self.stats.sink_samples += u64::from(part.own.is_some());
         match &part.own {
             Some(own) if !lone => emit_one(part, own, out),
             own if lone => emit(part, &[Some(&part.carried), own.as_ref()], out),

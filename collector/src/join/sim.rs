@@ -238,10 +238,10 @@ impl<'p> Simulation<'p> {
     }
 
     fn end(mut self) -> Outcome {
-        assert!(self.joiner.stats().balance().holds(), "{:?}", self.joiner.stats());
+        assert!(self.joiner.stats().balance().is_balanced(), "{:?}", self.joiner.stats());
         self.joiner.finish(&mut self.witness);
         let stats = self.joiner.stats();
-        assert!(stats.balance().holds() && stats.pending == 0, "{stats:?}");
+        assert!(stats.balance().is_balanced() && stats.pending == 0, "{stats:?}");
         assert_eq!(stats.complete.records + stats.repeated + self.witness.samples, stats.records);
         let Witness { whole, false_ones, latest, .. } = self.witness;
         Outcome { whole, false_ones, stats, tables: self.joiner.tables(), latest }

@@ -95,18 +95,18 @@ pub struct JoinStats {
     pub complete: Count,
     /// Sets that were closed, by [`Reason`]. Their records updated their nodes only.
     pub partial: [Count; Reason::ALL.len()],
-    /// A sink's records of packets that carried another packet's record: samples of the sink, of no set.
-    pub anonymous: u64,
+    /// The sink's own records of packets that carried another packet's record: samples of the sink, of no set.
+    pub sink_samples: u64,
     /// Records of state Low: their set can never be complete. Samples of their node.
-    pub low: u64,
+    pub low_samples: u64,
     /// Records that were there already: the report came twice.
     pub repeated: u64,
     /// Records that do not fit into the set with their packet ID. Samples of their node.
     pub stray: u64,
     /// Records of flows for which there was no room. Samples of their node.
     pub unadmitted: u64,
-    /// Records in reports that nodes on the way sent, of queues or of packets that ended there. Samples of their node.
-    pub on_the_way: u64,
+    /// Records in reports of nodes before the sink, about queues or dropped packets. Samples of their node.
+    pub transit_samples: u64,
     /// Records in open sets, now.
     pub pending: u64,
 }
@@ -134,7 +134,7 @@ impl JoinStats {
 
     /// Records that can be no part of a path, and updated their nodes.
     pub fn samples(&self) -> u64 {
-        self.anonymous + self.low + self.on_the_way
+        self.sink_samples + self.low_samples + self.transit_samples
     }
 
     pub(super) fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {
@@ -143,12 +143,12 @@ impl JoinStats {
             (&mut self.records, other.records),
             (&mut self.complete.sets, other.complete.sets),
             (&mut self.complete.records, other.complete.records),
-            (&mut self.anonymous, other.anonymous),
-            (&mut self.low, other.low),
+            (&mut self.sink_samples, other.sink_samples),
+            (&mut self.low_samples, other.low_samples),
             (&mut self.repeated, other.repeated),
             (&mut self.stray, other.stray),
             (&mut self.unadmitted, other.unadmitted),
-            (&mut self.on_the_way, other.on_the_way),
+            (&mut self.transit_samples, other.transit_samples),
         ] {
             with(one, other);
         }

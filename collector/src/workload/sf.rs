@@ -168,6 +168,10 @@ mod tests {
         let whole = stats.sf.complete.sets as usize;
         assert!(whole >= (reports - 100) / PERIOD.len(), "{stats:?}");
         assert_eq!(collector.flows().next().map(|flow| flow.path().count()), Some(5));
-        assert!(stats.decoding().holds() && stats.deciding().holds() && stats.sf.balance().holds());
+        assert!(
+            stats.decode_balance().is_balanced()
+                && stats.state_balance().is_balanced()
+                && stats.sf.balance().is_balanced()
+        );
     }
 }

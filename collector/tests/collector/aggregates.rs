@@ -37,9 +37,9 @@ impl Server {
         self.now += 1000;
         let datagram = self.datagram(payload);
         self.collector.handle_aggregates(&[datagram], &mut self.log);
-        assert!(self.collector.stats().decoding().holds());
-        assert!(self.collector.stats().deciding().holds());
-        assert!(self.collector.stats().postcards.balance().holds());
+        assert!(self.collector.stats().decode_balance().is_balanced());
+        assert!(self.collector.stats().state_balance().is_balanced());
+        assert!(self.collector.stats().postcards.balance().is_balanced());
     }
 
     fn report(&mut self, payload: &[u8]) {
@@ -363,5 +363,5 @@ fn a_flood_of_flow_ids_stays_bounded() {
     server.collector.finish(server.now, &mut server.log);
     let counts = server.collector.stats().postcards;
     assert_eq!(counts.accepted, counts.released);
-    assert!(counts.balance().holds());
+    assert!(counts.balance().is_balanced());
 }

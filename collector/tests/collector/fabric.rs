@@ -133,7 +133,11 @@ fn run(mode: Mode, channel: Channel) -> Witness {
     fabric.run_until(START + 450 * MS, &mut witness);
     witness.collector.finish(START + 450 * MS, &mut witness.reported);
     let stats = witness.collector.stats();
-    assert!(stats.decoding().holds() && stats.deciding().holds() && stats.postcards.balance().holds());
+    assert!(
+        stats.decode_balance().is_balanced()
+            && stats.state_balance().is_balanced()
+            && stats.postcards.balance().is_balanced()
+    );
     assert_eq!(stats.postcards.accepted, stats.postcards.released);
     for (flow, reported) in &witness.reported.latencies {
         let truth = &witness.latencies[flow];

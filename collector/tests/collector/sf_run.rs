@@ -115,7 +115,11 @@ fn in_bursts_or_one_by_one_is_the_same() {
         for hop_limit in [Some(16), None] {
             let (one_by_one, collector) = reported(&given, hop_limit, 1);
             let stats = collector.stats();
-            assert!(stats.sf.balance().holds() && stats.decoding().holds() && stats.deciding().holds());
+            assert!(
+                stats.sf.balance().is_balanced()
+                    && stats.decode_balance().is_balanced()
+                    && stats.state_balance().is_balanced()
+            );
             whole += stats.sf.complete.sets;
             for burst in [2, 17, 64, 1024] {
                 let (in_bursts, _) = reported(&given, hop_limit, burst);

@@ -1,4 +1,4 @@
-//! What stores answer, as it is written and read as JSON.
+//! Answers of stores as JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,32 +7,32 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemoryStore"))]
 pub struct StoreView {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// DtaStore ID or sketch ID; of lists the first one's.
+    /// Store ID or sketch ID; for lists, the ID of the first one.
     pub id: u32,
-    /// Its structure.
+    /// Structure.
     #[serde(flatten)]
     pub shape: Shape,
-    /// What data or entries mean.
+    /// Fields of data or entries.
     #[serde(default)]
     pub fields: Option<String>,
     /// Bytes of the body.
     pub bytes: u64,
-    /// The pages under it: huge, transparent or small.
+    /// Page size of its memory: huge, transparent or small.
     pub pages: String,
-    /// When it was made, ns since the epoch.
+    /// Creation time, nanoseconds since the Unix epoch.
     pub created: u64,
-    /// When this copy of it was taken; absent for the live store.
+    /// Time of the snapshot; absent for the live store.
     #[serde(default)]
     pub snapshot: Option<u64>,
-    /// The file it lies in.
+    /// Path of its file.
     #[serde(default)]
     pub file: Option<String>,
-    /// The share of slots that hold something, from a sample; absent for lists and sketches.
+    /// Share of slots in use, estimated from a sample; absent for lists and sketches.
     #[serde(default)]
     pub occupied: Option<f64>,
-    /// What follows from that, if every key was written with so many copies.
+    /// Expected answers at this occupancy, for each number of copies per key.
     #[serde(default)]
     pub expected: Vec<ExpectedView>,
 }
@@ -108,19 +108,19 @@ impl Shape {
     }
 }
 
-/// What a store that is so full can be expected to answer.
+/// Expected answers of a store at its occupancy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ExpectedAnswers"))]
 pub struct ExpectedView {
-    /// Copies of every key.
+    /// Copies of each key.
     pub copies: u8,
     /// Keys per slot.
     pub load: f64,
-    /// The share of all keys that are answered.
+    /// Share of all keys that are answered.
     pub answered: f64,
 }
 
-/// What a store knows of a key.
+/// Answer to a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KeyAnswer"))]
 pub struct Answer {
@@ -128,8 +128,8 @@ pub struct Answer {
     pub store: String,
     /// The key, as a flow where it is one.
     pub key: String,
-    /// found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's, which does not say
-    /// whose it is) or torn (being written; ask again).
+    /// found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's layout, which does not
+    /// identify its key) or torn (read during a write; query again).
     #[cfg_attr(test, schemars(extend("enum" = ["found", "empty", "ambiguous", "unproven", "torn"])))]
     pub answer: String,
     /// Copies that have the key's checksum.
@@ -141,21 +141,21 @@ pub struct Answer {
     /// The data, in hexadecimal.
     #[serde(default)]
     pub data: Option<String>,
-    /// What the data means, by the names of the fields (`value` for one without a name).
+    /// The decoded data, by field name (`value` for a field without a name).
     #[serde(default)]
     pub fields: Option<Map<String, Value>>,
-    /// Of a path: the hops' values in order; null for one that was not seen.
+    /// For a path: the values of its hops in order; null for a missing hop.
     #[serde(default)]
     pub path: Option<Vec<Option<u32>>>,
-    /// Of a path: hops that were not seen although a later one was.
+    /// For a path: hops that are missing although a later one is present.
     #[serde(default)]
     pub missing: Option<u8>,
-    /// Which collector was asked, where a map chose one.
+    /// The collector that answered, when a map selects it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<String>,
 }
 
-/// How much was counted.
+/// Count of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CountAnswer {
@@ -163,17 +163,17 @@ pub struct CountAnswer {
     pub store: String,
     /// The key.
     pub key: String,
-    /// Never too small.
+    /// The estimate; never too small.
     pub estimate: u64,
     /// Counters that were read.
     pub copies: u8,
-    /// Everything that was counted, under all keys.
+    /// Sum over all keys.
     pub total: u64,
-    /// The estimate is too large by no more than this ...
+    /// Upper bound of the error, …
     pub error: f64,
-    /// ... with this probability.
+    /// … with this probability.
     pub confidence: f64,
-    /// Which collector was asked, where a map chose one.
+    /// The collector that answered, when a map selects it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<String>,
 }
@@ -194,31 +194,31 @@ pub struct Epoch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SketchAnswer {
-    /// The sketch's name.
+    /// Name of the sketch.
     pub store: String,
-    /// What kind it is.
+    /// Kind of sketch.
     pub sketch: String,
-    /// The epoch that was asked.
+    /// The epoch of the answer.
     pub epoch: Epoch,
-    /// The epochs that are there, the newest first.
+    /// Epochs in memory, newest first.
     pub epochs: Vec<Epoch>,
-    /// False where columns of a newer epoch may be among those of an older one.
+    /// False when columns of different epochs may be mixed.
     pub certain: bool,
-    /// The key, where one was asked for.
+    /// The key, if one was given.
     #[serde(default)]
     pub key: Option<String>,
-    /// Kind of query: count (of a key), distinct (things), sampled_from (how many things the sample stands for).
+    /// Kind of query: count (of a key), distinct (items), sampled_from (number of items that the sample represents).
     pub question: String,
     /// The answer.
     #[serde(default)]
     pub estimate: Option<f64>,
-    /// It is wrong by no more than this ...
+    /// Upper bound of the error, …
     #[serde(default)]
     pub error: Option<f64>,
-    /// ... with this probability.
+    /// … with this probability.
     #[serde(default)]
     pub confidence: Option<f64>,
-    /// Of a sample: what was sampled, as many as were asked for.
+    /// For a sample: the requested number of sampled items.
     #[serde(default)]
     pub samples: Vec<u32>,
 }
@@ -231,10 +231,10 @@ pub struct ListView {
     pub list: u32,
     /// The store it is in.
     pub store: String,
-    /// The number of the newest batch; absent for an empty list, and for bare ones.
+    /// Number of the newest batch; absent for empty and for untagged lists.
     #[serde(default)]
     pub newest: Option<u32>,
-    /// Is it written with numbers and checksums?
+    /// Whether batches end in a sequence number and a checksum.
     pub tagged: bool,
     /// Whether its entries are reported as events.
     pub events: bool,
@@ -246,11 +246,11 @@ pub struct ListView {
 pub struct Entry {
     /// The number of its batch.
     pub sequence: u32,
-    /// Its place in the batch, from 0.
+    /// Index in the batch, from 0.
     pub index: u16,
-    /// Its bytes, in hexadecimal.
+    /// Bytes, in hexadecimal.
     pub data: String,
-    /// What they mean.
+    /// Decoded fields.
     #[serde(default)]
     pub fields: Option<Map<String, Value>>,
 }
@@ -265,10 +265,10 @@ pub struct TailAnswer {
     pub store: String,
     /// The entries, oldest first.
     pub entries: Vec<Entry>,
-    /// Ask from here for what comes next.
+    /// `from` of the next query.
     pub next: u32,
     /// Batches that were overwritten before they were read.
-    pub lapped: u64,
-    /// Batches that never came, or not whole.
+    pub overwritten: u64,
+    /// Batches that were never complete.
     pub missing: u64,
 }

@@ -280,7 +280,7 @@ impl DtaSource {
             store: store.name().to_owned(),
             entries: Vec::new(),
             next: 0,
-            lapped: 0,
+            overwritten: 0,
             missing: 0,
         };
         // What never came is passed over within so many calls.
@@ -292,7 +292,7 @@ impl DtaSource {
                     vain = 0;
                     store.entries(sequence, entries, length, &mut answer.entries);
                 }
-                Next::Lapped { lost } => (vain, answer.lapped) = (0, answer.lapped + lost),
+                Next::Lapped { lost } => (vain, answer.overwritten) = (0, answer.overwritten + lost),
                 Next::Missing { lost } => (vain, answer.missing) = (0, answer.missing + lost),
                 Next::Nothing | Next::Torn if !behind(position) => break,
                 Next::Nothing | Next::Torn => vain += 1,

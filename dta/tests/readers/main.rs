@@ -10,3 +10,4 @@ mod key_write;
 mod others;
 mod snapshot;
 mod support;
+mod texts;

@@ -38,7 +38,7 @@ impl Found<'_> {
     }
 }
 
-/// What a datagram to one of [`PORTS`] is; `None` to others, and to those on which reports are asked for.
+/// What a datagram to one of [`PORTS`] is; `None` for others, and for ports configured for reports.
 pub(super) fn by_port<'a>(
     asked: &[u16],
     datagram: &Datagram<'a>,

@@ -12,11 +12,12 @@ use wire::FlowKey;
 
 use super::{FOR_ALL, not_done, table};
 use crate::commands::client::{Client, escape};
-use crate::commands::remote::{Stage, fetch};
+use crate::commands::remote::fetch;
 use crate::config::Settings;
 use crate::config::dta::DtaSettings;
 use crate::reporter::Sockets;
 use crate::switch::dta::Dta;
+use crate::view::{NamedCounts, Stage};
 use terminal::CliError;
 use terminal::units;
 
@@ -103,7 +104,7 @@ impl Reporters {
         Ok(Self(all))
     }
 
-    /// Sends what is to be sent, hears what translators say.
+    /// Sends pending reports and processes control messages.
     pub(super) fn poll(&mut self, fabric: &mut Fabric) {
         let now = fabric.now();
         for (node, dta) in &mut self.0 {
@@ -122,20 +123,20 @@ impl Reporters {
             };
             reported.reports += view.reports;
             reported.datagrams += view.sent;
-            reported.unsent += view.lost;
+            reported.unsent += view.unsent;
             for to in &view.collectors {
                 reported.again += to.retransmitted;
                 reported.waiting += u64::from(to.retransmit_buffered) + to.overwritten;
             }
             for mapping in &view.mappings {
-                reported.made += mapping.made;
+                reported.made += mapping.operations;
                 reported.sent += mapping.sent;
                 reported.held += mapping.pending;
                 for (reason, count) in [
                     ("suppressed", mapping.suppressed),
-                    ("absent", mapping.absent),
-                    ("size", mapping.size),
-                    ("no_room", mapping.no_room),
+                    ("missing_value", mapping.missing_value),
+                    ("wrong_size", mapping.wrong_size),
+                    ("queue_full", mapping.queue_full),
                 ] {
                     *reported.unsent_operations.entry(reason).or_default() += count;
                 }
@@ -150,9 +151,9 @@ impl Reporters {
 /// What the switches reported by DTA.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Reported {
-    /// Operations that mappings made; of lists, entries.
+    /// Operations of mappings; for lists, entries.
     pub(super) made: u64,
-    /// Of these, those that went into reports.
+    /// Of these, those sent in reports.
     pub(super) sent: u64,
     /// Of these, entries that wait for a full report.
     pub(super) held: u64,
@@ -162,9 +163,9 @@ pub(super) struct Reported {
     pub(super) columns: u64,
     /// Reports, each counted once.
     pub(super) reports: u64,
-    /// Reports sent again.
+    /// Reports retransmitted.
     pub(super) again: u64,
-    /// Reports that wait to be sent, or were overwritten before.
+    /// Reports in the retransmit buffer, or overwritten there.
     pub(super) waiting: u64,
     /// Datagrams sent.
     pub(super) datagrams: u64,
@@ -199,21 +200,20 @@ pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
 }
 
 impl Done {
-    /// Asks both.
+    /// Queries both.
     pub(super) fn ask(client: &Client) -> Result<Self, CliError> {
         Ok(Self { translator: fetch(client, "/translator")?, memory: fetch(client, "/dta")? })
     }
 
-    /// The stages from what the switches know to what is in memory.
+    /// The stages from the switches to the memory.
     fn stages(&self, reported: &Reported) -> Vec<Stage> {
         let translator = &self.translator;
         let collector = &translator["collectors"][0];
         let own = |count: &str, of: &Value| of[count].as_u64().unwrap_or(0);
-        let not_sent =
-            reported.unsent_operations.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+        let not_sent = reported.unsent_operations.iter().map(|(reason, count)| (*reason, *count)).collect();
         let network = [("unsent", reported.unsent), ("socket_buffer_full", own("kernel_drops", collector))];
-        let taken = own("reports", translator);
-        let done = counts(&translator["done"]).values().sum();
+        let received = own("reports", translator);
+        let done = counts(&translator["completed"]).values().sum();
         let refused = counts(&translator["dropped"]).into_iter().chain(counts(&translator["unreadable"]));
         let packets = [
             ("unsent", own("unsent", collector)),
@@ -221,23 +221,28 @@ impl Done {
             ("duplicates", own("duplicates", &self.memory)),
         ];
         let dropped = counts(&self.memory["dropped"]).into_iter().chain(counts(&self.memory["refused"]));
-        let stage = |stage: &str, unit: &str, (entered, left, queued), drops| Stage {
-            stage: stage.to_owned(),
-            unit: Some(unit.to_owned()),
-            entered,
-            left,
+        let stage = |stage: &'static str, unit: &'static str, (into, out, queued), drops| Stage {
+            stage: stage.into(),
+            unit: unit.into(),
+            into,
+            out,
             queued,
             drops,
         };
         vec![
             stage("switches", "operations", (reported.made, reported.sent, reported.held), not_sent),
-            stage("network", "datagrams", (reported.datagrams + reported.unsent, taken, 0), named(&network)),
-            stage("translator", "reports", (taken, done, own("waiting", translator)), refused.collect()),
+            stage(
+                "network",
+                "datagrams",
+                (reported.datagrams + reported.unsent, received, 0),
+                network.into(),
+            ),
+            stage("translator", "reports", (received, done, own("queued", translator)), refused.collect()),
             stage(
                 "memory",
                 "RoCEv2 packets",
                 (own("frames", collector), own("executed", &self.memory), 0),
-                named(&packets).into_iter().chain(dropped).collect(),
+                NamedCounts::from(packets).into_iter().chain(dropped).collect(),
             ),
         ]
     }
@@ -248,7 +253,7 @@ impl Done {
         let translator = &self.translator;
         let stages = self.stages(reported);
         reported.reports + reported.again == reported.datagrams + reported.unsent + reported.waiting
-            && stages.iter().all(|stage| stage.entered == stage.left + stage.queued + not_done(stage))
+            && stages.iter().all(|stage| stage.into == stage.out + stage.queued + not_done(stage))
             && stages.iter().all(|stage| stage.queued == 0)
             && buffered(&translator["entries"]) == 0
             && buffered(&translator["postcards"]) == 0
@@ -260,15 +265,15 @@ impl Done {
         let again = match reported.again {
             0 => String::new(),
             again => format!(
-                "; {} of them were sent again, which the translator counts as duplicates",
+                "; {} of them were retransmissions, which the translator counts as duplicates",
                 units::count(again)
             ),
         };
-        let stages = table("NOT DONE", &self.stages(reported));
+        let stages = table("DROPPED", &self.stages(reported));
         let verdict = if self.is_settled(reported) { FOR_ALL } else { "the difference is unexplained." };
         format!(
             "\nBy DTA the switches reported {} and {} in {}{again}.\n\n{stages}\nThe memory has the last path of {found} of {}, and of the DTA reports {verdict}\n",
-            units::counted(reported.made, "thing"),
+            units::counted(reported.made, "operation"),
             units::counted(reported.columns, "column") + " of sketches",
             units::counted(reported.datagrams, "datagram"),
             units::counted(reported.flows.len() as u64, "flow"),
@@ -276,7 +281,7 @@ impl Done {
     }
 }
 
-/// Of how many flows the memory knows the path.
+/// Number of flows whose path is in memory.
 pub(super) fn found(client: &Client, reported: &Reported) -> Result<usize, CliError> {
     let mut found = 0;
     for flow in &reported.flows {
@@ -286,13 +291,9 @@ pub(super) fn found(client: &Client, reported: &Reported) -> Result<usize, CliEr
     Ok(found)
 }
 
-fn counts(of: &Value) -> BTreeMap<String, u64> {
+fn counts(of: &Value) -> NamedCounts {
     let all = of.as_object().into_iter().flatten();
     all.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0))).collect()
-}
-
-fn named(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    all.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
 #[cfg(test)]
@@ -304,8 +305,8 @@ mod tests {
     fn done(executed: u64) -> Done {
         let collector = json!({"kernel_drops": 1, "frames": 30, "unsent": 2, "unacknowledged": 0});
         let dta = json!({
-            "reports": 12, "done": {"key_write": 8, "append": 1}, "dropped": {"duplicate": 2}, "unreadable": {"short": 1},
-            "waiting": 0, "entries": {"buffered": 0}, "postcards": {"buffered": 0}, "collectors": [collector],
+            "reports": 12, "completed": {"key_write": 8, "append": 1}, "dropped": {"duplicate": 2}, "unreadable": {"short": 1},
+            "queued": 0, "entries": {"buffered": 0}, "postcards": {"buffered": 0}, "collectors": [collector],
         });
         let memory = json!({
             "kernel_drops": 3, "duplicates": 1, "dropped": {"sequence": 4}, "refused": {}, "executed": executed,
@@ -317,7 +318,7 @@ mod tests {
         Reported {
             made: 15,
             sent: 14,
-            unsent_operations: [("absent", 1), ("size", 0)].into(),
+            unsent_operations: [("missing_value", 1), ("wrong_size", 0)].into(),
             columns: 64,
             reports: 12,
             again: 2,
@@ -329,17 +330,17 @@ mod tests {
     }
 
     #[test]
-    fn the_account_goes_from_what_is_known_to_what_is_in_memory() {
+    fn the_loss_budget_covers_switches_to_memory() {
         assert_eq!(
             done(20).budget(&reported(), 1),
             "
-By DTA the switches reported 15 things and 64 columns of sketches in 13 datagrams; 2 of them were sent again, which the translator counts as duplicates.
+By DTA the switches reported 15 operations and 64 columns of sketches in 13 datagrams; 2 of them were retransmissions, which the translator counts as duplicates.
 
-STAGE       IN  OUT  NOT DONE
-switches    15   14         1  operations: absent 1
-network     14   12         2  datagrams: socket_buffer_full 1, unsent 1
-translator  12    9         3  reports: duplicate 2, short 1
-memory      30   20        10  RoCEv2 packets: duplicates 1, sequence 4, socket_buffer_full 3, unsent 2
+STAGE       IN  OUT  DROPPED
+switches    15   14        1  operations: missing_value 1
+network     14   12        2  datagrams: socket_buffer_full 1, unsent 1
+translator  12    9        3  reports: duplicate 2, short 1
+memory      30   20       10  RoCEv2 packets: duplicates 1, sequence 4, socket_buffer_full 3, unsent 2
 
 The memory has the last path of 1 of 1 flow, and of the DTA reports every one is accounted for.
 "

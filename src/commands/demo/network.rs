@@ -177,7 +177,7 @@ fn announce(line: &Line) -> Result<(), CliError> {
     let at = terminal.paint(Tone::Dim, &units::clock(Duration::from_nanos(line.at)));
     let text = format!("{at}  {}\n", line.text);
     match io::stdout().write_all(text.as_bytes()) {
-        // Nobody reads along any more; the pages still work.
+        // Standard output is closed; the pages still work.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(CliError::output),
     }
@@ -194,7 +194,7 @@ struct Outbox {
     streams: BTreeMap<(u32, u8), Stream>,
 }
 
-/// What became of the datagrams of one switch's subsystem.
+/// Fate of the datagrams of one switch's subsystem.
 #[derive(Default, Debug)]
 struct Stream {
     sent: u64,
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_arrives_in_order_from_an_address_per_switch() {
+    fn datagrams_arrive_in_order_from_an_address_per_switch() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let to = socket.local_addr().unwrap();

@@ -46,7 +46,7 @@ fn machine(o: &mut Object<'_>, machine: &Machine) {
 }
 
 fn input(o: &mut Object<'_>, examined: &Examined) {
-    o.field("input", examined.input.listen.as_str()).field("asked", examined.input.asked);
+    o.field("input", examined.input.listen.as_str()).field("requested", examined.input.requested);
     match &examined.facts {
         Some(found) => o.object("interface", |o| facts(o, found)),
         None => o.field("interface", None::<&str>),

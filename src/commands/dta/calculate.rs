@@ -1,4 +1,4 @@
-//! `hopwise calculate`: how large a store must be, and how likely it answers.
+//! `hopwise calculate`: size of a store, and the probability that it answers.
 
 use std::process::ExitCode;
 
@@ -8,10 +8,10 @@ use dta::calculate::{self, Calculation, Requirements};
 use terminal::CliError;
 use terminal::units;
 
-/// Say how likely a key-write store answers: for so many keys, slots and copies, by the exact formula
+/// Calculate the probability that a key-write store answers, from its keys, slots and copies
 ///
-/// Every key is written once; each later key may overwrite some of its copies. Without --slots the command prints the smallest store
-/// that answers enough keys, without --copies the number of copies that answers the most.
+/// Each key is written once; later keys may overwrite some of its copies. Without --slots, the command finds the smallest store that
+/// answers enough keys; without --copies, the number of copies that answers most keys.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise calculate 1M                       a million keys, 20 bytes each, 99 % to be answered
@@ -19,7 +19,7 @@ use terminal::units;
   hopwise calculate 1M --slots 1M --copies 2 --data 4
   hopwise calculate 1M --slots 1M --json")]
 pub(crate) struct Args {
-    /// Different keys that are written while the store is asked for them, such as 100000 or 1M (1024^2)
+    /// Number of different keys, such as 100000 or 1M (1024^2)
     #[arg(value_parser = count)]
     keys: u64,
 
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 20)]
     data: u16,
 
-    /// The share of keys that is to be answered, when the slots are not given
+    /// Share of keys to be answered, when --slots is absent
     #[arg(long, default_value_t = 0.99)]
     answered: f64,
 

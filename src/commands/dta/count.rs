@@ -1,4 +1,4 @@
-//! `hopwise count`: how much was counted under a key.
+//! `hopwise count`: the count of a key.
 
 use std::process::ExitCode;
 
@@ -9,9 +9,9 @@ use dta::source::CountAnswer;
 use terminal::CliError;
 use terminal::units;
 
-/// Say how much was counted for a key in a key-increment store of a collector's memory
+/// Get the count of a key from a key-increment store of collector memory
 ///
-/// The number is never too small; the bound of its error is printed beside it.
+/// The estimate is never too small; the command also prints the bound of its error.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise count bytes 10.0.0.1               the key is the address
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The key
     key: Key,
 
-    /// Counters that each report adds to, 1 to 4: asking for more than reports used gives too little
+    /// Counters that each report adds to, 1 to 4; a number larger than reports use gives too small a count
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: u8,
 

@@ -1,4 +1,4 @@
-//! `hopwise get`: what a store knows of a key.
+//! `hopwise get`: the data or path of a key.
 
 use std::process::ExitCode;
 
@@ -10,9 +10,9 @@ use dta::key::Key;
 use dta::source::{Answer, Question};
 use terminal::CliError;
 
-/// Say what a store of a collector's memory knows of a key: its data, or its path
+/// Get the data or path of a key from a store of collector memory
 ///
-/// KEY is a flow as it is written elsewhere, an address, a number, or bytes. Exit code 1 when the store does not know it.
+/// KEY is a flow, an address, a number or bytes. Exit code 1 when the store has no answer.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise get paths '10.0.0.1:1234 > 10.0.0.2:80 tcp'
@@ -21,7 +21,7 @@ use terminal::CliError;
   hopwise get hosts 10.0.0.1,u16:80          an address and a port
   hopwise get 1 0x0a000001 --directory /dev/shm/hopwise   store 1, by mapping the regions
   hopwise get postcards 10.0.0.1 --largest 4095  of postcards of the artifact: only a path of node ids up to 4095
-  hopwise get paths 10.0.0.1 --map map.json  the collector that has this key")]
+  hopwise get paths 10.0.0.1 --map map.json  query the collector of this key")]
 pub(crate) struct Args {
     /// Name of the store, or its ID
     store: String,
@@ -29,16 +29,16 @@ pub(crate) struct Args {
     /// The key
     key: Key,
 
-    /// Which answer holds when copies differ: first, majority or strict; not given: as the collector is configured
+    /// Policy when copies differ: first, majority or strict; default: as configured in the collector
     #[arg(long, value_parser = policy)]
     policy: Option<Policy>,
 
-    /// Copies to look at, 1 to 4: the first so many of those that reports write. Not given: 4, which finds a key however many there are
+    /// Number of copies to read, 1 to 4. The default, 4, finds a key whatever number of copies reports write
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: Option<u8>,
 
-    /// The largest value that a node tells of itself in postcards, such as its greatest node id. A slot of the artifact's does not say whose path
-    /// it has; other keys' look like random numbers
+    /// Largest value that a node reports in postcards, such as the greatest node id. A slot in the artifact's layout does not identify its key;
+    /// paths of other keys look like random numbers
     #[arg(long, value_name = "VALUE")]
     largest: Option<u32>,
 
@@ -97,14 +97,12 @@ fn text(answer: &Answer, copies: Option<u8>) -> String {
         (None, None, Some(data)) => format!("0x{data}"),
         (None, None, None) => {
             let why = match answer.answer.as_str() {
-                "ambiguous" => {
-                    "the copies differ; --policy first takes the first of them that is the key's, whatever others say"
-                }
-                "torn" => "it is being written; ask again",
+                "ambiguous" => "the copies differ; --policy first uses the first copy of the key",
+                "torn" => "the slot is being written; try again",
                 _ => "never reported, or overwritten since",
             };
             let left = copies.filter(|copies| *copies < 4 && answer.answer == "empty");
-            let left = left.map(|copies| format!(" (looked at {copies} of up to 4 copies)"));
+            let left = left.map(|copies| format!(" (read {copies} of up to 4 copies)"));
             format!("{}: {why}{}", answer.answer, left.unwrap_or_default())
         }
     };
@@ -113,7 +111,7 @@ fn text(answer: &Answer, copies: Option<u8>) -> String {
             format!("  ({agreeing} of {copies} copies)")
         }
         _ if answer.answer == "unproven" => {
-            "  (unproven: the artifact's slots do not say whose they are; say how large values get with --largest)".to_owned()
+            "  (unproven: slots in the artifact's layout do not identify their key; set the largest possible value with --largest)".to_owned()
         }
         _ => String::new(),
     };

@@ -1,4 +1,4 @@
-//! `hopwise map`: which of several collectors has a key.
+//! `hopwise map`: which of several collectors stores a key.
 
 use std::{
     io::{self, Write},
@@ -13,18 +13,18 @@ use dta::collector_map::{Collector, CollectorMap};
 use dta::key::Key;
 use terminal::CliError;
 
-/// Make, grow and read the map of several collectors: which of them has which keys
+/// Create, extend and show the map that assigns keys to collectors
 ///
-/// The file is made in one place and given to everyone who asks and to everyone who reports ([switch.dta] map, hopwise report --map).
-/// Reporters without it spread keys in the same way if they have the same collectors in the same order. From n to n + 1 collectors
-/// only the keys of the new one move, 1 in n + 1.
+/// Create the file once and distribute it to all reporters ([switch.dta] map, hopwise report --map) and to all users of query commands
+/// (--map). Reporters without a map assign keys in the same way if they list the same collectors in the same order. Extending a map from n to
+/// n + 1 collectors moves only the keys of the new collector, 1 in n + 1.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise map new a=http://10.0.0.9:8080 b=http://10.0.0.10:8080 > map.json
-  hopwise map new a=http://10.0.0.9:8080,10.0.0.9:40040 > map.json   also says where reports go
+  hopwise map new a=http://10.0.0.9:8080,10.0.0.9:40040 > map.json   with the address for reports
   hopwise map show map.json
-  hopwise map show map.json '10.0.0.1:1234 > 10.0.0.2:80 tcp'   whose is this key?
-  hopwise map grow map.json c=http://10.0.0.11:8080 > new.json  says on standard error what moves
+  hopwise map show map.json '10.0.0.1:1234 > 10.0.0.2:80 tcp'   the collector of this key
+  hopwise map grow map.json c=http://10.0.0.11:8080 > new.json  prints what moves to standard error
   hopwise get paths 10.0.0.1 --map map.json")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -33,26 +33,26 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// A map that spreads keys evenly over these collectors
+    /// Create a map that assigns keys evenly to these collectors
     New {
-        /// NAME=URL of each collector's API, in the order of their numbers; with a comma behind it where reports for it go
+        /// NAME=URL of each collector's API, in the order of their numbers; optionally followed by a comma and the address for its reports
         #[arg(required = true, value_parser = collector)]
         collectors: Vec<Collector>,
     },
-    /// A map with one more collector
+    /// Add a collector to a map
     Grow {
-        /// The map
+        /// Map file
         file: PathBuf,
-        /// NAME=URL of the new collector's API; with a comma behind it where reports for it go
+        /// NAME=URL of the new collector's API; optionally followed by a comma and the address for its reports
         #[arg(value_parser = collector)]
         collector: Collector,
-        /// Lists 0 to this number less 1 stay where they are
+        /// Number of lists, from 0, that stay on their collectors
         #[arg(long, default_value_t = 0, value_name = "LISTS", value_parser = clap::value_parser!(u32).range(0..=65_536))]
         lists: u32,
     },
-    /// What a map says, of all or of one key
+    /// Show a map, or the collector of one key
     Show {
-        /// The map
+        /// Map file
         file: PathBuf,
         /// A key
         key: Option<Key>,
@@ -85,8 +85,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             let name = collector.name.clone();
             let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
             eprintln!(
-                "hopwise: {moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again they are asked for \
-                 where they were. Give the new map to whoever asks, and to the reporters (those without a map: the collectors in this order).",
+                "hopwise: {moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again, queries also go to \
+                 their previous collector. Distribute the new map to users and reporters (to reporters without a map: the collectors in this order).",
                 moved as f64 / 2.56
             );
             map.to_text()

@@ -1,4 +1,4 @@
-//! `hopwise sketch`: what a merged sketch says.
+//! `hopwise sketch`: queries of a merged sketch.
 
 use std::process::ExitCode;
 
@@ -8,9 +8,9 @@ use dta::key::Key;
 use dta::source::SketchAnswer;
 use terminal::CliError;
 
-/// Ask a sketch of a collector's memory: how often a key, how many different things, or what was sampled
+/// Query a sketch in collector memory: count of a key, number of distinct items, or samples
 ///
-/// Count-Min and Count sketches are asked for a key; HyperLogLog tells how many different things there were, AROMA what was sampled.
+/// Count-Min and Count estimate the count of a key, HyperLogLog the number of distinct items; AROMA returns samples.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise sketch heavy '10.0.0.1:1234 > 10.0.0.2:80 tcp'
@@ -23,11 +23,11 @@ pub(crate) struct Args {
     /// The key, for count-min and count
     key: Option<Key>,
 
-    /// This epoch instead of the newest
+    /// Query this epoch instead of the newest
     #[arg(long)]
     epoch: Option<u16>,
 
-    /// Show so many samples (aroma)
+    /// Number of samples to show (aroma)
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     samples: u32,
 
@@ -69,7 +69,7 @@ fn text(answer: &SketchAnswer) -> String {
         epoch.epoch,
         epoch.columns,
         epoch.reporters,
-        if answer.certain { "" } else { ", perhaps mixed with a newer one" }
+        if answer.certain { "" } else { ", possibly mixed with a newer epoch" }
     );
     if let Some(estimate) = answer.estimate {
         let what = match answer.question.as_str() {

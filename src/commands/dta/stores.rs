@@ -1,4 +1,4 @@
-//! `hopwise stores`: what lies in a collector's memory, how full it is, and what can be expected of it.
+//! `hopwise stores`: the stores of collector memory, their occupancy and expected answers.
 
 use std::{path::Path, process::ExitCode};
 
@@ -14,7 +14,7 @@ use dta::source::{Shape, StoreView};
 use terminal::CliError;
 use terminal::{Align, Table, units};
 
-/// List the stores of a collector's memory: how full they are, and what share of keys they can be expected to answer
+/// List the stores of collector memory with their occupancy and the expected share of answered keys
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise stores
@@ -24,11 +24,11 @@ use terminal::{Align, Table, units};
   hopwise stores --take-snapshot paths       copy a store to a file now; without a name all of them
   hopwise stores --list-snapshots")]
 pub(crate) struct Args {
-    /// Take a snapshot of this store now, or of all; wait until it is on the disk
+    /// Take a snapshot of this store, or of all; wait until it is on disk
     #[arg(long, value_name = "STORE", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["directory", "snapshot"])]
     take_snapshot: Option<String>,
 
-    /// List the snapshots that are there
+    /// List the snapshots
     #[arg(long, conflicts_with_all = ["directory", "snapshot", "take_snapshot"])]
     list_snapshots: bool,
 
@@ -46,13 +46,13 @@ struct Stores {
     stores: Vec<Of<StoreView>>,
 }
 
-/// `/dta/snapshots`, likewise.
+/// `/dta/snapshots`, of one collector or several.
 #[derive(Default, Serialize, Deserialize)]
 struct Snapshots {
     snapshots: Vec<Of<SnapshotView>>,
 }
 
-/// Something of a collector.
+/// An item of a collector.
 #[derive(Serialize, Deserialize)]
 struct Of<T> {
     #[serde(flatten)]
@@ -97,7 +97,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(code)
 }
 
-/// The snapshots of a collector; those that it takes now, if it is to take some: of this store, or of all without a name.
+/// The snapshots of a collector; with `take`, only those taken now: of this store, or of all without a name.
 fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError> {
     let Some(store) = take else { return fetch(client, "/dta/snapshots") };
     let stores: Vec<&str> = Some(store).filter(|name| !name.is_empty()).into_iter().collect();
@@ -124,7 +124,7 @@ fn of_each(
     Ok(code)
 }
 
-/// A table with a column of collectors before these, where there are several.
+/// A table, with a first column of collectors when there are several.
 fn columns<T, const N: usize>(of: &[Of<T>], columns: [(&'static str, Align); N]) -> Table {
     let collector = of.iter().any(|one| one.collector.is_some()).then_some(("collector", Align::Left));
     Table::new(collector.into_iter().chain(columns))

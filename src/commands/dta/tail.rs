@@ -1,4 +1,4 @@
-//! `hopwise tail`: the newest entries of a list, and those that come.
+//! `hopwise tail`: the newest entries of a list, and those that follow.
 
 use std::{
     io::{self, Write},
@@ -12,10 +12,10 @@ use crate::commands::remote::fetch;
 use dta::source::{DtaSource, Entry, TailAnswer};
 use terminal::CliError;
 
-/// Time between two questions.
+/// Time between two polls.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Show the newest entries of a list in a collector's memory
+/// Show the newest entries of a list in collector memory
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise tail 5                             the last 20 entries of list 5
@@ -26,15 +26,15 @@ pub(crate) struct Args {
     /// List ID
     list: u32,
 
-    /// Go on with what comes
+    /// Wait for new entries and show them
     #[arg(short, long)]
     follow: bool,
 
-    /// At most so many to begin with
+    /// Maximum number of entries to start with
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
 
-    /// Begin with this batch
+    /// Start at this batch
     #[arg(long)]
     from: Option<u32>,
 
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     source: Source,
 }
 
-/// Whom we follow.
+/// The source of entries.
 enum Asked {
     DtaSource(DtaSource),
     Client(crate::commands::client::Client),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why there was nothing from this batch on.
+/// Why there are no entries from this batch on.
 fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliError> {
     let newest = match from {
         Some(_) => ask(asked, list, None, 1)?.entries.last().map(|entry| entry.sequence),
@@ -101,7 +101,8 @@ fn ask(asked: &Asked, list: u32, from: Option<u32>, limit: u32) -> Result<TailAn
 }
 
 fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
-    for (lost, why) in [(answer.lapped, "overwritten before they were read"), (answer.missing, "never came")]
+    for (lost, why) in
+        [(answer.overwritten, "overwritten before they were read"), (answer.missing, "never arrived")]
     {
         if lost > 0 {
             eprintln!("hopwise: {lost} batches {why}");

@@ -90,7 +90,7 @@ impl Findings {
     }
 
     /// Remembers which profile reads each node that reports queues. A node that was silent for long may be forgotten by the
-    /// collector, so this is asked for now and then.
+    /// collector, so this is polled at intervals.
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
         self.read_by.extend(collector.queues().map(|queue| (queue.node, queue.profile)));
     }

@@ -76,7 +76,9 @@ fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
         }
     });
     o.field("partial_records", sf.partial().records);
-    o.field("anonymous", sf.anonymous).field("low", sf.low).field("on_the_way", sf.on_the_way);
+    o.field("sink_samples", sf.sink_samples)
+        .field("low_samples", sf.low_samples)
+        .field("transit_samples", sf.transit_samples);
     o.field("repeated", sf.repeated).field("stray", sf.stray).field("unadmitted", sf.unadmitted);
     o.field("pending", sf.pending);
 }

@@ -36,7 +36,7 @@ pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
     match *kind {
         SequenceEventKind::Gap { first, count } => ("gap", first, count),
         SequenceEventKind::Lost { first, count } => ("lost", first, count),
-        SequenceEventKind::Late(number) => ("late", number, 1),
+        SequenceEventKind::Late(number) => ("reordered", number, 1),
         SequenceEventKind::Duplicate(number) => ("duplicate", number, 1),
         SequenceEventKind::Stray(number) => ("stray", number, 1),
         SequenceEventKind::Restart(number) => ("restart", number, 1),

@@ -59,7 +59,7 @@ fn head(summary: &Summary<'_>) -> String {
     out
 }
 
-/// What became of SF-INT records.
+/// Accounting of SF-INT records.
 fn joined(summary: &Summary<'_>) -> String {
     let sf = summary.collector.stats().sf;
     if sf.records == 0 {

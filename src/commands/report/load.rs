@@ -26,7 +26,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 0)]
     list: u32,
 
-    /// Over so many lists from --list on
+    /// Spread entries over this many lists, from --list on
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     lists: u32,
 

@@ -74,7 +74,7 @@ fn metadata() -> Hop {
     }
 }
 
-/// Tells of a path of five nodes, of which the second and the last found 64 KiB in their queues.
+/// A path of five nodes; the second and the last have 64 KiB in their queues.
 fn path(example: &mut Example, flow: &FlowKey) {
     // Node, interfaces, queue; the most recent first.
     let record = |node: u32, queue: u32| [node, 0x0001_0002, 0x0300_0000 | queue];

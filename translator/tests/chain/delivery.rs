@@ -223,7 +223,7 @@ impl Run {
             second.iter().copied().filter(|number| !self.reported.others.contains(number)).collect();
         assert_eq!(essential, self.reported.entries[1]);
         let stats = self.world.front.translator.stats();
-        assert_eq!((stats.entries.lost, stats.entries.pending), (0, 0));
+        assert_eq!((stats.entries.dropped, stats.entries.pending), (0, 0));
     }
 
     fn counts(&self) -> Vec<u64> {

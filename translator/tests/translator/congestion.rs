@@ -39,10 +39,10 @@ fn each_level_drops_or_diverts_what_5_5_says() {
     for level in 0..4 {
         for (priority, name) in [(Priority::Low, 0), (Priority::Medium, 1), (Priority::High, 2)] {
             let mut world = at_level(level);
-            let before = (world.done(), world.stats().reports.waiting);
+            let before = (world.done(), world.stats().reports.queued);
             world.send(with(priority), put(&KEY));
             let stats = world.stats();
-            let (done, waiting) = (world.done() - before.0, stats.reports.waiting - before.1);
+            let (done, waiting) = (world.done() - before.0, stats.reports.queued - before.1);
             let dropped: u64 = stats.reports.dropped.iter().sum();
             let expected = match (name, level) {
                 (0, 0) | (1, 0 | 1) | (2, 0..=2) => (1, 0, 0),
@@ -65,13 +65,13 @@ fn what_was_diverted_comes_again_in_its_order_when_there_is_room() {
         world.send(with(Priority::High), Operation::KeyWrite { copies: 1, store: 1, key: &KEY, data: &data });
     }
     let stats = world.stats();
-    assert_eq!((stats.reports.diverted, stats.reports.waiting), (100, 100));
+    assert_eq!((stats.reports.diverted, stats.reports.queued), (100, 100));
     world.memory.is_logging = true;
     // Level 3 ends 200 us below its beginning. A newer value does not overtake those that wait.
     world.now += 301 * US;
     let data = value(100);
     world.send(with(Priority::High), Operation::KeyWrite { copies: 1, store: 1, key: &KEY, data: &data });
-    assert_eq!(world.stats().reports.waiting, 99);
+    assert_eq!(world.stats().reports.queued, 99);
     for _ in 0..50 {
         world.pass(20 * US);
     }
@@ -82,7 +82,7 @@ fn what_was_diverted_comes_again_in_its_order_when_there_is_room() {
         .map(|done| u32::from_be_bytes(done.data[4..8].try_into().expect("4 bytes")))
         .collect();
     assert_eq!(values, (0..=100).collect::<Vec<_>>());
-    assert_eq!((world.stats().reports.waiting, world.stats().reports.waiting_bytes), (0, 0));
+    assert_eq!((world.stats().reports.queued, world.stats().reports.queued_bytes), (0, 0));
     assert_eq!(world.stats().reports.diverted, 101);
 }
 
@@ -108,7 +108,7 @@ fn the_rate_holds_whatever_comes() {
     for _ in 0..100 {
         world.pass(MS);
     }
-    assert_eq!(world.stats().reports.waiting, 0);
+    assert_eq!(world.stats().reports.queued, 0);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn an_essential_report_is_never_dropped_for_congestion_alone() {
         let done = world.done();
         world.send(Base { priority: Priority::Low, ..essential(1) }, put(&KEY));
         let waits = u64::from(level == 3);
-        assert_eq!((world.done() - done, world.stats().reports.waiting), (1 - waits, waits));
+        assert_eq!((world.done() - done, world.stats().reports.queued), (1 - waits, waits));
         assert_eq!(world.stats().sequences.accepted, 1);
     }
 }
@@ -134,7 +134,7 @@ fn when_local_memory_is_full_the_reporter_keeps_what_is_essential() {
     }
     // 8 + 8 + 13 + 4 bytes, and 9 for the record: four fit.
     let stats = world.stats();
-    assert_eq!((stats.reports.waiting, stats.sequences.accepted), (4, 4));
+    assert_eq!((stats.reports.queued, stats.sequences.accepted), (4, 4));
     assert_eq!((world.dropped(Reason::LocalFull), world.dropped(Reason::Gap)), (1, 5));
     let bodies: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
     let nack = |cause, trigger| Body::Nack { cause, last: 3, trigger };
@@ -181,7 +181,7 @@ fn copies_are_fewer_under_load_and_counters_are_not() {
         world.send(with(Priority::High), Operation::KeyWrite { copies: 4, store: 1, key: &KEY, data: &[1] });
         let stats = world.stats();
         assert_eq!(stats.copies.written - before.copies.written, copies);
-        assert_eq!(stats.copies.spared, 4 - copies);
+        assert_eq!(stats.copies.skipped, 4 - copies);
         world
             .send(with(Priority::High), Operation::KeyIncrement { copies: 4, store: 1, delta: 1, key: &KEY });
         assert_eq!(world.stats().operations.fetch_adds, 4);
@@ -191,7 +191,7 @@ fn copies_are_fewer_under_load_and_counters_are_not() {
     for _ in 0..310 {
         world.send(with(Priority::High), Operation::KeyWrite { copies: 4, store: 1, key: &KEY, data: &[1] });
     }
-    assert_eq!((world.translator.level(0), world.stats().copies.spared), (2, 0));
+    assert_eq!((world.translator.level(0), world.stats().copies.skipped), (2, 0));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_closed_transport_is_level_three() {
     }
     // One copy fits, two do not; what is high waits behind the first that waits.
     assert_eq!((world.dropped(Reason::CongestedLow), world.dropped(Reason::CongestedMedium)), (1, 1));
-    assert_eq!((world.done(), world.stats().reports.waiting), (2, 2));
+    assert_eq!((world.done(), world.stats().reports.queued), (2, 2));
     let levels: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
     assert!(matches!(levels[0], Body::Congestion { level: 3, .. }), "{levels:?}");
     world.memory.room[0] = Credit::UNLIMITED;
@@ -314,15 +314,15 @@ fn losses_to_an_absent_collector_are_not_counted_as_congestion() {
         [Reason::AbsentLow, Reason::AbsentMedium, Reason::CongestedLow, Reason::CongestedMedium]
             .map(|reason| world.dropped(reason))
     };
-    assert_eq!((dropped(&world), world.stats().reports.waiting), ([2, 1, 0, 0], 1));
+    assert_eq!((dropped(&world), world.stats().reports.queued), ([2, 1, 0, 0], 1));
     // It is there again, and has no room.
     world.memory.away[1] = false;
     world.memory.room[1] = Credit::NONE;
     send(&mut world);
-    assert_eq!((dropped(&world), world.stats().reports.waiting), ([2, 1, 2, 1], 2));
+    assert_eq!((dropped(&world), world.stats().reports.queued), ([2, 1, 2, 1], 2));
     world.memory.room[1] = Credit::UNLIMITED;
     world.pass(MS);
-    assert_eq!((world.done(), world.stats().reports.waiting), (2, 0));
+    assert_eq!((world.done(), world.stats().reports.queued), (2, 0));
     assert!(world.stats().is_balanced());
     // One that was never attached is not there either.
     let mut world = World::of(Config { collectors: vec![None, None], ..two() });
@@ -342,7 +342,7 @@ fn a_collector_that_is_gone_stops_no_other_and_what_was_lost_is_known() {
     (0..10).for_each(|key| send_both(&mut world, key));
     world.memory.room[1] = Credit::NONE;
     (10..20).for_each(|key| send_both(&mut world, key));
-    assert_eq!((world.dropped(Reason::CongestedLow), world.stats().reports.waiting), (10, 10));
+    assert_eq!((world.dropped(Reason::CongestedLow), world.stats().reports.queued), (10, 10));
     let regions = |world: &mut World| {
         let done = world.memory.done();
         [0, 1].map(|collector| done.iter().filter(|done| done.place.collector == collector).count())
@@ -365,11 +365,11 @@ fn what_is_high_waits_for_a_collector_whose_memory_is_not_known_yet() {
     send_to(&mut world, 1, with(Priority::High), &[1]);
     send_to(&mut world, 1, essential(1), &[2]);
     send_to(&mut world, 1, with(Priority::Medium), &[3]);
-    assert_eq!((world.translator.level(1), world.done(), world.stats().reports.waiting), (3, 0, 2));
+    assert_eq!((world.translator.level(1), world.done(), world.stats().reports.queued), (3, 0, 2));
     world.pass(MS);
     world.translator.attach(1, memory).expect("good stores");
     world.pass(MS);
-    assert_eq!((world.translator.level(1), world.done(), world.stats().reports.waiting), (0, 2, 0));
+    assert_eq!((world.translator.level(1), world.done(), world.stats().reports.queued), (0, 2, 0));
     assert_eq!(world.stats().sequences.accepted, 1);
 }
 
@@ -390,7 +390,7 @@ fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
     world.memory.room[0] = Credit::NONE;
     // The very first is refused too, when another reporter has filled what there is.
     (0..3).for_each(|sequence| world.send(Base { reporter: 9, ..essential(sequence) }, put(&KEY)));
-    assert_eq!(world.stats().reports.waiting, 2);
+    assert_eq!(world.stats().reports.queued, 2);
     for _ in 0..300 {
         // A ring of 256 reports, again and again, for 300 ms.
         (500..756).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
@@ -439,7 +439,7 @@ fn what_may_be_lost_leaves_half_of_local_memory_to_what_may_not() {
     world.memory.room[0] = Credit::NONE;
     // Records of 42 bytes: 20 in all.
     (0..1_000).for_each(|_| world.send(with(Priority::High), put(&KEY)));
-    assert_eq!((world.stats().reports.waiting, world.dropped(Reason::LocalFull)), (10, 990));
+    assert_eq!((world.stats().reports.queued, world.dropped(Reason::LocalFull)), (10, 990));
     (0..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
-    assert_eq!((world.stats().reports.waiting, world.stats().sequences.accepted), (20, 10));
+    assert_eq!((world.stats().reports.queued, world.stats().sequences.accepted), (20, 10));
 }

@@ -118,7 +118,7 @@ fn a_storm_of_reports_adds_up() {
         world.now += 1_000 * MS;
         assert!(world.translator.finish(world.now, &mut world.memory));
         let stats = world.stats();
-        assert_eq!((stats.reports.waiting, stats.entries.pending, stats.postcards.pending), (0, 0, 0));
+        assert_eq!((stats.reports.queued, stats.entries.pending, stats.postcards.pending), (0, 0, 0));
         assert!(stats.is_balanced());
     }
     for (reason, count) in Reason::ALL.iter().zip(seen) {
@@ -141,7 +141,7 @@ fn corrupted_reports_are_refused_without_side_effects() {
         let world = storm(accept, seed, true);
         let stats = world.stats();
         assert!(stats.reports.unreadable.iter().sum::<u64>() > 1_000);
-        assert_eq!(stats.reports.taken, 20_000);
+        assert_eq!(stats.reports.received, 20_000);
     }
 }
 
@@ -176,7 +176,7 @@ fn every_shorter_report_is_refused() {
             world.send_bytes(sender(1), 0, &bytes[..len]);
         }
     }
-    assert_eq!(world.stats().reports.unreadable.iter().sum::<u64>(), world.stats().reports.taken);
+    assert_eq!(world.stats().reports.unreadable.iter().sum::<u64>(), world.stats().reports.received);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_transport_that_does_not_know_the_region_is_counted() {
     assert_eq!(world.dropped(Reason::TransportRefused), 2);
     world.send(with(Priority::High), append(3, &[0; 16]));
     world.send(plain(), Operation::Postcard { hop: 1, path_len: 1, store: 1, value: 1, key: &KEY });
-    assert_eq!((world.stats().entries.lost, world.stats().postcards.lost), (4, 1));
+    assert_eq!((world.stats().entries.dropped, world.stats().postcards.dropped), (4, 1));
     // None of it comes again.
     world.pass(1_000 * MS);
     assert_eq!(world.stats().operations.blocked.iter().sum::<u64>(), 4);

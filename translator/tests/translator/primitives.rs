@@ -82,7 +82,7 @@ fn a_copy_refused_by_a_closed_transport_is_counted_and_the_others_stay() {
     world.memory.fuse = Some(1);
     world.send(plain(), Operation::KeyWrite { copies: 3, store: 1, key: &KEY, data: &[7] });
     let copies = world.stats().copies;
-    assert_eq!((copies.asked, copies.written, copies.lost), (3, 1, 2));
+    assert_eq!((copies.requested, copies.written, copies.dropped), (3, 1, 2));
     assert_eq!((world.done(), world.stats().operations.blocked[Blocked::Broken as usize]), (1, 1));
 }
 
@@ -123,7 +123,7 @@ fn entries_of_any_reports_come_in_order_in_whole_batches() {
     assert_eq!(numbers, (0..280).collect::<Vec<_>>());
     let stats = world.stats().entries;
     assert_eq!(
-        (stats.taken, stats.written, stats.pending, stats.batches[Cause::Full as usize]),
+        (stats.accepted, stats.written, stats.pending, stats.batches[Cause::Full as usize]),
         (280, 280, 0, 70)
     );
 }
@@ -273,12 +273,12 @@ fn a_report_of_which_half_was_written_says_so() {
     world.send(plain(), append(3, &entries(0..9)));
     assert_eq!(world.dropped(Reason::CutShort), 1);
     let stats = world.stats().entries;
-    assert_eq!((stats.taken, stats.written, stats.pending), (8, 4, 4));
+    assert_eq!((stats.accepted, stats.written, stats.pending), (8, 4, 4));
     // A way that will never take it: lost, and counted.
     world.memory.fuse = Some(0);
     world.memory.says = Blocked::NoRegion;
     world.pass(MS);
-    assert_eq!((world.stats().entries.lost, world.stats().entries.pending), (4, 0));
+    assert_eq!((world.stats().entries.dropped, world.stats().entries.pending), (4, 0));
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_path_with_holes_is_written_when_it_is_old() {
     assert!(world.memory.done()[0].keep);
     assert_eq!(path(&world, &KEY).1, [MISSING, 12, MISSING, 15, MISSING]);
     let stats = world.stats().postcards;
-    assert_eq!((stats.taken, stats.written, stats.replaced, stats.pending), (3, 2, 1, 0));
+    assert_eq!((stats.accepted, stats.written, stats.replaced, stats.pending), (3, 2, 1, 0));
     assert_eq!(stats.paths[Cause::Timer as usize], 1);
 }
 
@@ -429,10 +429,10 @@ fn what_is_held_stays_when_a_collector_comes_back_and_is_lost_with_its_store() {
         stores().into_iter().filter(|store| !matches!(store.region, 3 | 5)).collect();
     attach(&mut world, fewer.clone());
     let stats = world.stats();
-    assert_eq!((stats.entries.pending, stats.entries.lost, stats.postcards.lost), (1, 1, 1));
+    assert_eq!((stats.entries.pending, stats.entries.dropped, stats.postcards.dropped), (1, 1, 1));
     fewer.retain(|store| store.region != 1);
     attach(&mut world, fewer);
-    assert_eq!((world.stats().entries.pending, world.stats().entries.lost), (0, 2));
+    assert_eq!((world.stats().entries.pending, world.stats().entries.dropped), (0, 2));
     world.send(plain(), append(3, &entries([1])));
     assert_eq!(world.dropped(Reason::UnknownList), 1);
     world.send(plain(), put(&KEY));
@@ -488,7 +488,7 @@ fn an_append_of_several_batches_needs_room_for_each_in_its_own_way() {
     world.send(plain(), append(3, &entries(2..13)));
     let stats = world.stats();
     assert_eq!(
-        (world.dropped(Reason::CongestedMedium), stats.entries.taken, stats.entries.pending),
+        (world.dropped(Reason::CongestedMedium), stats.entries.accepted, stats.entries.pending),
         (1, 1, 1)
     );
     // One batch is as essential as one of its entries.

@@ -148,10 +148,10 @@ fn a_gap_among_columns_from_local_memory_is_nacked_with_the_next_ones() {
         // Something that needs room closes the way for those behind it, of which the first is lost.
         world.send(with(Priority::High), put(&KEY));
         send(&mut world, high, (0, due + 1, 1), &counters);
-        assert_eq!(world.stats().reports.waiting, 2);
+        assert_eq!(world.stats().reports.queued, 2);
         world.memory.room[0] = Credit::UNLIMITED;
         world.pass(1);
-        assert_eq!((world.stats().reports.waiting, world.dropped(Reason::ColumnGap)), (0, 1));
+        assert_eq!((world.stats().reports.queued, world.dropped(Reason::ColumnGap)), (0, 1));
         world.controls();
         send(&mut world, high, (0, due + 2, 1), &counters);
         let column = due;
@@ -299,7 +299,7 @@ fn a_collector_with_new_memory_gets_both_epochs_whole() {
     deliver(&mut world, 2, 7, 5, 5, 3);
     assert_eq!((trailer(&world, 7), columns(&world, 7)), (whole(7), vec![6; 10]));
     let stats = world.stats().sketches;
-    assert_eq!((stats.complete, stats.partial, stats.lost, world.translator.deadline()), (2, 0, 0, None));
+    assert_eq!((stats.complete, stats.partial, stats.dropped, world.translator.deadline()), (2, 0, 0, None));
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
         }
         let (done, sketches) = (world.memory.done(), world.stats().sketches);
         assert!(done.iter().all(|done| done.data.len() <= rdma::transport::MAX_WRITE));
-        assert_eq!((sketches.complete, sketches.lost), (u64::from(!refused), u64::from(refused)));
+        assert_eq!((sketches.complete, sketches.dropped), (u64::from(!refused), u64::from(refused)));
         // What is refused for good is over, and stops nothing.
         world.pass(10_000 * MS);
         assert_eq!((world.stats().sketches.partial, world.translator.deadline()), (0, None));

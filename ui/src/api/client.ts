@@ -4,7 +4,7 @@ const TOKEN_KEY = 'hopwise-token';
 const PREFIX = 'api/v1/';
 const TIMEOUT_MS = 15_000;
 
-/** The server answered, but not with what was asked for. `message` is the server's sentence. */
+/** The server refused the request. `message` is its error message. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -27,7 +27,7 @@ export function setToken(value: string): void {
   sessionStorage.setItem(TOKEN_KEY, value);
 }
 
-/** A token in the page's own address (`?token=…`) is kept for the session and taken out of the address bar. */
+/** A token in the page's own address (`?token=…`) is stored for the session and removed from the address bar. */
 export function adoptTokenFromAddress(): void {
   const query = new URLSearchParams(location.search);
   const given = query.get('token');

@@ -5,7 +5,7 @@ export type AdmissionView = {
   /** Connections accepted. */
   accepted: number;
   /** True while the balance holds. */
-  adds_up: boolean;
+  balanced: boolean;
   /** Connections: `connections = accepted + refused + pending`. */
   connections: number;
   /** Connections without an answer yet. */
@@ -19,7 +19,7 @@ export type AdmissionView = {
 /** `/api/v1/aggregator`. */
 export type Aggregator = {
   /** True while the balance holds. */
-  adds_up: boolean;
+  balanced: boolean;
   /** Memory of the registers, bytes. */
   bytes: number;
   /** Datagrams longer than 9,216 bytes, truncated. */
@@ -82,14 +82,14 @@ export type AggregatorNode = {
   duplicated: number;
   /** Subsystem of the node. */
   hw_id: number;
-  /** Datagrams received after one with a higher sequence number. */
-  late: number;
   /** Sequence numbers never received. */
   lost: number;
   /** Node id. */
   node: number;
   /** Datagrams with a sequence number. */
   numbered: number;
+  /** Datagrams received after one with a higher sequence number. */
+  reordered: number;
   /** Restarts of the sequence. */
   restarts: number;
 };
@@ -142,23 +142,23 @@ export type CalculationChoice = {
   oldest: number;
 };
 
-/** How much was counted. */
+/** Count of a key. */
 export type CountAnswer = {
-  /** Which collector was asked, where a map chose one. */
+  /** The collector that answered, when a map selects it. */
   collector?: string | null;
-  /** ... with this probability. */
+  /** … with this probability. */
   confidence: number;
   /** Counters that were read. */
   copies: number;
-  /** The estimate is too large by no more than this ... */
+  /** Upper bound of the error, … */
   error: number;
-  /** Never too small. */
+  /** The estimate; never too small. */
   estimate: number;
   /** The key. */
   key: string;
   /** The store's name. */
   store: string;
-  /** Everything that was counted, under all keys. */
+  /** Sum over all keys. */
   total: number;
 };
 
@@ -212,11 +212,11 @@ export type Events = {
   events: Array<Event>;
 };
 
-/** What a store that is so full can be expected to answer. */
+/** Expected answers of a store at its occupancy. */
 export type ExpectedAnswers = {
-  /** The share of all keys that are answered. */
+  /** Share of all keys that are answered. */
   answered: number;
-  /** Copies of every key. */
+  /** Copies of each key. */
   copies: number;
   /** Keys per slot. */
   load: number;
@@ -372,7 +372,7 @@ export type Input = {
   receive_buffer: number;
   /** Times it was reopened. */
   reopened: number;
-  /** Faster ways to receive that were not used, with the reason. */
+  /** Faster receive paths that were not used, with the reason. */
   tried: Array<Tried>;
   /** Datagrams longer than the buffer. */
   truncated: number;
@@ -380,25 +380,25 @@ export type Input = {
   up: boolean;
 };
 
-/** What a store knows of a key. */
+/** Answer to a key. */
 export type KeyAnswer = {
   /** How many of them have this value. */
   agreeing: number | null;
-  /** found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's, which does not say whose it is) or torn (being written; ask again). */
+  /** found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's layout, which does not identify its key) or torn (read during a write; query again). */
   answer: "found" | "empty" | "ambiguous" | "unproven" | "torn";
-  /** Which collector was asked, where a map chose one. */
+  /** The collector that answered, when a map selects it. */
   collector?: string | null;
   /** Copies that have the key's checksum. */
   copies: number | null;
   /** The data, in hexadecimal. */
   data: string | null;
-  /** What the data means, by the names of the fields (`value` for one without a name). */
+  /** The decoded data, by field name (`value` for a field without a name). */
   fields: Record<string, unknown> | null;
   /** The key, as a flow where it is one. */
   key: string;
-  /** Of a path: hops that were not seen although a later one was. */
+  /** For a path: hops that are missing although a later one is present. */
   missing: number | null;
-  /** Of a path: the hops' values in order; null for one that was not seen. */
+  /** For a path: the values of its hops in order; null for a missing hop. */
   path: Array<number | null> | null;
   /** The store's name. */
   store: string;
@@ -438,21 +438,21 @@ export type List = {
   events: boolean;
   /** Its ID. */
   list: number;
-  /** The number of the newest batch; absent for an empty list, and for bare ones. */
+  /** Number of the newest batch; absent for empty and for untagged lists. */
   newest: number | null;
   /** The store it is in. */
   store: string;
-  /** Is it written with numbers and checksums? */
+  /** Whether batches end in a sequence number and a checksum. */
   tagged: boolean;
 };
 
 /** An entry of a list. */
 export type ListEntry = {
-  /** Its bytes, in hexadecimal. */
+  /** Bytes, in hexadecimal. */
   data: string;
-  /** What they mean. */
+  /** Decoded fields. */
   fields: Record<string, unknown> | null;
-  /** Its place in the batch, from 0. */
+  /** Index in the batch, from 0. */
   index: number;
   /** The number of its batch. */
   sequence: number;
@@ -462,14 +462,14 @@ export type ListEntry = {
 export type ListTail = {
   /** The entries, oldest first. */
   entries: Array<ListEntry>;
-  /** Batches that were overwritten before they were read. */
-  lapped: number;
   /** The list. */
   list: number;
-  /** Batches that never came, or not whole. */
+  /** Batches that were never complete. */
   missing: number;
-  /** Ask from here for what comes next. */
+  /** `from` of the next query. */
   next: number;
+  /** Batches that were overwritten before they were read. */
+  overwritten: number;
   /** The store it is in. */
   store: string;
 };
@@ -485,7 +485,7 @@ export type Memory = {
   /** ACKs sent. */
   acks: number;
   /** True while the balance holds. */
-  adds_up: boolean;
+  balanced: boolean;
   /** Bytes of all stores. */
   bytes: number;
   /** Datagrams received by the socket. */
@@ -512,7 +512,7 @@ export type Memory = {
   listen: string;
   /** RDMA writes and fetch-and-add operations done. */
   messages: number;
-  /** Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived late. */
+  /** Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived reordered. */
   missing: number;
   /** The responder: socket, xdp or verbs. */
   mode: string;
@@ -525,7 +525,7 @@ export type Memory = {
   /** Packets that could not be decoded, by reason. */
   refused: NamedCounts;
   /** Responses that the kernel did not send. */
-  responses_lost: number;
+  responses_unsent: number;
   /** Snapshots. */
   snapshots: MemorySnapshots;
   /** Connections to the exchange. */
@@ -543,11 +543,11 @@ export type MemoryEvents = {
   /** Immediates received. */
   immediates: number;
   /** Immediates discarded because the queue was full; entries of lists are still reported. */
-  immediates_shed: number;
-  /** Batches that were overwritten before they were read. */
-  lapped: number;
+  immediates_dropped: number;
   /** Batches that were never complete. */
   missing: number;
+  /** Batches that were overwritten before they were read. */
+  overwritten: number;
 };
 
 /** A translator's link. */
@@ -632,23 +632,23 @@ export type MemoryStore = ({
 }) & {
   /** Bytes of the body. */
   bytes: number;
-  /** When it was made, ns since the epoch. */
+  /** Creation time, nanoseconds since the Unix epoch. */
   created: number;
-  /** What follows from that, if every key was written with so many copies. */
+  /** Expected answers at this occupancy, for each number of copies per key. */
   expected: Array<ExpectedAnswers>;
-  /** What data or entries mean. */
+  /** Fields of data or entries. */
   fields: string | null;
-  /** The file it lies in. */
+  /** Path of its file. */
   file: string | null;
-  /** DtaStore ID or sketch ID; of lists the first one's. */
+  /** Store ID or sketch ID; for lists, the ID of the first one. */
   id: number;
-  /** Its name. */
+  /** Name. */
   name: string;
-  /** The share of slots that hold something, from a sample; absent for lists and sketches. */
+  /** Share of slots in use, estimated from a sample; absent for lists and sketches. */
   occupied: number | null;
-  /** The pages under it: huge, transparent or small. */
+  /** Page size of its memory: huge, transparent or small. */
   pages: string;
-  /** When this copy of it was taken; absent for the live store. */
+  /** Time of the snapshot; absent for the live store. */
   snapshot: number | null;
 };
 
@@ -665,7 +665,7 @@ export type MemoryXdp = {
   /** Frames to the RoCEv2 port that it passed to the network stack. */
   passed: number;
   /** Responses that could not be sent. */
-  unanswered: number;
+  responses_unsent: number;
   /** Whether it is attached. */
   up: boolean;
 };
@@ -721,7 +721,7 @@ export type Paths = {
   paths: Array<PathUse>;
 };
 
-/** What became of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
+/** Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
 export type Postcards = {
   /** Aggregates received. */
   aggregates: number;
@@ -789,10 +789,10 @@ export type RatesThen = {
 
 /** The answer of `/config/reload`. */
 export type Reload = {
-  /** Settings of the new file that stay as they were until a restart. */
-  kept: Array<string>;
   /** True. */
   reloaded: boolean;
+  /** Changed settings that take effect only after a restart. */
+  restart_required: Array<string>;
 };
 
 /** One metric of one key over one interval. */
@@ -847,27 +847,27 @@ export type Rows = {
 
 /** Result of a sketch query. */
 export type SketchAnswer = {
-  /** False where columns of a newer epoch may be among those of an older one. */
+  /** False when columns of different epochs may be mixed. */
   certain: boolean;
-  /** ... with this probability. */
+  /** … with this probability. */
   confidence: number | null;
-  /** The epoch that was asked. */
+  /** The epoch of the answer. */
   epoch: SketchEpoch;
-  /** The epochs that are there, the newest first. */
+  /** Epochs in memory, newest first. */
   epochs: Array<SketchEpoch>;
-  /** It is wrong by no more than this ... */
+  /** Upper bound of the error, … */
   error: number | null;
   /** The answer. */
   estimate: number | null;
-  /** The key, where one was asked for. */
+  /** The key, if one was given. */
   key: string | null;
-  /** Kind of query: count (of a key), distinct (things), sampled_from (how many things the sample stands for). */
+  /** Kind of query: count (of a key), distinct (items), sampled_from (number of items that the sample represents). */
   question: string;
-  /** Of a sample: what was sampled, as many as were asked for. */
+  /** For a sample: the requested number of sampled items. */
   samples: Array<number>;
-  /** What kind it is. */
+  /** Kind of sketch. */
   sketch: string;
-  /** The sketch's name. */
+  /** Name of the sketch. */
   store: string;
 };
 
@@ -881,21 +881,21 @@ export type SketchEpoch = {
   reporters: number;
 };
 
-/** A snapshot that was taken. */
+/** A snapshot. */
 export type Snapshot = {
   /** Bytes of the file. */
   bytes: number;
-  /** Its file. */
+  /** Name of the file. */
   file: string;
-  /** The store. */
+  /** Name of the store. */
   store: string;
-  /** Slots that were being written at every read, and are empty in the copy; absent for a snapshot of an earlier process. */
+  /** Slots that were being written at each attempt to read them, and are empty in the copy; absent for a snapshot of an earlier process. */
   torn: number | null;
-  /** When it was begun, ns since the epoch. */
+  /** Start time, nanoseconds since the Unix epoch. */
   ts: number;
 };
 
-/** What to take a snapshot of. */
+/** The stores of which to take a snapshot. */
 export type SnapshotRequest = {
   /** Names of stores; none: those of the schedule, or all. */
   stores?: Array<string>;
@@ -909,7 +909,7 @@ export type Snapshots = {
 
 /** A sequence-numbered stream of reports, or an address without a readable report. */
 export type Source = {
-  /** False when the sequence number never advances; then `lost` means nothing. */
+  /** False when the sequence number never advances; then `lost` is meaningless. */
   countable: boolean;
   /** Duplicate reports. */
   duplicated: number;
@@ -1087,8 +1087,6 @@ export type SwitchDta = {
   controls: number;
   /** Control messages that are malformed, for another reporter, or from an unknown peer. */
   controls_refused: number;
-  /** Datagrams without a route. */
-  lost: number;
   /** Reports by mapping, as `[[switch.dta.report]]`. */
   mappings: Array<SwitchDtaMapping>;
   /** Reports originated, without retransmissions. */
@@ -1099,6 +1097,8 @@ export type SwitchDta = {
   sketches: Array<SwitchDtaSketch>;
   /** Tables of counters. */
   tables: Array<SwitchDtaTable>;
+  /** Datagrams that the kernel refused. */
+  unsent: number;
 };
 
 /** Reports to a collector. */
@@ -1107,13 +1107,11 @@ export type SwitchDtaCollector = {
   address: string;
   /** Congestion, 0 to 3. */
   congestion_level: number;
-  /** Essential reports made. */
+  /** Essential reports originated. */
   essential: number;
-  /** Reports that a NACK asked for and that were no longer stored. */
-  forgotten: number;
   /** NACKs processed. */
   nacks: number;
-  /** Essential reports overwritten before they were sent. */
+  /** Essential reports overwritten before they were acknowledged. */
   overwritten: number;
   /** NACKs that refuse a report: no such store or list, or malformed. */
   refused: number;
@@ -1123,46 +1121,48 @@ export type SwitchDtaCollector = {
   retransmitted: number;
   /** Reports that the translator dropped, by its own count. */
   translator_drops: number;
+  /** Reports that a NACK requested and that were no longer in the retransmit buffer. */
+  unavailable: number;
 };
 
-/** `made = sent + pending + suppressed + absent + size + no_room`. */
+/** Reports of a mapping: `operations = sent + pending + suppressed + missing_value + wrong_size + queue_full`. */
 export type SwitchDtaMapping = {
   /** Operations without a value, or with an incomplete key. */
-  absent: number;
-  /** Operations; of an append, entries. */
-  made: number;
+  missing_value: number;
   /** Name, as configured. */
   name: string;
-  /** Operations that found no room in the send queue. */
-  no_room: number;
-  /** The occasion. */
+  /** What triggers a report. */
   on: string;
+  /** DTA operations; for Append, list entries. */
+  operations: number;
   /** Entries that wait for a full batch. */
   pending: number;
+  /** Operations dropped because the send queue was full. */
+  queue_full: number;
   /** Operations sent. */
   sent: number;
-  /** Operations whose key or value has the wrong size, such as an IPv6 address for a field of four bytes. */
-  size: number;
   /** Operations suppressed because of congestion. */
   suppressed: number;
+  /** Operations whose key or value has the wrong size, such as an IPv6 address for a field of four bytes. */
+  wrong_size: number;
 };
 
 /** A sketch. */
 export type SwitchDtaSketch = {
-  /** Columns sent again. */
-  again: number;
   /** Columns sent. */
   columns: number;
   /** Packets counted. */
   counted: number;
   /** Epochs completed. */
   epochs: number;
+  /** Columns not sent before the end of the next epoch. */
+  expired: number;
   /** Sketch id. */
   id: number;
-  /** Columns not sent before the end of the next epoch. */
-  late: number;
   /** Name, as configured. */
   name: string;
+  /** Columns sent again after a NACK. */
+  retransmitted: number;
   /** Columns suppressed because of congestion. */
   suppressed: number;
 };
@@ -1171,16 +1171,16 @@ export type SwitchDtaSketch = {
 export type SwitchDtaTable = {
   /** Packets counted. */
   counted: number;
-  /** Records evicted for others. */
+  /** Records evicted by others. */
   evicted: number;
-  /** Packets without such a key. */
-  keyless: number;
   /** Name, as configured. */
   name: string;
   /** Periods completed. */
   periods: number;
   /** Records in the table. */
   records: number;
+  /** Packets that lack a field of the key. */
+  without_key: number;
 };
 
 /** A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`. */
@@ -1228,7 +1228,7 @@ export type SwitchPort = {
   /** Why the interface does not work; null while it works. */
   failed: string | null;
   /** Ingress queue. */
-  in_queue: SwitchQueue;
+  ingress_queue: SwitchQueue;
   /** Network interface. */
   interface: string;
   /** MAC address; hosts send to it. */
@@ -1260,7 +1260,7 @@ export type SwitchQueue = {
   /** Frames queued. */
   frames: number;
   /** Largest number of bytes that were queued. */
-  most_bytes: number;
+  max_bytes: number;
 };
 
 /** Reasons for which packets were reported. */
@@ -1279,18 +1279,18 @@ export type SwitchReported = {
 
 /** Datagrams with reports. */
 export type SwitchReports = {
-  /** Datagrams not sent: no address is known, or the system refused them. */
-  lost: number;
   /** Datagrams sent. */
   sent: number;
   /** Address of the collector; null without one. */
   to: string | null;
+  /** Datagrams not sent: no address is known, or the kernel refused them. */
+  unsent: number;
 };
 
 /** Every frame: `received + originated = sent + consumed + queued + dropped`. */
 export type SwitchTotals = {
   /** True while the balance holds. */
-  adds_up: boolean;
+  balanced: boolean;
   /** ARP, neighbour discovery and other frames for the switch itself. */
   consumed: number;
   /** Frames dropped. */
@@ -1317,7 +1317,7 @@ export type Table = {
   evicted: number;
   /** Name. */
   name: string;
-  /** Entries that found no room. */
+  /** Entries refused because the table was full. */
   refused: number;
   /** Entries in use. */
   used: number;
@@ -1326,13 +1326,13 @@ export type Table = {
 /** `/api/v1/translator`. */
 export type Translator = {
   /** True while the balance holds. */
-  adds_up: boolean;
+  balanced: boolean;
   /** Collectors. */
   collectors: Array<TranslatorCollector>;
+  /** Reports completed, by primitive. */
+  completed: NamedCounts;
   /** Copies of Key-Write. */
   copies: TranslatorCopies;
-  /** Reports done, by primitive. */
-  done: NamedCounts;
   /** Reports dropped, by reason. */
   dropped: NamedCounts;
   /** Entries of Append. */
@@ -1351,28 +1351,28 @@ export type Translator = {
   operation_bytes: number;
   /** Postcards. */
   postcards: TranslatorBuffer;
-  /** Reports received: = done + dropped + unreadable + waiting. */
+  /** Reports queued in local memory until there is credit. */
+  queued: number;
+  /** Bytes of these reports. */
+  queued_bytes: number;
+  /** Reports received: = completed + dropped + unreadable + queued. */
   reports: number;
   /** Datagrams received where collectors send responses that are not responses. */
   responses_unreadable: NamedCounts;
   /** Reports that could not be decoded, by reason. */
   unreadable: NamedCounts;
-  /** Reports in local memory that wait for credit. */
-  waiting: number;
-  /** Bytes of these reports. */
-  waiting_bytes: number;
   /** RDMA writes. */
   writes: number;
 };
 
 /** Entries or postcards that the translator buffers to write them together. */
 export type TranslatorBuffer = {
-  /** Items pending. */
+  /** Items accepted. */
+  accepted: number;
+  /** Items buffered now. */
   buffered: number;
-  /** Items lost when a collector returned with other stores. */
-  lost: number;
-  /** Items received. */
-  taken: number;
+  /** Items dropped when a collector came back with other stores. */
+  dropped: number;
   /** Items written. */
   written: number;
 };
@@ -1382,15 +1382,15 @@ export type TranslatorCollector = {
   /** Operations acknowledged. */
   acknowledged: number;
   /** True while the balance holds. */
-  adds_up: boolean;
+  balanced: boolean;
   /** Connections that broke. */
   broken: number;
   /** Collector number. */
   collector: number;
+  /** Congestion, 0 to 3. */
+  congestion_level: number;
   /** Connections so far. */
   connections: number;
-  /** Datagrams that were too long. */
-  cut: number;
   /** Datagrams for it. */
   datagrams: number;
   /** Address of its exchange. */
@@ -1401,14 +1401,12 @@ export type TranslatorCollector = {
   exchange_secret: boolean;
   /** Bytes of these packets. */
   frame_bytes: number;
-  /** RoCEv2 packets made. */
+  /** RoCEv2 packets sent, without retransmissions. */
   frames: number;
   /** Operations given up, by reason. */
   given_up: NamedCounts;
   /** Datagrams dropped in the kernel. */
   kernel_drops: number;
-  /** Congestion, 0 to 3. */
-  level: number;
   /** Address that receives its reports. */
   listen: string;
   /** Why it is not connected. */
@@ -1431,6 +1429,8 @@ export type TranslatorCollector = {
   target: string | null;
   /** Timeouts of the retransmission timer. */
   timeouts: number;
+  /** Datagrams longer than the buffer. */
+  truncated: number;
   /** Operations not acknowledged yet. */
   unacknowledged: number;
   /** Fetch-and-add operations that may have been done twice. */
@@ -1443,11 +1443,11 @@ export type TranslatorCollector = {
 
 /** Copies of Key-Write. */
 export type TranslatorCopies = {
+  /** Copies that the transport refused. */
+  dropped: number;
   /** Copies requested. */
-  asked: number;
-  /** Copies lost. */
-  lost: number;
-  /** Skipped under load. */
+  requested: number;
+  /** Copies skipped under load. */
   skipped: number;
   /** Copies written. */
   written: number;
@@ -1469,7 +1469,7 @@ export type TranslatorEssential = {
 export type Tried = {
   /** Why it was not used. */
   reason: string;
-  /** Way to receive. */
+  /** Receive path. */
   rx_path: string;
 };
 

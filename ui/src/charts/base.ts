@@ -16,7 +16,7 @@ function timeLabels(_: uPlot, splits: number[]): string[] {
   });
 }
 
-/** Axes in the theme's colours: they are asked for at each drawing, so that a change of theme needs only a redraw. */
+/** Axes in the theme's colours: read at each drawing, so that a theme change needs only a redraw. */
 export function axes(format: Format): uPlot.Axis[] {
   const common = {
     stroke: () => colour('muted'),
@@ -85,7 +85,7 @@ export class Chart {
 
 const SHORTEST_SECONDS = 60;
 
-/** Up to now, from the first point, but at most so many seconds back and at least one minute. */
+/** Time range from the first point until now: at least one minute, at most this many seconds. */
 export function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
   return {
     time: true,

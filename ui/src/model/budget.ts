@@ -1,7 +1,7 @@
 import type { BudgetStage, Source } from '../api/types';
 import { exact, plural } from '../lib/format';
 
-/** What a stage's numbers count, in words; `decode` turns datagrams into reports. */
+/** Labels of a stage; `decode` turns datagrams into reports. */
 interface Words {
   title: string;
   input: string;
@@ -93,10 +93,10 @@ export interface StageView {
   /** Largest first. */
   drops: DropView[];
   dropped: number;
-  /** In flight in the stage. */
-  waiting: number;
-  /** What does not add up: in − out − drops − in flight. Anything but 0 is a bug. */
-  missing: number;
+  /** In the stage now. */
+  queued: number;
+  /** in − out − drops − queued: anything but 0 is a bug. */
+  unexplained: number;
 }
 
 function words(stage: string): Words {
@@ -126,9 +126,9 @@ export function stageView(stage: BudgetStage): StageView {
     .sort((a, b) => b.count - a.count);
   const dropped = drops.reduce((sum, drop) => sum + drop.count, 0);
   const rest = stage.in - stage.out - dropped;
-  // An older server does not send `queued`: then the rest is in flight. One datagram may hold several reports.
-  const waiting = stage.queued ?? Math.max(0, rest);
-  const missing = input === output ? rest - waiting : 0;
+  // An older server does not send `queued`: then the rest is queued. One datagram may hold several reports.
+  const queued = stage.queued ?? Math.max(0, rest);
+  const unexplained = input === output ? rest - queued : 0;
   const { title, place, hint } = known;
   const { in: into, out } = stage;
   return {
@@ -142,8 +142,8 @@ export function stageView(stage: BudgetStage): StageView {
     out,
     drops,
     dropped,
-    waiting,
-    missing,
+    queued,
+    unexplained,
   };
 }
 
@@ -171,7 +171,7 @@ function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Sources whose sequence never moves: their losses in the network cannot be seen. */
+/** Sources whose sequence number never advances: their losses in the network cannot be counted. */
 function uncountable(sources: readonly Source[]): string {
   const silent = sources.filter((source) => !source.countable).length;
   if (silent === 0) return '';
@@ -180,21 +180,21 @@ function uncountable(sources: readonly Source[]): string {
 
 export interface Totals {
   dropped: number;
-  /** Without what was refused because nobody could read it. */
+  /** Without refused reports. */
   lost: number;
 }
 
-/** Of the last seconds, at most a minute. */
+/** Totals of the last seconds, at most a minute. */
 export interface Recent extends Totals {
   seconds: number;
 }
 
-/** The one sentence an operator wants first. */
+/** The summary sentence above the stages. */
 export function verdict(stages: readonly StageView[], sources: readonly Source[], recent: Recent): Verdict {
   const caveat = uncountable(sources);
-  const wrong = stages.find((view) => view.missing !== 0);
+  const wrong = stages.find((view) => view.unexplained !== 0);
   if (wrong) {
-    const headline = `The counters of stage ${wrong.stage} do not add up by ${exact(Math.abs(wrong.missing))}`;
+    const headline = `The counters of stage ${wrong.stage} are unbalanced by ${exact(Math.abs(wrong.unexplained))}`;
     return { tone: 'bad', headline, detail: 'This is a fault in hopwise: please report it.' };
   }
   const lossy = stages.filter((view) => view.dropped > 0);
@@ -203,7 +203,7 @@ export function verdict(stages: readonly StageView[], sources: readonly Source[]
       return { tone: 'idle', headline: 'Nothing received yet', detail: '' };
     return { tone: 'ok', headline: 'Everything accounted for: nothing lost', detail: caveat };
   }
-  // One reason is in the headline already.
+  // A single reason is already in the headline.
   const reasons =
     lossy.flatMap((view) => view.drops).length > 1 ? `${lossy.map(reasonList).join('; ')}.` : '';
   return {
@@ -227,14 +227,14 @@ export function totals(stages: readonly BudgetStage[]): Totals {
 
 const SAMPLES = 3;
 
-/** Keeps quiet about counters that were read while they moved: only what stays wrong for some samples is wrong. */
+/** Suppresses differences of counters read at different times: only a difference in several samples in a row is reported. */
 export class Steady {
   private readonly seen = new Map<string, number[]>();
 
   settle(view: StageView): StageView {
-    const samples = [...(this.seen.get(view.stage) ?? []), view.missing].slice(-SAMPLES);
+    const samples = [...(this.seen.get(view.stage) ?? []), view.unexplained].slice(-SAMPLES);
     this.seen.set(view.stage, samples);
-    const wrong = samples.length === SAMPLES && samples.every((missing) => missing !== 0);
-    return { ...view, missing: wrong ? view.missing : 0 };
+    const wrong = samples.length === SAMPLES && samples.every((unexplained) => unexplained !== 0);
+    return { ...view, unexplained: wrong ? view.unexplained : 0 };
   }
 }

@@ -206,7 +206,7 @@ export class EventLog {
 
   constructor(private perKind: number) {}
 
-  /** Room for more, because someone asked for older ones. */
+  /** Increases the capacity, for older events on request. */
   grow(by: number, most: number): void {
     this.perKind = Math.min(most, this.perKind + by);
   }

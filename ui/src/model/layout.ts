@@ -20,7 +20,7 @@ export interface Arrangement {
   positions: Positions;
 }
 
-/** Where nodes stand. The same network gives the same picture, whatever came before. */
+/** Positions of nodes. The same network always gives the same layout. */
 export function arrange(graph: Graph, paths: readonly PathUse[]): Arrangement {
   const levels = tiers(graph, paths);
   if (levels) return { shape: 'tiers', positions: inTiers(graph, levels) };

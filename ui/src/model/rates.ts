@@ -27,7 +27,7 @@ export function pastRates(
   });
 }
 
-/** Points of reports/s and events/s: those that the program kept, and before them those of the store. */
+/** Points of reports/s and events/s: those of the program, preceded by those of the store. */
 export function sinceStart(
   kept: readonly RatesThen[],
   stored: readonly [number, (number | null)[]][],
@@ -73,7 +73,7 @@ export function worstByNode(rollups: readonly Rollup[], most: number): Columns {
   };
 }
 
-/** What was lost lately: the difference of a total that only grows, or starts at 0 after a restart. */
+/** Recent losses: the difference of a total that only grows, or restarts at 0. */
 export class LossClock {
   private readonly points: { time: number; total: number }[] = [];
 

@@ -50,7 +50,7 @@ function nothingFits(): HTMLElement {
 function nothingYet(): HTMLElement {
   return empty(
     'No events yet',
-    'An event comes with a new flow, a value that moves by more than its threshold, another path, a rule, a drop or a loss. ',
+    'Events report new flows, values that change by more than their threshold, path changes, rules, drops and losses. ',
     code('hopwise demo'),
     ' makes all of them.',
   );

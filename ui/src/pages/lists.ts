@@ -11,7 +11,7 @@ import { noMemory } from './stores';
 /** Entries shown, newest first. */
 const SHOWN = 200;
 
-/** Lists that switches append to, and what comes into one of them. */
+/** Lists that switches append to, and the entries of one of them. */
 export function listsPage(route: Route): Page {
   return new ListsPage(route.argument);
 }
@@ -117,17 +117,17 @@ function follow(id: string, box: HTMLElement): { stop(): void } {
   box.replaceChildren(panel(`List ${id}`, { class: 'entries', aside: state }, table.element));
   let entries: Entry[] = [];
   let from: number | null = null;
-  let [lapped, missing] = [0, 0];
+  let [overwritten, missing] = [0, 0];
   return poll<Tail>({
     intervalMs: 1000,
     ask: (signal) => get(`dta/lists/${encodeURIComponent(id)}`, { from, limit: SHOWN }, signal),
     show(tail) {
       from = tail.next;
-      lapped += tail.lapped;
+      overwritten += tail.overwritten;
       missing += tail.missing;
       entries = [...[...tail.entries].reverse(), ...entries].slice(0, SHOWN);
       table.update(entries);
-      setText(state, stateText(tail.store, lapped, missing));
+      setText(state, stateText(tail.store, overwritten, missing));
     },
     failed(error) {
       if (error instanceof ApiError) setText(state, error.message);
@@ -135,15 +135,17 @@ function follow(id: string, box: HTMLElement): { stop(): void } {
   });
 }
 
-function stateText(store: string, lapped: number, missing: number): string {
+function stateText(store: string, overwritten: number, missing: number): string {
   const lost =
-    lapped + missing === 0
+    overwritten + missing === 0
       ? 'complete'
       : [
-          lapped > 0 ? `${plural(lapped, 'batch', 'batches')} overwritten before they were read` : '',
+          overwritten > 0
+            ? `${plural(overwritten, 'batch', 'batches')} overwritten before they were read`
+            : '',
           missing > 0 ? `${plural(missing, 'batch', 'batches')} incomplete` : '',
         ]
           .filter((text) => text !== '')
           .join(', ');
-  return `${store}: the newest first, ${lost}`;
+  return `${store}: newest first, ${lost}`;
 }

@@ -6,7 +6,7 @@ import { stageView, Steady, verdict, type StageView } from '../model/budget';
 
 const ICONS = { ok: '✓', warn: '!', bad: '✕', idle: '·' } as const;
 
-/** The loss budget: a verdict in words, and a pipe from the network to the store with its leaks. */
+/** The loss budget: a summary sentence, and a flow diagram of the stages from the network to the store with their drops. */
 export function budgetView() {
   const icon = h('span', { class: 'verdict-icon', aria: { hidden: 'true' } });
   const headline = h('strong');
@@ -41,7 +41,7 @@ export function budgetView() {
   };
 }
 
-/** Share of what came into the stage that was not dropped there. */
+/** Share of a stage's input that it did not drop. */
 function survivors(view: StageView): number {
   return view.in === 0 ? 1 : Math.max(0, 1 - view.dropped / view.in);
 }
@@ -88,7 +88,7 @@ function showDrops(list: HTMLElement, view: StageView): void {
     };
   });
   if (lines.length === 0) lines.push({ class: 'none', text: 'nothing dropped', note: '' });
-  if (view.waiting > 0) lines.push({ class: 'waiting', text: `${exact(view.waiting)} in flight`, note: '' });
+  if (view.queued > 0) lines.push({ class: 'waiting', text: `${exact(view.queued)} queued`, note: '' });
   const key = JSON.stringify(lines);
   if (list.dataset['shown'] === key) return;
   list.dataset['shown'] = key;
@@ -102,7 +102,7 @@ function showDrops(list: HTMLElement, view: StageView): void {
 const HEIGHT = 64;
 const BAND = 34;
 
-/** A band whose height is the share that is left; what leaks turns down, at least three pixels thick. */
+/** Draws a band whose height is the remaining share; a downward branch shows the drops, at least three pixels wide. */
 function drawPipe(box: HTMLElement, before: number, after: number, leaks: boolean): void {
   const key = `${before.toFixed(4)} ${after.toFixed(4)} ${leaks}`;
   if (box.dataset['shown'] === key) return;

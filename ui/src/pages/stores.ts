@@ -8,20 +8,20 @@ import { expectedText, shapeText } from '../model/stores';
 import { link, type Page, type Route } from '../router';
 import { askPanel } from './stores-ask';
 
-/** The memory that translators write: what came, how full its stores are, and what they know of a key. */
+/** Collector memory: counters, stores with their occupancy, queries by key. */
 export function storesPage(route: Route): Page {
   return new StoresPage(route.argument);
 }
 
-/** Said where the program has no such memory. */
+/** Shown when the program has no collector memory. */
 export function noMemory(): HTMLElement {
   return empty(
-    'No collector memory here',
-    'Switches that report by DTA fill memory of the collector through a translator. Add ',
+    'No collector memory',
+    'Switches that report by DTA write to collector memory through a translator. Add ',
     code('[collector.memory]'),
     ' to the configuration of this program, and ',
     code('[translator]'),
-    ' to that of a program beside it, or to this one.',
+    ' to that of another hopwise, or to this one.',
   );
 }
 
@@ -179,7 +179,7 @@ function snapshotTable(): LiveTable<Snapshot> {
 }
 
 function showFacts(box: HTMLElement, memory: Memory): void {
-  const lost = Object.values(memory.dropped).reduce((sum, one) => sum + one, 0);
+  const dropped = Object.values(memory.dropped).reduce((sum, one) => sum + one, 0);
   const refused = Object.values(memory.refused).reduce((sum, one) => sum + one, 0);
   const facts: [string, string, string?][] = [
     ['RoCEv2 to', memory.listen],
@@ -190,10 +190,14 @@ function showFacts(box: HTMLElement, memory: Memory): void {
     ['bytes written', bytes(memory.written_bytes)],
     ['fetch-adds', count(memory.fetch_adds), exact(memory.fetch_adds)],
     ['refused', count(refused), reasons(memory.refused)],
-    ['not executed', count(lost), reasons(memory.dropped)],
+    ['not executed', count(dropped), reasons(memory.dropped)],
     ['missing', count(memory.missing), 'Packets of unreliable queue pairs that were lost'],
     ['dropped by the kernel', count(memory.kernel_drops)],
-    ['in = executed + refused', memory.adds_up ? 'balanced' : 'unbalanced'],
+    [
+      'counters',
+      memory.balanced ? 'balanced' : 'unbalanced',
+      'packets = executed + duplicates + refused + dropped',
+    ],
     ['entries reported as events', count(memory.events.entries)],
   ];
   const rows = facts.flatMap(([name, value, title]) => [

@@ -28,7 +28,7 @@ export interface Look {
   tiered: boolean;
 }
 
-/** What one drawing needs to know of every element. */
+/** Properties of each element for one drawing. */
 interface Brush extends Look {
   lens: Lens;
   fill(value: number | null): string;

@@ -208,7 +208,7 @@ mod tests {
             let mut reports = Reports::append(16, lists).unwrap();
             speed::measure(Scale::Quick, &mut pipeline, &mut reports, cycle(batch, lists, 16)).unwrap();
             let entries = pipeline.translated().entries;
-            assert_eq!((entries.taken, entries.lost, entries.pending), (entries.written, 0, 0));
+            assert_eq!((entries.accepted, entries.dropped, entries.pending), (entries.written, 0, 0));
             let heads: u64 = pipeline.stores()[0]
                 .lists()
                 .unwrap()
