@@ -1,4 +1,4 @@
-//! What passes a link, into a file.
+//! Captures the packets of a link to a file.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use nic::sniff::Frames;
 use super::remote::Lab;
 use terminal::CliError;
 
-/// How long one wait for a packet takes at most.
+/// Maximum time of one wait for a packet, ms.
 const STEP_MS: u32 = 100;
-/// Longest packet that is written whole.
-const LONGEST: usize = 9_216 + 14;
+/// Maximum captured length of a frame, bytes.
+const MAX_LEN: usize = 9_216 + 14;
 
-/// Writes the packets at the first end of a link into a pcap file, for so long or until there are so many. Gives back how many,
-/// and how many more there were that nobody fetched in time.
+/// Writes the packets at the first end of a link to a pcap file, until `span` has passed or `limit` packets are captured. Returns
+/// the number of captured packets and the number that the kernel dropped.
 ///
 /// # Errors
 /// There is no such link; the file cannot be written.
@@ -24,20 +24,21 @@ pub(crate) fn capture(
     link: &str,
     path: &Path,
     span: Duration,
-    most: Option<u64>,
+    limit: Option<u64>,
 ) -> Result<(u64, u64), CliError> {
     let index = lab.topology.find_link(link)?;
     let link = &lab.topology.links[index];
     let failed =
-        |error| CliError::new(format!("{}: {error}; check the path, and the room there", path.display()));
+        |error| CliError::new(format!("{}: {error}; check the path and the free space", path.display()));
     let mut writer = Writer::create(path, LinkType::Ethernet).map_err(failed)?;
     let inside = lab.namespace(lab.topology.name_of(link.ends[0]));
     let opened = nic::netns::within(&inside, || Frames::open(&link.interfaces[0]));
-    let seen = |error: nic::Error| CliError::new(format!("cannot see {}: {error}", link.interfaces[0]));
-    let mut frames = opened.map_err(seen)?.map_err(seen)?;
-    let (start, mut count, mut buffer) = (Instant::now(), 0, vec![0; LONGEST]);
-    while start.elapsed() < span && most.is_none_or(|most| count < most) {
-        let Some(frame) = frames.next(&mut buffer, STEP_MS).map_err(seen)? else { continue };
+    let capture_failed =
+        |error: nic::Error| CliError::new(format!("cannot capture at {}: {error}", link.interfaces[0]));
+    let mut frames = opened.map_err(capture_failed)?.map_err(capture_failed)?;
+    let (start, mut count, mut buffer) = (Instant::now(), 0, vec![0; MAX_LEN]);
+    while start.elapsed() < span && limit.is_none_or(|limit| count < limit) {
+        let Some(frame) = frames.next(&mut buffer, STEP_MS).map_err(capture_failed)? else { continue };
         writer.write_cut(frame.received, frame.bytes, frame.length as u32).map_err(failed)?;
         count += 1;
     }

@@ -357,10 +357,10 @@ fn fraction(text: &str) -> Result<f64, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong, or what cannot be done.
+/// The arguments are invalid, or the command failed.
 pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliError> {
     match args.command {
-        Command::Up(args) => show::made(&up::up(&args.file, args.api, program)?, program.has_web_page())?,
+        Command::Up(args) => show::created(&up::up(&args.file, args.api, program)?, program.has_web_page())?,
         Command::Status(args) => return show::status(args.lab.as_deref(), args.json, program),
         Command::List(args) => show::list(&state::labs(), args.json)?,
         Command::Down(args) => {
@@ -437,6 +437,6 @@ fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<()
         }
     };
     let mut lab = Lab::open(which.lab.as_deref(), program)?;
-    let fault = fault::make(&mut lab, &link, fault)?;
+    let fault = fault::inject(&mut lab, &link, fault)?;
     show::line(&format!("{fault}. `hopwise lab fault clear` removes it."))
 }

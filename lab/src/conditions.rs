@@ -1,5 +1,5 @@
-//! What was changed in a lab since it was made: faults, and how flows are measured. A link is broken where a switch of ours sends
-//! into it or receives from it; so both directions are, also of a host's link.
+//! Changes to a running lab: faults, and the measurement mode. The switches at the ends of a link apply its faults when they send
+//! and receive, so a fault affects both directions, also of a host's link.
 
 use std::time::Duration;
 
@@ -9,70 +9,70 @@ use settings::values::{Fraction, Rate, duration_text};
 
 use crate::topology::{Node, Port, Topology};
 
-/// What was changed in a lab since it was made.
+/// Changes to a running lab.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Conditions {
-    /// How flows are measured; `None`: as the topology file says; `off`: not at all.
+    /// The measurement mode; `None`: as in the topology file; `off`: no measurement.
     pub(crate) mode: Option<String>,
-    /// The faults that were made and not cleared, in order.
-    pub(crate) faults: Vec<Made>,
+    /// The active faults, in order.
+    pub(crate) faults: Vec<ActiveFault>,
 }
 
-/// A fault that was made.
+/// An active fault.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Made {
+pub(crate) struct ActiveFault {
     /// The name of the link: that of its first interface.
     pub(crate) link: String,
-    /// What happens there.
+    /// The fault.
     pub(crate) fault: Fault,
 }
 
-/// What happens to a link.
+/// A fault of a link.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
-    /// Nothing passes.
+    /// All packets are dropped.
     Cut {
-        /// After a moment routes go round it, where there is a way.
+        /// After 200 ms routes avoid the link, if there is another path.
         reroute: bool,
     },
-    /// This part of the packets gets lost.
+    /// This share of the packets is lost.
     Loss(f64),
-    /// It takes so long, nanoseconds.
+    /// Additional delay, ns.
     Delay(u64),
-    /// This part of the packets is overtaken.
+    /// This share of the packets is reordered.
     Reorder(f64),
-    /// It passes so many bits per second.
+    /// Maximum rate, bit/s.
     Slow(u64),
 }
 
 impl Conditions {
     /// The faults of a link.
     pub(crate) fn of_link(&self, link: &str) -> impl Iterator<Item = Fault> {
-        self.faults.iter().filter(move |made| made.link == link).map(|made| made.fault)
+        self.faults.iter().filter(move |active| active.link == link).map(|active| active.fault)
     }
 
-    /// The links that routes go round.
+    /// The links that routes avoid.
     pub(crate) fn closed(&self, topology: &Topology) -> Vec<usize> {
-        let round = |made: &&Made| made.fault == Fault::Cut { reroute: true };
-        self.faults.iter().filter(round).filter_map(|made| topology.find_link(&made.link).ok()).collect()
+        let round = |active: &&ActiveFault| active.fault == Fault::Cut { reroute: true };
+        self.faults.iter().filter(round).filter_map(|active| topology.find_link(&active.link).ok()).collect()
     }
 
-    /// How flows are measured, in words.
+    /// Describes the measurement mode.
     pub(crate) fn measuring(&self) -> &str {
         self.mode.as_deref().unwrap_or("as the file says")
     }
 
-    /// A fault of the same kind is replaced.
-    pub(crate) fn add(&mut self, made: Made) {
-        let kind = std::mem::discriminant(&made.fault);
-        self.faults.retain(|known| known.link != made.link || std::mem::discriminant(&known.fault) != kind);
-        self.faults.push(made);
+    /// Adds a fault; replaces a fault of the same kind.
+    pub(crate) fn add(&mut self, active: ActiveFault) {
+        let kind = std::mem::discriminant(&active.fault);
+        self.faults.retain(|known| known.link != active.link || std::mem::discriminant(&known.fault) != kind);
+        self.faults.push(active);
     }
 }
 
-impl Made {
-    /// In words.
+impl ActiveFault {
+    /// Describes the fault.
     pub(crate) fn describe(&self) -> String {
         let link = &self.link;
         match self.fault {
@@ -86,7 +86,7 @@ impl Made {
 }
 
 impl Fault {
-    /// The keys of a port that say so.
+    /// The keys of a port's configuration that cause the fault.
     pub(crate) fn keys(self, port: &Port) -> Vec<(&'static str, Shown)> {
         let host = matches!(port.peer, Node::Host(_));
         let both = |out: &'static str, into: &'static str, value: Shown| {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_of_a_host_link_is_in_both_directions_at_its_switch() {
+    fn a_fault_of_a_host_link_affects_both_directions() {
         let port = |peer| Port { number: 1, link: 0, end: 0, peer };
         let keys = |fault: Fault, peer| {
             let keys = fault.keys(&port(peer)).into_iter();
@@ -126,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_replaces_one_of_its_kind_and_is_described_in_words() {
+    fn a_fault_replaces_one_of_the_same_kind() {
         let mut conditions = Conditions::default();
-        let made = |link: &str, fault| Made { link: link.to_owned(), fault };
+        let active = |link: &str, fault| ActiveFault { link: link.to_owned(), fault };
         for (link, fault) in [
             ("a-b", Fault::Loss(0.5)),
             ("a-b", Fault::Slow(5_000_000)),
@@ -137,9 +137,9 @@ mod tests {
             ("a-b", Fault::Cut { reroute: false }),
             ("a-b", Fault::Delay(1_000_000)),
         ] {
-            conditions.add(made(link, fault));
+            conditions.add(active(link, fault));
         }
-        let described: Vec<String> = conditions.faults.iter().map(Made::describe).collect();
+        let described: Vec<String> = conditions.faults.iter().map(ActiveFault::describe).collect();
         let expected = [
             "a-b passes 5Mbit/s",
             "b-c loses 25 % of the packets",

@@ -14,20 +14,20 @@ use crate::plan::{COLLECTOR, MANAGEMENT, namespace};
 use crate::routes::routes;
 use crate::topology::{Node, Port, Topology};
 
-/// The port of reports.
+/// UDP port of telemetry reports.
 const TELEMETRY_PORT: u16 = 32766;
-/// Where an aggregator takes postcards.
+/// UDP port on which the aggregator receives postcards.
 const AGGREGATOR_PORT: u16 = 32765;
-/// Where the collector receives aggregates.
+/// UDP port on which the collector receives aggregates.
 const AGGREGATE_PORT: u16 = 32767;
 
-/// Where the API of a switch answers, in its own namespace; that of an aggregator in the management network's.
+/// Address of the API of a switch, in the switch's namespace, and of the aggregator, in the management namespace.
 pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
 
-/// Most bytes that the store of a lab may take: it lies in memory, unless the topology file says where else.
-const STORE: u64 = 256 << 20;
+/// Maximum size of the store of a lab, bytes. It is on tmpfs unless the topology file names another directory.
+const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// The configuration of the collector, as TOML. `api`: where it answers; `dir`: where its store goes, unless the file says.
+/// The configuration of the collector, as TOML. `api`: address of its API; `dir`: directory of its store, unless the file names another.
 pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> String {
     let mut settings = match &topology.file.collector {
         Some(Verbatim(written)) => written.clone(),
@@ -43,11 +43,11 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
     set_at(&mut settings, &["nodes"], Shown::Table(nodes.collect()));
     if get_at(&settings, &["store", "dir"]).is_none() {
         let written = get_at(&settings, &["store", "max_bytes"]).and_then(text).and_then(bytes);
-        let most = written.map_or(STORE, |most| most.min(STORE));
+        let most = written.map_or(MAX_STORE_BYTES, |most| most.min(MAX_STORE_BYTES));
         set_at(&mut settings, &["store", "dir"], plain(dir.join("store").to_string_lossy()));
         set_at(&mut settings, &["store", "max_bytes"], Size(most).show());
     }
-    // What all sources begin with is known, so that paths of two nodes need not be learned from longer ones.
+    // The initial hop count of all sources is known, so the collector need not learn it from longer paths.
     let hops = |watch: &Verbatim| get_at(&watch.0, &["hops"]).cloned();
     if let Some(first) = topology.file.watch.first().and_then(hops)
         && topology.file.watch.iter().all(|watch| hops(watch).as_ref() == Some(&first))
@@ -58,16 +58,16 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
     // The switches of a lab share one clock.
     if get_at(&settings, &["profiles", "default"]).is_none() {
         let reasons = dataplane::demo::drop_reasons().map(|(code, name)| (code.to_string(), plain(name)));
-        let usual = vec![
+        let default = vec![
             entry("clocks", plain("synchronised")),
             entry("drop_reasons", Shown::Table(reasons.collect())),
         ];
-        set_at(&mut settings, &["profiles", "default"], Shown::Table(usual));
+        set_at(&mut settings, &["profiles", "default"], Shown::Table(default));
     }
     settings.to_toml()
 }
 
-/// Where the file says that the API of the collector listens.
+/// Address of the collector's API in the file, if any.
 pub(crate) fn written_api(topology: &Topology) -> Option<SocketAddr> {
     let Verbatim(settings) = topology.file.collector.as_ref()?;
     get_at(settings, &["api", "listen"]).and_then(text)?.parse().ok()
@@ -88,7 +88,7 @@ fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
     })
 }
 
-/// Sets the value under `path` of nested tables, which are made where they are missing.
+/// Sets the value under `path` of nested tables; creates missing tables.
 fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
     let (Shown::Table(entries), [key, below @ ..]) = (table, path) else { return };
     if below.is_empty() {
@@ -137,7 +137,7 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     Shown::Table(vec![entry("switch", Shown::Table(entries)), entry("api", api)]).to_toml()
 }
 
-/// The configuration of the aggregator, as TOML; `None` where there is none.
+/// The configuration of the aggregator, as TOML; `None` without aggregator.
 pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
     let Some(Verbatim(Shown::Table(written))) = &topology.file.aggregator else { return None };
     let mut entries = written.clone();
@@ -150,14 +150,14 @@ pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
     Some(Shown::Table(vec![entry("aggregator", Shown::Table(entries)), entry("api", api)]).to_toml())
 }
 
-/// What a switch watches.
+/// The watch list of a switch.
 fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
     let file = &topology.file;
     // A table without keys: UDP and TCP between all hosts, by INT-MD.
-    let usual = [Verbatim(Shown::Table(Vec::new()))];
+    let default = [Verbatim(Shown::Table(Vec::new()))];
     let written = match &file.switches[index].watch {
         Some(own) => own,
-        None if file.watch.is_empty() => &usual[..],
+        None if file.watch.is_empty() => &default[..],
         None => &file.watch,
     };
     match conditions.mode.as_deref() {
@@ -167,7 +167,7 @@ fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
     }
 }
 
-/// The same flows, measured in another way.
+/// The same flows in another measurement mode.
 fn in_mode(watch: &Verbatim, mode: &str) -> Shown {
     let mut shown = watch.0.clone();
     if let Shown::Table(keys) = &mut shown {
@@ -176,7 +176,7 @@ fn in_mode(watch: &Verbatim, mode: &str) -> Shown {
     shown
 }
 
-/// A port: how its link is, in both directions where the other end has no switch of ours to see to it.
+/// Settings of a port: impairments of its link, in both directions if the other end is a host.
 fn port(topology: &Topology, port: &Port, conditions: &Conditions) -> Shown {
     let link = &topology.links[port.link];
     let mut entries = vec![
@@ -201,7 +201,7 @@ fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
     }
 }
 
-/// What a link does to packets, by the keys of a port.
+/// Impairments of a link, as keys of a port.
 fn impairments(topology: &Topology, port: &Port) -> Vec<(String, Shown)> {
     let link = &topology.links[port.link].settings;
     let mut entries = vec![
@@ -313,25 +313,25 @@ to = \"fd00:2::1\"
 port = 2
 
 ";
-        let usual = Conditions::default();
-        let made = switch(&topology(), 0, &usual);
+        let default = Conditions::default();
+        let made = switch(&topology(), 0, &default);
         let (before, _) = made.split_once("[[switch.watch]]").unwrap();
         assert_eq!(before, expected);
         assert!(made.ends_with("\n[[switch.watch]]\n\n[api]\nlisten = \"127.0.0.1:8080\"\n"), "{made}");
-        let other = switch(&topology(), 1, &usual);
+        let other = switch(&topology(), 1, &default);
         assert!(other.contains("node = 2\n"), "{other}");
         assert!(other.contains("[[switch.watch]]\ndst = \"10.0.2.0/24\"\nmode = \"postcard\"\n"), "{other}");
     }
 
     #[test]
     fn conditions_change_the_mode_the_ports_and_the_routes() {
-        use crate::conditions::{Fault, Made};
+        use crate::conditions::{ActiveFault, Fault};
         let faults = [
             ("h1-s1", Fault::Delay(5_000_000)),
             ("s1-s2", Fault::Loss(0.5)),
             ("s1-s2", Fault::Cut { reroute: true }),
         ];
-        let faults = faults.map(|(link, fault)| Made { link: link.to_owned(), fault }).to_vec();
+        let faults = faults.map(|(link, fault)| ActiveFault { link: link.to_owned(), fault }).to_vec();
         let made = |mode: &str| {
             let conditions = Conditions { mode: Some(mode.to_owned()), faults: faults.clone() };
             switch(&topology(), 0, &conditions)

@@ -1,4 +1,4 @@
-//! Removing a lab, whatever is left of it.
+//! Removes a lab, or the remains of one.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use nic::process::{self, Process, Signal};
 use super::state::{self, Directory};
 use terminal::CliError;
 
-/// What was removed.
+/// Counts of removed objects.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Removed {
     /// Processes ended.
@@ -20,12 +20,12 @@ pub(crate) struct Removed {
     pub(crate) namespaces: usize,
 }
 
-/// How long processes have to end in an orderly way, and then to be gone.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for processes to exit after SIGTERM, and again after SIGKILL.
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// A process may start another one before it handles the signal.
 const ROUNDS: usize = 5;
 
-/// Removes a lab: its processes, its namespaces with everything in them, its directory. What is not there is not missed.
+/// Removes a lab: its processes, its namespaces with everything in them, its directory. Missing parts are ignored.
 ///
 /// # Errors
 /// Something cannot be removed.
@@ -36,7 +36,7 @@ pub(crate) fn down(directory: &Directory) -> Result<Removed, CliError> {
     removed
 }
 
-/// The same for who has the lock.
+/// The same, for a caller that holds the lock.
 pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
     let mut removed = Removed::default();
     for _ in 0..ROUNDS {
@@ -61,14 +61,14 @@ pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
         _ => {}
     }
     if let Some(parent) = directory.path().parent() {
-        // Only when it is empty; others may have labs there.
+        // Succeeds only if it is empty; other labs may exist.
         let _ = fs::remove_dir(parent);
     }
     Ok(removed)
 }
 
-/// The processes of a lab: those in its namespaces, those that were started with a file in its directory, and any `ip` that is still
-/// at work for it.
+/// The processes of a lab: those in its namespaces, those that were started with a file in its directory, and any `ip` that still
+/// runs for it.
 pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError> {
     let all = process::all().map_err(|error| CliError::new(format!("cannot look for processes: {error}")))?;
     let own = std::process::id();
@@ -84,7 +84,7 @@ pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError>
     Ok(all.into_iter().filter(is_of_lab).collect())
 }
 
-/// Is this `ip … NAMESPACE …` with a namespace that begins so?
+/// Is this `ip … NAMESPACE …` with a namespace of this prefix?
 fn is_ip_for(command: &[String], prefix: &str) -> bool {
     let Some((program, words)) = command.split_first() else { return false };
     Path::new(program).file_name().is_some_and(|name| name == "ip")
@@ -103,7 +103,7 @@ pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
     }
 }
 
-/// Ends processes, in an orderly way where they let it.
+/// Ends processes: SIGTERM, then SIGKILL.
 fn end(processes: &[Process]) -> Result<usize, CliError> {
     for signal in [Signal::Terminate, Signal::Kill] {
         for process in processes.iter().filter(|process| !process.has_ended()) {
@@ -112,7 +112,7 @@ fn end(processes: &[Process]) -> Result<usize, CliError> {
             })?;
         }
         let start = Instant::now();
-        if processes.iter().all(|process| process.wait(PATIENCE.saturating_sub(start.elapsed()))) {
+        if processes.iter().all(|process| process.wait(TIMEOUT.saturating_sub(start.elapsed()))) {
             break;
         }
     }
@@ -122,7 +122,7 @@ fn end(processes: &[Process]) -> Result<usize, CliError> {
 /// Runs `ip`.
 ///
 /// # Errors
-/// What it said.
+/// `ip` failed; the message has its output.
 pub(crate) fn ip(words: &[&str]) -> Result<(), CliError> {
     let output = Command::new("ip").args(words).output().map_err(|error| {
         CliError::io("cannot run `ip`", error, "install iproute2 (apt-get install iproute2)")
@@ -130,8 +130,8 @@ pub(crate) fn ip(words: &[&str]) -> Result<(), CliError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(CliError::new(format!("`ip {}` failed: {}", words.join(" "), said.trim())))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(CliError::new(format!("`ip {}` failed: {}", words.join(" "), stderr.trim())))
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_of_a_lab_is_known_by_the_directory_of_its_file() {
+    fn a_process_of_a_lab_is_identified_by_its_configuration_file() {
         let directory = Path::new("/run/hopwise/lab-a");
         let run = |words: &[&str]| {
             is_run_of(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), directory)

@@ -1,4 +1,4 @@
-//! A program inside a host.
+//! Runs a program in the namespace of a host or switch.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::remote::Lab;
 use terminal::CliError;
 
-/// Becomes that program, in the namespace of a host or a switch. Comes back only with a reason why not.
+/// Replaces this process by the program, in the namespace of a host or a switch. Returns only on failure.
 pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {
     if lab.topology.find(node).is_none() {
         let names: Vec<&str> = lab.topology.nodes().map(|node| lab.topology.name_of(node)).collect();
@@ -20,9 +20,9 @@ pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {
     let Some((program, arguments)) = command.split_first() else {
         return CliError::new("name a program to run, after `--`");
     };
-    // The thread that enters the namespace is the one that becomes the program, and the process goes with it.
-    let turn_into = || Command::new(program).args(arguments).exec();
-    match nic::netns::within(&lab.namespace(node), turn_into) {
+    // The thread that enters the namespace must also call exec.
+    let exec_program = || Command::new(program).args(arguments).exec();
+    match nic::netns::within(&lab.namespace(node), exec_program) {
         Ok(error) => CliError::io(
             format!("cannot run {}", program.display()),
             error,

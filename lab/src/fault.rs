@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use terminal::CliError;
 
-use crate::conditions::{Conditions, Fault, Made};
+use crate::conditions::{ActiveFault, Conditions, Fault};
 use crate::remote::Lab;
 
 /// How long routes stay the same after a link is cut, as with a routing protocol that converges.
@@ -14,15 +14,15 @@ const CONVERGENCE: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// There is no such link; a switch does not answer or refuses.
-pub(crate) fn make(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
-    let made = Made { link: canonical(lab, link)?, fault };
-    let described = made.describe();
+pub(crate) fn inject(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
+    let active = ActiveFault { link: canonical(lab, link)?, fault };
+    let described = active.describe();
     if fault == (Fault::Cut { reroute: true }) {
-        let first = Made { fault: Fault::Cut { reroute: false }, ..made.clone() };
+        let first = ActiveFault { fault: Fault::Cut { reroute: false }, ..active.clone() };
         change(lab, |conditions| conditions.add(first))?;
         std::thread::sleep(CONVERGENCE);
     }
-    change(lab, |conditions| conditions.add(made))?;
+    change(lab, |conditions| conditions.add(active))?;
     Ok(described)
 }
 
@@ -32,8 +32,8 @@ pub(crate) fn make(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, Cl
 /// There is no such link; a switch does not answer or refuses.
 pub(crate) fn restore(lab: &mut Lab, link: &str) -> Result<String, CliError> {
     let link = canonical(lab, link)?;
-    let cut = |made: &Made| made.link == link && matches!(made.fault, Fault::Cut { .. });
-    change(lab, |conditions| conditions.faults.retain(|made| !cut(made)))?;
+    let cut = |active: &ActiveFault| active.link == link && matches!(active.fault, Fault::Cut { .. });
+    change(lab, |conditions| conditions.faults.retain(|active| !cut(active)))?;
     Ok(link)
 }
 

@@ -83,12 +83,12 @@ section! {
     }
 }
 
-/// An address, perhaps with the length of its network: `10.0.1.1`, `10.0.1.1/24`.
+/// An address with an optional prefix length: `10.0.1.1`, `10.0.1.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The address.
     pub(crate) ip: IpAddr,
-    /// Bits of the network.
+    /// Prefix length.
     pub(crate) bits: u8,
 }
 
@@ -143,8 +143,8 @@ impl Setting for Verbatim {
     }
 }
 
-/// A value as it is written. What no setting can be (a date, a number beyond 64 bits) becomes a text, which whoever reads it then
-/// refuses.
+/// A value as it is written. A value that is invalid for any setting (a date, a number beyond 64 bits) becomes a text, which the
+/// reader of the setting refuses.
 pub(crate) fn shown(node: &Node<'_>) -> Shown {
     let plain =
         |value: Option<serde_json::Value>, text: &str| Shown::Plain(value.unwrap_or_else(|| text.into()));

@@ -1,13 +1,12 @@
 //! A network on this machine: hosts, links and switches in network namespaces, made from one file.
 //!
-//! The order of the data: [`file`] is what a person writes, `topology` what it means, `routes` the way of each packet,
-//! `plan` what `ip` must do, `configs` the configuration of each process; `up` and `down` make and remove it, `state` is what
-//! is known of a lab between two commands, `remote` how its processes are asked. `traffic`, `fault` and `capture` are
-//! what one does with it.
+//! The order of the data: [`file`] is the topology file, `topology` the network it describes, `routes` the routes of the switches,
+//! `plan` the `ip` commands, `configs` the configuration of each process. `up` and `down` create and remove a lab, `state` is its
+//! state between commands, `remote` sends API requests to its processes. `traffic`, `fault` and `capture` operate on a running lab.
 //!
-//! Everything of the lab NAME is found by its name alone: namespaces `hw-NAME-…`, the directory `/run/hopwise/lab-NAME`,
-//! and processes that run in the former or were started with a configuration file in the latter. So it can be removed
-//! whatever became of the program that made it.
+//! All parts of the lab NAME can be found by its name: namespaces `hw-NAME-…`, the directory `/run/hopwise/lab-NAME`, and
+//! processes that run in these namespaces or use a configuration file in this directory. So a lab can be removed even if the program
+//! that created it has crashed.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! From a topology file to a topology: every contradiction is refused with its line.
+//! Reads a topology file into a topology; every problem is reported with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,28 +16,28 @@ use crate::program::Program;
 use crate::topology::{Host, Link, Node, Port, Switch, Topology, entry};
 use crate::{configs, routes};
 
-/// Most letters in the name of a lab.
-const LAB_NAME: usize = 15;
-/// Most letters in the name of an interface: the kernel keeps 16 bytes, the last of them zero.
-const INTERFACE_NAME: usize = 15;
-/// Most switches: each is a process.
+/// Maximum length of a lab's name.
+const MAX_LAB_NAME: usize = 15;
+/// Maximum length of an interface name: 16 bytes in the kernel, including the terminating zero.
+const MAX_INTERFACE_NAME: usize = 15;
+/// Maximum number of switches; each is a process.
 const MAX_SWITCHES: usize = 32;
-/// Most hosts.
+/// Maximum number of hosts.
 const MAX_HOSTS: usize = 64;
-/// Most links.
+/// Maximum number of links.
 const MAX_LINKS: usize = 256;
-/// Longest packet at a host that asks for nothing else.
+/// Default MTU of a host.
 pub(crate) const HOST_MTU: u32 = 1500;
-/// What a link between switches takes beyond the longest packet of a host: the shim and header of INT-MD (16 bytes) and 16
-/// hops of the usual instructions (36 bytes each), and a few bytes more.
+/// Additional MTU of a link between switches, as room for INT: shim and header of INT-MD (16 bytes), 16 hops with the default
+/// instructions (36 bytes each), and some reserve.
 pub(crate) const INT_ROOM: u32 = 640;
-/// IPv6 wants at least this; veth carries at most that.
+/// Valid MTUs: the minimum of IPv6, and the maximum that a lab supports.
 const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
 
-/// The network of a file.
+/// Reads the network of a file.
 ///
 /// # Errors
-/// The file cannot be read, or something in it is wrong; the message names each line.
+/// The file cannot be read or is invalid; the message names each line.
 pub(crate) fn load(path: &Path, program: &dyn Program) -> Result<Topology, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let remedy = "name a topology file, such as examples/lab/three-switches.toml";
@@ -52,15 +52,15 @@ pub(crate) fn load(path: &Path, program: &dyn Program) -> Result<Topology, CliEr
 /// Every problem of the file, with its line.
 pub(crate) fn parse(text: &str, file: &str, program: &dyn Program) -> Result<Topology, ConfigError> {
     let mut reader = Reader::new(text);
-    let mut made = None;
+    let mut topology = None;
     if let Some(root) = reader.parse()
         && let Some(read) = LabFile::read(&root, &mut reader)
     {
-        made = Maker { program, root: &root, reader: &mut reader, text }.make(read);
+        topology = Builder { program, root: &root, reader: &mut reader, text }.make(read);
     }
     reader.finish(file)?;
-    // Without a problem there is a network: what cannot be made was refused.
-    Ok(made.unwrap_or_else(|| Topology {
+    // Without a problem there is always a network.
+    Ok(topology.unwrap_or_else(|| Topology {
         name: String::new(),
         hosts: Vec::new(),
         switches: Vec::new(),
@@ -77,18 +77,18 @@ pub fn check(text: &str, file: &str, program: &dyn Program) -> Result<(), Config
     parse(text, file, program).map(|_| ())
 }
 
-/// Makes a topology of a file, and notes what is wrong on the way.
-struct Maker<'a, 'i> {
+/// Builds a topology from a file, and records problems.
+struct Builder<'a, 'i> {
     program: &'a dyn Program,
     root: &'a TomlNode<'a>,
     reader: &'a mut Reader<'i>,
     text: &'a str,
 }
 
-/// Who has which name.
+/// Nodes by name.
 type Names<'f> = BTreeMap<&'f str, Node>;
 
-impl Maker<'_, '_> {
+impl Builder<'_, '_> {
     fn make(&mut self, mut file: LabFile) -> Option<Topology> {
         self.lab_name(&file);
         self.sizes(&file);
@@ -109,11 +109,11 @@ impl Maker<'_, '_> {
         let switches = switches
             .map(|((switch, node), ports)| Switch { name: switch.name.clone(), node, ports })
             .collect();
-        let made = Topology { name: file.name.clone(), hosts: hosts?, switches, links, file };
-        self.connected(&made);
-        self.switches(&made);
-        self.aggregator(&made);
-        Some(made)
+        let topology = Topology { name: file.name.clone(), hosts: hosts?, switches, links, file };
+        self.connected(&topology);
+        self.switches(&topology);
+        self.aggregator(&topology);
+        Some(topology)
     }
 
     fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
@@ -123,9 +123,9 @@ impl Maker<'_, '_> {
     fn lab_name(&mut self, file: &LabFile) {
         if !is_written(self.root, &["name"]) {
             self.refuse(&[], "the lab has no name; write one at the top, such as name = \"three\"");
-        } else if !is_word(&file.name) || file.name.len() > LAB_NAME {
+        } else if !is_word(&file.name) || file.name.len() > MAX_LAB_NAME {
             let message = format!(
-                "`{}` cannot be the name of a lab; write 1 to {LAB_NAME} letters, digits or `_`",
+                "`{}` cannot be the name of a lab; write 1 to {MAX_LAB_NAME} letters, digits or `_`",
                 file.name
             );
             self.refuse(&["name"], message);
@@ -147,7 +147,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// The names, each of one node.
+    /// Collects the names; each must be unique.
     fn names<'f>(&mut self, file: &'f LabFile) -> Names<'f> {
         let hosts = file
             .hosts
@@ -177,7 +177,7 @@ impl Maker<'_, '_> {
         names
     }
 
-    /// The node ids, each of one switch.
+    /// Collects the node ids; each must be unique.
     fn node_ids(&mut self, file: &LabFile) -> Vec<u32> {
         let mut seen = BTreeMap::new();
         let mut ids = Vec::new();
@@ -198,7 +198,7 @@ impl Maker<'_, '_> {
         ids
     }
 
-    /// The addresses of each host, each of one host.
+    /// Collects the addresses of each host; each must be unique.
     fn addresses(&mut self, file: &LabFile) -> Vec<Vec<Address>> {
         let mut seen: BTreeMap<IpAddr, &str> = BTreeMap::new();
         let mut all = Vec::new();
@@ -226,7 +226,7 @@ impl Maker<'_, '_> {
         all
     }
 
-    /// The links, if all of them have two ends.
+    /// The links, if all of them have two valid ends.
     fn links(&mut self, file: &LabFile, names: &Names<'_>) -> Option<Vec<Link>> {
         let mut links = Vec::new();
         let mut taken = BTreeSet::new();
@@ -243,9 +243,9 @@ impl Maker<'_, '_> {
             let interfaces =
                 copies.take(MAX_LINKS + 1).find(|names| !taken.contains(&names[0])).unwrap_or(interfaces);
             taken.extend(interfaces.iter().cloned());
-            if interfaces[0].len() > INTERFACE_NAME {
+            if interfaces[0].len() > MAX_INTERFACE_NAME {
                 let message = format!(
-                    "the interface of this link would be called `{}`, and such names have {INTERFACE_NAME} letters at most; shorten \
+                    "the interface of this link would be called `{}`, and such names have {MAX_INTERFACE_NAME} letters at most; shorten \
                      `{}` or `{}`",
                     interfaces[0], link.between[0], link.between[1]
                 );
@@ -319,7 +319,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// The link of each host: one.
+    /// The link of each host; a host must have exactly one.
     fn host_links(&mut self, file: &LabFile, links: &[Link]) -> Vec<Option<usize>> {
         let mut found = Vec::new();
         for (index, HostSettings { name, .. }) in file.hosts.iter().enumerate() {
@@ -343,7 +343,7 @@ impl Maker<'_, '_> {
         found
     }
 
-    /// What a host may send fits through every link between switches.
+    /// Checks that packets of maximum size fit through every link between switches.
     fn mtus(&mut self, file: &LabFile, links: &[Link]) {
         let longest = longest_of_hosts(links);
         for (index, link) in links.iter().enumerate().filter(|(_, link)| is_between_switches(link)) {
@@ -378,7 +378,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// Completes what the switches watch with the program's defaults.
+    /// Completes the watch lists with the program's defaults.
     fn watch(&mut self, file: &mut LabFile) {
         if let Some(node) = child(self.root, "watch") {
             file.watch = self.watched(node);
@@ -398,14 +398,14 @@ impl Maker<'_, '_> {
         list.iter().filter_map(|node| self.program.read_watch(node, self.reader).map(Verbatim)).collect()
     }
 
-    /// Every switch accepts its configuration.
-    fn switches(&mut self, made: &Topology) {
+    /// Checks that every switch's configuration is valid.
+    fn switches(&mut self, topology: &Topology) {
         if !self.reader.is_good() {
             return;
         }
-        for (index, switch) in made.switches.iter().enumerate() {
+        for (index, switch) in topology.switches.iter().enumerate() {
             let file = format!("{}.toml", switch.name);
-            let config = configs::switch(made, index, &Conditions::default());
+            let config = configs::switch(topology, index, &Conditions::default());
             let Err(error) = self.program.check(&config, &file) else { continue };
             let passed_on =
                 ["switch", "filter", "watch"].into_iter().find(|key| is_written(self.root, &[key]));
@@ -419,7 +419,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    fn aggregator(&mut self, made: &Topology) {
+    fn aggregator(&mut self, topology: &Topology) {
         for key in ["listen", "forward"] {
             if is_written(self.root, &["aggregator", key]) {
                 self.refuse(
@@ -428,7 +428,7 @@ impl Maker<'_, '_> {
                 );
             }
         }
-        let Some(text) = configs::aggregator(made).filter(|_| self.reader.is_good()) else { return };
+        let Some(text) = configs::aggregator(topology).filter(|_| self.reader.is_good()) else { return };
         if let Err(error) = self.program.check(&text, "aggregator.toml") {
             self.refuse(
                 &["aggregator"],
@@ -437,12 +437,12 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// Every host reaches every other.
-    fn connected(&mut self, made: &Topology) {
-        let distances = routes::distances(made, 0, &[]);
-        for (index, host) in made.hosts.iter().enumerate() {
-            if distances[entry(made, host)].is_none() {
-                let first = &made.hosts[0].name;
+    /// Checks that every host reaches every other.
+    fn connected(&mut self, topology: &Topology) {
+        let distances = routes::distances(topology, 0, &[]);
+        for (index, host) in topology.hosts.iter().enumerate() {
+            if distances[entry(topology, host)].is_none() {
+                let first = &topology.hosts[0].name;
                 let message = format!(
                     "there is no path from `{first}` to `{}`; add a link between their switches",
                     host.name
@@ -450,7 +450,7 @@ impl Maker<'_, '_> {
                 self.refuse(&["hosts", &index.to_string()], message);
             }
         }
-        for (index, switch) in made.switches.iter().enumerate() {
+        for (index, switch) in topology.switches.iter().enumerate() {
             if switch.ports.is_empty() {
                 self.refuse(
                     &["switches", &index.to_string()],
@@ -461,7 +461,7 @@ impl Maker<'_, '_> {
     }
 }
 
-/// Words of the lab's own: `lo` is an interface of every namespace, the others are namespaces and files of a lab.
+/// Reserved names: `lo` is an interface of every namespace, the others are namespaces and files of a lab.
 const RESERVED: [&str; 9] =
     ["lo", "mgmt", "collector", "translator", "aggregator", "state", "topology", "store", "all"];
 
@@ -505,7 +505,7 @@ fn longest_of_hosts(links: &[Link]) -> u32 {
     links.iter().filter(|link| !is_between_switches(link)).map(|link| link.mtu).max().unwrap_or(HOST_MTU)
 }
 
-/// Fills in the longest packet of each link.
+/// Sets the MTU of each link.
 fn with_mtus(links: &mut [Link]) {
     for link in links.iter_mut() {
         link.mtu = link.settings.mtu.unwrap_or(HOST_MTU);

@@ -1,26 +1,26 @@
-//! What must be done to make the network of a topology: namespaces, links, addresses. Only a list; [`super::up`] does it.
+//! The steps that create the network of a topology: namespaces, links, addresses. [`super::up`] executes them.
 //!
-//! Links are made in the namespaces where they belong, so that the machine's own network never sees one, not even for a moment.
+//! Links are created directly in their namespaces, so that the machine's main namespace never sees them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::topology::{Link, Node, Topology};
 
-/// One thing to do.
+/// One step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// `ip netns add NAME`.
     Namespace(String),
     /// `ip -n NAMESPACE …`, or just `ip …`.
     Ip(Option<String>, Vec<String>),
-    /// A file below /proc/sys/net of a namespace, and what is written into it.
+    /// A file below /proc/sys/net of a namespace, and its value.
     Setting(String, &'static str, &'static str),
-    /// An offload that is switched off: namespace, interface, offload.
+    /// An offload to disable: namespace, interface, offload.
     Offload(String, String, &'static str),
 }
 
-/// Offloads with which a host would hand over what is no packet yet: without checksum, or of many packets at once. What a
-/// device does not have cannot be switched off, and is none.
+/// Offloads that must be disabled, since with them a host would pass on packets without checksum or several packets in one frame.
+/// Offloads that a device does not support are ignored.
 const OFFLOADS: [&str; 8] = [
     "tx-checksum-ip-generic",
     "tx-tcp-segmentation",
@@ -32,13 +32,13 @@ const OFFLOADS: [&str; 8] = [
     "rx-gro",
 ];
 
-/// Where hosts send what is for others. No one has these addresses: the switch answers for any.
+/// Default gateways of hosts. No interface has these addresses; the switch answers for any address.
 const GATEWAYS: [&str; 2] = ["169.254.1.1", "fe80::1"];
 
 /// The collector's address in the management network, as the switches see it.
 pub(crate) const COLLECTOR: Ipv4Addr = Ipv4Addr::new(172, 31, 255, 1);
 
-/// The namespace that begins so belongs to the lab.
+/// Prefix of the lab's namespaces.
 pub(crate) fn prefix(lab: &str) -> String {
     format!("hw-{lab}-")
 }
@@ -64,13 +64,13 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     let management = namespace(&topology.name, MANAGEMENT);
     for name in topology.nodes().map(of).chain([management]) {
         steps.push(Step::Namespace(name.clone()));
-        // No address is asked for before it is used: nobody else can have it, and nothing would come for a second.
+        // No duplicate address detection: addresses are unique, and it would delay IPv6 by a second.
         steps.push(Step::Setting(name.clone(), "ipv6/conf/default/accept_dad", "0"));
         steps.push(Step::Setting(name.clone(), "ipv6/conf/default/router_solicitations", "0"));
         steps.push(ip(&name, &["link", "set", "lo", "up"]));
     }
     for node in topology.nodes().filter(|node| matches!(node, Node::Switch(_))) {
-        // The kernel of a switch takes no part in what passes.
+        // The kernel must not process the packets that a switch forwards.
         steps.push(Step::Setting(of(node), "ipv6/conf/default/disable_ipv6", "1"));
     }
     for link in &topology.links {
@@ -98,7 +98,7 @@ fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
         let interface = &link.interfaces[end];
         let offloads = OFFLOADS.map(|offload| Step::Offload(namespace.clone(), interface.clone(), offload));
         steps.extend(offloads);
-        // Nobody asks the kernel of a switch for its address.
+        // The kernel must not answer ARP requests at a switch.
         let arp = matches!(link.ends[end], Node::Switch(_)).then_some(["arp", "off"]);
         let words =
             [&["link", "set", interface][..], arp.as_ref().map_or(&[], |arp| &arp[..]), &["up"]].concat();
@@ -129,7 +129,7 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
     }
 }
 
-/// A link of its own from each switch to the collector.
+/// A dedicated link from a switch to the collector.
 fn management_steps(topology: &Topology, switch: usize, steps: &mut Vec<Step>) {
     let management = namespace(&topology.name, MANAGEMENT);
     let name = &topology.switches[switch].name;
@@ -165,8 +165,8 @@ fn ip(namespace: &str, words: &[&str]) -> Step {
     Step::Ip(Some(namespace.to_owned()), words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// A hardware address that says whose it is: `02:68:…` (h) of a host, `02:73:…` (s) of a switch; its number from 1 in the last
-/// byte but one, and the port's in the last.
+/// A MAC address that identifies the node: `02:68:…` (h) for a host, `02:73:…` (s) for a switch; the last two bytes are the
+/// number of the node, from 1, and of the port.
 fn mac(topology: &Topology, link: &Link, end: usize) -> String {
     let (kind, index, port) = match link.ends[end] {
         Node::Host(index) => (0x68, index, 1),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_of_a_small_network() {
+    fn a_small_network_gives_the_expected_plan() {
         let topology = crate::load::parse(SMALL, "t.toml", &crate::program::Lenient)
             .map_err(|error| error.to_string())
             .unwrap();

@@ -1,4 +1,4 @@
-//! What the lab needs of the program whose processes it runs. The program passes it in, so that this crate does not depend on it.
+//! The functions of the program that the lab needs. The program passes them in, so that this crate does not depend on it.
 
 use std::fmt::Debug;
 
@@ -17,10 +17,10 @@ pub trait Program: Debug + Sync {
     /// Every problem, with its line.
     fn check(&self, config: &str, file: &str) -> Result<(), String>;
 
-    /// Checks a table that holds what a configuration file can hold, in a file with this text. Problems are noted in `reader`.
+    /// Checks a table with the content of a configuration file, in a file with this text. Problems are recorded in `reader`.
     fn check_collector(&self, text: &str, node: &Node<'_>, reader: &mut Reader<'_>);
 
-    /// Reads a `[[switch.watch]]` table, completed with the defaults. Problems are noted in `reader`.
+    /// Reads a `[[switch.watch]]` table, completed with the defaults. Problems are recorded in `reader`.
     fn read_watch(&self, node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Shown>;
 
     /// The JSON that `GET /api/v1{path}` of the API at `url` returns.
@@ -39,7 +39,7 @@ pub trait Program: Debug + Sync {
     fn has_web_page(&self) -> bool;
 }
 
-/// For tests without the program: everything is right, and nobody answers.
+/// Stub for tests without the program: accepts every configuration, and no process answers.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Lenient;

@@ -1,4 +1,4 @@
-//! A lab that is up, and queries of its processes over their APIs: the collector's in this network namespace, each switch's in its own.
+//! A running lab, and API requests to its processes: the collector in this network namespace, each switch in the switch's namespace.
 
 use serde_json::Value;
 
@@ -9,20 +9,20 @@ use super::topology::Topology;
 use crate::program::Program;
 use terminal::CliError;
 
-/// A lab that is up.
+/// A running lab.
 #[derive(Debug)]
 pub(crate) struct Lab {
-    /// Where its files are.
+    /// Its directory.
     pub(crate) directory: Directory,
     /// The network.
     pub(crate) topology: Topology,
-    /// What was kept of it.
+    /// Its saved state.
     pub(crate) state: State,
     program: &'static dyn Program,
 }
 
 impl Lab {
-    /// A lab of these parts.
+    /// Creates a lab from its parts.
     pub(crate) fn new(
         program: &'static dyn Program,
         directory: Directory,
@@ -32,10 +32,10 @@ impl Lab {
         Self { directory, topology, state, program }
     }
 
-    /// The lab that is meant: the one named, else the only one.
+    /// The named lab; without a name, the only lab.
     ///
     /// # Errors
-    /// There is no such lab, or only parts of it.
+    /// There is no such lab, or it is incomplete.
     pub(crate) fn open(named: Option<&str>, program: &'static dyn Program) -> Result<Self, CliError> {
         let directory = super::state::chosen(named)?;
         let Some(state) = directory.state() else {
@@ -53,7 +53,7 @@ impl Lab {
         namespace(&self.topology.name, name)
     }
 
-    /// What `GET /api/v1{path}` of the collector answers.
+    /// The response of the collector to `GET /api/v1{path}`.
     ///
     /// # Errors
     /// It does not answer.
@@ -61,7 +61,7 @@ impl Lab {
         self.program.get(&self.state.api, path)
     }
 
-    /// What a switch says of itself.
+    /// The status of a switch.
     ///
     /// # Errors
     /// It does not answer.
@@ -93,29 +93,29 @@ impl Lab {
         for (name, text) in files {
             self.directory.write(&name, text.as_bytes())?;
         }
-        self.directory.keep(&self.state)?;
+        self.directory.save(&self.state)?;
         for index in 0..self.topology.switches.len() {
             self.post(index, "/config/reload")?;
         }
         Ok(())
     }
 
-    /// Does the aggregator answer?
+    /// The status of the aggregator.
     ///
     /// # Errors
-    /// It does not.
+    /// It does not answer.
     pub(crate) fn aggregator(&self) -> Result<Value, CliError> {
         self.ask(MANAGEMENT, || self.program.get(SWITCH_API, "/config"))
     }
 
-    /// Asks who answers in the namespace of a node.
+    /// Sends an API request to the process in the namespace of a node.
     fn ask(
         &self,
         name: &str,
         question: impl FnOnce() -> Result<Value, CliError> + Send,
     ) -> Result<Value, CliError> {
-        let asked = nic::netns::within(&self.namespace(name), question);
+        let response = nic::netns::within(&self.namespace(name), question);
         let failed = |error: String| CliError::new(format!("{name}: {error}"));
-        asked.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        response.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
     }
 }

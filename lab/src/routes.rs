@@ -1,21 +1,21 @@
-//! The way of each packet: at every switch the ports that bring it one link nearer. Since every step is nearer, no packet goes
-//! round in circles, whatever circles there are in the network.
+//! Shortest-path routes: at every switch, the ports that are one link closer to the destination. Since every hop is closer, packets
+//! never loop, even if the network has cycles.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::topology::{Node, Port, Topology, entry};
 
-/// "To this address by these ports"; of several ports a flow takes one.
+/// A route to an address over one or more ports; each flow uses one of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
     /// The address of a host.
     pub(crate) to: IpAddr,
-    /// Numbers of ports, rising.
+    /// Port numbers, ascending.
     pub(crate) ports: Vec<u16>,
 }
 
-/// Links from each switch to the switch of a host, without those of `closed`; `None` where there is no way.
+/// Distance in links from each switch to the switch of a host, avoiding `closed`; `None` if there is no path.
 pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> Vec<Option<usize>> {
     let mut distances = vec![None; topology.switches.len()];
     let Some(host) = topology.hosts.get(host) else { return distances };
@@ -37,13 +37,13 @@ pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> V
     distances
 }
 
-/// The routes of a switch to every address of every host, round the links of `closed`. Where there is no way round, the route is as if
-/// they were open: what goes there is lost at the link, not elsewhere.
+/// The routes of a switch to every address of every host, avoiding the links of `closed`. If there is no other path, the route uses
+/// the closed link, so that packets are lost there and not elsewhere.
 pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Vec<Route> {
     let mut routes = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {
         let around = distances(topology, index, closed);
-        // A switch without a way round sends to others without one, or into a closed link: never back.
+        // A switch without another path sends to switches without one, or into a closed link: never back.
         let (distances, closed) = if around[switch].is_some() {
             (around, closed)
         } else {
@@ -67,7 +67,7 @@ pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Ve
 mod tests {
     use super::*;
 
-    /// Hosts h0, h1, … at the switches named, and links between switches.
+    /// Hosts h0, h1, … at the given switches, and links between switches.
     fn network(switches: usize, hosts: &[usize], links: &[(usize, usize)]) -> Topology {
         let mut text = "name = \"t\"\n[collector]\n".to_owned();
         for switch in 0..switches {
@@ -85,13 +85,13 @@ mod tests {
             .unwrap()
     }
 
-    /// Follows every way that packets of a host may take to another, and gives the number of switches on each.
+    /// Follows every path from one host to another; returns the number of switches on each.
     fn lengths(topology: &Topology, from: usize, to: usize) -> Vec<usize> {
-        ways(topology, from, to, &[]).0
+        paths(topology, from, to, &[]).0
     }
 
-    /// The same while some links are cut, and how many ways end at a cut one.
-    fn ways(topology: &Topology, from: usize, to: usize, cut: &[usize]) -> (Vec<usize>, usize) {
+    /// The same with some links cut, and the number of paths that end at a cut link.
+    fn paths(topology: &Topology, from: usize, to: usize, cut: &[usize]) -> (Vec<usize>, usize) {
         let target = topology.hosts[to].addresses[0].ip;
         let (mut found, mut lost) = (Vec::new(), 0);
         let mut waiting = vec![(entry(topology, &topology.hosts[from]), 1)];
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_goes_in_circles_in_any_network() {
+    fn packets_never_loop_in_any_network() {
         // Every graph of five switches, by the bits of a number: those that are not connected are refused.
         let pairs: Vec<(usize, usize)> = (0..5).flat_map(|a| (0..a).map(move |b| (a, b))).collect();
         let mut connected = 0;
@@ -153,9 +153,9 @@ mod tests {
             let shortest = distances(&network, 1, &[])[0].unwrap() + 1;
             assert!(there.iter().chain(&back).all(|length| *length == shortest), "{links:?}");
             assert_eq!(there.len(), back.len(), "{links:?}");
-            // With one link cut: all packets go round it, or, where there is no way round, are lost at it.
+            // With one link cut, all packets avoid it, or are lost there if there is no other path.
             for cut in (0..network.links.len()).filter(|link| link_is_inner(&network, *link)) {
-                let (round, lost) = ways(&network, 0, 1, &[cut]);
+                let (round, lost) = paths(&network, 0, 1, &[cut]);
                 assert_ne!(round.is_empty(), lost == 0, "{links:?} without {cut}");
             }
         }

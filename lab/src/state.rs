@@ -1,4 +1,4 @@
-//! What is known of a lab between two commands: its directory, `/run/hopwise/lab-NAME`.
+//! State of a lab between commands: its directory, `/run/hopwise/lab-NAME`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -14,24 +14,24 @@ use crate::program::Program;
 use crate::topology::Topology;
 use terminal::CliError;
 
-/// Where labs have their directories.
+/// Parent of the directories of labs.
 const LABS: &str = "/run/hopwise";
-/// Where `ip netns` has its namespaces.
+/// Directory of named namespaces (`ip netns`).
 const NAMESPACES: &str = "/run/netns";
 
-/// What `lab up` leaves for the commands that follow.
+/// State that `lab up` saves for later commands.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Where the collector answers: `http://127.0.0.1:8080`.
+    /// URL of the collector's API, such as `http://127.0.0.1:8080`.
     pub(crate) api: String,
-    /// The topology file, as it was named.
+    /// Path of the topology file, as given on the command line.
     pub(crate) file: String,
-    /// What was changed since.
+    /// Faults and measurement mode.
     #[serde(default)]
     pub(crate) conditions: Conditions,
 }
 
-/// The directory of a lab, there or not.
+/// The directory of a lab, which may not exist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Directory {
     name: String,
@@ -39,7 +39,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Of the lab of this name.
+    /// The directory of the lab with this name.
     pub(crate) fn of(lab: &str) -> Self {
         Self { name: lab.to_owned(), path: Path::new(LABS).join(format!("lab-{lab}")) }
     }
@@ -49,7 +49,7 @@ impl Directory {
         &self.name
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -59,10 +59,10 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// Makes it; the lock keeps others from removing it meanwhile.
+    /// Creates it; the lock prevents other processes from removing it.
     ///
     /// # Errors
-    /// There is one already, or it cannot be made.
+    /// It exists, or it cannot be created.
     pub(crate) fn create(&self) -> Result<File, CliError> {
         let failed = |error| {
             CliError::io(
@@ -79,12 +79,12 @@ impl Directory {
         self.lock()?.ok_or_else(|| failed(ErrorKind::NotFound.into()))
     }
 
-    /// Waits a little until nobody else works on this lab; `None` if there is no such directory.
+    /// Waits for the lock of this lab; `None` if there is no such directory.
     ///
     /// # Errors
-    /// Somebody does, for long.
+    /// Another process holds the lock for too long.
     pub(crate) fn lock(&self) -> Result<Option<File>, CliError> {
-        const PATIENCE: Duration = Duration::from_secs(30);
+        const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
         const PAUSE: Duration = Duration::from_millis(50);
         let failed = |error| {
             CliError::io(
@@ -102,7 +102,7 @@ impl Directory {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
-                Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => {
+                Err(TryLockError::WouldBlock) if start.elapsed() > LOCK_TIMEOUT => {
                     let message =
                         format!("another hopwise works on the lab {}; wait for it, or end it", self.name);
                     return Err(CliError::new(message));
@@ -112,7 +112,7 @@ impl Directory {
         }
     }
 
-    /// Writes a file in it. Whoever reads it meanwhile finds the old one or the new one.
+    /// Writes a file in it atomically: a reader sees the old or the new content.
     ///
     /// # Errors
     /// It cannot be written.
@@ -124,15 +124,15 @@ impl Directory {
         })
     }
 
-    /// Keeps the state.
+    /// Saves the state.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn keep(&self, state: &State) -> Result<(), CliError> {
+    pub(crate) fn save(&self, state: &State) -> Result<(), CliError> {
         self.write(STATE, serde_json::to_string_pretty(state).unwrap_or_default().as_bytes())
     }
 
-    /// The state; `None` of a lab that is not, or not wholly there.
+    /// The state; `None` if the lab does not exist or is incomplete.
     pub(crate) fn state(&self) -> Option<State> {
         serde_json::from_slice(&fs::read(self.file(STATE)).ok()?).ok()
     }
@@ -163,7 +163,7 @@ pub(crate) fn namespaces(lab: &str) -> Vec<String> {
     found
 }
 
-/// The names of all labs of which there is something: a directory or a namespace.
+/// The names of all labs that have a directory or a namespace.
 pub(crate) fn labs() -> Vec<String> {
     let directories =
         names_in(LABS).into_iter().filter_map(|name| Some(name.strip_prefix("lab-")?.to_owned()));
@@ -173,10 +173,10 @@ pub(crate) fn labs() -> Vec<String> {
     directories.chain(namespaces).collect::<BTreeSet<String>>().into_iter().collect()
 }
 
-/// The lab that is meant: the one named, else the only one.
+/// The named lab; without a name, the only lab.
 ///
 /// # Errors
-/// There is none, or more than one.
+/// There is no lab, or more than one.
 pub(crate) fn chosen(named: Option<&str>) -> Result<Directory, CliError> {
     let labs = labs();
     match (named, labs.as_slice()) {
@@ -194,7 +194,7 @@ pub(crate) fn chosen(named: Option<&str>) -> Result<Directory, CliError> {
 }
 
 fn names_in(directory: &str) -> Vec<String> {
-    // No such directory: no names.
+    // A missing directory gives no names.
     let entries = fs::read_dir(directory).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }

@@ -6,7 +6,7 @@ use terminal::CliError;
 
 use crate::file::{Address, LabFile, LinkSettings};
 
-/// A host or a switch, by its place in the list.
+/// A host or a switch, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Node {
     /// A host.
@@ -15,7 +15,7 @@ pub(crate) enum Node {
     Switch(usize),
 }
 
-/// A network that can be made: every name is somebody's, every host has one link, every address is one host's.
+/// A valid network: names and addresses are unique, and every host has one link.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Topology {
     /// The lab's name.
@@ -26,7 +26,7 @@ pub(crate) struct Topology {
     pub(crate) switches: Vec<Switch>,
     /// The links, in the order of the file.
     pub(crate) links: Vec<Link>,
-    /// The file, for what is passed on.
+    /// The file, for settings that are passed on unchanged.
     pub(crate) file: LabFile,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct Port {
     pub(crate) number: u16,
     /// Its link.
     pub(crate) link: usize,
-    /// Which end of the link is here: 0 or 1.
+    /// The end of the link at this port: 0 or 1.
     pub(crate) end: usize,
-    /// Who is at the other end.
+    /// The node at the other end.
     pub(crate) peer: Node,
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct Link {
     pub(crate) ends: [Node; 2],
     /// The names of its interfaces, each in the namespace of its end. The first is the name of the link.
     pub(crate) interfaces: [String; 2],
-    /// Longest packet, bytes.
+    /// MTU, bytes.
     pub(crate) mtu: u32,
-    /// As written.
+    /// Its settings in the file.
     pub(crate) settings: LinkSettings,
 }
 
@@ -105,10 +105,10 @@ impl Topology {
         (0..self.hosts.len()).map(Node::Host).chain((0..self.switches.len()).map(Node::Switch))
     }
 
-    /// The link that a person calls so: by either of its interfaces.
+    /// The link with this name, which may be the name of either interface.
     ///
     /// # Errors
-    /// There is none; the sentence names those there are.
+    /// There is no such link; the message lists all links.
     pub(crate) fn find_link(&self, name: &str) -> Result<usize, CliError> {
         let found =
             self.links.iter().position(|link| link.interfaces.iter().any(|interface| interface == name));
@@ -124,7 +124,7 @@ impl Topology {
 }
 
 /// The switch that a host is linked to.
-pub(crate) fn entry(made: &Topology, host: &Host) -> usize {
-    let ends = made.links[host.link].ends;
+pub(crate) fn entry(topology: &Topology, host: &Host) -> usize {
+    let ends = topology.links[host.link].ends;
     ends.iter().find_map(|end| if let Node::Switch(index) = end { Some(*index) } else { None }).unwrap_or(0)
 }

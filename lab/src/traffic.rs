@@ -16,52 +16,52 @@ use terminal::CliError;
 /// How packets are spread over time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Pattern {
-    /// One by one, so that each flow has this rate.
+    /// Evenly spaced packets.
     Even {
-        /// Of each flow, from the IP header on.
+        /// Rate of each flow, counted from the IP header on.
         rate: Rate,
     },
-    /// So many at once, and again after a while.
+    /// Periodic bursts.
     Burst {
-        /// Of each flow.
+        /// Packets per burst and flow.
         packets: u32,
-        /// From one burst to the next.
+        /// Interval between bursts.
         every: Duration,
     },
 }
 
-/// What is to be sent.
+/// Traffic to generate.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Traffic {
     /// Sender and receiver.
     pub(crate) ends: Ends,
-    /// From each sender to each receiver.
+    /// Flows from each sender to each receiver.
     pub(crate) flows: u32,
-    /// Bytes of a packet, from its IP header on.
+    /// Packet size in bytes, from the IP header on.
     pub(crate) size: u32,
-    /// How long.
+    /// Duration.
     pub(crate) span: Duration,
     /// UDP port of the receivers.
     pub(crate) port: u16,
-    /// How.
+    /// Timing of the packets.
     pub(crate) pattern: Pattern,
 }
 
-/// Senders and receivers: places in the list of hosts.
+/// Pairs of sender and receiver, as indexes of hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
     pairs: Vec<(usize, usize)>,
     ipv6: bool,
 }
 
-/// Most flows at once: each is a socket.
+/// Maximum number of concurrent flows; each needs a socket.
 const MAX_FLOWS: usize = 4_000;
 
 impl Ends {
-    /// Those named: hosts with commas between them, or `all`. Nobody sends to itself.
+    /// All pairs of the named hosts (separated by commas, or `all`), except for pairs of a host with itself.
     ///
     /// # Errors
-    /// There is no such host; one has no address of that family; nobody is left to send to.
+    /// A host is unknown or has no address of that family; or no pair is left.
     pub(crate) fn find(topology: &Topology, from: &str, to: &str, ipv6: bool) -> Result<Self, CliError> {
         let (from, to) = (hosts(topology, from)?, hosts(topology, to)?);
         let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
@@ -106,13 +106,13 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
 pub(crate) struct Figures {
     /// Sender and receiver.
     pub(crate) between: [String; 2],
-    /// Packets that the sender's system took.
+    /// Packets that the sender's kernel accepted.
     pub(crate) sent: u64,
-    /// Packets that it refused.
+    /// Packets that the sender's kernel refused.
     pub(crate) refused: u64,
     /// Packets that arrived.
     pub(crate) received: u64,
-    /// Of these, those that arrived after a later one of their flow.
+    /// Packets that arrived after a later one of their flow; also in `received`.
     pub(crate) reordered: u64,
     /// Minimum latency, ns.
     pub(crate) min: u64,
@@ -137,26 +137,26 @@ impl Figures {
     }
 }
 
-/// A packet's payload: a mark, the flow's number, the packet's number in it, the time when it was sent.
+/// A packet's payload: magic number, flow id, sequence number, send time.
 const HEADER: usize = 24;
-const MARK: [u8; 4] = *b"hwlt";
+const MAGIC: [u8; 4] = *b"hwlt";
 
 fn payload(buffer: &mut [u8], flow: u32, number: u64, now: u64) {
-    buffer[..4].copy_from_slice(&MARK);
+    buffer[..4].copy_from_slice(&MAGIC);
     buffer[4..8].copy_from_slice(&flow.to_be_bytes());
     buffer[8..16].copy_from_slice(&number.to_be_bytes());
     buffer[16..24].copy_from_slice(&now.to_be_bytes());
 }
 
-/// Flow, number and time of a payload of ours.
+/// Flow id, sequence number and send time of a payload; `None` for other payloads.
 fn read(payload: &[u8]) -> Option<(u32, u64, u64)> {
-    let rest = payload.get(..HEADER)?.strip_prefix(&MARK)?;
+    let rest = payload.get(..HEADER)?.strip_prefix(&MAGIC)?;
     let (flow, rest) = rest.split_first_chunk()?;
     let (number, rest) = rest.split_first_chunk()?;
     Some((u32::from_be_bytes(*flow), u64::from_be_bytes(*number), u64::from_be_bytes(*rest.first_chunk()?)))
 }
 
-/// A flow at its sender.
+/// A flow, at the sender.
 struct Flow {
     id: u32,
     pair: usize,
@@ -165,17 +165,17 @@ struct Flow {
     due: Duration,
 }
 
-/// The IP and UDP headers before a payload.
+/// Length of the IP and UDP headers.
 fn headers(ipv6: bool) -> usize {
     if ipv6 { 48 } else { 28 }
 }
 
-/// How long packets may still be on their way when the last was sent: longer than any queue of a usual lab.
-const ON_THE_WAY: Duration = Duration::from_secs(2);
-/// No packet for so long: none is on its way any more.
-const SILENCE: Duration = Duration::from_millis(300);
+/// Maximum time to wait for packets after the last was sent: longer than any queue of a usual lab.
+const MAX_IN_FLIGHT: Duration = Duration::from_secs(2);
+/// If no packet arrives for this time, none is in flight.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Sends it all, and waits for what is on its way.
+/// Sends all packets, and waits for those in flight.
 ///
 /// # Errors
 /// There are too many flows; a socket cannot be opened.
@@ -185,7 +185,7 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
     let all = pairs.len() * traffic.flows as usize;
     if all > MAX_FLOWS {
         return Err(CliError::new(format!(
-            "these are {all} flows, and {MAX_FLOWS} are possible; choose fewer hosts or --flows"
+            "these are {all} flows, more than the maximum of {MAX_FLOWS}; choose fewer hosts or --flows"
         )));
     }
     let receivers = by_host(pairs.iter().map(|(_, to)| *to));
@@ -204,7 +204,7 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
         .map(|(from, to)| Figures { between: [name(*from), name(*to)], ..Figures::default() })
         .collect();
     let sent_all = AtomicBool::new(false);
-    let gone = || !lab.directory.path().exists();
+    let is_lab_removed = || !lab.directory.path().exists();
     let parts = thread::scope(|scope| {
         let receiving: Vec<_> = sockets
             .into_iter()
@@ -212,17 +212,16 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
             .collect();
         let sending: Vec<_> = flows
             .into_iter()
-            .map(|flows| scope.spawn(|| send(flows, traffic, *ipv6, pairs.len(), &gone)))
+            .map(|flows| scope.spawn(|| send(flows, traffic, *ipv6, pairs.len(), &is_lab_removed)))
             .collect();
         let mut parts: Vec<_> = sending.into_iter().map(|thread| thread.join()).collect();
-        // Relaxed: the flag travels alone; joining orders the rest.
+        // Relaxed: no other data depends on the flag; joining orders the rest.
         sent_all.store(true, Ordering::Relaxed);
         parts.extend(receiving.into_iter().map(|thread| thread.join()));
         parts
     });
     for part in parts {
-        let part = part
-            .map_err(|_| CliError::new("a thread of the traffic panicked; this is a fault of this build"))?;
+        let part = part.map_err(|_| CliError::new("a thread of the traffic panicked; this is a bug"))?;
         for (whole, part) in figures.iter_mut().zip(part) {
             merge(whole, &part);
         }
@@ -237,7 +236,7 @@ fn by_host(hosts: impl Iterator<Item = usize>) -> Vec<usize> {
     hosts
 }
 
-/// Sender and receiver know different parts of a pair's figures.
+/// Merges the figures of a pair: sender and receiver each know one part.
 fn merge(whole: &mut Figures, part: &Figures) {
     whole.sent += part.sent;
     whole.refused += part.refused;
@@ -252,7 +251,7 @@ fn merge(whole: &mut Figures, part: &Figures) {
 }
 
 fn address(lab: &Lab, host: usize, ipv6: bool) -> IpAddr {
-    // That each host has one was checked.
+    // `Ends::find` has checked that each host has an address.
     lab.topology.hosts[host].address(ipv6).unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
 }
 
@@ -294,18 +293,18 @@ fn send(
     traffic: &Traffic,
     ipv6: bool,
     pairs: usize,
-    gone: &(impl Fn() -> bool + Sync),
+    is_lab_removed: &(impl Fn() -> bool + Sync),
 ) -> Vec<Figures> {
-    /// Shorter naps are not slept but passed on: the flows catch up.
-    const NAP: Duration = Duration::from_micros(100);
-    const LONGEST_NAP: Duration = Duration::from_millis(100);
+    /// Shorter waits are skipped; the flows catch up later.
+    const MIN_SLEEP: Duration = Duration::from_micros(100);
+    const MAX_SLEEP: Duration = Duration::from_millis(100);
     let mut figures = vec![Figures::default(); pairs];
     let mut buffer = vec![0; (traffic.size as usize).saturating_sub(headers(ipv6)).max(HEADER)];
     let (gap, at_once) = match traffic.pattern {
         Pattern::Even { rate } => (Duration::from_secs_f64(f64::from(traffic.size) * 8.0 / rate.0 as f64), 1),
         Pattern::Burst { packets, every } => (every.max(Duration::from_micros(1)), packets),
     };
-    // Flows at an even pace do not start all at the same moment.
+    // Evenly spaced flows start at different times.
     if at_once == 1 {
         let count = flows.len() as u32;
         for (index, flow) in flows.iter_mut().enumerate() {
@@ -313,7 +312,7 @@ fn send(
         }
     }
     let start = Instant::now();
-    let mut looked = start;
+    let mut last_check = start;
     while start.elapsed() < traffic.span {
         let now = start.elapsed();
         for flow in flows.iter_mut().filter(|flow| flow.due <= now && flow.due < traffic.span) {
@@ -328,12 +327,12 @@ fn send(
             }
         }
         let next = flows.iter().map(|flow| flow.due).min().unwrap_or(traffic.span).min(traffic.span);
-        let nap = next.saturating_sub(start.elapsed()).min(LONGEST_NAP);
-        thread::sleep(nap.max(NAP));
-        // Once in a while: when the lab is taken down, its traffic ends.
-        if looked.elapsed() > LONGEST_NAP {
-            looked = Instant::now();
-            if gone() {
+        let sleep = next.saturating_sub(start.elapsed()).min(MAX_SLEEP);
+        thread::sleep(sleep.max(MIN_SLEEP));
+        // Checks periodically whether the lab was removed, which ends the traffic.
+        if last_check.elapsed() > MAX_SLEEP {
+            last_check = Instant::now();
+            if is_lab_removed() {
                 break;
             }
         }
@@ -341,7 +340,7 @@ fn send(
     figures
 }
 
-/// Receives at one host, until all is sent and nothing comes any more.
+/// Receives at one host until all packets are sent and none is in flight.
 fn receive(
     mut receiver: Receiver,
     flows: usize,
@@ -355,7 +354,7 @@ fn receive(
     let mut burst = Burst::new(64, 9_216);
     let (mut last, mut ended) = (Instant::now(), None);
     loop {
-        // A socket that fails is asked again, until the time is over.
+        // Retries after an error, until the time is over.
         let filled = receiver.recv(&mut burst, STEP_MS).unwrap_or(0);
         if filled > 0 {
             last = Instant::now();
@@ -370,7 +369,7 @@ fn receive(
         }
         if sent_all.load(Ordering::Relaxed) {
             let since = ended.get_or_insert_with(Instant::now).elapsed();
-            if since > ON_THE_WAY || (since > SILENCE && last.elapsed() > SILENCE) {
+            if since > MAX_IN_FLIGHT || (since > IDLE_TIMEOUT && last.elapsed() > IDLE_TIMEOUT) {
                 return figures;
             }
         }
@@ -407,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_reads_as_it_was_written() {
+    fn a_written_payload_reads_back() {
         let mut buffer = [0xa5; 100];
         payload(&mut buffer, 7, 1 << 40, 123);
         assert_eq!(read(&buffer), Some((7, 1 << 40, 123)));
@@ -416,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_of_sender_and_receiver_make_one() {
+    fn figures_of_sender_and_receiver_are_merged() {
         let mut receiver = Figures::default();
         [(false, 5), (false, 9), (true, 1)]
             .into_iter()

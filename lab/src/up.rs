@@ -1,4 +1,4 @@
-//! Making a lab: the plan carried out, the processes started, and waited for.
+//! Creates a lab: executes the plan, starts the processes and waits until they answer.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,26 +19,26 @@ use super::state::{self, Directory, State, TOPOLOGY};
 use super::topology::Topology;
 use terminal::CliError;
 
-/// Where the pages of a lab are, unless it is said or taken.
+/// Default address of the collector's API and web page.
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
-/// How long everything may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two questions.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Maximum time until all processes answer.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Lines of a log that are shown when its process fails.
 const LOG_LINES: usize = 12;
 
-/// Makes the lab of a topology file, and waits until everything in it answers. After a failure everything is removed again.
+/// Creates the lab of a topology file and waits until all processes answer. On failure, removes everything.
 ///
 /// # Errors
-/// What is wrong with the file, or what cannot be made.
+/// The file is invalid, or the lab cannot be created.
 pub(crate) fn up(
     file: &Path,
     api: Option<SocketAddr>,
     program: &'static dyn Program,
 ) -> Result<Lab, CliError> {
     let topology = load::load(file, program)?;
-    may_make()?;
+    check_requirements()?;
     let directory = Directory::of(&topology.name);
     if !state::namespaces(&topology.name).is_empty() {
         return Err(state::exists(&topology.name));
@@ -50,8 +50,8 @@ pub(crate) fn up(
     })
 }
 
-/// Has this process the capabilities, and this machine the tools?
-fn may_make() -> Result<(), CliError> {
+/// Checks the capabilities of this process and the tools on this machine.
+fn check_requirements() -> Result<(), CliError> {
     let capabilities = nic::capabilities::current().map_err(|error| CliError::new(error.to_string()))?;
     let needed = [
         nic::capabilities::Cap::NET_ADMIN,
@@ -90,27 +90,27 @@ fn make(
         directory.write("aggregator.toml", text.as_bytes())?;
     }
     for step in steps(topology) {
-        carry_out(&step)?;
+        execute(&step)?;
     }
-    let mut children = vec![Started::new(directory, "collector", None)?];
+    let mut children = vec![StartedProcess::new(directory, "collector", None)?];
     for switch in &topology.switches {
         let inside = namespace(&topology.name, &switch.name);
-        children.push(Started::new(directory, &switch.name, Some(&inside))?);
+        children.push(StartedProcess::new(directory, &switch.name, Some(&inside))?);
     }
     if topology.file.aggregator.is_some() {
         let inside = namespace(&topology.name, MANAGEMENT);
-        children.push(Started::new(directory, "aggregator", Some(&inside))?);
+        children.push(StartedProcess::new(directory, "aggregator", Some(&inside))?);
     }
     let api = children[0].address()?;
     let state = State { api, file: file.display().to_string(), conditions: Conditions::default() };
     let lab = Lab::new(program, directory.clone(), topology.clone(), state.clone());
     wait(&lab, &mut children)?;
-    directory.keep(&state)?;
+    directory.save(&state)?;
     Ok(lab)
 }
 
 /// Waits until all processes answer.
-fn wait(lab: &Lab, children: &mut [Started]) -> Result<(), CliError> {
+fn wait(lab: &Lab, children: &mut [StartedProcess]) -> Result<(), CliError> {
     let start = Instant::now();
     for (index, child) in children.iter_mut().enumerate() {
         loop {
@@ -121,29 +121,29 @@ fn wait(lab: &Lab, children: &mut [Started]) -> Result<(), CliError> {
             };
             let Err(error) = answer else { break };
             child.is_running()?;
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 return Err(CliError::new(format!(
                     "{} does not answer: {error}\n{}",
                     child.name,
                     child.log()
                 )));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(())
 }
 
-/// The address, or the same with a port of the kernel's choice when somebody listens there already.
+/// The address; with port 0 (chosen by the kernel) if the port is in use.
 fn free(wanted: SocketAddr) -> SocketAddr {
     match TcpListener::bind(wanted) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => SocketAddr::new(wanted.ip(), 0),
-        // Whatever else is wrong, the collector says it better.
+        // The collector reports any other error.
         _ => wanted,
     }
 }
 
-fn carry_out(step: &Step) -> Result<(), CliError> {
+fn execute(step: &Step) -> Result<(), CliError> {
     let inside = |name: &str, work: &(dyn Fn() -> Result<(), CliError> + Sync)| {
         nic::netns::within(name, work).map_err(|error| CliError::new(error.to_string()))?
     };
@@ -156,7 +156,7 @@ fn carry_out(step: &Step) -> Result<(), CliError> {
         Step::Setting(name, file, value) => inside(name, &|| {
             let path = Path::new("/proc/sys/net").join(file);
             match fs::write(&path, value) {
-                // A kernel without IPv6 has no settings of it.
+                // A kernel without IPv6 has no IPv6 settings.
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                 written => written.map_err(|error| {
                     CliError::io(format!("cannot write {}", path.display()), error, "use sudo")
@@ -165,7 +165,7 @@ fn carry_out(step: &Step) -> Result<(), CliError> {
         }),
         Step::Offload(name, interface, offload) => inside(name, &|| {
             match nic::device::set_offload(interface, offload, false) {
-                // A kernel that knows no such offload uses none.
+                // The kernel does not support this offload.
                 Err(error) if error.errno().is_none() => Ok(()),
                 set => set.map_err(|error| CliError::new(error.to_string())),
             }
@@ -173,15 +173,15 @@ fn carry_out(step: &Step) -> Result<(), CliError> {
     }
 }
 
-/// A process of the lab, just started.
-struct Started {
+/// A started process of the lab.
+struct StartedProcess {
     name: String,
     child: Child,
     log: std::path::PathBuf,
 }
 
-impl Started {
-    /// `hopwise run -c NAME.toml`, in a namespace or in ours; what it says goes into NAME.log.
+impl StartedProcess {
+    /// Starts `hopwise run -c NAME.toml`, in a namespace or in the current one; its output goes to NAME.log.
     fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
         let failed = |error| {
             CliError::io(format!("cannot start {name}"), error, "see that this program's file is still there")
@@ -192,7 +192,7 @@ impl Started {
         let errors = output.try_clone().map_err(failed)?;
         let mut command = Command::new(program);
         command.arg("run").arg("-c").arg(directory.file(&format!("{name}.toml")));
-        // In a group of its own: Ctrl-C in the terminal that made the lab does not end it.
+        // A separate process group: Ctrl-C in the terminal does not end it.
         command.stdin(Stdio::null()).stdout(output).stderr(errors).current_dir("/").process_group(0);
         let child = match inside {
             None => command.spawn(),
@@ -203,7 +203,7 @@ impl Started {
     }
 
     /// # Errors
-    /// It has ended; the message has the last lines of its log.
+    /// It has exited; the message has the last lines of its log.
     fn is_running(&mut self) -> Result<(), CliError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -218,12 +218,12 @@ impl Started {
         lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
     }
 
-    /// Where it says that its API is.
+    /// Reads the address of its API from its log.
     fn address(&mut self) -> Result<String, CliError> {
         let start = Instant::now();
         loop {
             let text = fs::read_to_string(&self.log).unwrap_or_default();
-            // The line is whole when its end is there.
+            // Ignores an incomplete last line.
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
             let mut addresses = whole.lines().filter_map(|line| line.split_once("url=http://"));
             if let Some((_, address)) = addresses.next() {
@@ -231,10 +231,10 @@ impl Started {
                 return Ok(format!("http://{}", address.trim_end_matches('/')));
             }
             self.is_running()?;
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 return Err(CliError::new(format!("{} does not come up:\n{}", self.name, self.log())));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

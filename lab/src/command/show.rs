@@ -1,11 +1,11 @@
-//! What `hopwise lab` prints.
+//! Output of `hopwise lab`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::conditions::Made;
+use crate::conditions::ActiveFault;
 use crate::down::{self, Removed};
 use crate::program::Program;
 use crate::remote::Lab;
@@ -16,7 +16,7 @@ use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
 
-/// One line.
+/// Prints one line.
 pub(super) fn line(text: &str) -> Result<(), CliError> {
     print(&format!("{text}\n"))
 }
@@ -30,7 +30,7 @@ fn print_json(value: &Value) -> Result<(), CliError> {
 }
 
 /// The nodes of a new lab, and commands to try next.
-pub(super) fn made(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
+pub(super) fn created(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
     let topology = &lab.topology;
     let terminal = Terminal::stdout();
     let sizes =
@@ -107,7 +107,7 @@ fn switches(topology: &Topology) -> String {
     table.render()
 }
 
-/// What was removed.
+/// Prints the counts of removed objects.
 pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
     let Removed { processes, namespaces } = removed;
     line(&format!("Removed the lab {lab}: {processes} processes ended, {namespaces} namespaces removed."))
@@ -178,7 +178,7 @@ fn status_json(
     let status = topology.switches.iter().zip(switches).map(|(switch, status)| {
         json!({ "name": switch.name, "node": switch.node, "namespace": lab.namespace(&switch.name), "process": answer(status) })
     });
-    let faults: Vec<String> = lab.state.conditions.faults.iter().map(Made::describe).collect();
+    let faults: Vec<String> = lab.state.conditions.faults.iter().map(ActiveFault::describe).collect();
     json!({
         "name": topology.name, "file": lab.state.file, "api": lab.state.api, "mode": lab.state.conditions.mode, "faults": faults,
         "processes": processes, "directory": lab.directory.path(),
@@ -200,7 +200,7 @@ fn status_text(
     out.push('\n');
     out += &self::switches(topology);
     out += &format!("\n  measuring: {}\n", lab.state.conditions.measuring());
-    let faults: Vec<String> = lab.state.conditions.faults.iter().map(Made::describe).collect();
+    let faults: Vec<String> = lab.state.conditions.faults.iter().map(ActiveFault::describe).collect();
     let faults = if faults.is_empty() { "none".to_owned() } else { faults.join("; ") };
     out += &format!("  faults: {faults}\n");
     match collector {
