@@ -20,9 +20,9 @@ use std::{
     thread::JoinHandle,
 };
 
-use nic::udp::{Answered, Burst, JUMBO_SLOT_SIZE, Options, Receiver};
-use rdma::responder::{Completion, Out, Responder, Stats};
-use wire::roce::{Ends, Packet, Path};
+use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome};
+use rdma::responder::{Completion, Output, Responder, Stats};
+use wire::roce::{Endpoints, Packet, Path};
 
 use crate::exchange;
 use crate::{
@@ -366,12 +366,12 @@ impl Worker {
             }
             let packets = burst.iter().map(|packet| {
                 let ends =
-                    Ends { source: packet.source.ip(), destination, source_port: packet.source.port() };
+                    Endpoints { source: packet.source.ip(), destination, source_port: packet.source.port() };
                 Packet::parse_udp(packet.data, ends)
             });
             {
                 let mut responder = self.memory.responder();
-                responder.take_parsed(packets, &mut answers);
+                responder.process_parsed(packets, &mut answers);
                 for pair in answers.received.drain(..) {
                     responder.replenish(pair, 1);
                 }
@@ -401,7 +401,7 @@ struct Responses {
     received: Vec<u32>,
 }
 
-impl Out for Responses {
+impl Output for Responses {
     fn answer(&mut self, path: &Path, frame: &[u8]) {
         let Some(payload) = frame.get(path.headers_len()..) else { return };
         self.bytes.extend_from_slice(payload);
@@ -419,7 +419,7 @@ impl Out for Responses {
 }
 
 impl Responses {
-    fn send(&mut self, receiver: &mut Receiver) -> Answered {
+    fn send(&mut self, receiver: &mut Receiver) -> SendOutcome {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         let answers = starts.zip(&self.ends).map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
         let answered = receiver.answer(answers);

@@ -19,10 +19,10 @@ use std::{
 
 use nic::{
     frames::PollFds,
-    udp::{Answered, Burst, JUMBO_SLOT_SIZE, Options, Receiver},
+    udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome},
 };
-use translator::{Out, Translator};
-use wire::roce::{Ends, Packet};
+use translator::{Output, Translator};
+use wire::roce::{Endpoints, Packet};
 
 use crate::{
     config::translator::{TranslatorSettings, TransportMode},
@@ -80,7 +80,7 @@ struct Reports {
     /// Datagrams that were longer than a slot.
     cut: u64,
     /// Messages sent to reporters.
-    sent: Answered,
+    sent: SendOutcome,
 }
 
 impl Ready {
@@ -101,7 +101,7 @@ impl Ready {
             if let Some(warning) = receiver.warning() {
                 tracing::warn!("{warning}");
             }
-            reports.push(Reports { receiver, cut: 0, sent: Answered::default() });
+            reports.push(Reports { receiver, cut: 0, sent: SendOutcome::default() });
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
         // A device is opened last: see `open_device`.
@@ -281,7 +281,7 @@ impl Worker {
         }
         reports.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
         let payloads = burst.iter().map(|packet| (packet.source, packet.data));
-        self.translator.take_burst(now, collector as u8, payloads, &mut self.links, &mut self.messages);
+        self.translator.process_burst(now, collector as u8, payloads, &mut self.links, &mut self.messages);
         self.send(now);
         Ok(())
     }
@@ -296,7 +296,7 @@ impl Worker {
             let destination = socket.local_addr().ip();
             for packet in burst.iter() {
                 let ends =
-                    Ends { source: packet.source.ip(), destination, source_port: packet.source.port() };
+                    Endpoints { source: packet.source.ip(), destination, source_port: packet.source.port() };
                 match (Packet::parse_udp(packet.data, ends), self.links.frames()) {
                     (Ok(answer), Some(links)) => links.receive(now, &answer),
                     (Ok(_), None) => {}
@@ -356,7 +356,7 @@ impl Default for Messages {
     }
 }
 
-impl Out for Messages {
+impl Output for Messages {
     fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]) {
         self.bytes.extend_from_slice(payload);
         self.ends.push((self.bytes.len(), to, collector));

@@ -497,7 +497,7 @@ fn full_tables_lose_nothing_but_room() {
         assert!(reported || paths.count() == 0);
     }
     let counters = model.kernel.tables.counters().unwrap();
-    assert!(counters.flows_full > 0 && counters.levels_full > 0, "{counters:?}");
+    assert!(counters.flows_full > 0 && counters.node_metrics_full > 0, "{counters:?}");
 }
 
 fn datagram(payload: &[u8], source: [u8; 4]) -> Datagram<'_> {
@@ -548,10 +548,10 @@ fn an_expired_flow_is_new_again() {
     let flow = testkit::reports::flow(1, false);
     assert!(model.kernel.tables.forget_flow(&flow) && !model.kernel.tables.forget_flow(&flow));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
-    assert!(model.kernel.tables.forget_level(Metric::QueueOccupancy, 2, 0));
+    assert!(model.kernel.tables.forget_metric(Metric::QueueOccupancy, 2, 0));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
-    assert!(model.kernel.tables.forget_level(Metric::LinkUtilization, 3, 2));
-    assert!(!model.kernel.tables.forget_level(Metric::LinkUtilization, 3, 2));
+    assert!(model.kernel.tables.forget_metric(Metric::LinkUtilization, 3, 2));
+    assert!(!model.kernel.tables.forget_metric(Metric::LinkUtilization, 3, 2));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
     let tables = &model.kernel.tables;
     let streams: Vec<_> =
@@ -631,8 +631,8 @@ fn last_reported(reported: &mut LastReported, events: &[Event]) {
 fn stored_as_reported(tables: &Tables) -> LastReported {
     let mut kept = BTreeMap::new();
     for metric in [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization] {
-        for level in (0..tables.level_slots(metric)).filter_map(|place| tables.level(metric, place)) {
-            kept.insert((metric as u8, String::new(), Some(level.node), Some(level.part)), level.reported);
+        for entry in (0..tables.metric_slots(metric)).filter_map(|place| tables.metric_entry(metric, place)) {
+            kept.insert((metric as u8, String::new(), Some(entry.node), Some(entry.part)), entry.reported);
         }
     }
     for flow in (0..tables.flow_slots()).filter_map(|place| tables.flow(place)) {

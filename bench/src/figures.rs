@@ -14,7 +14,7 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> CliError {
 }
 
 /// A report or frame that could not be written.
-pub(crate) fn unwritten(error: wire::Unwritten) -> CliError {
+pub(crate) fn unwritten(error: wire::EmitError) -> CliError {
     failed(format!("{error:?}"))
 }
 

@@ -31,7 +31,7 @@ fn measure(case: &SfCase, input: Input, runs: usize) {
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let whole = |collector: &Collector| collector.stats().sf.complete.sets;
     let before = (whole(&collector), collector.stats().reports);
-    // Whole rounds, in which each flow has whole sets; short ones, so that some are left alone by whatever else runs.
+    // Whole rounds, in which each flow has whole sets; short ones, so that some run without interference from other processes.
     let reports = feed.frames();
     let mut times: Vec<f64> =
         (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();

@@ -1,4 +1,4 @@
-//! The configuration of a collector: sizes, times, what devices mean by their numbers.
+//! The configuration of a collector: table sizes, timeouts, and the units of devices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub enum Clocks {
     Synchronised,
 }
 
-/// What a kind of device means by its numbers. Never guessed: what is not written here is the standard, in nanoseconds.
+/// The units and clocks of a kind of device. They are never guessed: the default is the standard's, in nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// Its name in the configuration.
@@ -29,14 +29,14 @@ pub struct Profile {
     pub timestamp_unit_ns: u32,
     /// Nanoseconds per unit of hop latency.
     pub latency_unit_ns: u32,
-    /// What queue occupancy is counted in, for people.
+    /// Unit of queue occupancy, for display.
     pub queue_unit: String,
     /// A utilisation of 1 as a fraction of the link: 0.01 where devices send per cent. Stored as a whole number of
     /// millionths, at least one.
     pub utilization_scale: f64,
     /// May stamps of different nodes be compared?
     pub clocks: Clocks,
-    /// Names of drop reasons, for people.
+    /// Names of drop reasons, for display.
     pub drop_reasons: BTreeMap<u8, String>,
 }
 
@@ -74,7 +74,7 @@ pub struct Rollups {
     pub seconds: bool,
     /// One per minute and key, flows included.
     pub minutes: bool,
-    /// Quantile sketches at most, 14 KiB each; a key in use holds two, three for a moment after each second.
+    /// Quantile sketches at most, 14 KiB each; a key in use holds two, three for a short time after each second.
     pub sketches: usize,
 }
 
@@ -97,7 +97,7 @@ pub struct JoinConfig {
     pub timeout: Nanos,
     /// The Remaining Hop Count that sources begin with, before they count themselves; `None`: it is learned.
     pub hop_limit: Option<u8>,
-    /// Sets in a row that must prove a path before it is believed, at least 1.
+    /// Sets in a row that must prove a path before it is confirmed, at least 1.
     pub confirmations: u8,
 }
 
@@ -132,7 +132,7 @@ pub struct PostcardConfig {
     pub max_pending: usize,
     /// The longest time from one node to the next, ns, for postcards that are joined by their timestamps.
     pub proximity: Nanos,
-    /// Sets in a row that must agree on a path before it is believed.
+    /// Sets in a row that must agree on a path before it is confirmed.
     pub confirmations: u8,
     /// The same where postcards may have been lost.
     pub confirmations_after_loss: u8,
@@ -176,11 +176,11 @@ pub struct Config {
     pub push_interval: Nanos,
     /// Rollups to make.
     pub rollup: Rollups,
-    /// Keeps senders from aiming at one bucket of a table. Equal seeds and inputs give equal outputs.
+    /// Hash seed: prevents senders from targeting one bucket of a table. Equal seeds and inputs give equal outputs.
     pub seed: u64,
-    /// Which profile reads whose reports; the longest prefix wins.
+    /// Profiles by source prefix; the longest prefix wins.
     pub profiles: Vec<(Prefix, Profile)>,
-    /// For all others.
+    /// The profile of all other sources.
     pub default_profile: Profile,
     /// Thresholds and rules at the start.
     pub detection: Arc<Detection>,
@@ -224,7 +224,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Nanoseconds and millionths, free clocks: where nothing is worked out from stamps.
+    /// Nanoseconds and millionths, free clocks: where nothing is computed from stamps.
     pub(crate) const NONE: Self = Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false };
 }
 

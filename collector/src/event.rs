@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// How a latency came about, or the order of a path. Anything but `Measured` is a mark that people must see beside the value.
+/// How a latency came about, or the order of a path. Displays must show anything but `Measured` beside the value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Basis {
@@ -184,9 +184,9 @@ pub struct Rollup {
     pub queue: Option<u8>,
     /// Values seen. Exact, as are `min`, `max` and `sum`.
     pub count: u64,
-    /// Least value.
+    /// Minimum.
     pub min: u64,
-    /// Greatest value.
+    /// Maximum.
     pub max: u64,
     /// Sum of values.
     pub sum: u64,
@@ -266,7 +266,7 @@ impl Loss {
     }
 }
 
-/// One thing that happened in a stream's numbering: what `replay --explain-loss` lists.
+/// An event in a stream's sequence numbers, as listed by `replay --explain-loss`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SequenceEvent {
     /// Receive time of the datagram that showed it.

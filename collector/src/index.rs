@@ -5,13 +5,13 @@
 //! index is allocated once and never grows.
 //!
 //! **Heat.** Each use adds one to a way's heat, saturating at 255; a heat counts half for each second of age. An entry
-//! with a heat of [`BUSY`] or more is busy: a newcomer never pushes it out. Among the others the least hot goes first,
+//! with a heat of [`BUSY`] or more is busy: a new entry never evicts it. Among the others the least hot goes first,
 //! then the oldest. A flood of keys seen once therefore only ever replaces its own kind, and when all sixteen ways are
-//! busy the newcomer is refused.
+//! busy the new entry is refused.
 
 use memory::prefetch;
 
-/// Heat from which an entry is not pushed out by a newcomer: two touches within about a second.
+/// Heat from which an entry is not evicted by a new entry: two touches within about a second.
 pub(crate) const BUSY: u8 = 2;
 
 /// Not a slot.
@@ -34,18 +34,18 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// Where an entry lies in the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct IndexPosition {
     bucket: u32,
     way: u8,
 }
 
-/// Where a newcomer could go.
+/// Where a new entry could go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Room {
+pub(crate) enum InsertSlot {
     /// A free way.
-    Free(Place),
+    Free(IndexPosition),
     /// A way whose entry (in this slot) is to be evicted.
-    Evict(Place, u32),
+    Evict(IndexPosition, u32),
     /// Sixteen busy entries.
     Refused,
 }
@@ -72,7 +72,7 @@ impl Index {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// Brings the first bucket of `hash` near.
+    /// Prefetches the first bucket of `hash`.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         prefetch(&self.buckets[self.first(hash)]);
@@ -103,20 +103,20 @@ impl Index {
     }
 
     /// Where the entry of `hash` lies for which `is_it` says yes.
-    fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(Place, u32)> {
+    fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(IndexPosition, u32)> {
         let first = self.first(hash);
         for at in [first, self.second(hash, first)] {
             let bucket = &self.buckets[at];
             for way in 0..WAYS {
                 if bucket.tags[way] == tag(hash) && is_it(bucket.slots[way]) {
-                    return Some((Place { bucket: at as u32, way: way as u8 }, bucket.slots[way]));
+                    return Some((IndexPosition { bucket: at as u32, way: way as u8 }, bucket.slots[way]));
                 }
             }
         }
         None
     }
 
-    /// Notes that the entry of `hash` in `slot` was used so many times in `second`.
+    /// Records that the entry of `hash` in `slot` was used `times` times in `second`.
     pub(crate) fn touch(&mut self, hash: u64, slot: u32, times: u64, second: u32) {
         if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];
@@ -127,18 +127,18 @@ impl Index {
         }
     }
 
-    /// Finds room for a newcomer in `second`. With `full`, only an eviction makes room, since the slab has no free slot.
-    pub(crate) fn room(&self, hash: u64, second: u32, full: bool) -> Room {
+    /// Finds room for a new entry in `second`. With `full`, only an eviction makes room, since the slab has no free slot.
+    pub(crate) fn room(&self, hash: u64, second: u32, full: bool) -> InsertSlot {
         let first = self.first(hash);
         let candidates = [first, self.second(hash, first)];
-        let mut coldest: Option<(u8, u8, Place, u32)> = None;
+        let mut coldest: Option<(u8, u8, IndexPosition, u32)> = None;
         for at in candidates {
             let bucket = &self.buckets[at];
             for way in 0..WAYS {
-                let place = Place { bucket: at as u32, way: way as u8 };
+                let place = IndexPosition { bucket: at as u32, way: way as u8 };
                 if bucket.tags[way] == 0 {
                     if !full {
-                        return Room::Free(place);
+                        return InsertSlot::Free(place);
                     }
                     continue;
                 }
@@ -150,13 +150,13 @@ impl Index {
             }
         }
         match coldest {
-            Some((heat, _, place, slot)) if heat < BUSY => Room::Evict(place, slot),
-            _ => Room::Refused,
+            Some((heat, _, place, slot)) if heat < BUSY => InsertSlot::Evict(place, slot),
+            _ => InsertSlot::Refused,
         }
     }
 
-    /// Puts a newcomer into a way that [`Index::room`] named, with as many uses as are known of it, in `second`.
-    pub(crate) fn put(&mut self, place: Place, hash: u64, slot: u32, (uses, second): (u8, u32)) {
+    /// Puts a new entry into a way that [`Index::room`] named, with as many uses as are known of it, in `second`.
+    pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, (uses, second): (u8, u32)) {
         let bucket = &mut self.buckets[place.bucket as usize];
         let way = place.way as usize;
         bucket.tags[way] = tag(hash);
@@ -172,7 +172,7 @@ impl Index {
         }
     }
 
-    /// Forgets an entry's heat, so that a second that comes round modulo 256 does not make it look young.
+    /// Forgets an entry's heat, so that a second that recurs modulo 256 does not make it look young.
     pub(crate) fn cool(&mut self, hash: u64, slot: u32, second: u32) {
         if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];
@@ -225,13 +225,15 @@ fn first_match(bucket: &Bucket, tag: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUSY, Index, NO_SLOT, Room, WAYS};
+    use super::{BUSY, Index, InsertSlot, NO_SLOT, WAYS};
 
-    fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> Room {
+    fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> InsertSlot {
         let room = index.room(hash, second, false);
         match room {
-            Room::Free(place) | Room::Evict(place, _) => index.put(place, hash, slot, (1, second)),
-            Room::Refused => {}
+            InsertSlot::Free(place) | InsertSlot::Evict(place, _) => {
+                index.put(place, hash, slot, (1, second))
+            }
+            InsertSlot::Refused => {}
         }
         room
     }
@@ -242,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_found_until_it_is_removed() {
+    fn inserted_entries_are_found_until_removed() {
         let mut index = Index::with_capacity(1000);
         let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for n in 1..=1000 {
-            assert!(matches!(insert(&mut index, hash(n), n as u32, 0), Room::Free(_)), "{n}");
+            assert!(matches!(insert(&mut index, hash(n), n as u32, 0), InsertSlot::Free(_)), "{n}");
         }
         for n in 1..=1000 {
             assert_eq!(index.find(hash(n), |slot| slot == n as u32), n as u32);
@@ -264,7 +266,7 @@ mod tests {
             let second = if n == 5 { 6 } else { 7 };
             insert(&mut index, colliding(n), n as u32, second);
         }
-        assert!(matches!(insert(&mut index, colliding(17), 17, 7), Room::Evict(_, 5)));
+        assert!(matches!(insert(&mut index, colliding(17), 17, 7), InsertSlot::Evict(_, 5)));
     }
 
     #[test]
@@ -274,16 +276,16 @@ mod tests {
             insert(&mut index, colliding(n), n as u32, 100);
             index.touch(colliding(n), n as u32, u64::from(BUSY) - 1, 100);
         }
-        assert_eq!(insert(&mut index, colliding(17), 17, 100), Room::Refused);
-        assert!(matches!(insert(&mut index, colliding(17), 17, 101), Room::Evict(..)));
+        assert_eq!(insert(&mut index, colliding(17), 17, 100), InsertSlot::Refused);
+        assert!(matches!(insert(&mut index, colliding(17), 17, 101), InsertSlot::Evict(..)));
     }
 
     #[test]
     fn a_full_slab_is_relieved_by_eviction_only() {
         let mut index = Index::with_capacity(WAYS);
-        assert_eq!(index.room(colliding(1), 0, true), Room::Refused);
+        assert_eq!(index.room(colliding(1), 0, true), InsertSlot::Refused);
         insert(&mut index, colliding(1), 9, 0);
-        assert!(matches!(index.room(colliding(2), 0, true), Room::Evict(_, 9)));
+        assert!(matches!(index.room(colliding(2), 0, true), InsertSlot::Evict(_, 9)));
     }
 
     #[test]
@@ -294,6 +296,6 @@ mod tests {
         }
         index.touch(colliding(3), 3, 100, 0);
         index.cool(colliding(3), 3, 128);
-        assert!(matches!(index.room(colliding(20), 256, false), Room::Evict(_, 3)));
+        assert!(matches!(index.room(colliding(20), 256, false), InsertSlot::Evict(_, 3)));
     }
 }

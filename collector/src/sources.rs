@@ -1,11 +1,11 @@
-//! Who sends: one entry per source address, with the profile that reads it and what was refused.
+//! The sources: one entry per source address, with the profile that reads it and what was refused.
 
 use detect::Prefix;
 use wire::Refusal;
 
 use crate::event::Nanos;
 use crate::hash::fold_octets;
-use crate::index::{Index, NO_SLOT, Room};
+use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
 /// What came from one address.
@@ -98,19 +98,19 @@ impl Sources {
         let view =
             SourceView { source: *address, datagrams: 1, refused: [0; Refusal::COUNT], last_seen: now };
         let slot = match self.index.room(hash, eon, self.entries.len() == self.capacity) {
-            Room::Free(place) => {
+            InsertSlot::Free(place) => {
                 let slot = self.entries.len() as u32;
                 self.entries.push(Entry { view, profile });
                 self.index.put(place, hash, slot, (1, eon));
                 slot
             }
-            Room::Evict(place, slot) => {
+            InsertSlot::Evict(place, slot) => {
                 self.evicted += 1;
                 self.entries[slot as usize] = Entry { view, profile };
                 self.index.put(place, hash, slot, (1, eon));
                 slot
             }
-            Room::Refused => {
+            InsertSlot::Refused => {
                 self.refused += 1;
                 u32::MAX
             }

@@ -1,4 +1,4 @@
-//! What was counted. Plain numbers; names and labels are made where people read them.
+//! Counters: plain numbers. The metrics and API modules give them names and labels.
 //!
 //! The numbers balance: [`Stats::decode_balance`] and [`Stats::state_balance`] give what went in, what came out and what was dropped
 //! for which reason, and the tests add them up.
@@ -22,7 +22,7 @@ pub struct Table {
     pub used: u64,
     /// Room for.
     pub capacity: u64,
-    /// Pushed out by a newcomer.
+    /// Pushed out by a new entry.
     pub evicted: u64,
     /// Newcomers that found no room.
     pub refused: u64,

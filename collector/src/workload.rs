@@ -236,7 +236,7 @@ pub enum Input {
     Payloads,
 }
 
-/// Frames in memory, given to a collector in bursts, over and over.
+/// Frames in memory, passed to a collector in bursts, repeatedly.
 #[derive(Debug)]
 pub struct Feed {
     bytes: Vec<u8>,

@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use dataplane::dta::{
-    Action, Config, Context, Field, How, Mapping, Outbox, PacketFacts, Reporter, Trigger, sketches, table,
+    Action, Config, Context, Field, Mapping, Outbox, PacketFacts, Reporter, SendOptions, Trigger, sketches,
+    table,
 };
 use detect::Match;
 use wire::dta::layout::{Columns, SketchKind};
@@ -26,7 +27,7 @@ fn mapping(on: Trigger, essential: bool, action: Action) -> Mapping {
         when: Vec::new(),
         every: 1,
         each_hop: false,
-        how: How { essential, ..How::default() },
+        options: SendOptions { essential, ..SendOptions::default() },
         action,
     }
 }
@@ -64,7 +65,7 @@ fn cases() -> Vec<(&'static str, Trigger, Config)> {
         epoch: 1 << 62,
         per_report: 64,
         pace: 1000,
-        how: How::default(),
+        options: SendOptions::default(),
     };
     let with = |mapping| Config { mappings: vec![mapping], ..Config::default() };
     vec![

@@ -15,7 +15,7 @@ use crate::watchlist::{Watch, Watchlist};
 pub struct Line {
     /// When it happens, ns since the start.
     pub at: u64,
-    /// What happens, for people.
+    /// Human-readable description.
     pub text: String,
 }
 
@@ -162,12 +162,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::fabric::{FabricSink, Reporter, Truth};
+    use crate::fabric::{FabricSink, GroundTruth, Reporter};
     use crate::report::ReportKind;
 
     /// What an audience would see, second by second.
     #[derive(Default)]
-    struct Audience {
+    struct Observed {
         reports: BTreeMap<u64, usize>,
         drops: BTreeMap<(u64, u32, &'static str), usize>,
         paths: BTreeMap<u64, usize>,
@@ -175,27 +175,27 @@ mod tests {
         deepest: BTreeMap<u64, (u32, u32)>,
     }
 
-    impl FabricSink for Audience {
+    impl FabricSink for Observed {
         fn report(&mut self, t: u64, _from: &Reporter, _payload: &[u8]) {
             *self.reports.entry(t / SECOND).or_default() += 1;
         }
 
-        fn truth(&mut self, truth: &Truth<'_>) {
+        fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
             match truth {
-                Truth::Dropped { journey, node, reason, .. } => {
-                    *self.drops.entry((journey.ended / SECOND, *node, reason.name())).or_default() += 1;
+                GroundTruth::Dropped { trace, node, reason, .. } => {
+                    *self.drops.entry((trace.ended / SECOND, *node, reason.name())).or_default() += 1;
                 }
-                Truth::PathChange { at, .. } => *self.paths.entry(at / SECOND).or_default() += 1,
-                Truth::Datagram(datagram) => {
+                GroundTruth::PathChange { at, .. } => *self.paths.entry(at / SECOND).or_default() += 1,
+                GroundTruth::Datagram(datagram) => {
                     for report in &datagram.reports {
                         if report.kind == ReportKind::Queue {
                             *self.queues.entry((datagram.sent / SECOND, datagram.node)).or_default() += 1;
                         }
                     }
                 }
-                Truth::Delivered(journey) => {
-                    let second = journey.ended / SECOND;
-                    for hop in journey.hops {
+                GroundTruth::Delivered(trace) => {
+                    let second = trace.ended / SECOND;
+                    for hop in trace.hops {
                         let deepest = self.deepest.entry(second).or_default();
                         *deepest = (*deepest).max((hop.queue_occupancy, hop.node));
                     }
@@ -208,9 +208,9 @@ mod tests {
     #[test]
     fn the_script_can_be_seen() {
         let (mut fabric, script) = scenario(1).unwrap();
-        let mut audience = Audience::default();
+        let mut audience = Observed::default();
         fabric.run_until(42 * SECOND, &mut audience);
-        let Audience { reports, drops, paths, queues, deepest } = audience;
+        let Observed { reports, drops, paths, queues, deepest } = audience;
         let steady = reports.range(1..42).all(|(_, count)| (5_000..20_000).contains(count));
         assert!(steady, "{reports:?}");
         for (second, (depth, _)) in &deepest {

@@ -3,8 +3,8 @@
 use wire::FlowKey;
 
 use crate::dta::Trigger;
-use crate::node::{Done, Node, Outcome};
-use crate::packet::Carried;
+use crate::node::{Node, Outcome, PacketOutcome};
+use crate::packet::CarriedInt;
 use crate::report::Outbox;
 use crate::visit::Visit;
 use crate::watchlist::Watch;
@@ -20,12 +20,12 @@ pub(crate) fn postcard(
 ) -> Outcome {
     let bits = watch.bitmap & node.config.available;
     if node.suppresses_record(Some(flow), bits, visit) {
-        return Outcome::forward(Done::Filtered);
+        return Outcome::forward(PacketOutcome::Filtered);
     }
     if !node.report_dta(frame, (Some(flow), None), (Trigger::Hop, bits), visit) {
         node.exporter.postcard(flow, bits, &visit.hop(node.id, u16::MAX), out);
     }
-    Outcome::forward(Done::Reported)
+    Outcome::forward(PacketOutcome::Reported)
 }
 
 /// Reports this node's record of a packet with INT-MX.
@@ -33,16 +33,16 @@ pub(crate) fn mx(
     node: &mut Node,
     frame: &[u8],
     flow: Option<&FlowKey>,
-    carried: &Carried,
+    carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
-) -> Done {
+) -> PacketOutcome {
     let bits = carried.bitmap & node.config.available;
     if node.suppresses_record(flow, bits, visit) {
-        return Done::Filtered;
+        return PacketOutcome::Filtered;
     }
     if !node.report_dta(frame, (flow, Some(carried)), (Trigger::Hop, bits), visit) {
         node.exporter.postcard_with_packet(frame, carried, bits, &visit.hop(node.id, u16::MAX), out);
     }
-    Done::Reported
+    PacketOutcome::Reported
 }

@@ -22,7 +22,7 @@ use detect::{Algorithm, Detector, DetectorError, HopValues, Match, Metric, Monit
 use wire::int::Stack;
 use wire::{FlowKey, Hop};
 
-/// Registers of each filter, unless said otherwise.
+/// Registers of each filter, unless noted otherwise.
 pub const REGISTERS: usize = 4096;
 
 /// Filters of a list at most: a packet's flow is compared with each until one matches.
@@ -159,7 +159,7 @@ pub(crate) struct Metadata {
 
 /// The first node's ingress and the last node's egress stamp; all-ones when unknown.
 #[derive(Clone, Copy)]
-struct Ends {
+struct EndTimestamps {
     ingress: u64,
     egress: u64,
     /// Both are of 64 bits.
@@ -252,7 +252,7 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
     if needs.latency {
         values.hop_latency = match layout.hop_latency(record) {
             u32::MAX => {
-                let ends = Ends {
+                let ends = EndTimestamps {
                     ingress: layout.ingress_ts(record),
                     egress: layout.egress_ts(record),
                     wide: layout.wide_ts(),
@@ -293,7 +293,8 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
         Some(latency) => u64::from(latency) * u64::from(units.latency_ns),
         None => {
             let stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
-            let ends = Ends { ingress: stamp(hop.ingress_ts), egress: stamp(hop.egress_ts), wide: false };
+            let ends =
+                EndTimestamps { ingress: stamp(hop.ingress_ts), egress: stamp(hop.egress_ts), wide: false };
             later(ends, units.stamp_ns)
         }
     };
@@ -310,9 +311,9 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
 const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
 
 /// The time between two stamps, ns; [`ABSENT`] when one is unknown or the second lies before the first. 32-bit stamps are
-/// remainders, believed below 2 to the 31st.
+/// remainders, valid below 2 to the 31st.
 #[inline]
-fn later(ends: Ends, stamp_ns: u32) -> u64 {
+fn later(ends: EndTimestamps, stamp_ns: u32) -> u64 {
     if ends.ingress == ABSENT || ends.egress == ABSENT {
         return ABSENT;
     }
@@ -355,7 +356,7 @@ fn flow_latency(
     }
 }
 
-fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> Ends {
+fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> EndTimestamps {
     let metadata_stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
     let layout = &stack.layout;
     let first = stack.records().next_back();
@@ -364,7 +365,7 @@ fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> Ends {
     let wide = layout.wide_ts() && metadata.is_none_or(|metadata| metadata.on_stack);
     let ingress = first.map(|record| layout.ingress_ts(record));
     let egress = last.map(|record| layout.egress_ts(record));
-    Ends {
+    EndTimestamps {
         ingress: ingress
             .unwrap_or_else(|| metadata_stamp(metadata.and_then(|metadata| metadata.hop.ingress_ts))),
         egress: match metadata {

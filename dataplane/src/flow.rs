@@ -52,7 +52,7 @@ pub struct FlowSpec {
     pub payload: u16,
     /// When packets leave.
     pub pattern: Pattern,
-    /// First moment at which one may, true time, ns. Relative to now where that has passed.
+    /// Earliest time at which one may, true time, ns. Relative to now where that has passed.
     pub start: u64,
     /// None leaves at or after this, true time, ns.
     pub stop: u64,

@@ -59,7 +59,8 @@ pub mod watchlist;
 pub mod workload;
 
 pub use fabric::{
-    Action, Config, Fabric, FabricError, FabricSink, FlowId, FlowSpec, Pattern, Reporter, Topology, Truth,
+    Action, Config, Fabric, FabricError, FabricSink, FlowId, FlowSpec, GroundTruth, Pattern, Reporter,
+    Topology,
 };
 pub use filter::{Filter, Filters};
 pub use switch::Switch;

@@ -6,7 +6,7 @@ use wire::{FlowKey, Profile, Refusal};
 use crate::config::Config;
 use crate::dta::{Event, SwitchReporter, Trigger};
 use crate::filter::{Filters, Metadata};
-use crate::packet::{Carried, Headers, Parsed, Seen, direct};
+use crate::packet::{CarriedInt, Headers, Parsed, ParsedPacket, direct};
 use crate::report::Exporter;
 use crate::sf::Registers;
 use crate::visit::{Verdict, Visit};
@@ -65,23 +65,23 @@ pub(crate) struct Node {
 
 /// The result of processing a packet.
 pub(crate) struct Outcome {
-    pub(crate) done: Done,
+    pub(crate) done: PacketOutcome,
     pub(crate) verdict: Verdict,
     pub(crate) sf: Option<Sf>,
 }
 
 impl Outcome {
-    pub(crate) fn forward(done: Done) -> Self {
+    pub(crate) fn forward(done: PacketOutcome) -> Self {
         Self { done, verdict: Verdict::Forward, sf: None }
     }
 }
 
 /// The counter of [`Stats`] that a packet belongs to.
-pub(crate) enum Done {
+pub(crate) enum PacketOutcome {
     Plain,
     Refused,
     Recorded,
-    Swapped,
+    SwapResult,
     HopsExceeded,
     MtuExceeded,
     Reported,
@@ -105,12 +105,12 @@ impl Node {
     }
 
     #[inline(never)]
-    fn parse_any(&self, frame: &[u8]) -> Result<Seen, Refusal> {
-        Seen::of(frame, &self.profile)
+    fn parse_any(&self, frame: &[u8]) -> Result<ParsedPacket, Refusal> {
+        ParsedPacket::of(frame, &self.profile)
     }
 
     /// The parsed frame in full. `packet` is the latest frame that was parsed.
-    pub(crate) fn seen(&self, frame: &[u8], packet: Parsed) -> Result<Seen, Refusal> {
+    pub(crate) fn seen(&self, frame: &[u8], packet: Parsed) -> Result<ParsedPacket, Refusal> {
         match packet {
             Parsed::Direct(common) => Ok(common.seen(frame, &self.cache)),
             Parsed::Full(seen) => seen,
@@ -122,20 +122,21 @@ impl Node {
     pub(crate) fn report_dta(
         &mut self,
         frame: &[u8],
-        (flow, carried): (Option<&FlowKey>, Option<&Carried>),
+        (flow, carried): (Option<&FlowKey>, Option<&CarriedInt>),
         (occasion, bits): (Trigger, u16),
         visit: &Visit,
     ) -> bool {
         let Some(dta) = &mut self.dta else { return false };
         let headers = carried.map(|carried| carried.headers).or_else(|| Headers::of(frame));
-        let seen = Seen { flow: flow.copied(), headers, carried: carried.copied(), unsupported: false };
+        let seen =
+            ParsedPacket { flow: flow.copied(), headers, carried: carried.copied(), unsupported: false };
         let metadata = visit.hop(self.id, bits);
         dta.report(self.id, frame, &seen, visit, Event::new(occasion, &metadata))
     }
 
     /// Writes this switch's record in the form of the packet's stack.
     #[inline]
-    pub(crate) fn write_record(&self, carried: &Carried, visit: &Visit, record: &mut [u8]) {
+    pub(crate) fn write_record(&self, carried: &CarriedInt, visit: &Visit, record: &mut [u8]) {
         let available = self.config.available;
         if carried.version == Version::V2 {
             visit.write_record(self.id, carried.bitmap, available, record);

@@ -22,13 +22,13 @@ pub(crate) const HOP_BY_HOP: u8 = ipv6::HOP_BY_HOP;
 
 /// What a switch sees in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ParsedPacket {
     /// The flow, as it was before INT.
     pub(crate) flow: Option<FlowKey>,
     /// Headers that INT can be put behind; `None` for fragments and other protocols.
     pub(crate) headers: Option<Headers>,
     /// INT that this switch can handle.
-    pub(crate) carried: Option<Carried>,
+    pub(crate) carried: Option<CarriedInt>,
     /// It carries INT that this switch does not support.
     pub(crate) unsupported: bool,
 }
@@ -39,12 +39,12 @@ pub(crate) enum Parsed {
     /// A common frame; see [`direct`].
     Direct(direct::Common),
     /// Any other frame.
-    Full(Result<Seen, Refusal>),
+    Full(Result<ParsedPacket, Refusal>),
 }
 
 /// A packet's INT, as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Carried {
+pub(crate) struct CarriedInt {
     pub(crate) headers: Headers,
     pub(crate) version: int::Version,
     pub(crate) mode: Mode,
@@ -69,7 +69,7 @@ pub(crate) struct Carried {
     pub(crate) end: usize,
 }
 
-impl Seen {
+impl ParsedPacket {
     /// Looks at a packet from its Ethernet header on.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Seen {
         };
         let head = &frame[location.header..location.stack];
         seen.headers = Some(headers);
-        seen.carried = Some(Carried {
+        seen.carried = Some(CarriedInt {
             headers,
             version: int.version,
             mode: int.mode,
@@ -125,7 +125,7 @@ impl Seen {
     }
 }
 
-impl Carried {
+impl CarriedInt {
     /// The records in `frame`.
     pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> int::Stack<'a> {
         let bytes = frame.get(self.stack()..self.end).unwrap_or_default();
@@ -133,7 +133,7 @@ impl Carried {
         int::Stack { bytes, layout: self.layout, count: count as u8 }
     }
 
-    /// INT that [`Seen::of`] refuses only because of its stack, as far as a sink needs it to remove INT.
+    /// INT that [`ParsedPacket::of`] refuses only because of its stack, as far as a sink needs it to remove INT.
     pub(crate) fn malformed(frame: &[u8], profile: &Profile) -> Option<Self> {
         let location = packet::malformed_stack(frame, profile)?;
         let option = location.encapsulation == Encapsulation::HopByHop;

@@ -6,7 +6,7 @@ use wire::report::{Flags, v10, v20};
 use wire::{FlowKey, Hop};
 
 use crate::packet::direct::{Common, Int};
-use crate::packet::{Carried, Headers, Seen};
+use crate::packet::{CarriedInt, Headers, ParsedPacket};
 
 /// What a report is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,7 +85,7 @@ impl Format {
 pub struct Outbox {
     bytes: Vec<u8>,
     slots: Vec<Slot>,
-    made: Vec<Made>,
+    made: Vec<WrittenReport>,
 }
 
 /// One datagram in an outbox.
@@ -111,7 +111,7 @@ struct Slot {
 
 /// A report that was written, into a datagram of the outbox or into an open group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct WrittenReport {
     pub(crate) kind: ReportKind,
     pub(crate) hw_id: u8,
     /// It holds the packet's INT stack.
@@ -128,7 +128,7 @@ pub(crate) struct Carrying {
 }
 
 impl Carrying {
-    fn of(frame: &[u8], carried: &Carried) -> Option<Self> {
+    fn of(frame: &[u8], carried: &CarriedInt) -> Option<Self> {
         Self::at(frame, carried.sf, carried.end, carried.hop_ml)
     }
 
@@ -153,7 +153,7 @@ pub(crate) struct ReportedPacket {
 }
 
 impl ReportedPacket {
-    pub(crate) fn of(frame: &[u8], carried: &Carried) -> Self {
+    pub(crate) fn of(frame: &[u8], carried: &CarriedInt) -> Self {
         let headers = carried.headers;
         let ip_end = headers.ip + headers.ip_len(frame);
         Self { headers, ip_end, int_end: int_end(carried), record: Carrying::of(frame, carried) }
@@ -190,13 +190,13 @@ impl Outbox {
     }
 
     /// Reports that were made since it was cleared, in order.
-    pub(crate) fn made(&self) -> &[Made] {
+    pub(crate) fn made(&self) -> &[WrittenReport] {
         &self.made
     }
 }
 
 /// What one report says, in either version.
-struct Draft<'a> {
+struct ReportDraft<'a> {
     kind: ReportKind,
     flags: Flags,
     /// RepMdBits of 2.0; none for a report without main contents.
@@ -298,7 +298,12 @@ impl Exporter {
         out.bytes.extend_from_slice(packet);
         out.bytes.resize(start + HEAD + metadata + padded, 0);
         out.slots.push(Slot { hw_id, seq, reports: 1, start });
-        out.made.push(Made { kind: ReportKind::Flow, hw_id, with_stack: true, record: reported.record });
+        out.made.push(WrittenReport {
+            kind: ReportKind::Flow,
+            hw_id,
+            with_stack: true,
+            record: reported.record,
+        });
         true
     }
 
@@ -315,7 +320,7 @@ impl Exporter {
     pub(crate) fn flow_report(
         &mut self,
         frame: &[u8],
-        carried: &Carried,
+        carried: &CarriedInt,
         bits: Option<u16>,
         metadata: &Hop,
         out: &mut Outbox,
@@ -323,32 +328,38 @@ impl Exporter {
         let packet =
             self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
         let bits = bits.map(|bits| bits & REPORTABLE);
-        let draft =
-            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, metadata, packet) };
-        self.write(&Draft { record: Carrying::of(frame, carried), ..draft }, out);
+        let draft = ReportDraft {
+            bits,
+            with_stack: true,
+            ..ReportDraft::new(ReportKind::Flow, Flags::FLOW, metadata, packet)
+        };
+        self.write(&ReportDraft { record: Carrying::of(frame, carried), ..draft }, out);
     }
 
     /// A sink's compact report of an SF packet: INT header and record.
     pub(crate) fn compact_report(
         &mut self,
         frame: &[u8],
-        carried: &Carried,
+        carried: &CarriedInt,
         bits: u16,
         metadata: &Hop,
         out: &mut Outbox,
     ) {
         let packet = Packet::Int(&frame[carried.header()..carried.end]);
         let bits = Some(bits & REPORTABLE);
-        let draft =
-            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, metadata, packet) };
-        self.write(&Draft { record: Carrying::of(frame, carried), ..draft }, out);
+        let draft = ReportDraft {
+            bits,
+            with_stack: true,
+            ..ReportDraft::new(ReportKind::Flow, Flags::FLOW, metadata, packet)
+        };
+        self.write(&ReportDraft { record: Carrying::of(frame, carried), ..draft }, out);
     }
 
     /// A node's report of a packet of INT-MX, with the head of the packet.
     pub(crate) fn postcard_with_packet(
         &mut self,
         frame: &[u8],
-        carried: &Carried,
+        carried: &CarriedInt,
         bits: u16,
         metadata: &Hop,
         out: &mut Outbox,
@@ -356,15 +367,18 @@ impl Exporter {
         let packet =
             self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
         let bits = Some(bits & REPORTABLE);
-        self.write(&Draft { bits, ..Draft::new(ReportKind::Postcard, Flags::FLOW, metadata, packet) }, out);
+        self.write(
+            &ReportDraft { bits, ..ReportDraft::new(ReportKind::Postcard, Flags::FLOW, metadata, packet) },
+            out,
+        );
     }
 
     /// A node's postcard: no packet, the flow's id.
     pub(crate) fn postcard(&mut self, flow: &FlowKey, bits: u16, metadata: &Hop, out: &mut Outbox) {
-        let draft = Draft {
+        let draft = ReportDraft {
             bits: Some(bits & REPORTABLE),
             flow_id: Some(flow.flow_id().to_be_bytes()),
-            ..Draft::new(ReportKind::Postcard, Flags::FLOW, metadata, Packet::None)
+            ..ReportDraft::new(ReportKind::Postcard, Flags::FLOW, metadata, Packet::None)
         };
         self.write(&draft, out);
     }
@@ -373,7 +387,7 @@ impl Exporter {
     pub(crate) fn drop_report(
         &mut self,
         frame: &[u8],
-        seen: &Seen,
+        seen: &ParsedPacket,
         metadata: &Hop,
         reason: u8,
         out: &mut Outbox,
@@ -388,13 +402,18 @@ impl Exporter {
             (None, None, None) => 64,
         };
         let flags = Flags::DROP.with(Flags::FLOW, with_int.is_some());
-        let draft = Draft {
+        let draft = ReportDraft {
             bits: Some(PORTS | INGRESS_TS | DROP_REASON),
             reason: Some(reason),
             record: with_int.and_then(|carried| Carrying::of(frame, &carried)),
             with_stack: with_int
                 .is_some_and(|carried| carried.mode == wire::int::Mode::Md && carried.sf.is_none()),
-            ..Draft::new(ReportKind::Drop, flags, metadata, self.packet(frame, seen.headers.as_ref(), end))
+            ..ReportDraft::new(
+                ReportKind::Drop,
+                flags,
+                metadata,
+                self.packet(frame, seen.headers.as_ref(), end),
+            )
         };
         self.write(&draft, out);
     }
@@ -404,14 +423,23 @@ impl Exporter {
     pub(crate) fn queue_report(&mut self, metadata: &Hop, out: &mut Outbox) {
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
         self.write(
-            &Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, metadata, Packet::None) },
+            &ReportDraft {
+                bits,
+                ..ReportDraft::new(ReportKind::Queue, Flags::QUEUE, metadata, Packet::None)
+            },
             out,
         );
     }
 
     /// A report of a packet that passes a congested queue: as [`Exporter::queue_report`], and the head of the packet, cut
     /// behind the ports (behind INT where that hides the port).
-    pub(crate) fn congested_packet(&mut self, frame: &[u8], seen: &Seen, metadata: &Hop, out: &mut Outbox) {
+    pub(crate) fn congested_packet(
+        &mut self,
+        frame: &[u8],
+        seen: &ParsedPacket,
+        metadata: &Hop,
+        out: &mut Outbox,
+    ) {
         let end = match (seen.carried, seen.headers) {
             (Some(carried), _) if carried.mark == wire::packet::Mark::Port => carried.end,
             (_, Some(headers)) => ports_end(&headers),
@@ -419,7 +447,10 @@ impl Exporter {
         };
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
         let packet = self.packet(frame, seen.headers.as_ref(), end);
-        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, metadata, packet) }, out);
+        self.write(
+            &ReportDraft { bits, ..ReportDraft::new(ReportKind::Queue, Flags::QUEUE, metadata, packet) },
+            out,
+        );
     }
 
     /// Which of the items in `bits` a flow report contains for the switch itself; none without its own record.
@@ -454,17 +485,17 @@ impl Exporter {
         }
     }
 
-    fn write(&mut self, draft: &Draft<'_>, out: &mut Outbox) {
+    fn write(&mut self, draft: &ReportDraft<'_>, out: &mut Outbox) {
         let hw_id = (draft.metadata.egress_if.unwrap_or(0) % u16::from(self.format.subsystems)) as u8;
         match self.format.version {
             Version::V10 => self.write_10(draft, hw_id, out),
             Version::V20 => self.write_20(draft, hw_id, out),
         }
         let record = draft.record;
-        out.made.push(Made { kind: draft.kind, hw_id, record, with_stack: draft.with_stack });
+        out.made.push(WrittenReport { kind: draft.kind, hw_id, record, with_stack: draft.with_stack });
     }
 
-    fn write_10(&mut self, draft: &Draft<'_>, hw_id: u8, out: &mut Outbox) {
+    fn write_10(&mut self, draft: &ReportDraft<'_>, hw_id: u8, out: &mut Outbox) {
         let seq = self.number(hw_id);
         let (next, packet) = match draft.packet {
             Packet::None | Packet::Int(_) => (v10::NextProtocol::Ethernet, &[][..]),
@@ -490,7 +521,7 @@ impl Exporter {
         out.slots.push(Slot { hw_id, seq, reports: 1, start });
     }
 
-    fn write_20(&mut self, draft: &Draft<'_>, hw_id: u8, out: &mut Outbox) {
+    fn write_20(&mut self, draft: &ReportDraft<'_>, hw_id: u8, out: &mut Outbox) {
         let flow_id = draft.flow_id;
         let domain = flow_id.as_ref().map_or(&[][..], |id| id);
         let (ds_id, ds_bits) = match (flow_id, draft.packet) {
@@ -567,7 +598,7 @@ impl Exporter {
     }
 }
 
-impl<'a> Draft<'a> {
+impl<'a> ReportDraft<'a> {
     fn new(kind: ReportKind, flags: Flags, metadata: &'a Hop, packet: Packet<'a>) -> Self {
         Self {
             kind,
@@ -589,7 +620,7 @@ fn ports_end(headers: &Headers) -> usize {
 }
 
 /// Where INT ends, and with it the IPv6 header that holds it.
-fn int_end(carried: &Carried) -> usize {
+fn int_end(carried: &CarriedInt) -> usize {
     if carried.headers.has_option() { carried.headers.body() } else { carried.end }
 }
 

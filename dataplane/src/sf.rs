@@ -7,7 +7,7 @@
 //!   as a tag. A register of another flow, of other instructions, or one that is too old is empty: it is overwritten by
 //!   what the rule says. [`Config::single`] is the form in the paper, one register for all.
 //! - A source counts packets in the same way, per flow: sets are known by flow and number, and numbers of a flow that is
-//!   seen rarely would else come round in a moment. A flow that finds another's counter goes on from the source's
+//!   seen rarely would else recur in a moment. A flow that finds another's counter goes on from the source's
 //!   own, so that two flows with one counter do not repeat the same numbers.
 
 use wire::int::Sf;
@@ -56,16 +56,16 @@ pub enum Form {
 /// When a source sets U: the packet collects all records itself, like one of plain INT-MD, and grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Urgent {
-    /// Every so many packets of a flow, from 1.
+    /// One in this many packets of a flow, from 1.
     pub every: Option<u32>,
-    /// When the source's own queue holds so much, queue units.
+    /// When the source's own queue holds at least this much, queue units.
     pub queue: Option<u32>,
 }
 
 /// The longest record: every item but the checksum complement, three of them two words long.
 pub const MAX_RECORD: usize = 18 * 4;
 
-/// Most registers.
+/// Maximum number of registers.
 pub const MAX_REGISTERS: usize = 1 << 20;
 
 /// Which record leaves with the packet.
@@ -183,8 +183,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) now: u64,
 }
 
-/// What came of an SF packet at a node.
-pub(crate) struct Swapped {
+/// Result of processing an SF packet at a node.
+pub(crate) struct SwapResult {
     pub(crate) rule: Rule,
     /// What the header says now.
     pub(crate) sf: Sf,
@@ -241,7 +241,7 @@ impl Registers {
         if self.config.single { 0 } else { tag }
     }
 
-    /// What lies in the register of a flow, whatever its age; `None` if that is empty or another flow's.
+    /// The record in the register of a flow, of any age; `None` if the register is empty or holds another flow's.
     pub fn get(&self, flow: &FlowKey) -> Option<Entry<'_>> {
         let tag = self.tag(tag(flow));
         let register = &self.registers[self.index(tag)];
@@ -250,7 +250,7 @@ impl Registers {
         Some(Entry { state, packet_id, bitmap, since, record: &register.record[..usize::from(register.len)] })
     }
 
-    /// Puts a record into the register of a flow, or into whatever register that shares. `false`: it is too long.
+    /// Puts a record into the register of a flow, or into the register that it shares with other flows. `false`: it is too long.
     pub fn put(&mut self, flow: &FlowKey, entry: &Entry<'_>) -> bool {
         if entry.record.len() > MAX_RECORD {
             return false;
@@ -290,7 +290,7 @@ impl Registers {
     /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that leaves. For rules 2 and 3,
     /// which send the local record, `write` writes it and returns the sum of its words.
     #[inline(always)]
-    pub(crate) fn swap(&mut self, arrival: Arrival<'_>, write: impl FnOnce(&mut [u8]) -> u64) -> Swapped {
+    pub(crate) fn swap(&mut self, arrival: Arrival<'_>, write: impl FnOnce(&mut [u8]) -> u64) -> SwapResult {
         let Arrival { sf, bitmap, record, now, .. } = arrival;
         let tag = self.tag(arrival.tag);
         let index = self.index(tag);
@@ -309,7 +309,7 @@ impl Registers {
         let Some(keep) = rule.keep else {
             // What was there was empty, old, or another's: by this rule the register is empty now.
             register.state = 0;
-            return Swapped { rule, sf: sf_after, sums: (0, 0) };
+            return SwapResult { rule, sf: sf_after, sums: (0, 0) };
         };
         let sums = if forward == Forward::Local {
             slot.copy_from_slice(record);
@@ -319,7 +319,7 @@ impl Registers {
         };
         (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
         (register.state, register.len, register.since) = (keep as u8, len as u8, now);
-        Swapped { rule, sf: sf_after, sums }
+        SwapResult { rule, sf: sf_after, sums }
     }
 }
 

@@ -11,11 +11,11 @@ pub(crate) use self::direct::process as process_direct;
 
 use crate::dta::Trigger;
 use crate::export;
-use crate::node::{Done, Node, Outcome, verdict};
-use crate::packet::{Carried, OPTION_HEAD, Seen};
+use crate::node::{Node, Outcome, PacketOutcome, verdict};
+use crate::packet::{CarriedInt, OPTION_HEAD, ParsedPacket};
 use crate::report::{Outbox, ReportedPacket};
 use crate::sf::{self, Form};
-use crate::transit::{self, Pushed};
+use crate::transit::{self, PushResult};
 use crate::visit::Visit;
 
 /// Processes a packet with INT that leaves the domain.
@@ -23,17 +23,17 @@ pub(crate) fn process(
     node: &mut Node,
     frame: &mut Vec<u8>,
     flow: Option<&FlowKey>,
-    carried: &Carried,
+    carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
 ) -> Outcome {
     let verdict = verdict(carried.flags, visit);
     if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
         if flow.is_none() {
-            return Outcome::forward(Done::Refused);
+            return Outcome::forward(PacketOutcome::Refused);
         }
         report_sf(node, frame, flow, carried, visit, out);
-        return Outcome { done: Done::Reported, verdict, sf: Some(sf) };
+        return Outcome { done: PacketOutcome::Reported, verdict, sf: Some(sf) };
     }
     if carried.mode == Mode::Mx {
         let done = export::mx(node, frame, flow, carried, visit, out);
@@ -42,17 +42,17 @@ pub(crate) fn process(
     }
     if suppresses(node, frame, flow, carried, visit) {
         strip(frame, carried);
-        return Outcome { done: Done::Filtered, verdict, sf: None };
+        return Outcome { done: PacketOutcome::Filtered, verdict, sf: None };
     }
     let bits = carried.bitmap & node.config.available;
     if node.report_dta(frame, (flow, Some(carried)), (Trigger::Path, bits), visit) {
         strip(frame, carried);
-        return Outcome { done: Done::Reported, verdict, sf: carried.sf };
+        return Outcome { done: PacketOutcome::Reported, verdict, sf: carried.sf };
     }
     if !node.config.format.metadata_on_stack {
         report_apart(node, frame, carried, visit, out);
         strip(frame, carried);
-        return Outcome { done: Done::Reported, verdict, sf: carried.sf };
+        return Outcome { done: PacketOutcome::Reported, verdict, sf: carried.sf };
     }
     let (done, after) = report_on_stack(node, frame, carried, visit, out);
     strip(frame, &after);
@@ -64,7 +64,7 @@ fn report_sf(
     node: &mut Node,
     frame: &mut Vec<u8>,
     flow: Option<&FlowKey>,
-    carried: &Carried,
+    carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
 ) {
@@ -90,7 +90,7 @@ fn report_sf(
 
 /// Reports a packet as it is, with this switch's own record in the report's metadata.
 #[inline]
-fn report_apart(node: &mut Node, frame: &[u8], carried: &Carried, visit: &Visit, out: &mut Outbox) {
+fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Visit, out: &mut Outbox) {
     let bits = carried.bitmap & node.config.available;
     let id = node.id;
     let write = |bits, record: &mut [u8]| {
@@ -106,20 +106,20 @@ fn report_apart(node: &mut Node, frame: &[u8], carried: &Carried, visit: &Visit,
 fn report_on_stack(
     node: &mut Node,
     frame: &mut Vec<u8>,
-    carried: &Carried,
+    carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
-) -> (Done, Carried) {
+) -> (PacketOutcome, CarriedInt) {
     let metadata = visit.hop(node.id, u16::MAX);
     // This stack never leaves on a link, so the MTU does not matter.
     let write = |record: &mut [u8]| node.write_record(carried, visit, record);
     let pushed = transit::push(frame, carried, write, usize::MAX);
-    let after = Seen::of(frame, &node.profile).ok().and_then(|seen| seen.carried).unwrap_or(*carried);
+    let after = ParsedPacket::of(frame, &node.profile).ok().and_then(|seen| seen.carried).unwrap_or(*carried);
     node.exporter.flow_report(frame, &after, None, &metadata, out);
     let done = match pushed {
-        Pushed::Added => Done::Reported,
-        Pushed::HopsExceeded => Done::HopsExceeded,
-        Pushed::MtuExceeded => Done::MtuExceeded,
+        PushResult::Added => PacketOutcome::Reported,
+        PushResult::HopsExceeded => PacketOutcome::HopsExceeded,
+        PushResult::MtuExceeded => PacketOutcome::MtuExceeded,
     };
     (done, after)
 }
@@ -130,7 +130,7 @@ fn suppresses(
     node: &mut Node,
     frame: &[u8],
     flow: Option<&FlowKey>,
-    carried: &Carried,
+    carried: &CarriedInt,
     visit: &Visit,
 ) -> bool {
     // A packet of SF-INT that reaches this is urgent.
@@ -146,7 +146,7 @@ fn suppresses(
 }
 
 /// Removes INT from a packet and restores what the source changed: lengths, checksums, port, DSCP, protocol.
-pub(crate) fn strip(frame: &mut Vec<u8>, carried: &Carried) {
+pub(crate) fn strip(frame: &mut Vec<u8>, carried: &CarriedInt) {
     let headers = &carried.headers;
     if headers.has_option() {
         return headers.remove_option(frame, carried.shim - OPTION_HEAD);

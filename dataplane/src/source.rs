@@ -8,8 +8,8 @@ use wire::int::shim::{Next, Shim1, Shim2};
 use wire::int::{Sf, header, layout, shim};
 
 use crate::config::Mark;
-use crate::node::{Done, Node, Outcome};
-use crate::packet::{Headers, Seen, UDP};
+use crate::node::{Node, Outcome, PacketOutcome};
+use crate::packet::{Headers, ParsedPacket, UDP};
 use crate::sf::{self, MAX_RECORD};
 use crate::visit::Visit;
 use crate::watchlist::{Mode, Watch};
@@ -17,9 +17,9 @@ use crate::watchlist::{Mode, Watch};
 /// The result of the source's part.
 pub(crate) enum Embedded {
     /// The packet carries INT. This switch processes it like any other node.
-    Yes(Seen),
+    Yes(ParsedPacket),
     /// There is nothing more to do.
-    Done(Outcome),
+    PacketOutcome(Outcome),
 }
 
 /// Inserts INT into a watched packet without INT.
@@ -35,16 +35,16 @@ pub(crate) fn process(
     }
     // INT is not inserted behind IPv6 options.
     if headers.has_option() {
-        return Embedded::Done(Outcome::forward(Done::Plain));
+        return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
     }
     let mtu = usize::from(visit.mtu);
     if insert(frame, headers, watch, node.config.mark, mtu) == Inserted::MtuExceeded {
-        return Embedded::Done(Outcome::forward(Done::MtuExceeded));
+        return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::MtuExceeded));
     }
     let packet = node.parse(frame);
     match node.seen(frame, packet) {
         Ok(seen) if seen.carried.is_some() => Embedded::Yes(seen),
-        _ => Embedded::Done(Outcome::forward(Done::Refused)),
+        _ => Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused)),
     }
 }
 
@@ -64,17 +64,20 @@ fn process_sf(
     let sf = Sf { urgent: number.urgent, state: State::Medium, packet_id: number.packet_id };
     let mtu = usize::from(visit.mtu);
     if insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) == Inserted::MtuExceeded {
-        return Embedded::Done(Outcome::forward(Done::MtuExceeded));
+        return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::MtuExceeded));
     }
     node.stats.urgent += u64::from(number.urgent);
     if !visit.to_edge {
-        return Embedded::Done(Outcome { sf: Some(sf), ..Outcome::forward(Done::Recorded) });
+        return Embedded::PacketOutcome(Outcome {
+            sf: Some(sf),
+            ..Outcome::forward(PacketOutcome::Recorded)
+        });
     }
     // This switch is source and sink.
     let packet = node.parse(frame);
     match node.seen(frame, packet) {
-        Ok(seen) if seen.carried.is_some() => Embedded::Yes(Seen { flow: Some(*flow), ..seen }),
-        _ => Embedded::Done(Outcome::forward(Done::Refused)),
+        Ok(seen) if seen.carried.is_some() => Embedded::Yes(ParsedPacket { flow: Some(*flow), ..seen }),
+        _ => Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused)),
     }
 }
 

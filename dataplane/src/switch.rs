@@ -13,9 +13,9 @@ pub use crate::visit::{Verdict, Visit};
 use crate::dta::{Event, SwitchReporter, Trigger};
 use crate::export;
 use crate::filter::Filters;
-use crate::node::{Done, Node, Outcome, verdict};
+use crate::node::{Node, Outcome, PacketOutcome, verdict};
 use crate::packet::direct::{self, Common};
-use crate::packet::{Carried, Parsed, Seen};
+use crate::packet::{CarriedInt, Parsed, ParsedPacket};
 use crate::report::{Exporter, Outbox};
 use crate::sf::Registers;
 use crate::sink;
@@ -116,7 +116,7 @@ impl Switch {
         &self.node.stats
     }
 
-    /// Reports by DTA from now on, instead of by Telemetry Reports or beside them, or no longer.
+    /// Enables or disables reporting by DTA, instead of Telemetry Reports or in addition.
     pub fn set_dta(&mut self, dta: Option<SwitchReporter>) {
         self.node.dta = dta.map(Box::new);
     }
@@ -131,7 +131,7 @@ impl Switch {
         self.node.dta.as_deref_mut()
     }
 
-    /// Watches other flows from now on.
+    /// Replaces the watch list.
     ///
     /// # Errors
     /// When the list contradicts the configuration; the old one stays.
@@ -141,17 +141,17 @@ impl Switch {
         Ok(())
     }
 
-    /// Takes part in flows as `roles` say from now on, and for others as the ports do.
+    /// Replaces the roles of flows; other flows get their role from the ports.
     pub fn set_roles(&mut self, roles: Roles) {
         self.roles = roles;
     }
 
-    /// Which flows it has a role in, whatever their ports.
+    /// The flows with a configured role.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
 
-    /// Reports what `filters` find worth it from now on. Filters that were there before go on with what they know.
+    /// Replaces the report filters. Filters that exist already keep their state.
     pub fn set_filters(&mut self, filters: Filters) {
         let old = std::mem::take(&mut self.node.filters);
         self.node.filters = filters.continuing(old);
@@ -162,7 +162,7 @@ impl Switch {
         &self.node.filters
     }
 
-    /// Reports other queues from now on. One that is congested stays so until it has recovered, with what is left of its
+    /// Replaces the queues to report. A congested one stays congested until it recovers, with what is left of its
     /// quota; without `congestion` all is forgotten.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl Switch {
         &self.watchlist
     }
 
-    /// Sets which instruction bits it can deliver from now on; see [`Config::available`].
+    /// Sets which instruction bits it can deliver; see [`Config::available`].
     pub fn set_available(&mut self, bits: u16) {
         self.node.config.available = bits;
     }
@@ -196,16 +196,16 @@ impl Switch {
         };
         let count = &mut self.node.stats;
         match outcome.done {
-            Done::Plain => count.plain += 1,
-            Done::Refused => count.refused += 1,
-            Done::Recorded => count.recorded += 1,
-            Done::Swapped => count.swapped += 1,
-            Done::HopsExceeded => count.hops_exceeded += 1,
-            Done::MtuExceeded => count.mtu_exceeded += 1,
-            Done::Reported => count.reported += 1,
-            Done::Filtered => count.filtered += 1,
+            PacketOutcome::Plain => count.plain += 1,
+            PacketOutcome::Refused => count.refused += 1,
+            PacketOutcome::Recorded => count.recorded += 1,
+            PacketOutcome::SwapResult => count.swapped += 1,
+            PacketOutcome::HopsExceeded => count.hops_exceeded += 1,
+            PacketOutcome::MtuExceeded => count.mtu_exceeded += 1,
+            PacketOutcome::Reported => count.reported += 1,
+            PacketOutcome::Filtered => count.filtered += 1,
         }
-        let recorded = matches!(outcome.done, Done::Recorded | Done::Reported);
+        let recorded = matches!(outcome.done, PacketOutcome::Recorded | PacketOutcome::Reported);
         Step { verdict: outcome.verdict, recorded, sf: outcome.sf }
     }
 
@@ -213,7 +213,7 @@ impl Switch {
     /// the known values. Returns true if a report was made.
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
         let node = &mut self.node;
-        let Ok(seen) = Seen::of(frame, &node.profile) else { return false };
+        let Ok(seen) = ParsedPacket::of(frame, &node.profile) else { return false };
         let watched = seen.flow.and_then(|flow| self.watchlist.find(&flow)).is_some_and(|watch| watch.drops);
         let metadata = visit.hop(node.id, u16::MAX);
         let replaced = node.dta.as_mut().is_some_and(|dta| {
@@ -242,12 +242,12 @@ impl Switch {
 
     /// The flow of a frame, as it was before INT.
     pub fn flow_of(&self, frame: &[u8]) -> Option<wire::FlowKey> {
-        Seen::of(frame, &self.node.profile).ok()?.flow
+        ParsedPacket::of(frame, &self.node.profile).ok()?.flow
     }
 
     /// The frame without INT; `None` if it carries no INT that this switch supports.
     pub fn without_int(&self, frame: &[u8]) -> Option<Vec<u8>> {
-        let carried = Seen::of(frame, &self.node.profile).ok()?.carried?;
+        let carried = ParsedPacket::of(frame, &self.node.profile).ok()?.carried?;
         let mut bare = frame.to_vec();
         sink::strip(&mut bare, &carried);
         Some(bare)
@@ -275,7 +275,7 @@ impl Switch {
     /// Processes any other packet.
     #[inline(never)]
     fn process_other(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Outcome {
-        let parsed = Seen::of(frame, &self.node.profile);
+        let parsed = ParsedPacket::of(frame, &self.node.profile);
         if self.observes() {
             self.observe(frame, Parsed::Full(parsed), visit, out);
         }
@@ -328,45 +328,59 @@ impl Switch {
     fn refuse(&mut self, frame: &mut Vec<u8>, refusal: Refusal, visit: &Visit) -> Outcome {
         let Node { stats, profile, .. } = &mut self.node;
         stats.plain_nodes += u64::from(refusal == Refusal::BadSfStack);
-        let Some(carried) = Carried::malformed(frame, profile).filter(|_| visit.to_edge) else {
-            return Outcome::forward(Done::Refused);
+        let Some(carried) = CarriedInt::malformed(frame, profile).filter(|_| visit.to_edge) else {
+            return Outcome::forward(PacketOutcome::Refused);
         };
         stats.malformed_stripped += 1;
         sink::strip(frame, &carried);
-        Outcome { verdict: verdict(carried.flags, visit), ..Outcome::forward(Done::Refused) }
+        Outcome { verdict: verdict(carried.flags, visit), ..Outcome::forward(PacketOutcome::Refused) }
     }
 
     /// The general code: source, if the packet has no INT, and then transit or sink.
     #[inline(never)]
-    fn process_any(&mut self, frame: &mut Vec<u8>, seen: Seen, visit: &Visit, out: &mut Outbox) -> Outcome {
+    fn process_any(
+        &mut self,
+        frame: &mut Vec<u8>,
+        seen: ParsedPacket,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> Outcome {
         let role = seen.flow.and_then(|flow| self.roles.find(&flow));
         if role == Some(Role::Off) {
-            return Outcome::forward(Done::Plain);
+            return Outcome::forward(PacketOutcome::Plain);
         }
         let visit = &role.map_or(*visit, |role| visit.in_role(role));
         let seen = match self.embed(frame, seen, visit, out) {
             Embedded::Yes(seen) => seen,
-            Embedded::Done(outcome) => return outcome,
+            Embedded::PacketOutcome(outcome) => return outcome,
         };
-        let Seen { flow, carried: Some(carried), .. } = &seen else { return Outcome::forward(Done::Plain) };
+        let ParsedPacket { flow, carried: Some(carried), .. } = &seen else {
+            return Outcome::forward(PacketOutcome::Plain);
+        };
         let process = if visit.to_edge { sink::process } else { transit::process };
         process(&mut self.node, frame, flow.as_ref(), carried, visit, out)
     }
 
     /// Inserts INT, or sends a postcard, if the packet has no INT and its flow is watched.
-    fn embed(&mut self, frame: &mut Vec<u8>, seen: Seen, visit: &Visit, out: &mut Outbox) -> Embedded {
+    fn embed(
+        &mut self,
+        frame: &mut Vec<u8>,
+        seen: ParsedPacket,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> Embedded {
         let node = &mut self.node;
         if seen.carried.is_some() {
             return Embedded::Yes(seen);
         }
-        let plain = Embedded::Done(Outcome::forward(Done::Plain));
+        let plain = Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
         if seen.unsupported {
-            return Embedded::Done(Outcome::forward(Done::Refused));
+            return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused));
         }
         let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else { return plain };
         let Some(watch) = self.watchlist.find(&flow) else { return plain };
         if watch.mode == Mode::Postcard {
-            return Embedded::Done(export::postcard(node, frame, &flow, watch, visit, out));
+            return Embedded::PacketOutcome(export::postcard(node, frame, &flow, watch, visit, out));
         }
         if !visit.from_edge {
             return plain;
@@ -400,7 +414,7 @@ impl Switch {
     }
 
     /// Reports a packet that passes a congested queue.
-    fn report_congested(&mut self, frame: &[u8], seen: &Seen, visit: &Visit, out: &mut Outbox) {
+    fn report_congested(&mut self, frame: &[u8], seen: &ParsedPacket, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
         node.stats.congested_reported += 1;
         let metadata = visit.hop(node.id, u16::MAX);

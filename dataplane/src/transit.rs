@@ -7,11 +7,11 @@ use wire::int::header::Header;
 use wire::int::{self, Flags, Sf};
 
 use crate::export;
-use crate::node::{Done, Node, Outcome};
-use crate::packet::Carried;
+use crate::node::{Node, Outcome, PacketOutcome};
+use crate::packet::CarriedInt;
 use crate::packet::direct::{Common, Int};
 use crate::report::Outbox;
-use crate::sf::{self, Arrival, Swapped};
+use crate::sf::{self, Arrival, SwapResult};
 use crate::visit::Visit;
 
 /// Processes a packet with INT that stays in the domain.
@@ -19,14 +19,14 @@ pub(crate) fn process(
     node: &mut Node,
     frame: &mut Vec<u8>,
     flow: Option<&FlowKey>,
-    carried: &Carried,
+    carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
 ) -> Outcome {
     if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
         return match flow {
             Some(flow) => swap(node, frame, flow, (carried, sf), visit),
-            None => Outcome::forward(Done::Refused),
+            None => Outcome::forward(PacketOutcome::Refused),
         };
     }
     if carried.mode == int::Mode::Mx {
@@ -34,9 +34,9 @@ pub(crate) fn process(
     }
     let write = |record: &mut [u8]| node.write_record(carried, visit, record);
     let done = match push(frame, carried, write, usize::from(visit.mtu)) {
-        Pushed::Added => Done::Recorded,
-        Pushed::HopsExceeded => Done::HopsExceeded,
-        Pushed::MtuExceeded => Done::MtuExceeded,
+        PushResult::Added => PacketOutcome::Recorded,
+        PushResult::HopsExceeded => PacketOutcome::HopsExceeded,
+        PushResult::MtuExceeded => PacketOutcome::MtuExceeded,
     };
     Outcome { sf: carried.sf, ..Outcome::forward(done) }
 }
@@ -62,7 +62,7 @@ fn swap(
     node: &mut Node,
     frame: &mut [u8],
     flow: &FlowKey,
-    (carried, sf): (&Carried, Sf),
+    (carried, sf): (&CarriedInt, Sf),
     visit: &Visit,
 ) -> Outcome {
     let Node { registers, stats, id, config, .. } = node;
@@ -74,26 +74,26 @@ fn swap(
             if let Ok(mut head) = Header::new_checked(head) {
                 head.set_hops_exceeded();
             }
-            return (Done::HopsExceeded, sf);
+            return (PacketOutcome::HopsExceeded, sf);
         }
         let arrival =
             Arrival { tag: sf::tag(flow), sf, bitmap: carried.bitmap, record, now: visit.egress_ts };
         let write = |record: &mut [u8]| visit.write_record(*id, carried.bitmap, config.available, record);
-        let Swapped { rule, sf: after, .. } = registers.swap(arrival, write);
+        let SwapResult { rule, sf: after, .. } = registers.swap(arrival, write);
         stats.sf_rules[usize::from(rule.number) % 10] += 1;
         let is_local = rule.forward.0 == sf::Forward::Local;
         if let Ok(mut head) = Header::new_checked(head) {
             head.set_sf(after);
             head.set_remaining(carried.remaining - u8::from(is_local));
         }
-        (if is_local { Done::Recorded } else { Done::Swapped }, after)
+        (if is_local { PacketOutcome::Recorded } else { PacketOutcome::SwapResult }, after)
     });
     Outcome { sf: Some(done.1), ..Outcome::forward(done.0) }
 }
 
 /// Was the record added?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pushed {
+pub(crate) enum PushResult {
     /// It is on the stack and the Remaining Hop Count is one less.
     Added,
     /// The Remaining Hop Count was 0: nothing was added, E is set.
@@ -109,10 +109,10 @@ const MAX_RECORD: usize = 31 * 4;
 /// leaves out, such as those of an unknown domain, are all-ones.
 pub(crate) fn push(
     frame: &mut Vec<u8>,
-    carried: &Carried,
+    carried: &CarriedInt,
     write: impl FnOnce(&mut [u8]),
     mtu: usize,
-) -> Pushed {
+) -> PushResult {
     let record_len = usize::from(carried.hop_ml) * 4;
     if carried.remaining > 0
         && carried.headers.ip_len(frame) + record_len <= mtu
@@ -121,14 +121,14 @@ pub(crate) fn push(
         && !carried.headers.has_option()
     {
         push_2(frame, carried, write, record_len);
-        return Pushed::Added;
+        return PushResult::Added;
     }
     push_any(frame, carried, write, mtu)
 }
 
 /// The common case: INT 2.x behind L4, and room for the record. Of shim and header only length and hop count change.
 #[inline]
-fn push_2(frame: &mut Vec<u8>, carried: &Carried, write: impl FnOnce(&mut [u8]), record_len: usize) {
+fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8]), record_len: usize) {
     const LENGTH: usize = 1;
     const REMAINING: usize = int::shim::LEN + 3;
     let fill = |record: &mut [u8]| {
@@ -141,23 +141,28 @@ fn push_2(frame: &mut Vec<u8>, carried: &Carried, write: impl FnOnce(&mut [u8]),
     });
 }
 
-fn push_any(frame: &mut Vec<u8>, carried: &Carried, write: impl FnOnce(&mut [u8]), mtu: usize) -> Pushed {
+fn push_any(
+    frame: &mut Vec<u8>,
+    carried: &CarriedInt,
+    write: impl FnOnce(&mut [u8]),
+    mtu: usize,
+) -> PushResult {
     let record_len = usize::from(carried.hop_ml) * 4;
     let mut after = *carried;
     let pushed = if carried.remaining == 0 {
         after.flags = after.flags.with(Flags::HOPS_EXCEEDED, true);
-        Pushed::HopsExceeded
+        PushResult::HopsExceeded
     } else if carried.headers.ip_len(frame) + record_len > mtu || !carried.holds(record_len) {
         after.flags = after.flags.with(Flags::MTU_EXCEEDED, true);
-        Pushed::MtuExceeded
+        PushResult::MtuExceeded
     } else {
         after.remaining -= 1;
         after.int_words += carried.hop_ml;
-        Pushed::Added
+        PushResult::Added
     };
     let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
     let head = after.emit(&mut bytes);
-    let end = if pushed == Pushed::Added {
+    let end = if pushed == PushResult::Added {
         write(&mut bytes[head..head + record_len]);
         head + record_len
     } else {
@@ -169,7 +174,7 @@ fn push_any(frame: &mut Vec<u8>, carried: &Carried, write: impl FnOnce(&mut [u8]
 
 /// Adds a record before all others of a packet's stack without counting a hop: a sink does so for a report that contains its
 /// record. Returns where INT lies afterwards.
-pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &Carried, record: &[u8]) -> Carried {
+pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &CarriedInt, record: &[u8]) -> CarriedInt {
     let mut after = *carried;
     if !carried.holds(record.len()) {
         return after;

@@ -1,4 +1,4 @@
-//! The visit of a packet to a switch: ports, times and queue, and the record that the switch writes about it.
+//! What a switch measures of a packet (ports, times, queue), and the record that it writes from that.
 
 use crate::watchlist::Role;
 

@@ -74,7 +74,7 @@ impl From<Watch> for Watchlist {
     }
 }
 
-/// The role of a switch for a flow, whatever the ports of a packet.
+/// The role of a switch for a flow, regardless of a packet's ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It inserts INT, and does not remove it.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use detect::{Algorithm, Detector, Match, Metric};
 
 use crate::fabric::{
-    self, Address, Fabric, FabricSink, Family, FlowSpec, Pattern, Reporter, Topology, Truth,
+    self, Address, Fabric, FabricSink, Family, FlowSpec, GroundTruth, Pattern, Reporter, Topology,
 };
 use crate::filter::{Filter, Filters, Units};
 use crate::flow;
@@ -170,15 +170,15 @@ impl FabricSink for Simulated {
         self.bytes += payload.len() as u64;
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
-        if let Truth::Delivered(journey) = truth {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        if let GroundTruth::Delivered(trace) = truth {
             self.packets += 1;
-            self.hops += journey.hops.len() as u64;
+            self.hops += trace.hops.len() as u64;
         }
     }
 }
 
-/// Simulates at least so many packets of 400 flows over a leaf-spine fabric of twenty switches, each measured by INT-MD 2.1 over three of
+/// Simulates at least this many packets of 400 flows over a leaf-spine fabric of twenty switches, each measured by INT-MD 2.1 over three of
 /// them and reported by a Report 2.0, truth included.
 ///
 /// # Errors

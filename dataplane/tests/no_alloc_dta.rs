@@ -7,7 +7,8 @@ use testkit::allocations::{Counting, allocations};
 static ALLOCATOR: Counting = Counting;
 
 use dataplane::dta::{
-    Action, Config, Context, Field, How, Mapping, Outbox, PacketFacts, Reporter, Trigger, sketches, table,
+    Action, Config, Context, Field, Mapping, Outbox, PacketFacts, Reporter, SendOptions, Trigger, sketches,
+    table,
 };
 use detect::Match;
 use wire::dta::control::{Body, Cause};
@@ -28,7 +29,7 @@ fn config() -> Config {
         when: Vec::new(),
         every: 1,
         each_hop: false,
-        how: How { priority: Priority::High, essential: on == Trigger::Drop, immediate: false },
+        options: SendOptions { priority: Priority::High, essential: on == Trigger::Drop, immediate: false },
         action,
     };
     let (key, data) = (fields("flow"), fields("node[5]"));
@@ -67,7 +68,7 @@ fn config() -> Config {
         epoch: 5_000_000,
         per_report: 8,
         pace: 1000,
-        how: How::default(),
+        options: SendOptions::default(),
     };
     Config { reporter: 7, mappings, tables: vec![table], sketches: vec![sketch], ..Config::default() }
 }

@@ -24,7 +24,7 @@
 //! packet, `T` the threshold; `last` (the last value reported) and `A` are registers.
 //!
 //! - **per-hop**: for each hop, in forwarding order: report if `|v − last| > T`, and only then `last ← v`. All hops are
-//!   processed, as in an unrolled loop. One register for each node, whatever the flow, as in the paper; or one for each node
+//!   processed, as in an unrolled loop. One register for each node, shared by all flows, as in the paper; or one for each node
 //!   and flow, so that flows through different queues of a node are not compared with each other.
 //! - **per-flow**: `v` is the sum over the hops that gave the value (or the flow's own latency). Report if `|v − last| > T`,
 //!   and only then `last ← v`.
@@ -62,7 +62,7 @@ use crate::table::Program;
 
 pub use hash::{Crc, flow_crc};
 
-/// Most registers of one monitor.
+/// Maximum number of registers of one monitor.
 pub const MAX_REGISTERS: usize = 1 << 24;
 
 /// What to detect.
@@ -254,7 +254,7 @@ pub struct Monitor {
 }
 
 /// The result of a register lookup.
-enum Found<'r> {
+enum Lookup<'r> {
     Known(&'r mut Register),
     New(&'r mut Register),
 }
@@ -319,15 +319,15 @@ impl Monitor {
 
     /// The register at `index`. If it holds another tag, `tag` replaces it.
     #[inline]
-    fn find(&mut self, index: u32, tag: u32) -> Found<'_> {
+    fn find(&mut self, index: u32, tag: u32) -> Lookup<'_> {
         let register = &mut self.registers[index as usize & self.mask];
         let tag = OCCUPIED | u64::from(tag);
         if register.tag == tag {
-            return Found::Known(register);
+            return Lookup::Known(register);
         }
         self.counts.collisions += u64::from(register.tag != 0);
         register.tag = tag;
-        Found::New(register)
+        Lookup::New(register)
     }
 
     fn per_hop(&mut self, observation: &Observation<'_>, flow: Option<Crc>) -> Decision {
@@ -348,15 +348,15 @@ impl Monitor {
                 }
             };
             decision = decision.max(match self.find(index, tag) {
-                Found::New(register) => {
+                Lookup::New(register) => {
                     register.last_reported = value;
                     Decision::First
                 }
-                Found::Known(register) if register.last_reported.abs_diff(value) > threshold => {
+                Lookup::Known(register) if register.last_reported.abs_diff(value) > threshold => {
                     register.last_reported = value;
                     Decision::Event
                 }
-                Found::Known(_) => Decision::Suppressed,
+                Lookup::Known(_) => Decision::Suppressed,
             });
         }
         if judged { decision } else { Decision::MissingValue }
@@ -367,15 +367,15 @@ impl Monitor {
         let threshold = self.detector.threshold;
         let crc = flow_crc(flow).value();
         match self.find(crc, crc) {
-            Found::New(register) => {
+            Lookup::New(register) => {
                 register.last_reported = value;
                 Decision::First
             }
-            Found::Known(register) if register.last_reported.abs_diff(value) > threshold => {
+            Lookup::Known(register) if register.last_reported.abs_diff(value) > threshold => {
                 register.last_reported = value;
                 Decision::Event
             }
-            Found::Known(_) => Decision::Suppressed,
+            Lookup::Known(_) => Decision::Suppressed,
         }
     }
 
@@ -384,12 +384,12 @@ impl Monitor {
         let threshold = self.detector.threshold.min(MAX_VALUE) << 8;
         let crc = flow_crc(flow).value();
         match self.find(crc, crc) {
-            Found::New(register) => {
+            Lookup::New(register) => {
                 register.extra = value << 8;
                 register.last_reported = register.extra;
                 Decision::First
             }
-            Found::Known(register) => {
+            Lookup::Known(register) => {
                 register.extra = averaged(register.extra, value, alpha);
                 if register.last_reported.abs_diff(register.extra) <= threshold {
                     return Decision::Suppressed;
@@ -410,13 +410,13 @@ impl Monitor {
         let digest = u64::from(digest(observation, change));
         let crc = flow_crc(flow).value();
         let (register, decision) = match self.find(crc, crc) {
-            Found::New(register) => (register, Decision::First),
-            Found::Known(register) if register.last_reported != digest => (register, Decision::Event),
+            Lookup::New(register) => (register, Decision::First),
+            Lookup::Known(register) if register.last_reported != digest => (register, Decision::Event),
             // A clock that went back makes this long ago.
-            Found::Known(register) if now.wrapping_sub(register.extra) >= change.keep_alive => {
+            Lookup::Known(register) if now.wrapping_sub(register.extra) >= change.keep_alive => {
                 (register, Decision::KeepAlive)
             }
-            Found::Known(_) => return Decision::Suppressed,
+            Lookup::Known(_) => return Decision::Suppressed,
         };
         (register.last_reported, register.extra) = (digest, now);
         decision

@@ -73,7 +73,7 @@ impl Prefix {
 
     #[inline]
     fn contains_bits(&self, bits: u128) -> bool {
-        // An IPv4 prefix has the mapped bits in its mask; a short IPv6 prefix (`::/0`) would swallow them.
+        // An IPv4 prefix has the mapped bits in its mask; a short IPv6 prefix (`::/0`) would include them.
         (bits ^ self.network) & self.mask == 0 && !(self.v6 && is_mapped(bits))
     }
 }
@@ -114,7 +114,7 @@ impl FromStr for Prefix {
         let Some((address, length)) = text.split_once('/') else {
             return text.parse().map(|address: IpAddr| Self::from(address)).map_err(|_| malformed());
         };
-        // `u8::from_str` accepts a plus sign, which nobody means.
+        // `u8::from_str` accepts a plus sign, which is no valid prefix length.
         if !length.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(malformed());
         }
@@ -148,7 +148,7 @@ pub enum PrefixError {
     HostBits {
         /// The length asked for.
         length: u8,
-        /// The prefix that was probably meant.
+        /// The probable intended prefix.
         network: IpAddr,
     },
 }

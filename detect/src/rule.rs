@@ -57,8 +57,8 @@ pub use term::Term;
 use crate::metric::Metric;
 use crate::observation::Observation;
 use error::Fault;
-use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, TooBig};
-use history::{Cells, EMPTY, NO_CELL, Places, look};
+use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, NormalFormError};
+use history::{Cells, EMPTY, HistoryCells, NO_CELL, look};
 
 /// Rules a set holds at most: [`RuleSet::evaluate`] gives one bit for each.
 pub const MAX_RULES: usize = 64;
@@ -88,7 +88,7 @@ pub struct RuleSet {
     clause_ends: Vec<u32>,
     terms: Vec<Term>,
     /// The cells that each of `terms` looks at.
-    places: Vec<Places>,
+    places: Vec<HistoryCells>,
     cells: Cells,
     /// Bit `i` is set when rule `i` looks at earlier reports.
     stateful: u64,
@@ -182,7 +182,7 @@ impl RuleSet {
     }
 
     /// Which cells term `at` of clause `clause` of rule `index` looks at.
-    pub(crate) fn places(&self, index: usize, clause: usize, at: usize) -> Places {
+    pub(crate) fn places(&self, index: usize, clause: usize, at: usize) -> HistoryCells {
         let first = self.rules.get(index).map_or(0, |rule| rule.first_clause as usize);
         self.places[self.terms_of(first + clause).start + at]
     }
@@ -262,7 +262,7 @@ impl RuleSet {
     }
 }
 
-impl fmt::Display for TooBig {
+impl fmt::Display for NormalFormError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = match self {
             Self::Literals => format!("more than {MAX_LITERALS} different comparisons"),

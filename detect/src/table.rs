@@ -222,7 +222,7 @@ impl Default for Table {
 
 /// The aggregates of the hops for one row. The fields are the registers of the kernel program.
 #[derive(Clone, Copy, Default)]
-struct Gathered {
+struct HopAggregate {
     /// Hops that gave the value.
     count: u32,
     /// Of those, the ones whose value compares as asked.
@@ -269,8 +269,8 @@ impl Row {
 
     /// One loop over the hops, bounded by the observation: 16 in the kernel's program.
     #[inline]
-    fn gather(&self, observation: &Observation<'_>) -> Gathered {
-        let mut all = Gathered { least: u64::MAX, ..Gathered::default() };
+    fn gather(&self, observation: &Observation<'_>) -> HopAggregate {
+        let mut all = HopAggregate { least: u64::MAX, ..HopAggregate::default() };
         for hop in observation.hops {
             let value = match self.subject {
                 3 => hop.hop_latency,
@@ -307,7 +307,7 @@ impl Row {
     }
 
     #[inline]
-    fn decide(&self, all: &Gathered) -> bool {
+    fn decide(&self, all: &HopAggregate) -> bool {
         if self.aggregate == Aggregate::Count as u8 {
             return holds(self.comparison, u64::from(all.count), self.value);
         }
@@ -414,7 +414,7 @@ impl Writer {
 }
 
 impl Split {
-    /// For people: each rule that runs in user space, with its name and the reason.
+    /// Text: each rule that runs in user space, with its name and the reason.
     pub fn in_user_space<'a>(&'a self, rules: &'a RuleSet) -> impl Iterator<Item = (&'a str, Reason)> {
         self.user.iter().map(|(rule, reason)| (rules.name(*rule), *reason))
     }

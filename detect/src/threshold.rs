@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn each_metric_is_decided_by_itself() {
+    fn metrics_are_decided_independently() {
         let overrides = vec![
             (src("10.0.0.0/8"), [None, Some(10), Some(10), None, None, None]),
             (src("10.1.0.0/16"), [None, None, Some(16), Some(16), None, None]),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_match_or_is_too_much_is_refused() {
+    fn overrides_that_never_match_or_exceed_the_limit_are_refused() {
         let mixed = Match { dst: Some("::/0".parse().unwrap()), ..src("10.0.0.0/8") };
         let refused = |overrides| Thresholds::new(DEFAULTS, overrides).unwrap_err();
         let empty = [None; Metric::COUNT];

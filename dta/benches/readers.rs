@@ -247,7 +247,7 @@ fn follow(size: Size, entry_len: u16, batch: u16) {
     report(&name, &mut times, &mut sum, "ps/byte; plain: a sum of words");
 }
 
-/// Nanoseconds to copy so many bytes, page by page into the same page.
+/// Nanoseconds to copy this many bytes, page by page into the same page.
 fn plain_copy(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     let mut page = [0; 4096];
     let begin = Instant::now();
@@ -258,7 +258,7 @@ fn plain_copy(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     begin.elapsed().as_nanos() as f64
 }
 
-/// Nanoseconds to add up so many bytes as words.
+/// Nanoseconds to add up this many bytes as words.
 fn plain_sum(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     let begin = Instant::now();
     let words = (from & !7..(from + bytes) & !7).step_by(8);

@@ -125,7 +125,7 @@ impl Lists {
         Some(Follower::new(view, next))
     }
 
-    /// A follower of what comes from now on.
+    /// A follower of the entries that are appended after this call.
     pub fn from_now(&self, list: u32) -> Option<Follower> {
         let view = self.view(list).filter(|_| self.ring.tagged)?;
         let next = view.newest().map_or(1, BlockTrailer::next);
@@ -138,7 +138,7 @@ impl Lists {
         Some(Follower::new(view, sequence.max(1)))
     }
 
-    /// A follower of a bare list, from what changes from now on. `None` for a tagged list or one that is not here.
+    /// A follower of a bare list, from the changes after this call. `None` for a tagged list or one that is not here.
     pub fn bare(&self, list: u32) -> Option<BareFollower> {
         self.view(list).filter(|_| !self.ring.tagged).map(BareFollower::new)
     }
@@ -257,13 +257,13 @@ pub enum Next<'a> {
     Nothing,
     /// It is being written just now. Ask again.
     Torn,
-    /// The writer was faster by a lap: so many batches were overwritten before they were read. The follower goes on with the oldest
+    /// The writer was faster by a lap: this many batches were overwritten before they were read. The follower goes on with the oldest
     /// ones, a little behind the writer.
     Lapped {
         /// Batches.
         lost: u64,
     },
-    /// So many batches never came, or not whole, though later ones did: a write was lost on its way to memory, or arrived damaged.
+    /// This many batches never arrived, or not completely, although later ones did: a write was lost on its way to memory, or arrived damaged.
     Missing {
         /// Batches.
         lost: u64,
@@ -273,7 +273,7 @@ pub enum Next<'a> {
 /// What a follower has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FollowerStats {
-    /// Batches handed on.
+    /// Batches returned.
     pub batches: u64,
     /// Entries in them.
     pub entries: u64,
@@ -411,7 +411,7 @@ impl Follower {
         let newest = self.view.newest_after(found);
         let newest = if self.view.holds(newest, &mut self.scratch) { newest } else { found };
         let blocks = self.view.blocks as i64;
-        // Some room to the writer, who is overwriting the oldest now.
+        // A distance to the writer, which overwrites the oldest entries.
         let oldest = seq_add(newest, 1 - blocks + blocks / 8);
         // At least beyond the number that is gone.
         let to = if BlockTrailer::ahead(oldest, self.next) > 0 { oldest } else { seq_add(self.next, 1) };
@@ -421,7 +421,7 @@ impl Follower {
         Next::Lapped { lost }
     }
 
-    /// No batch yet. Beyond its retries it looks for a later batch, so that a lost one does not hold it up for ever: in each call at one
+    /// No batch yet. Beyond its retries it looks for a later batch, so that a lost one does not hold it up forever: in each call at one
     /// distance that doubles from call to call, for a short way to what lies far off, and at the next window of all distances, so that none is
     /// left out.
     #[cold]
@@ -477,13 +477,13 @@ impl Follower {
         (seen == sequence || later_lap(self)).then_some(seen)
     }
 
-    /// Distances that an empty poll looks at: few, and of a long ring so many that a thousand calls look at all; but no more than take
-    /// some microseconds, since lists that are followed and idle are asked for ever.
+    /// Distances that an empty poll looks at: few, and in a long ring enough for a thousand calls to look at all; but no more than take
+    /// some microseconds, since idle lists are polled continuously.
     fn window(&self) -> u64 {
         (self.view.blocks / 1024).clamp(32, 1024)
     }
 
-    /// After so many empty polls in a row of memory that nobody writes, there is no later batch: everything was returned.
+    /// After this many consecutive empty polls of memory without writers there is no later batch: everything was returned.
     pub fn max_empty_polls(&self) -> u32 {
         let windows = self.view.blocks.div_ceil(self.window());
         self.retries.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
@@ -492,8 +492,8 @@ impl Follower {
 
 /// Follows a bare list, which has no trailers: a batch counts as new when its bytes differ from those that were there one lap ago.
 ///
-/// So a batch that is equal to the one a lap before is not seen, and those after it not until the writer comes round;
-/// half-written batches are handed on; being lapped is not detected. Good for rings in
+/// So a batch that is equal to the one a lap before is not seen, and those after it not until the writer recurs;
+/// half-written batches are returned; being lapped is not detected. Good for rings in
 /// which entries never repeat (they have a time or a number) and that are read often. It keeps a copy of the ring.
 #[derive(Clone, Debug)]
 pub struct BareFollower {

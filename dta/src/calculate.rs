@@ -1,4 +1,4 @@
-//! The store calculator: for so many keys, how many slots and copies, what memory it takes, and how likely a key is answered.
+//! The store calculator: for a number of keys, the slots and copies, the memory that they take, and the probability that a query succeeds.
 
 use wire::dta::layout::slot_stride;
 
@@ -8,7 +8,7 @@ pub use crate::calculation::{Calculation, Choice};
 /// What is to be calculated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirements {
-    /// Different keys, each written once, while the store is asked for them.
+    /// Distinct keys, each written once, that queries are for.
     pub keys: u64,
     /// Slots; none: as many as `answered` takes.
     pub slots: Option<u64>,

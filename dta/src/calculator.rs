@@ -36,7 +36,7 @@ pub struct Plan {
     pub checksum_bits: u8,
 }
 
-/// What becomes of questions for a key that was reported.
+/// Outcomes of queries for a key that was reported.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Expected {
     /// Answered rightly.
@@ -108,7 +108,7 @@ impl Plan {
         1.0 - self.exactly(0, |of| self.mean_survival(of))
     }
 
-    /// What becomes of questions under the majority policy, over all keys.
+    /// Outcomes of queries under the majority policy, over all keys.
     pub fn expected(&self) -> Expected {
         self.outcome(|of| self.mean_survival(of))
     }

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_refused() {
+    fn invalid_maps_are_refused() {
         assert!(CollectorMap::even(Vec::new()).is_err());
         assert!(
             CollectorMap::even(vec![collector("a"), collector("a")]).unwrap_err().contains("two collectors")

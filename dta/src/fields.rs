@@ -4,7 +4,7 @@ use std::{fmt, net::Ipv4Addr, net::Ipv6Addr, str::FromStr};
 
 use serde_json::Value;
 
-/// Most fields of a layout, and most elements of a field.
+/// Maximum number of fields of a layout, and of elements of a field.
 const MAX_FIELDS: usize = 256;
 
 /// The type of a field. Numbers are in network byte order.
@@ -56,7 +56,7 @@ pub struct Field {
     pub name: String,
     kind: Type,
     count: usize,
-    /// Written with brackets: shown as a list, whatever the count.
+    /// Written with brackets: shown as a list, for any count.
     list: bool,
 }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_layout_is_refused_with_a_remedy() {
+    fn invalid_layouts_are_refused_with_a_suggestion() {
         for (text, expected) in [
             ("", "write 1 to 256 fields"),
             ("a:u9", "there is no type `u9`"),

@@ -57,7 +57,7 @@ pub struct Header {
     pub id: u32,
     /// What the body is.
     pub geometry: Geometry,
-    /// How people read a value or entry (`src:ipv4 dst:ipv4 …`), at most [`MAX_FIELDS`] bytes. Not interpreted here.
+    /// The display layout of a value or entry (`src:ipv4 dst:ipv4 …`), at most [`MAX_FIELDS`] bytes. Not interpreted here.
     pub fields: String,
     /// When the store was made, ns since 1970.
     pub created: u64,

@@ -1,7 +1,7 @@
 //! Key-write: the value of a key, from up to four copies.
 //!
-//! Nobody keeps what was written: later keys overwrite the copies of earlier ones. What a slot says of its key is a
-//! checksum of 32 bits, so that a slot that another key took over is taken for ours once in 2^32. Which copies are believed
+//! Slots are shared: later keys overwrite the copies of earlier ones. What a slot says of its key is a
+//! checksum of 32 bits, so that a slot that another key took over is mistaken for ours once in 2^32. Which copies are accepted
 //! is the asker's [`Policy`].
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub enum Policy {
     /// The value of more than half of the copies that have the key's checksum.
     #[default]
     Majority,
-    /// Two copies at least, and all alike. (One, if only one is asked for.)
+    /// At least two copies, all equal. (One, if the query is for one copy.)
     Strict,
 }
 
@@ -171,7 +171,7 @@ impl KeyWriteReader {
         })
     }
 
-    /// Many keys at once: the memory of all is asked for before the first is read. The value of key i begins at
+    /// Many keys at once: prefetches the memory of all before it reads the first. The value of key i begins at
     /// `out[i * data_len]`, its answer is `answers[i]`.
     ///
     /// # Errors
@@ -402,7 +402,7 @@ impl KeyWriteReader {
         if torn { Answer::Torn } else { Answer::Empty }
     }
 
-    /// Takes the value of one copy after the other, and counts who has it, until `enough(copies, agreeing)`.
+    /// Takes the value of one copy after the other, and counts the copies that have it, until `enough(copies, agreeing)`.
     #[inline]
     fn agreed<const N: usize>(
         &self,

@@ -15,7 +15,7 @@
 //! ([`Answer::Torn`], [`Answer::Ambiguous`], [`Next::Lapped`]).
 //!
 //! Around them: [`source`] finds the stores of a process, a directory or a snapshot and answers queries; [`collector_map`] maps keys
-//! to collectors; [`calculate`] sizes key-write stores; [`fields`] and [`key`] parse what people write about values and keys.
+//! to collectors; [`calculate`] sizes key-write stores; [`fields`] and [`key`] parse the text form of values and keys.
 //!
 //! No network, clock or thread: callers pass regions and the time.
 //!

@@ -44,7 +44,7 @@ impl KernelLock {
 
 impl Drop for KernelLock {
     fn drop(&mut self) {
-        // One that stays is only a file: nobody holds its lock.
+        // A file that stays behind is harmless: no process holds its lock.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_is_all_there_and_only_what_differs_from_zero_is_touched() {
+    fn a_copy_equals_its_source() {
         let region = |len| Region::anonymous(len, false).unwrap();
         let (from, to) = (region(3 * PIECE as u64 + 4096), region(3 * PIECE as u64 + 8192));
         let last = from.len() - 1;

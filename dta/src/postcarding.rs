@@ -23,7 +23,7 @@ pub enum Path {
     Found {
         /// Number of hops that reported.
         seen: u8,
-        /// How many did not although a later one did. Whether there are any behind the last nobody knows.
+        /// How many did not arrive although a later one did. Hops missing after the last one cannot be detected.
         missing: u8,
     },
     /// Hops as of [`Path::Found`], if the slot is this key's: it is the artifact's and does not say whose it is.
@@ -33,13 +33,13 @@ pub enum Path {
         /// How many did not although a later one did.
         missing: u8,
     },
-    /// The slot is another key's, or nobody's.
+    /// The slot is another key's, or free.
     Empty,
     /// It was being written whenever looked at. Ask again.
     Torn,
 }
 
-/// Most bytes of a slot's data: 255 hops.
+/// Maximum number of bytes of a slot's data: 255 hops.
 const MAX_DATA: usize = 255 * 4;
 
 /// Reads a postcarding store.

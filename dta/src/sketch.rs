@@ -17,13 +17,13 @@ use crate::key_increment::Bound;
 
 /// How often a copy is begun again when a newer epoch comes in between.
 const TRIES: usize = 4;
-/// Most rows: wire-formats 5.4.
+/// Maximum number of rows: wire-formats 5.4.
 const MAX_DEPTH: usize = 16;
 
 /// Why a sketch gives no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SketchError {
-    /// No epoch is there, or not the one that was asked for.
+    /// There is no epoch, or not the requested one.
     NoEpoch,
     /// New epochs come faster than one can be read.
     Busy,
@@ -370,7 +370,7 @@ impl SketchCopy {
         Ok(Estimate { value, bound: Bound { error: 1.04 / registers.sqrt() * value, confidence: 0.68 } })
     }
 
-    /// AROMA: what was sampled, one of each bucket that got anything. Every different packet (or whatever the hash is of) is in the
+    /// AROMA: the samples, one of each bucket that is not empty. Every distinct packet (or other hashed item) is in the
     /// sample with the same chance, by however many nodes it was seen.
     ///
     /// # Errors

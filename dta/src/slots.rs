@@ -1,7 +1,7 @@
-//! Reading a slot that may be written at this moment: key-write and postcards.
+//! Reading a slot that may be written at this time: key-write and postcards.
 //!
 //! Writers in software zero a slot's first 8 bytes, write the rest, and then the first 8 (`Region::write_head_last`);
-//! NICs write in ascending order, as a rule a whole cache line at once. A slot is believed when its first 8 bytes were the same
+//! NICs write in ascending order, as a rule a whole cache line at once. A slot is valid when its first 8 bytes were the same
 //! before and after all of it was read **twice** with the same result.
 
 use std::sync::atomic::{Ordering, fence};
@@ -52,7 +52,7 @@ pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8])
         if region.read(at + HEAD as u64, rest).is_err() {
             return SlotState::Torn;
         }
-        // Pairs with the release fence after the writer's zero: whoever read any of its new bytes now finds the zero, or what
+        // Pairs with the release fence after the writer's zero: a reader of any of its new bytes now finds the zero, or what
         // came after it.
         fence(Ordering::Acquire);
         if region.load_u64(at) == Ok(head) && region.is(at + HEAD as u64, rest) {
@@ -76,7 +76,7 @@ fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> O
     let nothing = rest.iter().all(|byte| *byte == 0);
     match (still, nothing) {
         (true, true) => Some(SlotState::Empty),
-        // Nobody can tell a key with checksum 0 and data that begin with zeros from a write that is under way. It is
+        // A key with checksum 0 and data that begin with zeros cannot be distinguished from a write in progress. It is
         // taken for the first after a second look, for a key with that checksum only.
         (true, false) if checksum == 0 => {
             front.fill(0);

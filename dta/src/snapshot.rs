@@ -117,7 +117,7 @@ impl Snapshot {
                 let now = now.to_ne_bytes();
                 *head = [now[0], now[1], now[2], now[3]];
                 taken = slots::read_slot(&region, at, u32::from_le_bytes(*head), data);
-                // Zeros before something: a reader who knows the key may take it for a checksum of 0; nobody knows it here.
+                // Zeros before something: a reader that has the key may take it for a checksum of 0; the key is not known here.
                 if now == [0; 8] && taken == slots::SlotState::Match && data_len > 4 {
                     taken = slots::SlotState::Torn;
                 }

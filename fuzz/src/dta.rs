@@ -4,7 +4,7 @@ use wire::Profile;
 use wire::dta::hash::{self, FlowBytes};
 use wire::dta::layout::{self, BlockTrailer, SketchTrailer};
 use wire::dta::{Control, Operation, PlainAppend, Report, artifact};
-use wire::roce::{self, Ends, HeaderTemplates, Opcode, Packet, Psn};
+use wire::roce::{self, Endpoints, HeaderTemplates, Opcode, Packet, Psn};
 
 /// A DTA datagram of either layout: values are within their limits and inside the datagram, and writing gives the same bytes, except
 /// for reserved bits.
@@ -49,9 +49,9 @@ fn fast_path_agrees(payload: &[u8]) {
 }
 
 /// The bytes that `emit` writes: exactly `len`; with a shorter buffer it fails.
-fn written(len: usize, emit: impl Fn(&mut [u8]) -> Result<usize, wire::Unwritten>) -> Vec<u8> {
+fn written(len: usize, emit: impl Fn(&mut [u8]) -> Result<usize, wire::EmitError>) -> Vec<u8> {
     let mut out = vec![0xa5; len];
-    assert_eq!(emit(&mut out[..len - 1]), Err(wire::Unwritten::Short(len)));
+    assert_eq!(emit(&mut out[..len - 1]), Err(wire::EmitError::Short(len)));
     assert!(out.iter().all(|byte| *byte == 0xa5));
     assert_eq!(emit(&mut out), Ok(len));
     out
@@ -86,7 +86,7 @@ pub fn roce(frame: &[u8], _: &Profile) {
         }
     }
     let [host, other] = [1, 2].map(|last| std::net::Ipv4Addr::new(10, 0, 0, last).into());
-    let ends = Ends { source: host, destination: other, source_port: 0xc000 };
+    let ends = Endpoints { source: host, destination: other, source_port: 0xc000 };
     if let Ok(packet) = Packet::parse_udp(frame, ends) {
         packet_holds_together(&packet, frame);
     }

@@ -64,7 +64,7 @@ unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
     }
 }
 
-/// Stores so many bytes, which are so many words.
+/// Stores `LEN` bytes, which are `WORDS` words.
 ///
 /// # Safety
 /// As of [`store`], and `target` is a multiple of eight.

@@ -1,9 +1,9 @@
 //! Large pages under large tables: a table of hundreds of megabytes read at random spends most of its time walking page
 //! tables when its pages are 4 KiB.
 
-/// What came of asking for large pages.
+/// Result of the request for large pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Advice {
+pub enum HugePageAdvice {
     /// The kernel will use large pages where it can.
     Taken,
     /// The memory is smaller than one large page, so the kernel was not asked.
@@ -17,39 +17,39 @@ const LARGE_PAGE: usize = 2 << 20;
 
 /// Asks for large pages under the whole capacity of `table`, its unused part included. Best called right after
 /// `Vec::with_capacity`, before the memory is touched. Contents are not affected.
-pub fn advise_huge<T>(table: &Vec<T>) -> Advice {
+pub fn advise_huge<T>(table: &Vec<T>) -> HugePageAdvice {
     let start = table.as_ptr() as usize;
     let end = start + table.capacity() * size_of::<T>();
     let first = start.next_multiple_of(LARGE_PAGE);
     let last = end - end % LARGE_PAGE;
     if size_of::<T>() == 0 || first >= last {
-        return Advice::TooSmall;
+        return HugePageAdvice::TooSmall;
     }
     advise(first, last - first)
 }
 
 #[cfg(target_os = "linux")]
-fn advise(start: usize, length: usize) -> Advice {
+fn advise(start: usize, length: usize) -> HugePageAdvice {
     // SAFETY: MADV_HUGEPAGE keeps the contents of the range, and the range lies inside one live allocation of the
     // caller's vector, which is borrowed for the time of the call.
     let answer = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
-    if answer == 0 { Advice::Taken } else { Advice::Refused }
+    if answer == 0 { HugePageAdvice::Taken } else { HugePageAdvice::Refused }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise(_start: usize, _length: usize) -> Advice {
-    Advice::Refused
+fn advise(_start: usize, _length: usize) -> HugePageAdvice {
+    HugePageAdvice::Refused
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Advice, LARGE_PAGE, advise_huge};
+    use super::{HugePageAdvice, LARGE_PAGE, advise_huge};
 
     #[test]
     fn a_small_table_is_left_alone() {
-        assert_eq!(advise_huge(&vec![0_u8; 4096]), Advice::TooSmall);
-        assert_eq!(advise_huge(&Vec::<u64>::new()), Advice::TooSmall);
-        assert_eq!(advise_huge(&vec![(); 10]), Advice::TooSmall);
+        assert_eq!(advise_huge(&vec![0_u8; 4096]), HugePageAdvice::TooSmall);
+        assert_eq!(advise_huge(&Vec::<u64>::new()), HugePageAdvice::TooSmall);
+        assert_eq!(advise_huge(&vec![(); 10]), HugePageAdvice::TooSmall);
     }
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
         let mut table: Vec<u64> = Vec::with_capacity(4 * LARGE_PAGE / 8);
         table.push(42);
         let advice = advise_huge(&table);
-        assert_ne!(advice, Advice::TooSmall);
+        assert_ne!(advice, HugePageAdvice::TooSmall);
         table.resize(4 * LARGE_PAGE / 8, 7);
         assert_eq!((table[0], table[1], *table.last().unwrap()), (42, 7, 7));
     }

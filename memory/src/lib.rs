@@ -1,5 +1,5 @@
 //! Memory that is fast or shared: asking for a cache line before it is needed, large pages under large tables, and
-//! [`Region`]s that other processes, the kernel or a NIC write at any moment.
+//! [`Region`]s that other processes, the kernel or a NIC write at any time.
 //!
 //! One of the two crates with unsafe Rust. It knows nothing about what is stored in the memory it is given.
 //!
@@ -30,7 +30,7 @@ mod region;
 
 pub use crc::crc_32c_update;
 pub use crc32::{Crc32, crc_32};
-pub use huge::{Advice, advise_huge};
+pub use huge::{HugePageAdvice, advise_huge};
 pub use prefetch::prefetch;
 #[cfg(target_os = "linux")]
 pub use region::{Access, OutOfRange, Pages, Region};

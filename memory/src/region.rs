@@ -1,4 +1,4 @@
-//! Regions: memory that other writers change at any moment.
+//! Regions: memory that other writers change at any time.
 //!
 //! A region is a mapping that another process, the kernel or a NIC may write while this process reads it. So there are no
 //! references into it: bytes are copied in and out, every offset is checked, and a reader must be able to detect from the bytes
@@ -87,7 +87,7 @@ pub struct Region {
 
 // SAFETY: the mapping belongs to no thread, lives until drop, and is touched by volatile and atomic accesses only.
 unsafe impl Send for Region {}
-// SAFETY: as above; every method takes the bytes as they are at that moment.
+// SAFETY: as above; every method takes the bytes as they are at that time.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -95,7 +95,7 @@ impl Region {
     ///
     /// # Safety
     /// `base..base + len` is mapped readable (and writable, with [`Access::ReadWrite`]), by `mmap` and aligned to a page,
-    /// belongs to the region from now on (it is unmapped on drop), and no reference into it exists or will.
+    /// belongs to the region (which unmaps it on drop), and no reference into it exists or will.
     pub(crate) unsafe fn from_mapping(base: NonNull<u8>, len: usize, access: Access, pages: Pages) -> Self {
         let len = len as u64;
         let writable = if access == Access::ReadWrite { len } else { 0 };

@@ -202,7 +202,7 @@ fn a_read_only_region_refuses_every_write() {
 }
 
 #[test]
-fn what_cannot_be_a_region_is_refused() {
+fn invalid_regions_are_refused() {
     let scratch = Scratch::new("bad");
     assert_eq!(Region::anonymous(0, false).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(Region::anonymous(u64::MAX, true).unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -244,7 +244,7 @@ fn large_pages_are_requested_and_reported() {
     assert_eq!(small.pages(), Pages::Small);
 }
 
-/// A writer that begins each record by its number and fills it with the same: whoever sees the head twice alike must see
+/// A writer that begins each record by its number and fills it with the same: a reader that sees the same head twice must see
 /// only that number between.
 #[test]
 fn a_reader_of_head_last_records_never_takes_a_mixture_for_one() {

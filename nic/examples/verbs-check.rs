@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory::Region;
-use nic::verbs::{Device, Done, Pair, Peer, Refused, Registered, Sender, status_name};
+use nic::verbs::{Device, Pair, Peer, Refused, Registered, Sender, WorkCompletion, status_name};
 
 const LEN: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -114,7 +114,7 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
     let mut completed = Vec::new();
     wait(
         || {
-            let mut done = [Done::default(); 4];
+            let mut done = [WorkCompletion::default(); 4];
             completed.extend(
                 receiver.received(&mut done).iter().map(|done| (done.status, done.immediate, done.len)),
             );

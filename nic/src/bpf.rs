@@ -23,7 +23,7 @@ use crate::error::Error;
 pub struct LoadOptions<'a> {
     /// Other numbers of entries than the object's own, by map.
     pub max_entries: Vec<(&'a str, u32)>,
-    /// Constants, by name: global variables of the object that the verifier then takes for known.
+    /// Constants, by name: global variables of the object that the verifier then treats as constants.
     pub constants: Vec<(&'a str, u32)>,
 }
 

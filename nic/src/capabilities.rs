@@ -19,7 +19,7 @@ use crate::time;
 pub struct Cap(u8);
 
 impl Cap {
-    /// Reading and writing files whatever their permissions.
+    /// Reading and writing files regardless of their permissions.
     pub const DAC_OVERRIDE: Self = Self(1);
     /// Taking capabilities out of the bounding set.
     pub const SETPCAP: Self = Self(8);
@@ -247,7 +247,7 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     current()
 }
 
-/// Milliseconds that other threads have to exit: the kernel counts a joined thread for a moment longer.
+/// Milliseconds that other threads have to exit: the kernel counts a joined thread for a short time longer.
 const THREAD_EXIT_MS: u32 = 2000;
 
 /// Threads of this process.

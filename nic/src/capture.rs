@@ -36,7 +36,7 @@ pub use link::{Layer, LinkType};
 pub use reader::Reader;
 pub use writer::Writer;
 
-/// One captured frame, borrowed from the reader until the next is asked for.
+/// One captured frame, borrowed from the reader until the next is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
     /// When it was captured, ns since the epoch; 0 in the one kind of block that does not say.
@@ -58,7 +58,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Longest packet that is believed, bytes: what capture programs use as "everything".
+/// Maximum length of a packet, bytes: the snapshot length of capture programs for whole packets.
 pub const MAX_PACKET: usize = 262_144;
 
 /// Byte order of a file or section.
@@ -93,7 +93,7 @@ impl Order {
 
 /// A packet found in the buffer: what a [`Frame`] is made of.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct PacketRef {
     ts: u64,
     /// Where it begins in the buffer's memory, and its length.
     start: usize,

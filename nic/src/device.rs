@@ -1,7 +1,7 @@
 //! Facts about a network interface and about the machine, as far as they matter to a receiver of reports.
 //!
 //! A fact is what the kernel says: by netlink, by the calls behind `ethtool`, from /proc and /sys. What it does not say is
-//! `None`: nothing here is a guess. What the facts mean is for others to judge; only [`attempt`] tries things out.
+//! `None`: nothing here is a guess. The caller interprets them; only [`attempt`] changes anything on the machine.
 
 mod attempt;
 pub(crate) mod ethtool;
@@ -20,7 +20,7 @@ pub use rdma::{RdmaDevice, rdma_devices};
 
 use crate::error::Error;
 use ethtool::Ethtool;
-use link::{Link, Which};
+use link::{Link, LinkSelector};
 use netlink::Netlink;
 
 /// What programs of ours are called begins so.
@@ -62,7 +62,7 @@ pub struct Facts {
     /// It is a member of something.
     pub member: Option<Member>,
     /// Frames that never reached any program.
-    pub lost: Option<Lost>,
+    pub lost: Option<RxErrors>,
 }
 
 /// How many there are, and can be.
@@ -214,7 +214,7 @@ pub struct Member {
 
 /// Frames lost before any program saw them, since the interface exists.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Lost {
+pub struct RxErrors {
     /// Dropped by the kernel: no memory, or no receiver.
     pub dropped: u64,
     /// The device's buffer was full (`rx_fifo_errors`).
@@ -229,13 +229,13 @@ pub struct Lost {
 /// The kernel cannot be asked at all.
 pub fn facts(interface: &str) -> Result<Option<Facts>, Error> {
     let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
-    let Some(link) = link::get(&netlink, Which::Name(interface))? else { return Ok(None) };
+    let Some(link) = link::get(&netlink, LinkSelector::Name(interface))? else { return Ok(None) };
     let ethtool = Ethtool::open(&link.name)?;
     let driver = ethtool.driver();
     let (driver, bus) = driver.map_or((None, None), |(driver, bus)| (Some(driver), bus));
     let numa = numa(&link, bus.as_deref());
     let Link { name, index, up, carrier, mtu, kind, parent, peer, member, xdp, lost } = link;
-    let name_of = |index| link::get(&netlink, Which::Index(index)).ok().flatten();
+    let name_of = |index| link::get(&netlink, LinkSelector::Index(index)).ok().flatten();
     Ok(Some(Facts {
         queues: ethtool.queues(),
         rx_ring: ethtool.rx_ring(),
@@ -316,7 +316,7 @@ pub fn set_offload(interface: &str, offload: &str, on: bool) -> Result<(), Error
 /// Sets the number of receive and transmit queues. For tests and measurements, like [`set_offload`].
 ///
 /// # Errors
-/// There is no such interface, it cannot have so many, or CAP_NET_ADMIN is missing.
+/// There is no such interface, it does not support that many, or CAP_NET_ADMIN is missing.
 pub fn set_queues(interface: &str, rx: u32, tx: u32) -> Result<(), Error> {
     let set = Ethtool::open(interface)?.set_queues(rx, tx);
     set.map_err(|source| Error::new("ioctl ETHTOOL_SCHANNELS", interface, source))

@@ -1,4 +1,4 @@
-//! A system call that failed, as text for people.
+//! A failed system call, with a human-readable description.
 
 use std::fmt;
 use std::io;

@@ -1,7 +1,7 @@
 //! An interface that is received from: asked again and again, by sockets of the namespace they were opened in.
 
 use crate::device::ethtool::Ethtool;
-use crate::device::link::{self, Which};
+use crate::device::link::{self, LinkSelector};
 use crate::device::netlink::{Netlink, put};
 use crate::device::{Attached, Mode};
 use crate::error::Error;
@@ -61,7 +61,7 @@ impl Link {
 
     /// How it is now; `None` when it is gone.
     pub(crate) fn state(&self) -> Result<Option<LinkState>, Error> {
-        let Some(found) = link::get(&self.netlink, Which::Index(self.index))? else { return Ok(None) };
+        let Some(found) = link::get(&self.netlink, LinkSelector::Index(self.index))? else { return Ok(None) };
         Ok(Some(LinkState {
             dropped: found.lost.map_or(0, |lost| lost.dropped + lost.missed),
             programs: found.xdp.unwrap_or_default(),
@@ -96,5 +96,5 @@ pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: 
 
 /// The XDP programs on an interface; none when it is gone.
 pub(crate) fn programs(netlink: &Netlink, index: u32) -> Result<Vec<Attached>, Error> {
-    Ok(link::get(netlink, Which::Index(index))?.and_then(|found| found.xdp).unwrap_or_default())
+    Ok(link::get(netlink, LinkSelector::Index(index))?.and_then(|found| found.xdp).unwrap_or_default())
 }

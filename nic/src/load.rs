@@ -29,7 +29,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Sends `payloads` over and over from one socket, until the total is reached or `stop` becomes true, but at least once: it
+    /// Sends `payloads` repeatedly from one socket, until the total is reached or `stop` becomes true, but at least once: it
     /// may not have run at all by then. Returns how many datagrams were sent.
     ///
     /// # Errors
@@ -63,14 +63,14 @@ impl Load {
     }
 }
 
-/// A plain `recvmmsg` loop that throws the data away.
+/// A plain `recvmmsg` loop that discards the data.
 #[derive(Debug)]
 pub struct Discard {
     receiver: Receiver,
     burst: Burst,
 }
 
-/// What a [`Discard`] took.
+/// The counters of a [`Discard`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Discarded {
     /// Datagrams.
@@ -224,14 +224,14 @@ mod tests {
         let load = Load { segmented: false, per_second: Some(20_000), total: Some(1_000) };
         let started = time::monotonic();
         assert_eq!(load.send(&mut sender, &payloads(), &AtomicBool::new(false)).unwrap(), 1_000);
-        // 1,000 at 20,000 per second are 50 ms; late is no fault of ours.
+        // 1,000 at 20,000 per second are 50 ms; a loaded machine may take longer.
         assert!(time::monotonic() - started >= 50_000_000);
         assert_eq!(load.send(&mut sender, &[], &AtomicBool::new(false)).unwrap(), 0);
         assert_eq!(load.send(&mut sender, &payloads(), &AtomicBool::new(true)).unwrap(), 64, "once at least");
     }
 
     #[test]
-    fn nothing_is_lost_unseen_between_namespaces() {
+    fn every_loss_between_namespaces_is_counted() {
         let pair = match Pair::create() {
             Ok(pair) => pair,
             Err(error) => return crate::netns::tests::skipped(&error),

@@ -1,6 +1,6 @@
 //! Frames from AF_PACKET: a ring shared with the kernel, which copies there what a filter picks (TPACKET_V3).
 //!
-//! For interfaces whose XDP is taken or refused. The network stack sees the same frames and goes on with them: so that it does
+//! For interfaces on which XDP is in use or refused. The network stack processes the same frames, too: so that it does
 //! not answer each datagram with "port unreachable", a UDP socket holds every port, with a filter that keeps nothing. Its drops
 //! appear as `InErrors` of UDP in the system's statistics; they are the price of this receive path, as is the stack's own work on each
 //! frame.

@@ -115,8 +115,8 @@ impl fmt::Display for Refused {
     }
 }
 
-/// An interface that is received from.
-pub struct Opened {
+/// An interface opened for receiving.
+pub struct OpenInterface {
     /// What the datagrams come from; each may be read by a thread of its own.
     pub sources: Vec<Box<dyn Source>>,
     /// On an XDP receive path: what its program leaves to the stack (fragments, frames too long), which comes by sockets. It receives
@@ -137,9 +137,9 @@ pub struct Opened {
     pub watch: Watch,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened")
+        f.debug_struct("OpenInterface")
             .field("rx_path", &self.rx_path)
             .field("tried", &self.tried)
             .field("sources", &self.sources.len())
@@ -170,19 +170,19 @@ impl std::error::Error for NoRxPath {}
 ///
 /// # Errors
 /// None of them works; in particular there is no such interface.
-pub fn open(interface: &str, options: &Options) -> Result<Opened, NoRxPath> {
+pub fn open(interface: &str, options: &Options) -> Result<OpenInterface, NoRxPath> {
     let mut tried = Vec::new();
     let wanted = |rx_path: &RxPath| (options.best..=options.worst).contains(rx_path);
     for rx_path in RxPath::ALL.into_iter().filter(wanted) {
         match open_as(interface, rx_path, options) {
-            Ok(opened) => return Ok(Opened { tried, ..opened }),
+            Ok(opened) => return Ok(OpenInterface { tried, ..opened }),
             Err(error) => tried.push(Refused { rx_path, reason: error.to_string() }),
         }
     }
     Err(NoRxPath { interface: interface.to_owned(), tried })
 }
 
-fn open_as(interface: &str, rx_path: RxPath, options: &Options) -> Result<Opened, Error> {
+fn open_as(interface: &str, rx_path: RxPath, options: &Options) -> Result<OpenInterface, Error> {
     let link = Link::open(interface)?;
     match rx_path {
         RxPath::ZeroCopy => xdp::open(link, BindMode::ZeroCopy, options),
@@ -193,11 +193,11 @@ fn open_as(interface: &str, rx_path: RxPath, options: &Options) -> Result<Opened
     }
 }
 
-fn open_packet(link: Link, options: &Options) -> Result<Opened, Error> {
+fn open_packet(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     let options =
         packet::Options { ports: options.ports.clone(), ring: options.packet_ring, hold_ports: true };
     let ring = packet::Ring::open(link.name(), &options)?;
-    Ok(Opened {
+    Ok(OpenInterface {
         sources: vec![Box::new(ring)],
         companion: None,
         rx_path: RxPath::Packet,
@@ -209,7 +209,7 @@ fn open_packet(link: Link, options: &Options) -> Result<Opened, Error> {
     })
 }
 
-fn open_udp(link: Link, options: &Options) -> Result<Opened, Error> {
+fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     let (mut sources, mut warnings) = (Vec::<Box<dyn Source>>::new(), Vec::new());
     for &port in &options.ports {
         let receiver = receiver(&link, port, options)?;
@@ -219,7 +219,7 @@ fn open_udp(link: Link, options: &Options) -> Result<Opened, Error> {
     }
     let watch = Watch::of_link(link)?;
     let (rx_path, tried) = (RxPath::Udp, Vec::new());
-    Ok(Opened { sources, companion: None, rx_path, queues: 0, pages: None, tried, warnings, watch })
+    Ok(OpenInterface { sources, companion: None, rx_path, queues: 0, pages: None, tried, warnings, watch })
 }
 
 /// A socket on a port, for what comes in by the interface.

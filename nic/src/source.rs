@@ -106,7 +106,7 @@ impl std::ops::AddAssign for Stats {
 
 /// An input of datagrams: a UDP socket, or a ring shared with the kernel.
 ///
-/// The packets are lent for one call, so that a source may give them back to a ring right after it. Sources whose frames
+/// The packets are borrowed for one call, so that a source may give them back to a ring right after it. Sources whose frames
 /// begin at the Ethernet header parse down to the UDP payload themselves, by `wire::frame`.
 pub trait Source: Send {
     /// Waits at most `timeout_ms` for datagrams and lends what has come, at least one burst of it, to `take`. Returns how
@@ -122,26 +122,26 @@ pub trait Source: Send {
     /// The address listened on.
     fn address(&self) -> SocketAddr;
 
-    /// `"udp"`, `"packet"`, `"xdp-generic"`, `"xdp-native"` or `"xdp-zerocopy"`; for people.
+    /// `"udp"`, `"packet"`, `"xdp-generic"`, `"xdp-native"` or `"xdp-zerocopy"`; for display.
     fn kind(&self) -> &'static str;
 }
 
-/// Packets lent at once.
+/// Packets delivered at once.
 pub(crate) const BURST: usize = 64;
 
-/// Packets collected to be lent: on the stack, and not written before they are there.
-pub(crate) struct Lent<'a> {
+/// Packets collected for delivery: on the stack, and not written before they are there.
+pub(crate) struct PacketBatch<'a> {
     packets: [MaybeUninit<Packet<'a>>; BURST],
     len: usize,
 }
 
-impl<'a> Lent<'a> {
+impl<'a> PacketBatch<'a> {
     #[inline]
     pub(crate) fn new() -> Self {
         Self { packets: [const { MaybeUninit::uninit() }; BURST], len: 0 }
     }
 
-    /// Adds a packet; lends all of them to `take` when they are enough. Returns how many were lent.
+    /// Adds a packet; delivers all of them to `take` when the batch is full. Returns the number delivered.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -153,12 +153,12 @@ impl<'a> Lent<'a> {
         stats.truncated += u64::from(packet.truncated);
         self.packets[self.len].write(packet);
         self.len += 1;
-        if self.len == BURST { self.lend(stats, take) } else { 0 }
+        if self.len == BURST { self.deliver(stats, take) } else { 0 }
     }
 
     /// Lends what there is, if anything.
     #[inline]
-    pub(crate) fn lend(&mut self, stats: &mut Stats, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
+    pub(crate) fn deliver(&mut self, stats: &mut Stats, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let len = std::mem::take(&mut self.len);
         if len > 0 {
             stats.datagrams += len as u64;

@@ -9,7 +9,7 @@ pub fn now() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// Nanoseconds since some moment in the past; never goes back. For intervals.
+/// Monotonic clock, nanoseconds. For intervals.
 pub fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }

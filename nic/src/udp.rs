@@ -2,7 +2,7 @@
 //!
 //! What makes a receiver fast is the number of datagrams per call: one that asks again at once finds two or three and
 //! pays a system call for them, while the sender pays for waking it. A receiver that finds few although many are coming
-//! waits a moment ([`Options::batch_wait`]) before it asks again.
+//! waits a moment ([`Options::batch_wait`]) before it calls again.
 
 mod answer;
 mod burst;
@@ -15,7 +15,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use answer::Answered;
+pub use answer::SendOutcome;
 pub use burst::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, JUMBO_SLOT_SIZE};
 pub use receiver::Receiver;
 pub use sender::{SEGMENTS_PER_CALL, Sender};
@@ -46,7 +46,7 @@ impl Default for Options {
     }
 }
 
-/// The kernel's receive buffer: what was asked for and what it gave, bytes.
+/// The kernel's receive buffer: requested and granted, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvBuffer {
     /// [`Options::recv_buffer`].

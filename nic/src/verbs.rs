@@ -24,7 +24,7 @@ pub use sender::{Refused, Sender};
 
 /// A completed request, as the device reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Done {
+pub struct WorkCompletion {
     /// The number given with the request.
     pub work: u64,
     /// 0 is success; [`status_name`] names the others.
@@ -73,7 +73,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
 }
 
 #[derive(Debug)]
-struct Opened {
+struct DeviceContext {
     library: &'static Library,
     context: NonNull<Context>,
     domain: NonNull<Domain>,
@@ -84,11 +84,11 @@ struct Opened {
 }
 
 // SAFETY: libibverbs' contexts and protection domains may be used from any thread, and from several at once.
-unsafe impl Send for Opened {}
+unsafe impl Send for DeviceContext {}
 // SAFETY: as above.
-unsafe impl Sync for Opened {}
+unsafe impl Sync for DeviceContext {}
 
-impl Drop for Opened {
+impl Drop for DeviceContext {
     fn drop(&mut self) {
         // SAFETY: made once, given back once, after all that was made with it (which holds the `Arc`).
         unsafe {
@@ -134,7 +134,7 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// A device that speaks RoCEv2.
 #[derive(Clone, Debug)]
-pub struct Device(Arc<Opened>);
+pub struct Device(Arc<DeviceContext>);
 
 impl Device {
     /// The device that has this address. It works only in threads with the very credentials and capabilities that the calling one has now.
@@ -151,7 +151,7 @@ impl Device {
         let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
         let mut outcome = Err(io::Error::from_raw_os_error(libc::ENODEV));
         for at in 0..if list.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) } {
-            // SAFETY: the list has so many devices.
+            // SAFETY: the list has `count` devices.
             let device = unsafe { *list.add(at) };
             // SAFETY: the device is one of the list, which is there until it is given back below.
             let context = NonNull::new(unsafe { (library.ibv_open_device)(device) });
@@ -192,7 +192,7 @@ impl Device {
         };
         match (found, made) {
             (Some((port, gid_index, mtu)), Ok(domain)) => {
-                Ok(Self(Arc::new(Opened { library, context, domain, port, gid_index, mtu })))
+                Ok(Self(Arc::new(DeviceContext { library, context, domain, port, gid_index, mtu })))
             }
             (_, made) => {
                 // SAFETY: opened once, closed once, and nothing was made with it.
@@ -231,7 +231,7 @@ impl Device {
         let at = region.as_ptr().wrapping_add(start as usize);
         let others = if for_others { access::REMOTE_WRITE | access::REMOTE_ATOMIC } else { 0 };
         let allowed = access::LOCAL_WRITE | others;
-        // SAFETY: `at` and the bytes from there lie in the mapping; it lives as long as the registration, which holds the region; what the device writes there at any moment is
+        // SAFETY: `at` and the bytes from there lie in the mapping; it lives as long as the registration, which holds the region; what the device writes there at any time is
         // what regions are for.
         let raw =
             unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, allowed) };
@@ -454,7 +454,7 @@ impl Pair {
     /// Takes `count` more messages with immediate data; without, their senders wait.
     ///
     /// # Errors
-    /// If there is no room for so many.
+    /// There is no room for that many.
     pub fn receive(&mut self, count: u32) -> Result<(), Error> {
         let (next, pieces) = (std::ptr::null(), std::ptr::null());
         let request = ReceiveRequest { work: 0, next, pieces, count: 0 };
@@ -471,18 +471,18 @@ impl Pair {
     }
 
     /// What was received.
-    pub fn received<'a>(&mut self, out: &'a mut [Done]) -> &'a [Done] {
+    pub fn received<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
         poll(self.received, out)
     }
 
     /// What was sent and is done.
-    fn sent<'a>(&mut self, out: &'a mut [Done]) -> &'a [Done] {
+    fn sent<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
         poll(self.sent, out)
     }
 }
 
 /// What a queue has, as far as there is room, and at most 16.
-fn poll(queue: Option<NonNull<Queue>>, out: &mut [Done]) -> &[Done] {
+fn poll(queue: Option<NonNull<Queue>>, out: &mut [WorkCompletion]) -> &[WorkCompletion] {
     let mut done = [Completion::default(); 16];
     let most = out.len().min(done.len());
     let Some(queue) = queue else { return &[] };
@@ -493,7 +493,7 @@ fn poll(queue: Option<NonNull<Queue>>, out: &mut [Done]) -> &[Done] {
     for (out, done) in out.iter_mut().zip(&done[..count]) {
         let has_immediate = done.flags & library::WITH_IMMEDIATE != 0;
         let immediate = if has_immediate { u32::from_be(done.immediate) } else { 0 };
-        *out = Done { work: done.work, status: done.status, immediate, len: done.len };
+        *out = WorkCompletion { work: done.work, status: done.status, immediate, len: done.len };
     }
     &out[..count]
 }

@@ -3,7 +3,7 @@
 //! Frames lie in one piece of memory ([`Pages`]: huge pages when there are any) that all queues of an interface share
 //! (`XDP_SHARED_UMEM`): one registration, one sum of locked memory, and a source may read several queues. Each queue has its
 //! own share of the frames and its own two rings: by the fill ring we give frames to the kernel, by the receive ring they come
-//! back with something in them. Frames are lent to the caller of [`Source::receive`](crate::Source::receive) for that call
+//! back with something in them. Frames are borrowed by the caller of [`Source::receive`](crate::Source::receive) for that call
 //! and go back by the fill ring after it: a frame cannot outlive it, because the packet borrows it.
 //!
 //! A queue's receive ring has as many entries as it has frames, and its fill ring twice as many. So neither is ever full, no frame
@@ -12,7 +12,7 @@
 //! The time of a packet is when its burst was fetched: one reading of the clock for at most 64 frames. The kernel stamps no
 //! frames on this path. Checksums of UDP are not verified on it either, for the stack does not see the frames.
 //!
-//! Over links inside a machine a sender may hand on several datagrams as one (UDP segmentation offload). A driver with an XDP
+//! Over links inside a machine a sender may pass on several datagrams as one (UDP segmentation offload). A driver with an XDP
 //! program has them taken apart before; XDP in the stack ([`Generic`](crate::receive::RxPath::Generic)) sees the whole as one
 //! datagram. Switches send no such thing.
 
@@ -30,7 +30,7 @@ pub use source::XskSource;
 use crate::error::Error;
 use crate::link::Link;
 use memory::Umem;
-use socket::{Socket, Wish};
+use socket::{BindRequest, Socket};
 
 /// How AF_XDP sockets are set up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,7 +104,7 @@ pub(crate) fn open(
     let umem = std::sync::Arc::new(umem);
     let mut sockets: Vec<Socket> = Vec::new();
     for queue in 0..queues {
-        let wish = Wish {
+        let wish = BindRequest {
             link,
             queue,
             frames: options.frames_per_queue,

@@ -31,7 +31,7 @@ fn main() {
     let only = CapSet::of(&[Cap::NET_RAW]);
     assert_eq!(left, Capabilities { effective: only, permitted: only, ..expected });
 
-    // A program that is started has no more, though it is root who starts it.
+    // A program that is started has no more, although root starts it.
     let child = std::process::Command::new("cat").arg("/proc/self/status").output().expect("cat");
     let child = Capabilities::parse(&String::from_utf8_lossy(&child.stdout)).expect("a status");
     assert_eq!(child.permitted.and(only), child.permitted, "{child:?}");
@@ -47,7 +47,7 @@ fn one_thread_has_less(before: Capabilities) {
     assert_eq!(capabilities::current().expect("a /proc"), before);
 }
 
-/// Threads that are made from now on have these capabilities, says the kernel of each.
+/// The capabilities of threads started after this call, as the kernel reports them.
 fn every_thread_has(expected: Capabilities) {
     let (ready, wait) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {

@@ -10,7 +10,7 @@
 //!
 //! use memory::Region;
 //! use rdma::requester::{Config, Connection, Links, RemoteRegion};
-//! use rdma::responder::{self, Order, QueuePairConfig, Registration, Responder, Rights};
+//! use rdma::responder::{self, Order, QueuePairConfig, Registration, Responder, AccessFlags};
 //! use rdma::transport::{RemoteAddr, Transport as _};
 //! use wire::roce::{Packet, Path, Transport};
 //!
@@ -18,8 +18,8 @@
 //! let memory = Arc::new(Region::anonymous(8192, false)?);
 //! let mut responder = Responder::new(responder::Config::default())?;
 //! let region = Arc::clone(&memory);
-//! let (rights, order) = (Rights::ALL, Order::Ascending);
-//! let at = responder.register(&Registration { memory: region, start: 4096, len: 4096, rights, order, region: 0 })?;
+//! let (access, order) = (AccessFlags::ALL, Order::Ascending);
+//! let at = responder.register(&Registration { memory: region, start: 4096, len: 4096, access, order, region: 0 })?;
 //!
 //! // The requester offers queue pairs; the responder makes its ends of them. (The exchange of these values is not RDMA.)
 //! let (near, far) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
@@ -43,7 +43,7 @@
 //! // Responses on their way back.
 //! #[derive(Default)]
 //! struct Responses(Vec<Vec<u8>>);
-//! impl responder::Out for Responses {
+//! impl responder::Output for Responses {
 //!     fn answer(&mut self, _path: &Path, frame: &[u8]) {
 //!         self.0.push(frame.to_vec());
 //!     }
@@ -53,7 +53,7 @@
 //! links.write(to, 0, &[7; 24], None, true)?;
 //! links.add(to, 24, 5, None)?;
 //! while links.flush(0) > 0 {
-//!     responder.take(links.frames().map(|(_, frame)| frame), &mut responses);
+//!     responder.process(links.frames().map(|(_, frame)| frame), &mut responses);
 //!     links.sent();
 //!     for frame in responses.0.drain(..) {
 //!         links.receive(0, &Packet::parse(&frame)?);

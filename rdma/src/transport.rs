@@ -87,14 +87,14 @@ pub trait Transport {
     /// Minimum credit of an idle transport, operations: the batches that the longest Append report can fill.
     const MIN_MESSAGES: u32 = 256;
 
-    /// Operations, and bytes of their data, that this collector accepts now, both together; none while paused. `keep` as in
+    /// Operations, and bytes of their data, that this collector accepts now, both together; none while paused. `reliable` as in
     /// [`Transport::write`].
-    fn credit(&self, collector: u8, keep: bool) -> Credit;
+    fn credit(&self, collector: u8, reliable: bool) -> Credit;
 
     /// Does this collector accept `messages` operations now, with `bytes` of data between them? If so, it accepts all of them.
     #[inline(always)]
-    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
-        self.credit(collector, keep).covers(messages, bytes)
+    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, reliable: bool) -> bool {
+        self.credit(collector, reliable).covers(messages, bytes)
     }
 
     /// The memory of this region is gone: unacknowledged operations for it are given up at the next connection to its collector,
@@ -106,7 +106,7 @@ pub trait Transport {
         true
     }
 
-    /// Writes `data` at `offset` of the region's body. With `keep` the write goes to a reliable queue pair and is retransmitted until it
+    /// Writes `data` at `offset` of the region's body. With `reliable` the write goes to a reliable queue pair and is retransmitted until it
     /// is acknowledged; otherwise the network may lose it. An immediate value notifies the collector's CPU, also without data.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ pub trait Transport {
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
-        keep: bool,
+        reliable: bool,
     ) -> Result<(), Blocked>;
 
     /// Adds to the u64 (native to the collector) at `offset`, modulo 2^64. Atomic and always reliable. An immediate value notifies the

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use memory::Region;
 use wire::roce::{Head, ICRC_LEN, MAX_FRAME, Opcode, Path, Psn, Reth, Segment, Segments, Transport, Writer};
 
-use wire::Unwritten;
+use wire::EmitError;
 
 use crate::responder::{
-    Config, Order, Out, QueuePairConfig, Registered, Registration, Responder, Rights, Stats,
+    AccessFlags, Config, Order, Output, QueuePairConfig, Registered, Registration, Responder, Stats,
 };
 
 /// Bytes before the part of the region that is written.
@@ -42,9 +42,9 @@ pub const CASES: [Case; 2] = [
 
 /// Counts answers and discards them.
 #[derive(Clone, Copy, Default, Debug)]
-struct Nowhere(u64);
+struct Discard(u64);
 
-impl Out for Nowhere {
+impl Output for Discard {
     fn answer(&mut self, _: &Path, _: &[u8]) {
         self.0 += 1;
     }
@@ -67,7 +67,7 @@ pub struct Feed {
     payloads: Vec<(u64, Range<usize>)>,
     frames: Vec<u8>,
     whole: Vec<Range<usize>>,
-    out: Nowhere,
+    out: Discard,
 }
 
 impl Case {
@@ -78,7 +78,7 @@ impl Case {
             memory: Arc::clone(&memory),
             start: START,
             len: memory.len().checked_sub(START).filter(|len| *len >= self.stride.max(self.len as u64))?,
-            rights: Rights::WRITE,
+            access: AccessFlags::WRITE,
             order: self.order,
             region: 0,
         };
@@ -108,7 +108,7 @@ impl Case {
             payloads: Vec::new(),
             frames: Vec::new(),
             whole: Vec::new(),
-            out: Nowhere::default(),
+            out: Discard::default(),
         })
     }
 }
@@ -118,7 +118,7 @@ impl Feed {
     ///
     /// # Errors
     /// A write that does not fit into a frame.
-    pub fn fill(&mut self, operations: usize) -> Result<(), Unwritten> {
+    pub fn fill(&mut self, operations: usize) -> Result<(), EmitError> {
         let all = (self.at.len - self.data.len() as u64) / self.case.stride + 1;
         self.places.clear();
         self.payloads.clear();
@@ -136,7 +136,7 @@ impl Feed {
         Ok(())
     }
 
-    fn frame(&mut self, offset: u64, segment: Segment) -> Result<(), Unwritten> {
+    fn frame(&mut self, offset: u64, segment: Segment) -> Result<(), EmitError> {
         let begin = self.frames.len();
         self.frames.resize(begin + MAX_FRAME, 0);
         let (out, head) = (&mut self.frames[begin..], Head::new(self.psn));
@@ -168,7 +168,7 @@ impl Feed {
     /// Gives the frames to the responder, at most `burst` at once as a socket or ring does. Returns the number of writes.
     pub fn respond(&mut self, burst: usize) -> u64 {
         for places in self.whole.chunks(burst.max(1)) {
-            self.responder.take(places.iter().map(|place| &self.frames[place.clone()]), &mut self.out);
+            self.responder.process(places.iter().map(|place| &self.frames[place.clone()]), &mut self.out);
         }
         self.places.len() as u64
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use memory::Region;
 use rdma::requester::{Config, Connection, End, Links, RemoteRegion};
-use rdma::responder::{self, Completion, Order, QueuePairConfig, Registration, Responder, Rights};
+use rdma::responder::{self, AccessFlags, Completion, Order, QueuePairConfig, Registration, Responder};
 use rdma::transport::{RemoteAddr, Transport as _};
 use wire::roce::{Packet, Path, Transport};
 
@@ -22,7 +22,7 @@ struct Answers {
     completions: u64,
 }
 
-impl responder::Out for Answers {
+impl responder::Output for Answers {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.frames[self.count][..frame.len()].copy_from_slice(frame);
         self.lens[self.count] = frame.len();
@@ -42,7 +42,7 @@ fn connected() -> (Links, Responder, Arc<Region>) {
         memory: Arc::clone(&memory),
         start: 4096,
         len: 1 << 15,
-        rights: Rights::ALL,
+        access: AccessFlags::ALL,
         order: Order::HeadLast,
         region: 0,
     };
@@ -94,7 +94,7 @@ fn both_ends_at_work_allocate_nothing() {
         while links.flush(now) > 0 {
             // Every seventh frame is lost, and comes again.
             let frames = links.frames().enumerate().filter(|(i, _)| !(i + round as usize).is_multiple_of(7));
-            responder.take(frames.map(|(_, (_, frame))| frame), &mut answers);
+            responder.process(frames.map(|(_, (_, frame))| frame), &mut answers);
             links.sent();
             for answer in 0..std::mem::take(&mut answers.count) {
                 let frame = &answers.frames[answer][..answers.lens[answer]];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nic::capture::{self, Frame, Layer};
 use wire::Refusal;
-use wire::frame::{self, Datagram, Envelope};
+use wire::frame::{self, Datagram, PartialHeaders};
 
 use terminal::CliError;
 use terminal::progress::Progress;
@@ -83,11 +83,11 @@ pub(super) fn read(
     })
 }
 
-fn envelope(frame: &Frame<'_>) -> Envelope {
+fn envelope(frame: &Frame<'_>) -> PartialHeaders {
     match frame.layer() {
-        Layer::Ethernet(bytes) => Envelope::of_frame(bytes),
-        Layer::Network { bytes, .. } => Envelope::of_ip(bytes),
-        Layer::Cut | Layer::Unsupported => Envelope::default(),
+        Layer::Ethernet(bytes) => PartialHeaders::of_frame(bytes),
+        Layer::Network { bytes, .. } => PartialHeaders::of_ip(bytes),
+        Layer::Cut | Layer::Unsupported => PartialHeaders::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use dataplane::dta::{self, How, MAX_COLLECTORS, Outbox, Reporter, Spread, Unsent};
+use dataplane::dta::{self, MAX_COLLECTORS, Outbox, Reporter, SendError, SendOptions, Spread};
 use nic::time;
 use wire::dta::{CONTROL_PORT, MergeOp, Operation, Priority};
 
@@ -188,7 +188,7 @@ pub(super) struct Sending {
     pub(super) reporter: Reporter,
     pub(super) outbox: Outbox,
     pub(super) sockets: Sockets,
-    pub(super) how: How,
+    pub(super) options: SendOptions,
     json: bool,
     /// Reports suppressed because of congestion or a full buffer.
     pub(super) suppressed: u64,
@@ -304,7 +304,7 @@ impl Sending {
             PriorityArg::Medium => Priority::Medium,
             PriorityArg::High => Priority::High,
         };
-        let how = How { priority, essential: args.essential, immediate: args.immediate };
+        let options = SendOptions { priority, essential: args.essential, immediate: args.immediate };
         let config = dta::Config {
             reporter: args.reporter,
             spread,
@@ -314,15 +314,15 @@ impl Sending {
         };
         let reporter = Reporter::new(config).map_err(|error| CliError::new(error.to_string()))?;
         let (outbox, json) = (Outbox::default(), args.json);
-        Ok(Self { reporter, outbox, sockets, how, json, suppressed: 0, no_room: 0 })
+        Ok(Self { reporter, outbox, sockets, options, json, suppressed: 0, no_room: 0 })
     }
 
     /// Puts a report into the outbox.
     pub(super) fn send(&mut self, operation: &Operation<'_>) {
-        match self.reporter.send(operation, self.how, time::monotonic(), &mut self.outbox) {
+        match self.reporter.send(operation, self.options, time::monotonic(), &mut self.outbox) {
             Ok(()) => {}
-            Err(Unsent::Suppressed) => self.suppressed += 1,
-            Err(Unsent::NoRoom) => self.no_room += 1,
+            Err(SendError::Suppressed) => self.suppressed += 1,
+            Err(SendError::NoRoom) => self.no_room += 1,
         }
     }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use dataplane::dta::{
-    Action, Condition, Config, ConfigError, Field, How, Mapping, Part, Repeat, Spread, Trigger, sketches,
-    table,
+    Action, Condition, Config, ConfigError, Field, Mapping, Part, Repeat, SendOptions, Spread, Trigger,
+    sketches, table,
 };
 use detect::{Match, PortRange, Prefix};
 use toml::de::DeValue;
@@ -460,7 +460,7 @@ impl MappingSettings {
             when: conditions(&self.when),
             every: self.every,
             each_hop: self.each_hop,
-            how: How {
+            options: SendOptions {
                 priority: priority(self.priority),
                 essential: self.essential,
                 immediate: self.immediate,
@@ -506,7 +506,7 @@ impl SketchSettings {
             epoch: nanoseconds(self.epoch),
             per_report: self.per_report,
             pace: nanoseconds(self.pace),
-            how: How {
+            options: SendOptions {
                 priority: priority(self.priority),
                 essential: self.essential,
                 immediate: self.immediate,

@@ -2,8 +2,8 @@
 
 use nic::capabilities::{Cap, CapSet, Capabilities};
 use nic::device::{
-    Attached, Facts, Feature, HugePages, Level, Limits, Lost, Machine, Member, Mode, Offloads, Peer, Queues,
-    XdpFeatures,
+    Attached, Facts, Feature, HugePages, Level, Limits, Machine, Member, Mode, Offloads, Peer, Queues,
+    RxErrors, XdpFeatures,
 };
 
 use super::*;
@@ -67,7 +67,7 @@ fn healthy_nic() -> Facts {
         xdp_features: Some(XdpFeatures(0b10_1011)),
         peer: None,
         member: None,
-        lost: Some(Lost::default()),
+        lost: Some(RxErrors::default()),
     }
 }
 
@@ -204,7 +204,7 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
             "member: suboptimal: of the bond bond0: -",
         ),
         (
-            Facts { lost: Some(Lost { dropped: 9, overruns: 1, missed: 2 }), ..healthy_nic() },
+            Facts { lost: Some(RxErrors { dropped: 9, overruns: 1, missed: 2 }), ..healthy_nic() },
             "lost_by_nic: suboptimal: 3 frames since the interface was created: ethtool -S eth1",
         ),
         (

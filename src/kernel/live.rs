@@ -185,19 +185,19 @@ impl Kernel for Live {
     }
 
     fn keys(&self, metric: Metric) -> u32 {
-        self.tables.level_slots(metric) as u32
+        self.tables.metric_slots(metric) as u32
     }
 
     fn key(&self, metric: Metric, slot: u32) -> Option<(SuppressedKey, u32)> {
-        let level = self.tables.level(metric, slot as usize)?;
+        let entry = self.tables.metric_entry(metric, slot as usize)?;
         Some((
-            SuppressedKey { metric, node: level.node, part: level.part, value: level.latest },
-            level.reports,
+            SuppressedKey { metric, node: entry.node, part: entry.part, value: entry.latest },
+            entry.reports,
         ))
     }
 
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32) {
-        self.tables.forget_level(metric, node, part);
+        self.tables.forget_metric(metric, node, part);
     }
 
     fn set_detection(&mut self, detection: &Detection) -> Result<u32, Error> {

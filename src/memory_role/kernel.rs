@@ -122,7 +122,7 @@ impl Kernel {
 
     /// Registers a region, whose memory begins at `at`, for remote access.
     pub(super) fn register(&self, named: &Registered, at: u64, what: &Registration) -> Result<(), Refused> {
-        self.rdma().register(named, at + what.start, what.rights, what.order, what.region)
+        self.rdma().register(named, at + what.start, what.access, what.order, what.region)
     }
 
     /// Takes over a queue pair whose peer has UDP port `port`. Responses go to the source MAC address of the request.

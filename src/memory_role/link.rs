@@ -222,7 +222,7 @@ impl Pairs<'_> {
                 self.responder.disconnect(number);
                 return Err(format!("the kernel refused its queue pair: {error}"));
             }
-            self.responder.lend(number);
+            self.responder.offload(number);
         }
         Ok(number)
     }

@@ -9,7 +9,7 @@ use std::{
 
 use dta::{BODY, DtaStore, Header, HeaderError, region_len};
 use memory::Region;
-use rdma::responder::{Order, Registered, Registration, Responder, Rights};
+use rdma::responder::{AccessFlags, Order, Registered, Registration, Responder};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
@@ -172,17 +172,17 @@ fn header(written: &RegionSettings) -> Header {
 }
 
 fn registration(store: &DtaStore, region: u16) -> Registration {
-    let (rights, order) = match store.geometry() {
+    let (access, order) = match store.geometry() {
         // A fetch-and-add with an immediate is followed by an empty write.
-        Geometry::KeyIncrement { .. } => (Rights::ALL, Order::Ascending),
-        Geometry::KeyWrite { .. } | Geometry::Postcarding { .. } => (Rights::WRITE, Order::HeadLast),
-        Geometry::Append { .. } | Geometry::Sketch { .. } => (Rights::WRITE, Order::Ascending),
+        Geometry::KeyIncrement { .. } => (AccessFlags::ALL, Order::Ascending),
+        Geometry::KeyWrite { .. } | Geometry::Postcarding { .. } => (AccessFlags::WRITE, Order::HeadLast),
+        Geometry::Append { .. } | Geometry::Sketch { .. } => (AccessFlags::WRITE, Order::Ascending),
     };
     Registration {
         memory: Arc::clone(store.region()),
         start: BODY,
         len: store.body_len(),
-        rights,
+        access,
         order,
         region,
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use memory::Region;
-use nic::verbs::{Device, Done, Pair, Peer};
+use nic::verbs::{Device, Pair, Peer, WorkCompletion};
 use rdma::responder::{Completion, QueuePairConfig, QueuePairError, QueuePairState, Registered};
 use wire::{
     dta::layout::{CHECKSUM_LEN, Geometry},
@@ -149,7 +149,7 @@ impl Verbs {
 
 /// Reads the receive completions of a queue pair and posts as many receives again; returns the new state if it changed.
 fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> Option<QueuePairState> {
-    let mut done = [Done::default(); 16];
+    let mut done = [WorkCompletion::default(); 16];
     let (mut good, mut bad) = (0, false);
     for done in pair.received(&mut done) {
         if done.status == 0 {

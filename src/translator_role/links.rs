@@ -6,7 +6,7 @@ use std::{
     sync::mpsc::{Receiver, channel},
 };
 
-use nic::udp::{self, Answered, Options};
+use nic::udp::{self, Options, SendOutcome};
 use rdma::requester::{Connection, Event, RemoteRegion, State};
 use translator::{CollectorConfig, StoreEntry, Translator};
 use wire::dta::layout::Geometry;
@@ -41,7 +41,7 @@ pub(super) struct Peer {
     pub(super) stores: Vec<StoreOffer>,
     /// Why it is not connected.
     pub(super) lost: Option<String>,
-    pub(super) sent: Answered,
+    pub(super) sent: SendOutcome,
 }
 
 /// What handling an event needs.
@@ -87,7 +87,7 @@ impl Peers {
                 restarts: 0,
                 stores: Vec::new(),
                 lost: Some("not yet reached".to_owned()),
-                sent: Answered::default(),
+                sent: SendOutcome::default(),
             });
         }
         Ok(Self { list, events, sockets: Vec::new(), instance: crate::exchange::instance() })

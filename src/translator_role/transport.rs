@@ -113,18 +113,18 @@ impl RdmaTransport {
 
 impl Transport for RdmaTransport {
     #[inline]
-    fn credit(&self, collector: u8, keep: bool) -> Credit {
+    fn credit(&self, collector: u8, reliable: bool) -> Credit {
         match self {
-            Self::Frames(links) => links.credit(collector, keep),
-            Self::Verbs(verbs) => verbs.credit(collector, keep),
+            Self::Frames(links) => links.credit(collector, reliable),
+            Self::Verbs(verbs) => verbs.credit(collector, reliable),
         }
     }
 
     #[inline]
-    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, reliable: bool) -> bool {
         match self {
-            Self::Frames(links) => links.has_credit(collector, messages, bytes, keep),
-            Self::Verbs(verbs) => verbs.has_credit(collector, messages, bytes, keep),
+            Self::Frames(links) => links.has_credit(collector, messages, bytes, reliable),
+            Self::Verbs(verbs) => verbs.has_credit(collector, messages, bytes, reliable),
         }
     }
 
@@ -146,11 +146,11 @@ impl Transport for RdmaTransport {
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
-        keep: bool,
+        reliable: bool,
     ) -> Result<(), Blocked> {
         match self {
-            Self::Frames(links) => links.write(place, offset, data, immediate, keep),
-            Self::Verbs(verbs) => verbs.write(place, offset, data, immediate, keep),
+            Self::Frames(links) => links.write(place, offset, data, immediate, reliable),
+            Self::Verbs(verbs) => verbs.write(place, offset, data, immediate, reliable),
         }
     }
 

@@ -254,10 +254,10 @@ impl Link {
         }
     }
 
-    fn credit(&self, keep: bool) -> u32 {
+    fn credit(&self, reliable: bool) -> u32 {
         let Some(pairs) = self.pairs.as_ref().filter(|_| self.state == State::Up) else { return 0 };
         // An operation may take two requests.
-        if keep { pairs.reliable.room() / 2 } else { pairs.unreliable.room() / 2 }
+        if reliable { pairs.reliable.room() / 2 } else { pairs.unreliable.room() / 2 }
     }
 
     /// Posts a write, as several requests if it is long; the immediate belongs to the last.
@@ -266,16 +266,16 @@ impl Link {
         target: Target,
         data: &[u8],
         immediate: Option<u32>,
-        keep: bool,
+        reliable: bool,
     ) -> Result<(), Refused> {
         let Target { region, offset } = target;
         let (address, key) = find(&self.regions, region, offset, data.len() as u64)?;
         let up = self.state == State::Up;
         let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
-        let sender = if keep { &mut pairs.reliable } else { &mut pairs.unreliable };
+        let sender = if reliable { &mut pairs.reliable } else { &mut pairs.unreliable };
         let requests = data.len().div_ceil(SLOT).max(1);
         if (sender.room() as usize) < requests {
-            return Err(if keep { Refused::RetransmitFull } else { Refused::OutboxFull });
+            return Err(if reliable { Refused::RetransmitFull } else { Refused::OutboxFull });
         }
         for request in 0..requests {
             let at = request * SLOT;
@@ -283,11 +283,11 @@ impl Link {
             let immediate = immediate.filter(|_| ends);
             if sender.write(address + at as u64, key, part, immediate).is_err() {
                 // There was credit: the device itself refuses. The requests before it are part of the same write.
-                return Err(if keep { Refused::RetransmitFull } else { Refused::OutboxFull });
+                return Err(if reliable { Refused::RetransmitFull } else { Refused::OutboxFull });
             }
             self.stats.frames += 1;
             self.stats.bytes += part.len() as u64;
-            if keep {
+            if reliable {
                 let (what, offset) = (What::Write(immediate), offset + at as u64);
                 self.heads.push_back(Head {
                     region,
@@ -299,9 +299,9 @@ impl Link {
                 });
             }
         }
-        self.stats.reliable += u64::from(keep);
-        self.stats.unacknowledged += u64::from(keep);
-        self.stats.unreliable += u64::from(!keep);
+        self.stats.reliable += u64::from(reliable);
+        self.stats.unacknowledged += u64::from(reliable);
+        self.stats.unreliable += u64::from(!reliable);
         Ok(())
     }
 
@@ -334,8 +334,8 @@ impl Link {
 }
 
 impl Transport for Verbs {
-    fn credit(&self, collector: u8, keep: bool) -> Credit {
-        let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.credit(keep));
+    fn credit(&self, collector: u8, reliable: bool) -> Credit {
+        let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.credit(reliable));
         Credit { messages, bytes: u64::from(messages) * SLOT as u64 }
     }
 
@@ -357,17 +357,17 @@ impl Transport for Verbs {
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
-        keep: bool,
+        reliable: bool,
     ) -> Result<(), Blocked> {
         let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
         let target = Target { region: place.region, offset };
-        let written = link.write(target, data, immediate, keep);
+        let written = link.write(target, data, immediate, reliable);
         written
             .or_else(|refused| {
                 // The device may have completed requests since the last poll.
                 if matches!(refused, Refused::RetransmitFull | Refused::OutboxFull) {
                     link.poll();
-                    return link.write(target, data, immediate, keep);
+                    return link.write(target, data, immediate, reliable);
                 }
                 Err(refused)
             })

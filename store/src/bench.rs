@@ -34,12 +34,12 @@ pub struct Inserted {
     pub bytes: u64,
 }
 
-/// How long a question takes.
+/// Timing of a query.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Asked {
-    /// What is asked.
+pub struct QueryTiming {
+    /// Name of the query.
     pub name: &'static str,
-    /// Rows in the answer.
+    /// Rows in the result.
     pub rows: usize,
     /// The first time, by a connection that is new.
     pub first: Duration,
@@ -73,11 +73,11 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     Ok(Inserted { events, rollups: stats.committed.saturating_sub(events), wall, cpu, bytes })
 }
 
-/// Asks what the pages of the UI and people ask, of a store that [`insert`] filled with `events` events.
+/// Runs the queries of the UI and typical SQL on a store that [`insert`] filled with `events` events.
 ///
 /// # Errors
 /// A question fails, or takes longer than ten seconds.
-pub fn questions(dir: &Path, events: u64) -> Result<Vec<Asked>, QueryError> {
+pub fn questions(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
     let end = START + events * SPACING;
     let ago = |minutes: u64| (end - (minutes * 60_000_000_000).min(end - START)) as i64;
     let hot = flow(0);
@@ -139,7 +139,7 @@ fn measure(
     dir: &Path,
     name: &'static str,
     question: &dyn Fn(&Reader) -> Result<usize, QueryError>,
-) -> Result<Asked, QueryError> {
+) -> Result<QueryTiming, QueryError> {
     let reader = Reader::open(dir)
         .map_err(|error| QueryError::new(crate::query::QueryErrorKind::Storage, error.to_string()))?;
     let time = || -> Result<(usize, Duration), QueryError> {
@@ -152,7 +152,7 @@ fn measure(
         *slot = time()?.1;
     }
     again.sort();
-    Ok(Asked { name, rows, first, again: [again[0], again[ROUNDS / 2], again[ROUNDS - 1]] })
+    Ok(QueryTiming { name, rows, first, again: [again[0], again[ROUNDS / 2], again[ROUNDS - 1]] })
 }
 
 /// The events of a made-up network: always the same.

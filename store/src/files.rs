@@ -81,17 +81,17 @@ impl fmt::Display for FileId {
 
 /// A file in the directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct StoreFile {
     pub(crate) id: FileId,
     pub(crate) path: PathBuf,
     /// With its log.
     pub(crate) bytes: u64,
-    /// When it was last written; what `max_age` goes by, since no record in it is newer.
+    /// When it was last written; what `max_age` applies to, since no record in it is newer.
     pub(crate) modified: SystemTime,
 }
 
 /// The store's files in `dir`, oldest period first. A file that vanishes while we look is left out.
-pub(crate) fn list(dir: &Path) -> io::Result<Vec<Found>> {
+pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -101,7 +101,7 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<Found>> {
         let log = fs::metadata(beside(&path, "-wal"));
         let modified = meta.modified().unwrap_or(UNIX_EPOCH);
         let modified = log.as_ref().map_or(modified, |log| log.modified().unwrap_or(modified).max(modified));
-        found.push(Found { id, path, bytes: meta.len() + log.map_or(0, |log| log.len()), modified });
+        found.push(StoreFile { id, path, bytes: meta.len() + log.map_or(0, |log| log.len()), modified });
     }
     found.sort_by_key(|file| file.id);
     Ok(found)
@@ -109,12 +109,12 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<Found>> {
 
 /// Which of `found` (oldest first) must go so that the rest is young and small enough. Never `current`.
 pub(crate) fn expired(
-    found: &[Found],
+    found: &[StoreFile],
     current: Option<FileId>,
     now: SystemTime,
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
-) -> Vec<&Found> {
+) -> Vec<&StoreFile> {
     let mut bytes: u64 = found.iter().map(|file| file.bytes).sum();
     let mut gone = Vec::new();
     for file in found.iter().filter(|file| Some(file.id) != current) {
@@ -140,7 +140,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames a damaged file and its log to the first free `….corrupt-N`, so that somebody may look at it. Returns the name.
+/// Renames a damaged file and its log to the first free `….corrupt-N`, so that it can be examined. Returns the name.
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     let aside = loop {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_left_alone() {
+    fn unrelated_files_are_left_alone() {
         for name in [
             "hopwise-2026-11-21.db-wal",
             "hopwise-2026-11-21.db.corrupt-1",
@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn the_oldest_go_first_and_the_current_never() {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let found: Vec<Found> = (0..4)
-            .map(|day| Found {
+        let found: Vec<StoreFile> = (0..4)
+            .map(|day| StoreFile {
                 id: FileId::of(day * DAY * SECOND, Period::Day),
                 path: PathBuf::from(format!("{day}")),
                 bytes: 100,

@@ -1,4 +1,4 @@
-//! What a query may do: read our tables with functions that only compute, within limits.
+//! Restrictions of queries: they may only read our tables and call pure functions, within limits.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::query::{QueryError, QueryErrorKind};
 
-/// Puts the fence around `conn`. Nothing but reading can be prepared on it afterwards, by anybody.
+/// Makes `conn` read-only: afterwards only statements that read can be prepared on it.
 pub(crate) fn fence(conn: &mut Connection) -> rusqlite::Result<()> {
     for (limit, value) in LIMITS {
         conn.set_limit(*limit, *value)?;
@@ -16,7 +16,7 @@ pub(crate) fn fence(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.authorizer(Some(judge))
 }
 
-/// Stops what runs on `conn` when `timeout` is over.
+/// Interrupts the statement that runs on `conn` after `timeout`.
 pub(crate) fn deadline(conn: &mut Connection, timeout: Duration) -> rusqlite::Result<()> {
     let start = Instant::now();
     conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || start.elapsed() > timeout))
@@ -41,14 +41,14 @@ fn is_known(table: &str) -> bool {
     TABLES.iter().any(|name| name.eq_ignore_ascii_case(table))
 }
 
-/// Is it a table that SQLite makes up by itself?
+/// Is it an internal table of SQLite?
 fn is_built_in(table: &str) -> bool {
     let table = table.to_ascii_lowercase();
     MODULES.contains(&table.as_str())
         || ["pragma_", "sqlite_", "fts", "rtree"].iter().any(|p| table.starts_with(p))
 }
 
-/// Says in one sentence what is wrong and what to do.
+/// An error message with the cause and a suggestion.
 pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError {
     let new = |kind, message: String| QueryError::new(kind, message);
     match error {
@@ -112,10 +112,10 @@ fn hint(message: &str) -> String {
 
 const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports";
 
-/// The virtual machine looks at the clock after so many steps: some 20 µs.
+/// The virtual machine checks the clock after this many steps: some 20 µs.
 const STEPS_BETWEEN_LOOKS: i32 = 2000;
 
-/// What a query may be and make. Sizes in bytes, depths and counts in items. A row in memory is at most its columns times
+/// Limits of a query. Sizes in bytes, depths and counts in items. A row in memory is at most its columns times
 /// the length of a value. What a query sorts or collects goes through temporary files, whose size only the time limit bounds.
 const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, 1 << 20),

@@ -196,7 +196,7 @@ impl Known<Flows> {
     fn learn(&mut self, flow: &FlowKey, id: i64) {
         self.make_room(self.map.map.len());
         if self.map.map.insert(self.map.hash(flow), (*flow, id)).is_some() {
-            // Two flows share a hash, one in 2^64 or so: they take turns in the map.
+            // Two flows share a hash, one in 2^64 or so: they replace each other in the map.
             self.complete = false;
         }
     }
@@ -206,7 +206,7 @@ impl Known<Flows> {
 #[derive(Debug)]
 struct Flows {
     seed: u64,
-    map: HashMap<u64, (FlowKey, i64), BuildHasherDefault<AsItIs>>,
+    map: HashMap<u64, (FlowKey, i64), BuildHasherDefault<IdentityHasher>>,
 }
 
 impl Flows {
@@ -224,9 +224,9 @@ impl Default for Flows {
 
 /// The hash of a number that is a hash.
 #[derive(Default)]
-struct AsItIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

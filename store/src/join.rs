@@ -36,7 +36,7 @@ pub(crate) struct Joined {
 impl Joined {
     /// Opens `files` and makes each documented view their union. The first member of each union is an empty database of
     /// our schema: the answer when there are no files, and it makes SQLite evaluate each file by itself, which drops the
-    /// joins for columns that nobody asked for (`count(*)` over one file is six times as fast).
+    /// joins for columns that the query does not use (`count(*)` over one file is six times as fast).
     pub(crate) fn open(files: Vec<Identity>) -> Result<Self, (PathBuf, rusqlite::Error)> {
         let here = |error| (PathBuf::from(":memory:"), error);
         let mut conn = Connection::open_in_memory_with_flags(

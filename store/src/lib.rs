@@ -8,12 +8,12 @@
 //!
 //! # Invariants
 //!
-//! * **Accounts balance.** At any moment, `submitted = committed + shed + failed + queued` ([`Stats`]), counted in records.
+//! * **Accounts balance.** At any time, `submitted = committed + shed + failed + queued` ([`Stats`]), counted in records.
 //! * **One writer.** A lock file keeps a second process from writing into the same directory. Readers need no lock.
 //! * **A file is whole or absent.** A transaction holds everything that is derived from a batch: rows, interned names, the
 //!   sequence number, the file's time range. SQLite's write-ahead log makes it all or nothing.
 //! * **Documented names are views.** Tables are compact and may change with the schema version; the views `events`,
-//!   `rollups`, `flows`, `drops`, `losses`, `reports` are what people and programs use, and any SQLite tool can read them:
+//!   `rollups`, `flows`, `drops`, `losses`, `reports` are the public interface, and any SQLite tool can read them:
 //!   no function of ours is needed.
 //!
 //! # On disk
@@ -39,7 +39,7 @@
 //! A query runs on a read-only connection in which each documented name is the union of that view over the files of its
 //! time range, behind an authorizer that knows only our tables and functions that compute; with limits on time, rows,
 //! bytes and sizes. A file may be written, deleted or set aside meanwhile: what was committed is seen, a file that went
-//! away takes its rows with it, one that cannot be read is left out and said.
+//! away takes its rows with it, one that cannot be read is skipped with a warning.
 //!
 //! # Measured
 //!

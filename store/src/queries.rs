@@ -447,6 +447,6 @@ const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired]
 /// Where the latest rows are sought first: 5 minutes, an hour, 12 hours before the newest.
 const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 
-/// The newest files that are asked first.
+/// The newest files, which are queried first.
 const FEW_FILES: usize = 4;
 const EVENTS_PER_POINT: usize = 8;

@@ -1,4 +1,4 @@
-//! What a query is asked with, and what comes back.
+//! Options and results of queries.
 
 use std::fmt;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub struct Table {
     pub notes: Vec<String>,
 }
 
-/// What sort of thing was wrong with a query.
+/// The kind of a query error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueryErrorKind {
     /// The SQL is wrong.

@@ -10,7 +10,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Row, Statement, ToSql};
 
 use crate::config::Error;
-use crate::files::{self, Found};
+use crate::files::{self, StoreFile};
 use crate::guard;
 use crate::join::{self, Identity, Joined};
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
@@ -56,9 +56,9 @@ impl Known {
     }
 }
 
-/// The files of a query, oldest first, and what must be said about those that are not among them.
+/// The files of a query, oldest first, and notes about files that were skipped.
 #[derive(Default, Debug)]
-struct Choice {
+struct SelectedFiles {
     files: Vec<Identity>,
     notes: Vec<String>,
 }
@@ -104,7 +104,7 @@ impl Reader {
     }
 
     /// Closes connections that are not in use. A deleted file takes space until the last connection to it is closed, so
-    /// call it now and then (every minute, say) where nobody asks anything for a long time.
+    /// call it now and then (every minute, say) when there are no queries for a long time.
     pub fn tidy(&self) {
         lock(&self.idle).clear();
         let present = |file: &Identity| Identity::of(&file.path).as_ref() == Some(file);
@@ -148,15 +148,20 @@ impl Reader {
         Ok(found.iter().filter_map(|file| Some((file.bytes, self.look(file, true).ok()??.1))).collect())
     }
 
-    fn list(&self) -> Result<Vec<Found>, QueryError> {
+    fn list(&self) -> Result<Vec<StoreFile>, QueryError> {
         files::list(&self.dir).map_err(|error| {
             let message = format!("{}: {error}; check the store's directory", self.dir.display());
             QueryError::new(QueryErrorKind::Storage, message)
         })
     }
 
-    fn choose(&self, from: Option<Nanos>, to: Option<Nanos>, most: usize) -> Result<Choice, QueryError> {
-        let mut choice = Choice::default();
+    fn choose(
+        &self,
+        from: Option<Nanos>,
+        to: Option<Nanos>,
+        most: usize,
+    ) -> Result<SelectedFiles, QueryError> {
+        let mut choice = SelectedFiles::default();
         let ranged = from.is_some() || to.is_some();
         for file in self.list()? {
             match self.look(&file, ranged) {
@@ -184,7 +189,7 @@ impl Reader {
     }
 
     /// What is in a file: `None` when it is gone or empty. `fresh`: it must not have been written since we looked.
-    fn look(&self, file: &Found, fresh: bool) -> Result<Option<(Identity, Known)>, Error> {
+    fn look(&self, file: &StoreFile, fresh: bool) -> Result<Option<(Identity, Known)>, Error> {
         let Some(identity) = Identity::of(&file.path) else { return Ok(None) };
         let known = lock(&self.known).get(&identity).cloned();
         if let Some(known) = known

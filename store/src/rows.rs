@@ -1,4 +1,4 @@
-//! What the typed questions ([`crate::Reader::events`] and its sisters) are asked with and answer.
+//! Parameters and results of the typed queries ([`crate::Reader::events`] and others).
 
 use collector::event::{Basis, Event, FlowRow, Kind, Nanos};
 use detect::Metric;
@@ -119,11 +119,11 @@ pub struct FlowHistory {
     pub series: Vec<FlowPoint>,
     /// From when on which path was taken, in ascending order of time.
     pub paths: Vec<(Nanos, Vec<u32>)>,
-    /// There were more points than asked for: the oldest are missing.
+    /// There were more points than requested: the oldest are missing.
     pub truncated: bool,
 }
 
-/// A flow's latencies at one moment. A value that was not reported at this moment is the last one reported before it.
+/// A flow's latencies at one point in time. A value that was not reported at this time is the last one reported before it.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FlowPoint {
     /// When.
@@ -132,7 +132,7 @@ pub struct FlowPoint {
     pub flow_latency: Option<u64>,
     /// How `flow_latency` came about.
     pub basis: Basis,
-    /// `(node, ns inside the node)`, in the order of the path at that moment.
+    /// `(node, ns inside the node)`, in the order of the path at that time.
     pub hops: Vec<(u32, u64)>,
 }
 

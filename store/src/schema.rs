@@ -108,5 +108,5 @@ PRAGMA trusted_schema = OFF;
 /// As in `SETTINGS`.
 pub(crate) const PAGE_SIZE: u64 = 8192;
 
-/// How long a writer waits for somebody who opened the file with another tool and holds a lock.
+/// How long a writer waits for another program that has a lock on the file.
 pub(crate) const BUSY: Duration = Duration::from_secs(2);

@@ -22,7 +22,7 @@ pub(crate) struct Segment {
     path: PathBuf,
     id: FileId,
     names: Names,
-    tally: Tally,
+    tally: FileMeta,
     /// Records in the open transaction; 0: there is none.
     open: u64,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Log {
 
 /// What `meta` says about a file; written with each transaction.
 #[derive(Clone, Copy, Default, Debug)]
-struct Tally {
+struct FileMeta {
     /// Next sequence number, one count for all tables.
     seq: i64,
     from: Option<i64>,
@@ -54,7 +54,7 @@ impl Segment {
         let conn = schema::open(&path)?;
         let fail = |error| Error::sqlite(&path, error);
         let names = Names::open(&conn).map_err(fail)?;
-        let tally = Tally::read(&conn).map_err(fail)?;
+        let tally = FileMeta::read(&conn).map_err(fail)?;
         Ok(Self { conn, path, id, names, tally, open: 0 })
     }
 
@@ -73,7 +73,7 @@ impl Segment {
         self.open
     }
 
-    /// From now on, rule indices mean other rules.
+    /// Forgets the names of rules: their indices have a new meaning.
     pub(crate) fn forget_rules(&mut self) {
         self.names.forget_rules();
     }
@@ -92,7 +92,7 @@ impl Segment {
         self.losses(batch.losses())
     }
 
-    /// As [`Segment::write`], for the optional table of reports. A report counts as one record, whatever its hops.
+    /// As [`Segment::write`], for the optional table of reports. A report counts as one record, for any number of hops.
     pub(crate) fn write_reports(&mut self, reports: &[ReportRow]) -> rusqlite::Result<()> {
         if self.open == 0 {
             self.conn.execute_batch("BEGIN IMMEDIATE")?;
@@ -162,7 +162,7 @@ impl Segment {
         self.conn.busy_timeout(schema::BUSY)
     }
 
-    /// From now on the file may not grow.
+    /// Limits the file to its present size.
     #[cfg(test)]
     pub(crate) fn forbid_growth(&self) {
         self.conn.query_row("PRAGMA max_page_count = 1", [], |_| Ok(())).unwrap();
@@ -289,7 +289,7 @@ impl Segment {
     }
 }
 
-impl Tally {
+impl FileMeta {
     /// The next sequence number, for a record of time `ts`.
     #[inline]
     fn next_seq(&mut self, ts: Nanos) -> i64 {

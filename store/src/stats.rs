@@ -28,7 +28,7 @@ impl State {
     }
 }
 
-/// A consistent copy of the store's accounts. Records are counted, whatever their kind.
+/// A consistent copy of the store's accounts. Records of all kinds are counted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
     /// Offered by [`crate::Store::submit`].

@@ -72,7 +72,7 @@ impl Store {
         let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
         let mut writer = Writer::new(config, Arc::clone(&shared));
         match newest.map(|newest| writer.open(newest.id)) {
-            // As in the midst of things: it goes on when there is space.
+            // As while running: storing continues when there is space.
             Some(Err(error)) if error.is_full() => writer.fail(&error, 0),
             Some(Err(error)) => return Err(error),
             Some(Ok(())) | None => {}
@@ -95,7 +95,7 @@ impl Store {
         let made = fs::create_dir_all(dir).map_err(|error| Error::io(dir, error));
         let probed = made.and_then(|()| probe_files(dir));
         for made in missing {
-            // What somebody has put something into meanwhile stays.
+            // A directory that is no longer empty stays.
             let _ = fs::remove_dir(made);
         }
         probed
@@ -139,7 +139,7 @@ impl Store {
         self.send(Message::Rules(names));
     }
 
-    /// From now on, files are deleted when they are older than `max_age`, and the oldest when all are larger than
+    /// Sets the retention: files are deleted when they are older than `max_age`, and the oldest when all are larger than
     /// `max_bytes` together. `None`: never.
     pub fn set_retention(&self, max_age: Option<Duration>, max_bytes: Option<u64>) {
         self.send(Message::Retention(max_age, max_bytes));
@@ -207,7 +207,7 @@ impl Store {
             stats.failed += std::mem::take(&mut stats.queued);
             stats.message = Some(DEAD.to_owned());
         }
-        // Not left to closing the file: a process that is just being started may hold a copy of it for a moment.
+        // Not left to closing the file: a process that is just being started may hold a copy of it for a short time.
         let _ = self.lock.unlock();
     }
 }
@@ -239,5 +239,5 @@ fn probe_files(dir: &Path) -> Result<(), Error> {
     tried.map_err(|error| Error::io(dir, error))
 }
 
-/// Who holds a lock on this file in the directory writes there.
+/// The process that has a lock on this file is the directory's writer.
 const LOCK: &str = "hopwise.lock";

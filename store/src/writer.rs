@@ -54,7 +54,7 @@ impl Work<'_> {
     }
 }
 
-/// What the writer and those who submit share.
+/// State shared by the writer and its clients.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     stats: Mutex<Stats>,
@@ -130,7 +130,7 @@ impl Writer {
                 }
                 Ok(Message::Flush(done)) => {
                     self.commit();
-                    // Whoever asked may have gone.
+                    // The caller may have gone away.
                     let _ = done.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -162,7 +162,7 @@ impl Writer {
         }
     }
 
-    /// Gives a batch's memory back to those who submit.
+    /// Returns a batch's memory to the pool of the clients.
     fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
         let mut spare = self.shared.spare();

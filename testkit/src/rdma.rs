@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ::rdma::requester::{Config, Connection, Event, Links, RemoteRegion, State};
 use ::rdma::responder::{
-    self, Completion, Order, QueuePairConfig, Registered, Registration, Responder, Rights,
+    self, AccessFlags, Completion, Order, QueuePairConfig, Registered, Registration, Responder,
 };
 use memory::Region;
 use wire::roce::{Packet, Path, Transport};
@@ -163,7 +163,7 @@ pub struct Received {
     pub sent: Vec<Vec<u8>>,
 }
 
-impl responder::Out for Received {
+impl responder::Output for Received {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.answers.push(frame.to_vec());
     }
@@ -325,7 +325,7 @@ impl<F: Front> World<F> {
                     memory: Arc::clone(&self.memory[usize::from(region)]),
                     start: 4096,
                     len: self.memory[usize::from(region)].len() - 4096,
-                    rights: Rights::ALL,
+                    access: AccessFlags::ALL,
                     order: Order::HeadLast,
                     region,
                 };
@@ -419,7 +419,7 @@ impl<F: Front> World<F> {
                 }
             }
         }
-        self.responder.take(frames.iter().map(Vec::as_slice), &mut self.received);
+        self.responder.process(frames.iter().map(Vec::as_slice), &mut self.received);
         for answer in std::mem::take(&mut self.received.answers) {
             self.net.send(self.now, Side::Links, &answer);
         }

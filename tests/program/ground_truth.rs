@@ -8,7 +8,9 @@ use collector::{Collector, Datagram, Drop, Event, Kind, Sink};
 use dataplane::fabric::{Arrival, Channel, DatagramTruth, FlowSpec, ReportKind, ReportTruth, Wire};
 use dataplane::report::Format;
 use dataplane::watchlist::Mode;
-use dataplane::{Action, Config, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch, switch};
+use dataplane::{
+    Action, Config, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch, switch,
+};
 use detect::{Detection, Match, RuleSet, Thresholds};
 use wire::FlowKey;
 
@@ -115,21 +117,21 @@ impl FabricSink for Witness {
         }
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         match truth {
-            Truth::Datagram(datagram) => {
+            GroundTruth::Datagram(datagram) => {
                 let key = (datagram.node, datagram.hw_id, datagram.seq);
                 // One copy for a possible duplicate; a lost one is never requested.
                 self.underway.entry(key).or_default().extend([(*datagram).clone(), (*datagram).clone()]);
             }
-            Truth::Arrival(arrival) => {
+            GroundTruth::Arrival(arrival) => {
                 self.arrivals.entry((arrival.node, arrival.hw_id)).or_default().push(*arrival);
             }
-            Truth::PathChange { flow, new, .. } => {
+            GroundTruth::PathChange { flow, new, .. } => {
                 self.true_changes.entry(flow.to_string()).or_default().push(new.to_vec());
             }
-            Truth::Dropped { journey, node, reason, reported: true } => {
-                let key = (Some(*node), Some(reason.code()), Some(journey.flow.to_string()));
+            GroundTruth::Dropped { trace, node, reason, reported: true } => {
+                let key = (Some(*node), Some(reason.code()), Some(trace.flow.to_string()));
                 *self.true_drops.entry(key).or_default() += 1;
             }
             _ => {}

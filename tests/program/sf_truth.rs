@@ -7,10 +7,12 @@ use std::net::IpAddr;
 
 use collector::stats::Reason;
 use collector::{Collector, Datagram, Event, Sink};
-use dataplane::fabric::{Channel, DatagramTruth, Family, FlowSpec, HopTruth, Journey, Wire};
+use dataplane::fabric::{Channel, DatagramTruth, Family, FlowSpec, HopTruth, PacketTrace, Wire};
 use dataplane::sf::Form;
 use dataplane::watchlist::Mode;
-use dataplane::{Action, Config, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch, sf, switch};
+use dataplane::{
+    Action, Config, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch, sf, switch,
+};
 use detect::Match;
 use wire::FlowKey;
 
@@ -42,7 +44,7 @@ struct Witness {
     collector: Collector,
     events: Events,
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
-    journeys: HashMap<u64, (FlowKey, Vec<HopTruth>)>,
+    traces: HashMap<u64, (FlowKey, Vec<HopTruth>)>,
     /// By the number of the packet that the set was of.
     concluded: Vec<(u64, FlowKey, Concluded, Option<u64>)>,
 }
@@ -55,20 +57,20 @@ impl Witness {
             collector: Collector::new(config),
             events: Events::default(),
             underway: HashMap::new(),
-            journeys: HashMap::new(),
+            traces: HashMap::new(),
             concluded: Vec::new(),
         }
     }
 
-    fn note(&mut self, journey: &Journey<'_>) {
-        self.journeys.insert(journey.packet, (journey.flow, journey.hops.to_vec()));
+    fn note(&mut self, trace: &PacketTrace<'_>) {
+        self.traces.insert(trace.packet, (trace.flow, trace.hops.to_vec()));
     }
 
     /// Compares all that was concluded with what was; answers how many paths that were, by their length.
     fn compare(&self) -> BTreeMap<usize, u64> {
         let mut by_length = BTreeMap::new();
         for (packet, flow, concluded, latency) in &self.concluded {
-            let (whose, hops) = &self.journeys[packet];
+            let (whose, hops) = &self.traces[packet];
             let hop = |hop: &HopTruth| {
                 let egress = hop.egress_if;
                 (Some(hop.node), Some(u32::from(egress)), Some(egress as u8), Some(hop.hop_latency()))
@@ -113,14 +115,14 @@ impl FabricSink for Witness {
         }
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         match truth {
-            Truth::Datagram(datagram) => {
+            GroundTruth::Datagram(datagram) => {
                 let key = (datagram.node, datagram.hw_id, datagram.seq);
                 // One copy for a possible duplicate; a lost one is never requested.
                 self.underway.entry(key).or_default().extend([(*datagram).clone(), (*datagram).clone()]);
             }
-            Truth::Delivered(journey) | Truth::Dropped { journey, .. } => self.note(journey),
+            GroundTruth::Delivered(trace) | GroundTruth::Dropped { trace, .. } => self.note(trace),
             _ => {}
         }
     }
@@ -198,7 +200,7 @@ fn every_path_and_value_concluded_from_single_records_is_one_packets() {
         let by_length = witness.compare();
         eprintln!(
             "{form:?} {hop_limit:?}: {by_length:?} of {} {:?}",
-            witness.journeys.len(),
+            witness.traces.len(),
             witness.collector.stats().sf
         );
         assert!(by_length[&1] > 500 && by_length[&3] > 500 && by_length[&5] > 500, "{by_length:?}");

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use rdma::requester::{self, Connection, Links, RemoteRegion};
 use rdma::transport::Transport;
-use translator::workload::{CASES, Case, Load, Nowhere, Reports};
-use translator::{Out, Translator};
+use translator::workload::{CASES, Case, Load, NullTransport, Reports};
+use translator::{Output, Translator};
 
 const RUNS: usize = 31;
 /// Reports that are taken together, as a driver does.
@@ -18,9 +18,9 @@ const BURST: usize = 64;
 /// Reports of a short run: some are not disturbed by others on the machine.
 const SHORT: usize = 2048;
 
-struct Nobody;
+struct NullOutput;
 
-impl Out for Nobody {
+impl Output for NullOutput {
     fn control(&mut self, _: SocketAddr, _: u8, _: &[u8]) {}
 }
 
@@ -41,8 +41,8 @@ fn main() {
 
 fn measure(case: &Case, runs: usize) {
     let mut reports = case.reports();
-    report(case, "nowhere", &times(case, &mut reports, runs, &mut Nowhere::default(), |_| ()));
-    // Additions and sketches are kept until they are acknowledged, and nobody answers here.
+    report(case, "nowhere", &times(case, &mut reports, runs, &mut NullTransport::default(), |_| ()));
+    // Additions and sketches stay in the retransmit buffer until they are acknowledged, and this transport never acknowledges.
     let answered = matches!(case.load, Load::KeyIncrement { .. } | Load::Sketch)
         || matches!(case.load, Load::KeyWrite { essential: true, .. });
     if !answered {
@@ -82,7 +82,7 @@ fn times<W: Transport>(
             for _ in 0..count.div_ceil(BURST) {
                 now += 1_000;
                 let burst = payloads.by_ref().take(BURST).map(|payload| (sender, payload));
-                translator.take_burst(now, 0, burst, transport, &mut Nobody);
+                translator.process_burst(now, 0, burst, transport, &mut NullOutput);
                 sent(transport);
             }
             // The first round fills tables.

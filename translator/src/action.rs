@@ -7,7 +7,7 @@ use crate::lists::Request;
 use crate::sender::Sender;
 use crate::stats::Stats;
 use crate::stores::Stores;
-use crate::trigger::{MAX_ENTRY, Subject, Trigger};
+use crate::trigger::{MAX_ENTRY, Trigger, TriggerInput};
 
 /// Context of trigger actions.
 #[derive(Debug)]
@@ -26,14 +26,14 @@ impl TriggerAction<'_> {
             if !trigger.is_for(sender.collector, &report.operation) {
                 continue;
             }
-            for subject in Subject::all(report).filter(|subject| trigger.holds(subject)) {
+            for subject in TriggerInput::all(report).filter(|subject| trigger.holds(subject)) {
                 if *fired != 0 && self.now.saturating_sub(*fired - 1) < trigger.interval {
                     self.stats.entries.muted += 1;
                     continue;
                 }
                 let mut entry = [0; MAX_ENTRY];
                 let entry = trigger.build(self.now, &subject, &mut entry);
-                let request = Request { immediate: trigger.immediate, keep: report.base.essential };
+                let request = Request { immediate: trigger.immediate, reliable: report.base.essential };
                 match self.stores.append(self.now, (trigger.list, entry), request, sender, self.stats) {
                     Ok(()) => *fired = self.now.saturating_add(1),
                     Err(_) => self.stats.entries.missed += 1,

@@ -10,20 +10,20 @@ use wire::dta::layout::{BadGeometry, Geometry};
 use super::trigger::{MAX_TRIGGERS, Trigger};
 use rdma::transport::MAX_WRITE;
 
-/// Most collectors of one translator.
+/// Maximum number of collectors of one translator.
 pub const MAX_COLLECTORS: usize = 16;
-/// Most stores of one collector's memory.
+/// Maximum number of stores of one collector's memory.
 pub const MAX_STORES: usize = 64;
-/// Most lists of one collector.
+/// Maximum number of lists of one collector.
 pub const MAX_LISTS: u32 = 1 << 16;
 const MAX_LISTS_AND_ONE: u32 = MAX_LISTS + 1;
-/// Most hops of a postcard's path.
+/// Maximum number of hops of a postcard's path.
 pub const MAX_HOPS: u8 = 64;
-/// Most reporters of one sketch.
+/// Maximum number of reporters of one sketch.
 pub const MAX_SKETCH_REPORTERS: u32 = 4096;
-/// Most bytes that one collector's lists, sketches and postcards may take here.
+/// Maximum number of bytes that one collector's lists, sketches and postcards may take here.
 pub const MAX_BYTES: u64 = 2 << 30;
-/// Most reporters whose sequences are followed.
+/// Maximum number of reporters whose sequences are followed.
 pub const MAX_REPORTERS: usize = 1 << 20;
 
 /// Settings of a [`super::Translator`].
@@ -40,7 +40,7 @@ pub struct Config {
     pub known: Vec<Known>,
     /// Other reporter IDs belong to the address that used them first, until they are silent for [`Config::idle`].
     pub bind: bool,
-    /// Most reporter IDs that belong to one address by use: who makes up IDs fills no more of the table than that.
+    /// Maximum number of reporter IDs that an address acquires by use: an address that invents IDs cannot fill more of the table.
     pub owned: u32,
     /// After this time without a report a reporter or sender is forgotten, ns.
     pub idle: u64,
@@ -50,13 +50,13 @@ pub struct Config {
     pub reporter_burst: u32,
     /// Shortest time between two NACKs for the same gap, ns.
     pub nack_interval: u64,
-    /// After so many NACKs for a gap it is given up, and counted as lost.
+    /// After this many NACKs a gap is given up and counted as lost.
     pub nack_limit: u8,
     /// An ACK for each 64 essential reports in order.
     pub acks: bool,
     /// How long a congestion notice is in force, ns.
     pub hold: u64,
-    /// Most copies of a Key-Write by congestion level; 4 changes nothing.
+    /// Maximum number of copies of a Key-Write by congestion level; 4 changes nothing.
     pub copies: [u8; 4],
     /// Longest time that an entry waits for its batch, ns.
     pub append_timer: u64,
@@ -195,7 +195,7 @@ pub enum ConfigError {
     Geometry(u32, &'static str),
     /// Its geometry is none.
     Shape(u32, BadGeometry),
-    /// Lists, sketches or postcards would take so many bytes.
+    /// Lists, sketches or postcards would take this many bytes.
     Memory(u64),
     /// A setting, and what it may be.
     Setting(&'static str, &'static str),
@@ -274,7 +274,7 @@ impl Config {
 }
 
 impl CollectorConfig {
-    /// Can these stores be used, with so many paths of postcards?
+    /// Can these stores be used, with this many incomplete paths?
     ///
     /// # Errors
     /// The first that cannot.

@@ -31,7 +31,7 @@ pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
 }
 
 /// Output of a translator: messages to reporters.
-pub trait Out {
+pub trait Output {
     /// Sends the UDP payload of a message to the sender of a report. It goes to [`wire`]'s control port at `to`'s address (or to
     /// `to` itself, where several reporters share an address), from the address to which this collector's reports are sent.
     fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]);
@@ -45,7 +45,7 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    fn send(&mut self, received: &Received<'_>, body: Body, out: &mut impl Out) {
+    fn send(&mut self, received: &Received<'_>, body: Body, out: &mut impl Output) {
         let control = Control { sequence: self.sequence, reporter: received.report.base.reporter, body };
         self.sequence = self.sequence.wrapping_add(1);
         let mut bytes = [0; MAX_LEN];
@@ -56,7 +56,7 @@ impl Emitter {
 
     /// Sends a NACK.
     #[cold]
-    pub(super) fn nack(&mut self, received: &Received<'_>, cause: Cause, last: u16, out: &mut impl Out) {
+    pub(super) fn nack(&mut self, received: &Received<'_>, cause: Cause, last: u16, out: &mut impl Output) {
         self.counts.nacks[usize::from(cause.number().clamp(1, 4) - 1)] += 1;
         if received.artifact {
             let nack = artifact::Nack { last: last as u8 }.emit();
@@ -67,7 +67,7 @@ impl Emitter {
     }
 
     /// Acknowledges all reports up to this one. The artifact has no such message.
-    pub(super) fn ack(&mut self, received: &Received<'_>, last: u16, out: &mut impl Out) {
+    pub(super) fn ack(&mut self, received: &Received<'_>, last: u16, out: &mut impl Output) {
         if !received.artifact {
             self.counts.acks += 1;
             self.send(received, Body::Ack { last }, out);
@@ -76,7 +76,7 @@ impl Emitter {
 
     /// Sends a sketch NACK with the first missing column.
     #[cold]
-    pub(super) fn sketch_nack(&mut self, received: &Received<'_>, column: u32, out: &mut impl Out) {
+    pub(super) fn sketch_nack(&mut self, received: &Received<'_>, column: u32, out: &mut impl Output) {
         if let Operation::SketchMerge { sketch, epoch, .. } = received.report.operation {
             self.counts.sketch_nacks += 1;
             self.send(received, Body::SketchNack { sketch, epoch, column }, out);
@@ -85,7 +85,13 @@ impl Emitter {
 
     /// Sends a congestion notice. The artifact has no such message.
     #[cold]
-    pub(super) fn notify(&mut self, received: &Received<'_>, notice: Notice, hold: u64, out: &mut impl Out) {
+    pub(super) fn notify(
+        &mut self,
+        received: &Received<'_>,
+        notice: Notice,
+        hold: u64,
+        out: &mut impl Output,
+    ) {
         if !received.artifact {
             self.counts.notices += 1;
             let hold_us = (hold / 1_000).min(u64::from(u32::MAX)) as u32;

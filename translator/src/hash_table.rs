@@ -2,14 +2,14 @@
 
 /// What a key must be.
 pub(super) trait Key: Copy + Eq {
-    /// A key that nobody has.
-    const NOBODY: Self;
+    /// The key of a free slot; not a valid key.
+    const EMPTY: Self;
     /// Bits that differ between keys.
     fn hash(self) -> u64;
 }
 
 impl Key for u64 {
-    const NOBODY: Self = u64::MAX;
+    const EMPTY: Self = u64::MAX;
 
     #[inline(always)]
     fn hash(self) -> u64 {
@@ -19,7 +19,7 @@ impl Key for u64 {
 }
 
 impl Key for u128 {
-    const NOBODY: Self = u128::MAX;
+    const EMPTY: Self = u128::MAX;
 
     #[inline(always)]
     fn hash(self) -> u64 {
@@ -40,11 +40,11 @@ pub(super) struct HashTable<K, V> {
 }
 
 impl<K: Key, V: Copy + Default> HashTable<K, V> {
-    /// For so many, at least 1.
+    /// A table for `most` entries, at least 1.
     pub(super) fn new(most: usize) -> Self {
         let places = (2 * most).next_power_of_two().max(8);
         Self {
-            keys: vec![K::NOBODY; places],
+            keys: vec![K::EMPTY; places],
             values: vec![V::default(); places],
             shift: 64 - places.trailing_zeros(),
             used: 0,
@@ -74,7 +74,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         let mut at = self.home(key);
         loop {
             let found = self.keys[at];
-            if found == K::NOBODY {
+            if found == K::EMPTY {
                 return Err(at);
             }
             if found == key {
@@ -103,7 +103,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     pub(super) fn find_or_make(&mut self, key: K) -> Option<(usize, bool)> {
         match self.search(key) {
             Ok(at) => Some((at, false)),
-            Err(at) if self.used < self.most && key != K::NOBODY => {
+            Err(at) if self.used < self.most && key != K::EMPTY => {
                 self.used += 1;
                 self.keys[at] = key;
                 self.values[at] = V::default();
@@ -121,12 +121,12 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
 
     /// What is known of all, in no order.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
-        self.keys.iter().zip(&self.values).filter(|(key, _)| **key != K::NOBODY).map(|(_, value)| value)
+        self.keys.iter().zip(&self.values).filter(|(key, _)| **key != K::EMPTY).map(|(_, value)| value)
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self) {
-        self.keys.fill(K::NOBODY);
+        self.keys.fill(K::EMPTY);
         self.used = 0;
     }
 
@@ -134,7 +134,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     pub(super) fn sweep(&mut self, count: usize, mut is_over: impl FnMut(K, &V) -> bool) {
         for _ in 0..count.min(self.keys.len()) {
             let at = self.sweep & self.mask();
-            if self.keys[at] != K::NOBODY && is_over(self.keys[at], &self.values[at]) {
+            if self.keys[at] != K::EMPTY && is_over(self.keys[at], &self.values[at]) {
                 // Another may come to this place: it is looked at again.
                 self.remove(at);
             } else {
@@ -150,7 +150,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         loop {
             at = (at + 1) & mask;
             let key = self.keys[at];
-            if key == K::NOBODY {
+            if key == K::EMPTY {
                 break;
             }
             let from_home = at.wrapping_sub(self.home(key)) & mask;
@@ -160,7 +160,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
                 gap = at;
             }
         }
-        self.keys[gap] = K::NOBODY;
+        self.keys[gap] = K::EMPTY;
         self.used -= 1;
     }
 }
@@ -186,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_no_place() {
-        assert_eq!(HashTable::<u64, u8>::new(4).find_or_make(u64::NOBODY), None);
+    fn the_empty_key_is_not_inserted() {
+        assert_eq!(HashTable::<u64, u8>::new(4).find_or_make(u64::EMPTY), None);
     }
 
     #[test]

@@ -1,21 +1,21 @@
 //! The translator of Direct Telemetry Access: reports of switches in, few RDMA operations out. Wire-formats section 5; Langlet et al., "Direct Telemetry
 //! Access", sections 3 and 4.2.
 //!
-//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`](rdma::transport::Transport), messages to reporters to an [`Out`].
+//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`](rdma::transport::Transport), messages to reporters to an [`Output`].
 //!
 //! # Example
 //! ```
 //! use std::net::SocketAddr;
 //!
 //! use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
-//! use translator::{CollectorConfig, Config, Origin, Out, StoreEntry, Translator};
+//! use translator::{CollectorConfig, Config, Origin, Output, StoreEntry, Translator};
 //! use wire::dta::{Base, Operation, Report, hash::Family, layout::Geometry};
 //!
 //! /// Notes the writes; `rdma::requester::Links` sends them.
 //! #[derive(Default)]
 //! struct Writes(Vec<(u64, Vec<u8>)>);
 //! impl Transport for Writes {
-//!     fn credit(&self, _collector: u8, _keep: bool) -> Credit {
+//!     fn credit(&self, _collector: u8, _reliable: bool) -> Credit {
 //!         Credit::UNLIMITED
 //!     }
 //!     fn write(&mut self, _: RemoteAddr, offset: u64, data: &[u8], _: Option<u32>, _: bool) -> Result<(), Blocked> {
@@ -28,7 +28,7 @@
 //! }
 //! /// Control messages to reporters.
 //! struct Control;
-//! impl Out for Control {
+//! impl Output for Control {
 //!     fn control(&mut self, _to: SocketAddr, _collector: u8, _payload: &[u8]) {}
 //! }
 //!
@@ -42,7 +42,7 @@
 //! let len = Report { base: Base { reporter: 7, ..Base::default() }, operation }.emit(&mut payload)?;
 //!
 //! let (mut writes, origin) = (Writes::default(), Origin { sender: "192.0.2.1:50000".parse()?, collector: 0 });
-//! translator.take(0, origin, &payload[..len], &mut writes, &mut Control);
+//! translator.process(0, origin, &payload[..len], &mut writes, &mut Control);
 //! translator.tick(1_000_000, &mut writes);
 //! assert_eq!(writes.0.len(), 2); // one write per copy: checksum, then the data
 //! assert!(writes.0.iter().all(|(_, slot)| slot[4..24] == [5; 20]));
@@ -77,7 +77,7 @@ pub use config::{
     Accept, CollectorConfig, Config, ConfigError, Known, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
     MAX_REPORTERS, MAX_SKETCH_REPORTERS, MAX_STORES, Rate, StoreEntry,
 };
-pub use control::Out;
+pub use control::Output;
 pub use received::Origin;
 pub use stats::{
     Cause, Controls, Copies, Entries, Operations, PRIMITIVES, Postcards, Reason, Reports, Sequences,

@@ -18,7 +18,7 @@ struct List {
     /// Entries waiting.
     filled: u16,
     /// One of them is essential.
-    keep: bool,
+    reliable: bool,
     /// One of them asks for an immediate value.
     notice: bool,
     /// Bare: position of the first of them, in entries.
@@ -51,7 +51,7 @@ pub(super) struct Lists {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) immediate: bool,
-    pub(super) keep: bool,
+    pub(super) reliable: bool,
 }
 
 impl Lists {
@@ -59,7 +59,8 @@ impl Lists {
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Append { lists, first_list, ring } = entry.geometry else { return None };
         let block_len = ring.block_len() as usize;
-        let list = List { sequence: 1, filled: 0, keep: false, notice: false, head: 0, age: AgeLink::NONE };
+        let list =
+            List { sequence: 1, filled: 0, reliable: false, notice: false, head: 0, age: AgeLink::NONE };
         Some(Self {
             entry,
             ring,
@@ -156,7 +157,7 @@ impl Lists {
         let free = usize::from(self.capacity(list)) * self.entry_len;
         if usize::from(list.filled) * self.entry_len + entries.len() < free && !request.immediate {
             // The usual case: they fit, and the block is not full yet.
-            stats.accepted += u64::from(self.fill(at, now, entries, request.keep));
+            stats.accepted += u64::from(self.fill(at, now, entries, request.reliable));
             return Ok(());
         }
         self.append_and_write((at, now), entries, request, sender, stats)
@@ -176,11 +177,14 @@ impl Lists {
         let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
         let writes =
             (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(request.immediate);
-        let has_credit =
-            |writes: u32, keep| sender.has_credit(writes, u64::from(writes) * self.block_len as u64, keep);
+        let has_credit = |writes: u32, reliable| {
+            sender.has_credit(writes, u64::from(writes) * self.block_len as u64, reliable)
+        };
         // Pending entries may be reliable, and those behind them not.
-        let is_mixed = list.keep && !request.keep && writes > 1;
-        if !has_credit(writes, request.keep || list.keep) || is_mixed && !has_credit(writes - 1, false) {
+        let is_mixed = list.reliable && !request.reliable && writes > 1;
+        if !has_credit(writes, request.reliable || list.reliable)
+            || is_mixed && !has_credit(writes - 1, false)
+        {
             return Err(Fault::Blocked);
         }
         let whole = entries.len();
@@ -188,7 +192,7 @@ impl Lists {
             let list = self.lists[at];
             let free = usize::from(self.capacity(&list)) - usize::from(list.filled);
             let (front, rest) = entries.split_at(entries.len().min(free * self.entry_len));
-            stats.accepted += u64::from(self.fill(at, now, front, request.keep));
+            stats.accepted += u64::from(self.fill(at, now, front, request.reliable));
             entries = rest;
             let list = &mut self.lists[at];
             if request.immediate && rest.is_empty() {
@@ -213,12 +217,12 @@ impl Lists {
 
     /// Puts entries that fit into the pending block. Returns their number.
     #[inline(always)]
-    fn fill(&mut self, at: usize, now: u64, entries: &[u8], keep: bool) -> u16 {
+    fn fill(&mut self, at: usize, now: u64, entries: &[u8], reliable: bool) -> u16 {
         let count = self.count(entries.len()) as u16;
         let list = &mut self.lists[at];
         let before = list.filled;
         list.filled += count;
-        list.keep |= keep;
+        list.reliable |= reliable;
         let begin = at * self.block_len + usize::from(before) * self.entry_len;
         let place = &mut self.blocks[begin..begin + entries.len()];
         if self.entry.swapped {
@@ -259,7 +263,7 @@ impl Lists {
             (offset, usize::from(list.filled) * self.entry_len)
         };
         let immediate = list.notice.then_some(id);
-        let target = Target { region: self.entry.region, offset, immediate, keep: list.keep };
+        let target = Target { region: self.entry.region, offset, immediate, reliable: list.reliable };
         let count = u64::from(list.filled);
         match sender.write(target, &block[..len]) {
             Ok(()) => {
@@ -273,7 +277,7 @@ impl Lists {
         let list = &mut self.lists[at];
         list.sequence = BlockTrailer::next(list.sequence);
         list.head = (list.head + count) % self.ring.entries;
-        (list.filled, list.keep, list.notice) = (0, false, false);
+        (list.filled, list.reliable, list.notice) = (0, false, false);
         Ok(())
     }
 
@@ -289,7 +293,7 @@ impl Lists {
             if list.age.since > until {
                 break;
             }
-            let has_credit = sender.has_credit(1, self.block_len as u64, list.keep);
+            let has_credit = sender.has_credit(1, self.block_len as u64, list.reliable);
             if !has_credit || self.flush(self.waiting.oldest(), cause, sender, stats).is_err() {
                 return false;
             }

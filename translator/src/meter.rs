@@ -66,7 +66,7 @@ impl Meter {
         self.messages.cost | self.bytes.cost == 0
     }
 
-    /// Counts an operation with so many bytes of data.
+    /// Counts an operation with this many bytes of data.
     #[inline(always)]
     pub(super) fn spend(&mut self, data: usize) {
         self.messages.add(1);
@@ -107,7 +107,7 @@ pub(super) struct ReporterRate {
 }
 
 impl ReporterRate {
-    /// So many reports per second (0: no limit), and so many at once.
+    /// At most `rate` reports per second (0: no limit), in bursts of up to `burst`.
     pub(super) fn new(rate: u64, burst: u32) -> Self {
         let cost = Bucket::new(rate).cost;
         Self { cost, most: cost.saturating_mul(u64::from(burst)) }

@@ -28,7 +28,7 @@ struct Path {
     slot: u32,
     key_len: u8,
     path_len: u8,
-    keep: bool,
+    reliable: bool,
     notice: bool,
 }
 
@@ -39,7 +39,7 @@ const FREE: Path = Path {
     slot: 0,
     key_len: 0,
     path_len: 0,
-    keep: false,
+    reliable: false,
     notice: false,
 };
 
@@ -56,7 +56,7 @@ pub(super) struct Postcard<'a> {
     pub(super) path_len: u8,
     pub(super) value: u32,
     pub(super) key: &'a [u8],
-    pub(super) keep: bool,
+    pub(super) reliable: bool,
     pub(super) immediate: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// With places for so many paths, a power of two; `None` if the entry is no postcards' store.
+    /// A table for `places` paths, a power of two; `None` if the entry is no Postcarding store.
     pub(super) fn new(entry: StoreEntry, places: usize) -> Option<Self> {
         let Geometry::Postcarding { slots, hops, family } = entry.geometry else { return None };
         Some(Self {
@@ -105,7 +105,7 @@ impl Paths {
 
     /// Adds a postcard; writes its path if it is complete, or evicts another path.
     #[inline]
-    pub(super) fn take<W: Transport>(
+    pub(super) fn add<W: Transport>(
         &mut self,
         now: u64,
         postcard: Postcard<'_>,
@@ -121,7 +121,7 @@ impl Paths {
         stats.accepted += 1;
         stats.replaced += u64::from(path.seen & bit != 0);
         path.seen |= bit;
-        path.keep |= postcard.keep;
+        path.reliable |= postcard.reliable;
         path.notice |= postcard.immediate;
         if postcard.path_len != 0 {
             path.path_len = postcard.path_len;
@@ -129,10 +129,10 @@ impl Paths {
         let needed = if path.path_len == 0 { self.hops } else { path.path_len.min(self.hops) };
         let all = u64::MAX >> (64 - needed);
         let complete = path.seen & all == all;
-        let keep = path.keep;
+        let reliable = path.reliable;
         self.values[at * usize::from(self.hops) + usize::from(postcard.hop - 1)] = postcard.value;
         // Without credit a complete path waits for its timer.
-        if complete && sender.has_credit(1, MAX_SLOT as u64, keep) {
+        if complete && sender.has_credit(1, MAX_SLOT as u64, reliable) {
             let _ = self.write(at, Cause::Full, sender, stats);
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Paths {
             Some(at) => at,
             None => {
                 let at = ways.min_by_key(|at| self.paths[*at].age.since).unwrap_or(set);
-                if !sender.has_credit(1, MAX_SLOT as u64, self.paths[at].keep) {
+                if !sender.has_credit(1, MAX_SLOT as u64, self.paths[at].reliable) {
                     return Err(Fault::Blocked);
                 }
                 self.write(at, Cause::Evicted, sender, stats)?;
@@ -204,7 +204,7 @@ impl Paths {
             region: self.entry.region,
             offset: hash::slot(index, self.slots) * layout::postcard_stride(self.hops),
             immediate: path.notice.then_some((Opcode::Postcard as u32) << 28 | u32::from(self.entry.id)),
-            keep: path.keep,
+            reliable: path.reliable,
         };
         let count = u64::from(path.seen.count_ones());
         match sender.write(target, &slot[..len]) {
@@ -232,7 +232,7 @@ impl Paths {
             if path.age.since > until {
                 break;
             }
-            let has_credit = sender.has_credit(1, MAX_SLOT as u64, path.keep);
+            let has_credit = sender.has_credit(1, MAX_SLOT as u64, path.reliable);
             if !has_credit || self.write(self.waiting.oldest(), cause, sender, stats).is_err() {
                 return false;
             }

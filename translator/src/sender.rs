@@ -41,28 +41,28 @@ pub(super) struct Target {
     pub(super) region: u16,
     pub(super) offset: u64,
     pub(super) immediate: Option<u32>,
-    pub(super) keep: bool,
+    pub(super) reliable: bool,
 }
 
 impl<W: Transport> Sender<'_, W> {
     /// Does the transport have credit for this now?
     #[inline(always)]
-    pub(super) fn has_credit(&self, messages: u32, bytes: u64, keep: bool) -> bool {
-        self.transport.has_credit(self.collector, messages, bytes, keep)
+    pub(super) fn has_credit(&self, messages: u32, bytes: u64, reliable: bool) -> bool {
+        self.transport.has_credit(self.collector, messages, bytes, reliable)
     }
 
     #[inline(always)]
     pub(super) fn write(&mut self, target: Target, data: &[u8]) -> Result<(), Blocked> {
-        let Target { region, offset, immediate, keep } = target;
+        let Target { region, offset, immediate, reliable } = target;
         let place = RemoteAddr { collector: self.collector, region };
-        if let Err(blocked) = self.transport.write(place, offset, data, immediate, keep) {
+        if let Err(blocked) = self.transport.write(place, offset, data, immediate, reliable) {
             return self.count_blocked(blocked);
         }
         self.meter.spend(data.len());
         self.stats.writes += 1;
         self.stats.bytes += data.len() as u64;
         self.stats.immediates += u64::from(immediate.is_some());
-        self.stats.reliable += u64::from(keep);
+        self.stats.reliable += u64::from(reliable);
         Ok(())
     }
 

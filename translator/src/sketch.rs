@@ -55,7 +55,7 @@ enum State {
 const SWEEP: usize = 16;
 
 /// Reporters that delivered nothing of an epoch yet, and when the next NACK to each is due. They do not count as members, because
-/// anybody can invent an ID. The table has one slot per possible member; when it is full of recent NACKs, others get none.
+/// IDs can be forged. The table has one slot per possible member; when it is full of recent NACKs, others get none.
 #[derive(Debug)]
 struct NonMembers(HashTable<u64, u64>);
 
@@ -285,7 +285,7 @@ impl Sketch {
             SketchTrailer { epoch: buffer.epoch, sketch: entry.id, columns, reporters }.emit()
         };
         let mut put = |offset, data: &[u8], immediate| {
-            let target = Target { region: entry.region, offset, immediate, keep: true };
+            let target = Target { region: entry.region, offset, immediate, reliable: true };
             if sender.has_credit(1, data.len() as u64, true) {
                 sender.write(target, data)
             } else {

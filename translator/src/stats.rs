@@ -137,7 +137,7 @@ pub enum Cause {
     Full,
     /// Its timer expired.
     Timer,
-    /// A report asked for notice.
+    /// A report requested an immediate notification.
     Immediate,
     /// Another path needed its place, or the next epoch its buffer.
     Evicted,

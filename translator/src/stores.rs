@@ -81,7 +81,7 @@ struct Counters {
     slots: u64,
 }
 
-/// Bytes that a core has near, whatever else it does: a part of its second cache.
+/// Bytes that stay in the L2 cache of a core under load: a part of its size.
 const NEAR: usize = 1 << 16;
 
 /// See the module documentation.
@@ -196,13 +196,13 @@ impl Stores {
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> Result<(), Fault> {
-        let Base { essential: keep, immediate, .. } = report.base;
+        let Base { essential: reliable, immediate, .. } = report.base;
         match report.operation {
             Operation::KeyWrite { copies, store, key, data } => {
                 let store = self.key_write.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let most = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
-                let written = store.write((key, data), most, (notice, keep), sender)?;
+                let written = store.write((key, data), most, (notice, reliable), sender)?;
                 stats.copies.requested += u64::from(copies);
                 stats.copies.written += u64::from(written);
                 stats.copies.skipped += u64::from(copies - most);
@@ -214,7 +214,7 @@ impl Stores {
                 if usize::from(entry_len) != lists.entry_len() {
                     return Err(Fault::Drop(Reason::WrongEntry));
                 }
-                lists.append((at, now), entries, Request { immediate, keep }, sender, &mut stats.entries)
+                lists.append((at, now), entries, Request { immediate, reliable }, sender, &mut stats.entries)
             }
             Operation::KeyIncrement { copies, store, delta, key } => {
                 let store = self.key_increment.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
@@ -223,8 +223,8 @@ impl Stores {
             }
             Operation::Postcard { hop, path_len, store, value, key } => {
                 let store = self.postcarding.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
-                let postcard = Postcard { hop, path_len, value, key, keep, immediate };
-                store.take(now, postcard, sender, &mut stats.postcards)
+                let postcard = Postcard { hop, path_len, value, key, reliable, immediate };
+                store.add(now, postcard, sender, &mut stats.postcards)
             }
             Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters } => {
                 let sketch = self.sketches.find(sketch).ok_or(Fault::Drop(Reason::UnknownSketch))?;
@@ -252,7 +252,7 @@ impl Stores {
         if usize::from(plain.entry_len) != lists.entry_len() {
             return None;
         }
-        let request = Request { immediate: false, keep: false };
+        let request = Request { immediate: false, reliable: false };
         match lists.append((at, now), plain.entries, request, sender, stats) {
             Ok(()) => Some(Ok(())),
             Err(Fault::Drop(reason)) => Some(Err(reason)),
@@ -364,14 +364,14 @@ impl Slots {
         &self,
         (key, data): (&[u8], &[u8]),
         copies: u8,
-        (notice, keep): (Option<u32>, bool),
+        (notice, reliable): (Option<u32>, bool),
         sender: &mut Sender<'_, W>,
     ) -> Result<u8, Fault> {
         if data.len() > usize::from(self.data_len) {
             return Err(Fault::Drop(Reason::TooMuchData));
         }
         let len = layout::CHECKSUM_LEN + usize::from(self.data_len);
-        if !sender.has_credit(u32::from(copies), u64::from(copies) * len as u64, keep) {
+        if !sender.has_credit(u32::from(copies), u64::from(copies) * len as u64, reliable) {
             return Err(Fault::Blocked);
         }
         let Hashes { slots, checksum } = self.hashes(key, copies);
@@ -379,11 +379,11 @@ impl Slots {
             // The usual sizes: little to make ready.
             let mut slot = [0; SHORT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), sender)
+            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, reliable), sender)
         } else {
             let mut slot = [0; MAX_SLOT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), sender)
+            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, reliable), sender)
         }
     }
 
@@ -403,7 +403,7 @@ impl Slots {
         &self,
         slot: &[u8],
         slots: &[u32],
-        (notice, keep): (Option<u32>, bool),
+        (notice, reliable): (Option<u32>, bool),
         sender: &mut Sender<'_, W>,
     ) -> Result<u8, Fault> {
         let last = slots.len() - 1;
@@ -412,7 +412,7 @@ impl Slots {
                 region: self.region,
                 offset: hash::slot(*hash, self.slots) * self.stride,
                 immediate: if n == last { notice } else { None },
-                keep,
+                reliable,
             };
             match sender.write(target, slot) {
                 Ok(()) => {}

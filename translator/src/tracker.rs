@@ -4,12 +4,12 @@ use super::config::Config;
 
 /// Essential reports that a reporter keeps for retransmission: a number further behind is no duplicate.
 const WINDOW: u16 = 256;
-/// So many consecutive numbers from behind the window mean that the reporter restarted.
+/// This many consecutive numbers from behind the window mean that the reporter restarted.
 const RESTART_RUN: u8 = 8;
-/// After so long without anything new, ns, and with no NACK that would have asked for them, numbers in a row from within the window
-/// are no repetitions either: a network that doubles reports does it sooner, and the last one is all that is sent unasked.
+/// After this time without new numbers, ns, and without a NACK that requested them, consecutive numbers from within the window
+/// are no duplicates either: the network duplicates sooner, and a reporter retransmits only its last report by itself.
 const CALM: u64 = 250_000_000;
-/// One ACK for so many accepted reports.
+/// One ACK for this many accepted reports.
 const ACK_EVERY: u8 = 64;
 
 /// How many bits a sequence has.
@@ -46,15 +46,15 @@ pub(super) struct Tracker {
     /// NACKs for the gap behind it.
     nacks: u8,
     nacked_at: u64,
-    /// What was due was refused since the last NACK for a gap: what is behind it is missing because of us.
+    /// A due report was refused since the last NACK for a gap: later ones are missing because of the refusal.
     refused: bool,
-    /// Numbers in a row from behind, the first of them, and the one that would be next.
+    /// Consecutive numbers from behind the window: their count, the first, and the next one expected.
     run: u8,
     run_first: u16,
     run_next: u16,
     /// When the newest of them came.
     run_at: u64,
-    /// Nothing else explained them, see [`CALM`].
+    /// They have no other explanation, see [`CALM`].
     run_calm: bool,
     /// Accepted since the last ACK.
     accepted: u8,
@@ -82,7 +82,7 @@ pub(super) enum Verdict {
 }
 
 impl Tracker {
-    /// Of a reporter at this address, of which nothing has come before `seen`.
+    /// For a reporter at this address that was not seen before `seen`.
     pub(super) fn of(address: u128, seen: u64, pinned: bool) -> Self {
         Self { address, seen, pinned, ..Self::default() }
     }
@@ -122,8 +122,8 @@ impl Tracker {
         width: Width,
         (now, config): (u64, &Config),
     ) -> Verdict {
-        // Only its last report is known to be sent again without being asked for. All else is no sign that what we know of it is
-        // still true: after a long silence, apart from those, it is no repetition.
+        // A reporter retransmits only its last report without a NACK. Other reports after a long silence
+        // are not duplicates: our state of the reporter may be outdated.
         let silent = now.saturating_sub(self.seen) >= config.idle;
         if ahead == 0 && !silent {
             self.seen = now;
@@ -132,7 +132,7 @@ impl Tracker {
         if !self.is_restart(sequence, ahead, width, (now, config)) && !silent {
             return Verdict::Duplicate;
         }
-        // The reporter still has those that were taken for duplicates: a NACK requests them.
+        // The reporter still buffers the reports that were mistaken for duplicates: a NACK requests them.
         let first = if self.run > 0 { self.run_first } else { sequence };
         self.last = first.wrapping_sub(1) & width.mask();
         (self.seen, self.run, self.refused) = (now, 0, false);
@@ -144,8 +144,8 @@ impl Tracker {
         Verdict::Gap { nack: true, restart: true }
     }
 
-    /// Is this the eighth of numbers in a row from far behind, or from behind at all, but out of the blue? One that comes twice, as a
-    /// reporter's last does when nothing follows it, is in a row too.
+    /// Is this the eighth consecutive number from behind the window, or from within it without another explanation? A repeated number,
+    /// such as a reporter's last report that nothing follows, counts as consecutive.
     fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> bool {
         if width == Width::Eight {
             return false;
@@ -153,9 +153,9 @@ impl Tracker {
         let is_far = ahead.wrapping_neg() >= WINDOW;
         let unasked = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.idle;
         let is_calm = unasked && now.saturating_sub(self.seen) >= CALM;
-        // Those nearby that came while something explained them say nothing.
+        // Numbers within the window that have another explanation do not count.
         let in_a_row = self.run_next.wrapping_sub(sequence) <= 1 && (is_far || is_calm == self.run_calm);
-        // What straggled in before a silence is no part of what comes behind it.
+        // Stragglers before a silence do not belong to the numbers after it.
         let is_old = now.saturating_sub(self.run_at) >= config.idle;
         if self.run == 0 || is_old || sequence.wrapping_sub(self.run_first) >= WINDOW {
             (self.run, self.run_first) = (0, sequence);
@@ -167,7 +167,7 @@ impl Tracker {
     }
 
     fn ahead(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> Verdict {
-        // The first NACK may be lost, the others only be early: each waits four times as long as the one before.
+        // Each NACK waits four times as long as the one before: the first may be lost, later ones may only be early.
         let wait = config.nack_interval.saturating_mul(1 << (2 * u32::from(self.nacks.clamp(1, 4) - 1)));
         if self.nacks > 0 && now.saturating_sub(self.nacked_at) < wait {
             return Verdict::Gap { nack: false, restart: false };
@@ -227,7 +227,7 @@ mod tests {
     const SILENT: Verdict = Verdict::Gap { nack: false, restart: false };
 
     #[test]
-    fn what_straggled_in_before_a_long_silence_is_no_part_of_the_new_row() {
+    fn a_straggler_before_a_long_silence_does_not_delay_a_restart() {
         let (config, mut tracker) = (Config::default(), after(5_000, Width::Sixteen));
         assert_eq!(tracker.classify(4_800, Width::Sixteen, 2, &config), Verdict::Duplicate);
         let verdict = tracker.classify(4_900, Width::Sixteen, 20_000_000 * US, &config);
@@ -261,7 +261,7 @@ mod tests {
                     );
                 }
             }
-            // What is next goes round.
+            // What is next wraps.
             assert_eq!(after(width.mask(), width).classify(0, width, 9, &config), DUE);
         }
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_refused_number_is_never_given_up() {
+    fn reports_after_a_refused_number_are_never_given_up() {
         let config = Config::default();
         let mut tracker = after(10, Width::Sixteen);
         let mut nacks = 0;
@@ -296,7 +296,7 @@ mod tests {
             }
         }
         assert_eq!(nacks, 100_000);
-        // It no longer comes: then it is given up as ever.
+        // It does not arrive: it is given up as usual.
         let mut at = |now| tracker.classify(12, Width::Sixteen, 200_000_000 * US + now, &config);
         assert_eq!(
             [at(0), at(4_000 * US), at(20_000 * US)],
@@ -317,7 +317,7 @@ mod tests {
     const ANEW: Verdict = Verdict::Gap { nack: true, restart: true };
 
     #[test]
-    fn a_reporter_that_began_anew_is_seen_by_its_numbers_in_a_row_and_asked_for_all_of_them() {
+    fn a_restart_is_detected_by_consecutive_numbers_and_all_are_requested() {
         let config = Config::default();
         let classify =
             |tracker: &mut Tracker, sequence| tracker.classify(sequence, Width::Sixteen, 1, &config);
@@ -327,7 +327,7 @@ mod tests {
         }
         assert_eq!(classify(&mut tracker, 7), ANEW);
         assert_eq!((tracker.last(7, Width::Sixteen), classify(&mut tracker, 0)), (0xffff, DUE));
-        // Repetitions within the window never are: a ring sent again.
+        // Repetitions within the window are never a restart: the ring is sent again.
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 4_745..=5_000 {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
@@ -336,7 +336,7 @@ mod tests {
         for sequence in (0..3_000).step_by(2) {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        // Of a row in which one was lost, what was before that is asked for too.
+        // If one of the consecutive numbers was lost, those before it are requested, too.
         for sequence in [100, 101, 103, 104, 105, 106, 107, 108, 109] {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reporter_that_began_anew_a_little_behind_is_seen_when_nothing_else_explains_its_numbers() {
+    fn a_restart_within_the_window_is_detected_when_its_numbers_have_no_other_explanation() {
         let config = Config::default();
         let from = |tracker: &mut Tracker, first: u16, now: u64| -> Vec<Verdict> {
             let numbers = first..first + 8;
@@ -357,15 +357,15 @@ mod tests {
         let mut tracker = after(5_000, Width::Sixteen);
         assert_eq!(from(&mut tracker, 4_900, calm)[6..], [Verdict::Duplicate, ANEW]);
         assert_eq!(tracker.last(4_907, Width::Sixteen), 4_899);
-        // They may be what a NACK asked for.
+        // A NACK may have requested them.
         let mut tracker = after(4_999, Width::Sixteen);
         tracker.may_nack(1, &config);
         tracker.accept(5_000);
         assert_eq!(from(&mut tracker, 4_900, calm), [Verdict::Duplicate; 8]);
-        // After a long silence they are not, and those before are asked for.
+        // After a long silence it has not, and those before are requested.
         assert_eq!(from(&mut tracker, 4_908, 10_000_000 * US)[0], ANEW);
         assert_eq!(tracker.last(4_908, Width::Sixteen), 4_899);
-        // Eight of the row came when something else explained them: those after them are counted anew, and all are asked for.
+        // The first eight have another explanation: counting restarts after them, and all are requested.
         let mut tracker = after(5_000, Width::Sixteen);
         from(&mut tracker, 4_900, soon);
         assert_eq!(from(&mut tracker, 4_907, calm), [[Verdict::Duplicate; 7].to_vec(), vec![ANEW]].concat());
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_behind_does_not_pass_for_a_sign_of_life() {
+    fn reports_behind_the_window_do_not_refresh_the_reporter() {
         let config = Config::default();
         let mut tracker = after(5_000, Width::Sixteen);
         let due = Verdict::Due { lost: 0, restart: true };

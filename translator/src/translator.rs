@@ -9,7 +9,7 @@ use wire::dta::{Opcode, Operation, PlainAppend, Priority, Report, artifact};
 use crate::action::TriggerAction;
 use crate::collector::Memory;
 use crate::config::{Accept, CollectorConfig, Config, ConfigError};
-use crate::control::{self, Emitter, Out};
+use crate::control::{self, Emitter, Output};
 use crate::local::Record;
 use crate::meter::Meter;
 use crate::received::{Origin, Received};
@@ -40,7 +40,7 @@ const TOGETHER: usize = 16;
 /// let geometry = Geometry::Append { lists: 4, first_list: 0, ring };
 /// let memory = CollectorConfig { stores: vec![StoreEntry::new(0, 1, geometry)], ..CollectorConfig::default() };
 /// translator.attach(0, memory)?;
-/// assert!(translator.set_next(0, 3, 18)); // list 3 goes on with batch 18
+/// assert!(translator.set_next(0, 3, 18)); // list 3 continues with batch 18
 /// assert!(!translator.set_next(0, 4, 1)); // there is no list 4
 /// # Ok::<(), ConfigError>(())
 /// ```
@@ -139,26 +139,28 @@ impl Translator {
 
     /// Processes the UDP payload of a report that arrived at `now`, ns of a monotonic clock.
     #[inline]
-    pub fn take(
+    pub fn process(
         &mut self,
         now: u64,
         origin: Origin,
         payload: &[u8],
         transport: &mut impl Transport,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         self.stats.reports.received += 1;
         self.now = now;
         if self.config.accept != Accept::V1
             && (self.config.accept == Accept::Artifact || artifact::is_artifact(payload))
         {
-            return self.take_artifact(now, origin, payload, transport, out);
+            return self.process_artifact(now, origin, payload, transport, out);
         }
         // Passed on by reference: copying the report costs more than reading it.
         match &Report::parse(payload) {
-            Ok(report) => {
-                self.take_report(&Received { now, origin, report, payload, artifact: false }, transport, out)
-            }
+            Ok(report) => self.process_report(
+                &Received { now, origin, report, payload, artifact: false },
+                transport,
+                out,
+            ),
             Err(_) if self.config.accept == Accept::V1 && artifact::is_artifact(payload) => {
                 self.drop(Reason::NotAccepted);
             }
@@ -168,13 +170,13 @@ impl Translator {
 
     /// A report in the artifact's layouts: there the sender's address is the reporter.
     #[inline(never)]
-    fn take_artifact(
+    fn process_artifact(
         &mut self,
         now: u64,
         origin: Origin,
         payload: &[u8],
         transport: &mut impl Transport,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         let key = reporters::key_of(origin.sender.ip());
         let reporter = match origin.sender.ip() {
@@ -183,7 +185,11 @@ impl Translator {
         };
         match &artifact::parse(payload, reporter) {
             Ok((report, _)) => {
-                self.take_report(&Received { now, origin, report, payload, artifact: true }, transport, out);
+                self.process_report(
+                    &Received { now, origin, report, payload, artifact: true },
+                    transport,
+                    out,
+                );
             }
             Err(refusal) => self.stats.reports.unreadable[refusal.index()] += 1,
         }
@@ -191,7 +197,12 @@ impl Translator {
 
     /// A report that was read.
     #[inline(always)]
-    fn take_report(&mut self, received: &Received<'_>, transport: &mut impl Transport, out: &mut impl Out) {
+    fn process_report(
+        &mut self,
+        received: &Received<'_>,
+        transport: &mut impl Transport,
+        out: &mut impl Output,
+    ) {
         let Received { now, origin, report, .. } = *received;
         if usize::from(origin.collector) >= self.memories.len() {
             return self.drop(Reason::NoCollector);
@@ -200,24 +211,24 @@ impl Translator {
             return self.metered(received, out);
         }
         if report.base.essential {
-            return self.take_essential(received, transport, out);
+            return self.process_essential(received, transport, out);
         }
         let is_sketch = matches!(report.operation, Operation::SketchMerge { .. });
         if is_sketch && let Err(reason) = self.reporters.tracker(now, received.sequence(), &self.config) {
             return self.drop(reason);
         }
-        let outcome = self.process(received, transport);
+        let outcome = self.execute(received, transport);
         self.settle(received, outcome, transport, out);
     }
 
     /// Processes several reports for one collector that arrived together: prefetches their entries of large tables.
-    pub fn take_burst<'a>(
+    pub fn process_burst<'a>(
         &mut self,
         now: u64,
         collector: u8,
         burst: impl IntoIterator<Item = (SocketAddr, &'a [u8])>,
         transport: &mut impl Transport,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut burst = burst.into_iter();
@@ -227,8 +238,9 @@ impl Translator {
             let smooth = self.is_smooth(now, collector);
             // What needs no large table does not wait for others.
             let at_once = smooth && self.memories[usize::from(collector)].stores.are_lists_few();
-            let is_long =
-                |(_, payload): &(_, &[u8])| !(at_once && self.take_plain(now, collector, payload, transport));
+            let is_long = |(_, payload): &(_, &[u8])| {
+                !(at_once && self.process_plain(now, collector, payload, transport))
+            };
             let Some(first) = burst.find(is_long) else { return };
             some[0] = first;
             let mut count = 1;
@@ -242,10 +254,10 @@ impl Translator {
             // The first one was tried.
             let mut smooth = smooth && !at_once;
             for (sender, payload) in &some[..count] {
-                if smooth && self.take_plain(now, collector, payload, transport) {
+                if smooth && self.process_plain(now, collector, payload, transport) {
                     continue;
                 }
-                self.take(now, Origin { sender: *sender, collector }, payload, transport, out);
+                self.process(now, Origin { sender: *sender, collector }, payload, transport, out);
                 smooth = self.is_smooth(now, collector);
             }
         }
@@ -263,7 +275,7 @@ impl Translator {
 
     /// The fast path of a plain Append. False: nothing was done; take the slow path.
     #[inline(always)]
-    fn take_plain(
+    fn process_plain(
         &mut self,
         now: u64,
         collector: u8,
@@ -366,7 +378,7 @@ impl Translator {
 
     /// Executes, diverts or drops a report, depending on congestion: wire-formats 5.5.
     #[inline(always)]
-    fn process(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
+    fn execute(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
         let collector = received.origin.collector;
         let memory = &mut self.memories[usize::from(collector)];
         let level = memory.look(received.now, &mut self.stats);
@@ -395,7 +407,7 @@ impl Translator {
         transport: &mut impl Transport,
     ) -> Option<Outcome> {
         let collector = received.origin.collector;
-        // If waiting reports have no credit, reporters are notified of level 3, whatever the meter says.
+        // If waiting reports have no credit, reporters are notified of level 3, regardless of the meter.
         let is_closed = level < 3 && self.reinject(received.now, collector, 2, transport);
         let is_dropped = match received.report.base.priority {
             _ if received.is_important() => {
@@ -499,7 +511,7 @@ impl Translator {
         received: &Received<'_>,
         outcome: Outcome,
         transport: &mut impl Transport,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         if outcome == Outcome::Done {
             self.stats.reports.done[received.report.operation.opcode() as usize - 1] += 1;
@@ -518,7 +530,7 @@ impl Translator {
         self.settle_undone(received, outcome, out);
     }
 
-    fn settle_undone(&mut self, received: &Received<'_>, outcome: Outcome, out: &mut impl Out) {
+    fn settle_undone(&mut self, received: &Received<'_>, outcome: Outcome, out: &mut impl Output) {
         let (level, reason) = match outcome {
             Outcome::Done => return,
             Outcome::Diverted(level) => (level, None),
@@ -565,7 +577,7 @@ impl Translator {
 
     /// A report above its sender's rate.
     #[cold]
-    fn metered(&mut self, received: &Received<'_>, out: &mut impl Out) {
+    fn metered(&mut self, received: &Received<'_>, out: &mut impl Output) {
         self.drop(Reason::Metered);
         let sender = received.origin.sender;
         if let Some(notice) = self.reporters.congested(received.now, sender, (2, true, true), &self.config) {
@@ -581,11 +593,11 @@ impl Translator {
     }
 
     /// Processes an essential report: checks its sequence first.
-    fn take_essential(
+    fn process_essential(
         &mut self,
         received: &Received<'_>,
         transport: &mut impl Transport,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         let at = match self.reporters.tracker(received.now, received.sequence(), &self.config) {
             Ok(at) => at,
@@ -609,7 +621,7 @@ impl Translator {
                 self.stats.sequences.restarts += u64::from(restart);
             }
         }
-        let outcome = self.process(received, transport);
+        let outcome = self.execute(received, transport);
         if let Outcome::Congested(..) = outcome {
             self.refuse(received, at, out);
         } else {
@@ -620,7 +632,7 @@ impl Translator {
 
     /// Does not accept a due report: the reporter will send it again.
     #[cold]
-    fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Out) {
+    fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Output) {
         let (sequence, width) = (received.report.base.sequence, received.width());
         if self.reporters.at(at).refuse(sequence, width, received.now, &self.config) {
             let last = self.reporters.at(at).last(sequence, width);
@@ -630,7 +642,7 @@ impl Translator {
 
     /// Accepts an essential report in order. A report that can never be executed is accepted too, with a NACK that has the reason:
     /// sending it again would not help.
-    fn accept(&mut self, received: &Received<'_>, at: usize, outcome: Outcome, out: &mut impl Out) {
+    fn accept(&mut self, received: &Received<'_>, at: usize, outcome: Outcome, out: &mut impl Output) {
         let sequence = received.report.base.sequence;
         let ack = self.reporters.at(at).accept(sequence);
         self.stats.sequences.accepted += 1;
@@ -660,7 +672,7 @@ impl Translator {
         refusal: Refusal,
         (now, origin): (u64, Origin),
         payload: &[u8],
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         self.stats.reports.unreadable[refusal.index()] += 1;
         let Some(base) = control::essential_base(payload) else { return };

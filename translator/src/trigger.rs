@@ -3,13 +3,13 @@
 
 use wire::dta::{Operation, Report};
 
-/// Most triggers.
+/// Maximum number of triggers.
 pub const MAX_TRIGGERS: usize = 64;
-/// Most comparisons of one.
+/// Maximum number of comparisons of one.
 pub const MAX_CONDITIONS: usize = 8;
-/// Most parts of an entry.
+/// Maximum number of parts of an entry.
 pub const MAX_PARTS: usize = 16;
-/// Most bytes of an entry that a trigger makes.
+/// Maximum number of bytes of an entry that a trigger makes.
 pub const MAX_ENTRY: usize = 256;
 
 /// Which reports, and what they make.
@@ -63,7 +63,7 @@ pub enum Field {
     Hop,
     /// Postcarding: how many hops the path has, 0 if unknown.
     PathLen,
-    /// Bytes of the key, as a number, most significant first: from this byte on, so many (1 to 8).
+    /// Bytes of the key, as a number, most significant first: offset and length (1 to 8).
     Key(u8, u8),
     /// Bytes of the data, the entry, or a column's counters likewise.
     Data(u16, u8),
@@ -89,15 +89,15 @@ pub enum Relation {
 /// A piece of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// A field in so many bytes (1 to 8), most significant first; 0 if the report has none.
+    /// A field and its length in bytes (1 to 8), most significant first; 0 if the report has none.
     Field(Field, u8),
-    /// So many bytes of the key, from this one on; zeros behind its end.
+    /// Offset and length of a part of the key; zeros after its end.
     Key(u8, u8),
-    /// So many bytes of the data, from this one on; zeros behind its end.
+    /// Offset and length of a part of the data; zeros after its end.
     Data(u16, u16),
     /// The time at which it was seen, 8 bytes, ns, most significant first.
     Time,
-    /// These bytes of a number: so many (1 to 8), most significant first.
+    /// A constant and its length in bytes (1 to 8), most significant first.
     Constant(u64, u8),
 }
 
@@ -151,12 +151,12 @@ impl Field {
 
 /// What a trigger looks at: a report, and what of it counts as its data.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject<'a> {
+pub(super) struct TriggerInput<'a> {
     pub(super) report: &'a Report<'a>,
     pub(super) data: &'a [u8],
 }
 
-impl<'a> Subject<'a> {
+impl<'a> TriggerInput<'a> {
     /// What a report is to triggers: one subject, and of an Append one for each entry.
     pub(super) fn all(report: &'a Report<'a>) -> impl Iterator<Item = Self> {
         let (data, len) = match report.operation {
@@ -200,7 +200,7 @@ fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
 }
 
 impl Condition {
-    fn holds(&self, subject: &Subject<'_>) -> bool {
+    fn holds(&self, subject: &TriggerInput<'_>) -> bool {
         let Some(field) = subject.field(self.field) else { return false };
         let (field, value) = (field & self.mask, self.value);
         match self.relation {
@@ -231,7 +231,7 @@ impl Trigger {
     }
 
     /// Do all conditions hold?
-    pub(super) fn holds(&self, subject: &Subject<'_>) -> bool {
+    pub(super) fn holds(&self, subject: &TriggerInput<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(subject))
     }
 
@@ -239,7 +239,7 @@ impl Trigger {
     pub(super) fn build<'b>(
         &self,
         now: u64,
-        subject: &Subject<'_>,
+        subject: &TriggerInput<'_>,
         out: &'b mut [u8; MAX_ENTRY],
     ) -> &'b [u8] {
         out.fill(0);

@@ -20,7 +20,7 @@ const ALL_COLUMNS: u32 = 1 << 19;
 /// What reports ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// Data of so many bytes under random 13-byte keys.
+    /// Data of this many bytes under random 13-byte keys.
     KeyWrite {
         /// N.
         copies: u8,
@@ -231,14 +231,14 @@ fn next(seed: &mut u64) -> u64 {
 
 /// A transport that accepts everything and stores nothing, to measure the translator alone.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nowhere {
+pub struct NullTransport {
     /// Operations.
     pub operations: u64,
     /// Bytes of their data.
     pub bytes: u64,
 }
 
-impl Transport for Nowhere {
+impl Transport for NullTransport {
     #[inline(always)]
     fn credit(&self, _: u8, _: bool) -> Credit {
         Credit::UNLIMITED

@@ -5,9 +5,9 @@ use testkit::allocations::{Counting, allocations};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-struct Nowhere(u64);
+struct Discard(u64);
 
-impl translator::Out for Nowhere {
+impl translator::Output for Discard {
     fn control(&mut self, _: std::net::SocketAddr, _: u8, payload: &[u8]) {
         self.0 += payload.len() as u64;
     }
@@ -67,7 +67,7 @@ fn a_translator_at_work_allocates_nothing() {
             ..case.config()
         };
         let mut translator = Translator::new(config).expect("good settings");
-        let (mut transport, mut out) = (Gate(true), Nowhere(0));
+        let (mut transport, mut out) = (Gate(true), Discard(0));
         let before = allocations();
         for round in 0..3 {
             case.renumber(&mut reports, round * 2);
@@ -76,7 +76,7 @@ fn a_translator_at_work_allocates_nothing() {
                 let origin = Origin { sender: (host, 9).into(), collector: 0 };
                 let now = (usize::from(round) * reports.iter().len() + number) as u64 * 10_000;
                 transport.0 = number % 64 < 48;
-                translator.take(now, origin, payload, &mut transport, &mut out);
+                translator.process(now, origin, payload, &mut transport, &mut out);
                 if number % 128 == 0 {
                     translator.tick(now, &mut transport);
                 }

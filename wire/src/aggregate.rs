@@ -153,7 +153,7 @@ pub struct Header {
     pub count: u16,
     /// Bytes of each, at least those of the kind.
     pub record_len: u16,
-    /// Who made it.
+    /// Its sender.
     pub aggregator: u32,
     /// Per aggregator and destination, +1 per aggregate.
     pub sequence: u32,
@@ -365,7 +365,7 @@ impl SummaryMetric {
 pub struct Summary {
     /// Of what.
     pub metric: SummaryMetric,
-    /// Least value.
+    /// Minimum.
     pub min: u32,
     /// Largest value.
     pub max: u32,
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_none() {
+    fn missing_values_are_none() {
         assert_eq!(
             (
                 Postcard::EMPTY.node(),

@@ -1,6 +1,6 @@
 //! Big-endian reads and writes.
 //!
-//! Two kinds: those that return `Option` are for bytes nobody has checked yet; those that index are for positions a
+//! Two kinds: those that return `Option` are for unchecked bytes; those that index are for positions a
 //! constructor has checked, and panic on a programming error, never on input.
 
 /// Two bytes at `at`, if they are there.

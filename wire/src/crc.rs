@@ -1,4 +1,4 @@
-//! CRCs by table: reflected, 32 bits, all ones before and after unless said otherwise.
+//! CRCs by table: reflected, 32 bits, all ones before and after unless noted otherwise.
 
 /// What a byte does to a CRC after itself and 0 to 15 more.
 pub(crate) type Tables = [[u32; 256]; 16];
@@ -85,12 +85,12 @@ pub type Crc32 = fn(u32, &[u8]) -> u32;
 /// Returns the fastest function for CRCs of strings of a length. (It also computes others.)
 pub type ChooseCrc32 = fn(usize) -> Crc32;
 
-/// The [`Crc32`] of this crate, whatever the length.
+/// The [`Crc32`] of this crate, for any length.
 pub fn choose_crc_32(_len: usize) -> Crc32 {
     crc_32_update
 }
 
-/// The [`Crc32`] of this crate, by what instructions `crc32fast` finds. Callers that have a faster one hand it to who computes.
+/// The [`Crc32`] of this crate, with the instructions that `crc32fast` detects. Callers that have a faster implementation pass it to the functions that compute.
 #[inline]
 pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!state);

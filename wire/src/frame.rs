@@ -25,14 +25,14 @@ pub struct Datagram<'a> {
 
 /// What the headers of a frame say of its way, as far as they are there: for frames that [`datagram`] refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Envelope {
+pub struct PartialHeaders {
     /// Source address.
     pub src: Option<IpAddr>,
     /// UDP destination port; not known of any fragment but the first.
     pub dst_port: Option<u16>,
 }
 
-impl Envelope {
+impl PartialHeaders {
     /// Of an Ethernet frame.
     pub fn of_frame(frame: &[u8]) -> Self {
         let mut envelope = Self::default();
@@ -70,7 +70,7 @@ impl Envelope {
 pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
     match plain(frame) {
         Some(datagram) => Ok(datagram),
-        None => any_datagram(frame, &mut Envelope::default()),
+        None => any_datagram(frame, &mut PartialHeaders::default()),
     }
 }
 
@@ -94,7 +94,7 @@ fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
 }
 
 #[inline(never)]
-fn any_datagram<'a>(frame: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
+fn any_datagram<'a>(frame: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
     let mut at = 14;
     let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
     for _ in 0..MAX_TAGS {
@@ -123,10 +123,10 @@ fn any_datagram<'a>(frame: &'a [u8], envelope: &mut Envelope) -> Result<Datagram
 /// # Errors
 /// As [`datagram`].
 pub fn ip(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
-    any_ip(packet, &mut Envelope::default())
+    any_ip(packet, &mut PartialHeaders::default())
 }
 
-fn any_ip<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
+fn any_ip<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
     match packet.first().map(|first| first >> 4) {
         Some(4) => ipv4(packet, envelope),
         Some(6) => ipv6(packet, envelope),
@@ -135,7 +135,7 @@ fn any_ip<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>,
     }
 }
 
-fn ipv4<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
+fn ipv4<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
     let header = packet.first_chunk::<20>().ok_or(Refusal::Truncated)?;
     let len = usize::from(header[0] & 0x0f) * 4;
     let total = usize::from(u16_at(header, 2));
@@ -159,7 +159,7 @@ fn ipv4<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, R
     udp(payload?, total - len, addresses)
 }
 
-fn ipv6<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
+fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
     let header = packet.first_chunk::<40>().ok_or(Refusal::Truncated)?;
     if header[0] >> 4 != 6 {
         return Err(Refusal::BadIpHeader);
@@ -193,7 +193,7 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, R
     Err(Refusal::NotUdp)
 }
 
-/// `ip_payload` is how long IP says its payload is, whatever the capture holds.
+/// `ip_payload` is the length of the payload by the IP header; a capture may hold less.
 fn udp(bytes: &[u8], ip_payload: usize, addresses: (IpAddr, IpAddr)) -> Result<Datagram<'_>, Refusal> {
     let (header, body) = bytes.split_at_checked(8).ok_or(Refusal::Truncated)?;
     let len = usize::from(u16_at(header, 4));

@@ -49,7 +49,7 @@ impl Items {
     }
 }
 
-/// What one node said about one packet. A value that was carried but is all-ones is `None` (unavailable); `carried` tells
+/// The record of one node about one packet. A value that was carried but is all-ones is `None` (unavailable); `carried` tells
 /// the two kinds of absence apart. Values are as read: units and widths are the device profile's business.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Hop {

@@ -57,5 +57,5 @@ pub use hop::{Hop, Items};
 pub use int::{Int, Layout, Stack};
 pub use ioam::Ioam;
 pub use profile::{Dialect, Profile, TelemetryPorts};
-pub use refusal::{Refusal, Unwritten};
+pub use refusal::{EmitError, Refusal};
 pub use report::{Annotations, Decoder, Flags, Peek, Report, Reports, Single, Version, peek};

@@ -65,7 +65,7 @@ pub enum Refusal {
     /// The SF flag of the INT header contradicts the shim's type: plain and stateful nodes share a path, or the bits are
     /// another's.
     SfMismatch,
-    /// SF-INT: no state, no node id asked for, or fields in use that it does not have.
+    /// SF-INT: no state, no node id requested, or fields in use that it does not have.
     BadSfHeader,
     /// SF-INT that is not urgent: not just one record. A plain node has pushed.
     BadSfStack,
@@ -268,14 +268,14 @@ impl core::error::Error for Refusal {}
 
 /// Why nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Unwritten {
-    /// There is no room: so many bytes are needed.
+pub enum EmitError {
+    /// The buffer is too short: this many bytes are needed.
     Short(usize),
     /// It breaks the rule with this name, and would be refused.
     Invalid(Refusal),
 }
 
-impl fmt::Display for Unwritten {
+impl fmt::Display for EmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short(needed) => write!(f, "no room: {needed} bytes are needed"),
@@ -284,7 +284,7 @@ impl fmt::Display for Unwritten {
     }
 }
 
-impl core::error::Error for Unwritten {}
+impl core::error::Error for EmitError {}
 
 #[cfg(test)]
 mod tests {

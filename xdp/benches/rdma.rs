@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nic::bpf::{LoadOptions, Object};
 use nic::netns::Pair;
 use nic::time;
-use rdma::responder::{Order, QueuePairConfig, Registered, Rights};
+use rdma::responder::{AccessFlags, Order, QueuePairConfig, Registered};
 use wire::roce::{AtomicEth, Head, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Counted, Options, Rdma};
 
@@ -25,7 +25,7 @@ const MTU: u32 = 2048;
 /// Rounds, of which the best counts.
 const ROUNDS: u64 = 30;
 
-/// What is asked for.
+/// The selected cases.
 #[derive(Clone, Copy)]
 struct Case {
     what: &'static str,
@@ -141,7 +141,7 @@ fn samples(object: &Object, frames: &[Vec<u8>]) {
 fn open(kernel: &mut Rdma, case: &Case) {
     let named = Registered { address: ADDRESS, len: MEMORY - HEADER, rkey: KEY };
     kernel.deregister(KEY);
-    kernel.register(&named, HEADER, Rights::ALL, case.order, 1).unwrap();
+    kernel.register(&named, HEADER, AccessFlags::ALL, case.order, 1).unwrap();
     again(kernel, case);
 }
 
@@ -167,7 +167,7 @@ struct Cost {
     only: u32,
     /// The same frame again and again, where that is no repeated request.
     same: Option<u32>,
-    /// Three words stored at the same places and nothing else, for writes of so many over IPv4; with `only`.
+    /// Three words stored at the same places and nothing else, for writes of this many over IPv4; with `only`.
     bare: Option<u32>,
 }
 

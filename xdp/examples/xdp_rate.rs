@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn measure(
     pair: &Pair,
-    mut opened: receive::Opened,
+    mut opened: receive::OpenInterface,
     frame: &[u8],
     seconds: f64,
 ) -> Result<(), Box<dyn std::error::Error>> {

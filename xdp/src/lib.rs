@@ -23,7 +23,7 @@ pub mod detect;
 pub mod rdma;
 
 pub use self::detect::{
-    Counters, FLOW_HOPS, FlowEntry, HopEntry, LevelEntry, PORTS_LEN, PROFILE_LEN, Reason, Record, Sizes,
+    Counters, FLOW_HOPS, FlowEntry, HopEntry, MetricEntry, PORTS_LEN, PROFILE_LEN, Reason, Record, Sizes,
     StreamEntry, Tables, Units, ports, profile,
 };
 

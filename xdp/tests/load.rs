@@ -4,7 +4,7 @@ use std::io::Write;
 
 use nic::bpf::{LoadOptions, Object};
 
-/// An object, or nothing (said aloud) where this process may not load one.
+/// An object, or nothing (reported as skipped) where this process may not load one.
 fn object(test: &str, bytes: &[u8]) -> Option<Object> {
     match Object::load(bytes, &LoadOptions::default()) {
         Ok(object) => Some(object),

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::thread;
 
 use nic::time;
-use rdma::responder::{QueuePairConfig, Registered, Rights};
+use rdma::responder::{AccessFlags, QueuePairConfig, Registered};
 use rdma::workload::{CASES, Case};
 use wire::roce::{Head, MAX_FRAME, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Options, Rdma};
@@ -70,7 +70,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
 fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
     let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
     let at = Registered { address: 1 << 40, len: MEMORY, rkey: RKEY };
-    rdma.register(&at, 0, Rights::WRITE, case.order, 0).map_err(failed)?;
+    rdma.register(&at, 0, AccessFlags::WRITE, case.order, 0).map_err(failed)?;
     let pair = QueuePairConfig {
         transport: Transport::Uc,
         path: Path::new(far, near, 0xc001),

@@ -9,7 +9,7 @@ use collector::workload::{CASES, Case};
 use collector::{Batch, Collector};
 use nic::load::{LiveFrames, Word};
 use nic::netns::Pair;
-use nic::receive::{self, Opened, RxPath};
+use nic::receive::{self, OpenInterface, RxPath};
 use nic::source::{Packet, Source};
 use nic::{device, time};
 
@@ -205,7 +205,7 @@ impl Testbed {
 
     fn run(
         &self,
-        opened: &mut Opened,
+        opened: &mut OpenInterface,
         generator: &LiveFrames,
         span: Duration,
         reader: &mut dyn Reader,

@@ -8,7 +8,7 @@ use std::{
 
 use collector::{Collector, Datagram, Event, Kind, Sink};
 use dataplane::{
-    Config, Fabric, FabricSink, FlowSpec, Pattern, Reporter, Topology, Truth, Watch,
+    Config, Fabric, FabricSink, FlowSpec, GroundTruth, Pattern, Reporter, Topology, Watch,
     fabric::{HopTruth, ReportKind, Wire},
 };
 use detect::{Detection, Match, Metric, RuleSet, Thresholds};
@@ -75,9 +75,9 @@ impl FabricSink for Recording {
         self.datagrams.push((t, *from, payload.to_vec()));
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         // The channel delivers in order and each datagram holds one report, so both lists have the same order. Drops are not recorded.
-        if let Truth::Datagram(datagram) = truth {
+        if let GroundTruth::Datagram(datagram) = truth {
             let report = datagram.reports.iter().find(|report| report.kind == ReportKind::Flow);
             self.ground_truths.push(report.map(|report| (report.flow, report.hops.clone())));
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use collector::{Collector, Datagram};
 use dataplane::{
     Config, Fabric, FabricSink, FlowSpec, Pattern, Reporter, Topology, Watch,
-    fabric::{Family, Frames, Mishaps, Wire},
+    fabric::{Family, Frames, Impairments, Wire},
     sf,
     watchlist::Mode,
 };
@@ -73,7 +73,7 @@ impl Run {
             Watch { mode: self.mode, bitmap: self.bitmap, hops: HOPS, ..Watch::new(Match::default()) };
         let mut config = Config { watchlist: watch.into(), frames: Frames::Sent, ..Config::default() };
         config.switch.sf = self.registers;
-        config.links = Mishaps { loss: self.loss, reordering: self.reordering, extra: self.gap * 3 / 2 };
+        config.links = Impairments { loss: self.loss, reordering: self.reordering, extra: self.gap * 3 / 2 };
         let mut fabric = Fabric::new(topology, config, SEED).map_err(failed)?;
         let (from, to) = (10_001, 10_002);
         for flow in 0..self.flows {

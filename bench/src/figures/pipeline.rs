@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::dta::{BODY, DtaStore, Header, region_len};
 use memory::Region;
 use rdma::requester::{Config, Connection, Links, RemoteRegion};
-use rdma::responder::{self, Order, QueuePairConfig, Registration, Responder, Rights};
+use rdma::responder::{self, AccessFlags, Order, QueuePairConfig, Registration, Responder};
 use translator::{self, CollectorConfig, StoreEntry, Translator};
 use wire::dta::layout::Geometry;
 use wire::roce::{Packet, Path, Transport};
@@ -48,7 +48,7 @@ pub(crate) struct Pipeline {
 #[derive(Default)]
 struct Controls(u64);
 
-impl translator::Out for Controls {
+impl translator::Output for Controls {
     fn control(&mut self, _: SocketAddr, _: u8, _: &[u8]) {
         self.0 += 1;
     }
@@ -61,7 +61,7 @@ struct Responses {
     ends: Vec<usize>,
 }
 
-impl responder::Out for Responses {
+impl responder::Output for Responses {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.frames.extend_from_slice(frame);
         self.ends.push(self.frames.len());
@@ -95,7 +95,7 @@ impl CollectorHalf {
                 memory: Arc::clone(store.region()),
                 start: BODY,
                 len: store.body_len(),
-                rights: Rights::ALL,
+                access: AccessFlags::ALL,
                 order: if slots { Order::HeadLast } else { Order::Ascending },
                 region: number,
             };
@@ -108,7 +108,7 @@ impl CollectorHalf {
 
     /// Processes frames from the translator.
     pub(crate) fn receive<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>) {
-        self.responder.take(frames, &mut self.responses);
+        self.responder.process(frames, &mut self.responses);
     }
 
     /// Counters of the responder.
@@ -123,7 +123,7 @@ impl TranslatorHalf {
         self.now += STEP;
         let sender = self.sender;
         let burst = payloads.into_iter().map(|payload| (sender, payload));
-        self.translator.take_burst(self.now, 0, burst, &mut self.links, &mut self.controls);
+        self.translator.process_burst(self.now, 0, burst, &mut self.links, &mut self.controls);
         self.links.flush(self.now);
     }
 

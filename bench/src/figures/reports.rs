@@ -2,7 +2,7 @@
 //! returned, so that no two bursts have the same keys.
 
 use translator::StoreEntry;
-use wire::Unwritten;
+use wire::EmitError;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
 use wire::dta::{Base, Operation, Report, hash::Family};
 
@@ -66,7 +66,7 @@ impl Reports {
     ///
     /// # Errors
     /// The arguments are invalid.
-    pub(crate) fn key_write(copies: u8, data: &[u8]) -> Result<Self, Unwritten> {
+    pub(crate) fn key_write(copies: u8, data: &[u8]) -> Result<Self, EmitError> {
         let operation = Operation::KeyWrite { copies, store: ID, key: &[6; KEY], data };
         Self::new(operation, Change::Key(KEY_WRITE_KEY))
     }
@@ -75,7 +75,7 @@ impl Reports {
     ///
     /// # Errors
     /// As above.
-    pub(crate) fn append(count: usize, lists: u32) -> Result<Self, Unwritten> {
+    pub(crate) fn append(count: usize, lists: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
         Self::new(Operation::Append { list: 0, entry_len: 4, entries: &entries }, Change::List(lists))
     }
@@ -84,7 +84,7 @@ impl Reports {
     ///
     /// # Errors
     /// As above.
-    pub(crate) fn append_to(count: usize, list: u32) -> Result<Self, Unwritten> {
+    pub(crate) fn append_to(count: usize, list: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
         Self::new(Operation::Append { list, entry_len: 4, entries: &entries }, Change::None)
     }
@@ -93,7 +93,7 @@ impl Reports {
     ///
     /// # Errors
     /// As above.
-    pub(crate) fn sketch_merge(columns: u32, reporters: u32) -> Result<Self, Unwritten> {
+    pub(crate) fn sketch_merge(columns: u32, reporters: u32) -> Result<Self, EmitError> {
         let counters = vec![1; COLUMNS as usize * 16];
         let operation = Operation::SketchMerge {
             sketch: ID,
@@ -108,7 +108,7 @@ impl Reports {
         Self::new(operation, Change::Column { columns, reporters })
     }
 
-    fn new(operation: Operation<'_>, change: Change) -> Result<Self, Unwritten> {
+    fn new(operation: Operation<'_>, change: Change) -> Result<Self, EmitError> {
         let report = Report { base: Base { reporter: 1, ..Base::default() }, operation };
         let mut payload = vec![0; report.len()];
         report.emit(&mut payload)?;

@@ -15,7 +15,9 @@ use wire::aggregate::{Aggregate, Header, Postcard as WirePostcard, Summary, Summ
 
 use super::loss::GapObserver;
 use super::{Collector, Inner};
-use crate::decode::{ABSENT, About, Datagram, Envelope, Head, NO_VALUE, Origin, Reading, between};
+use crate::decode::{
+    ABSENT, Datagram, DatagramContext, EventContext, Head, NO_VALUE, Origin, Reading, between,
+};
 use crate::event::Sink;
 use crate::state::pending::Postcard;
 use crate::state::series::{ALL_QUEUES, Key, Merged};
@@ -54,7 +56,7 @@ impl Collector {
 }
 
 impl Inner {
-    fn aggregate(&mut self, envelope: &Envelope<'_>, payload: &[u8], sink: &mut dyn Sink) {
+    fn aggregate(&mut self, envelope: &DatagramContext<'_>, payload: &[u8], sink: &mut dyn Sink) {
         let aggregate = match Aggregate::parse(payload) {
             Ok(aggregate) => aggregate,
             Err(refusal) => {
@@ -80,7 +82,7 @@ impl Inner {
             hw_id: 0,
             version: VERSION,
         };
-        let about = About {
+        let about = EventContext {
             ts: envelope.received,
             origin,
             key: FlowKey::default(),
@@ -98,7 +100,7 @@ impl Inner {
         }
     }
 
-    fn count_aggregate(&mut self, envelope: &Envelope<'_>, header: &Header, sink: &mut dyn Sink) {
+    fn count_aggregate(&mut self, envelope: &DatagramContext<'_>, header: &Header, sink: &mut dyn Sink) {
         let stream = StreamId {
             version: VERSION,
             hw_id: 0,
@@ -113,7 +115,7 @@ impl Inner {
     /// Looks up several at a time, so that their memory accesses overlap.
     fn unfold(
         &mut self,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         head: &mut Head,
         aggregate: &Aggregate<'_>,
         sink: &mut dyn Sink,
@@ -147,7 +149,7 @@ impl Inner {
     #[inline]
     fn unfold_one(
         &mut self,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         head: &mut Head,
         unfolded: &Unfolded,
         joins: bool,
@@ -214,7 +216,7 @@ impl Inner {
             SummaryMetric::Other(_) => return,
         };
         let set = slot.map_or(0, |slot| self.state.flows.parts(slot).0.set);
-        let about = &About { has_flow: false, ..head.about };
+        let about = &EventContext { has_flow: false, ..head.about };
         let mut emitter = self.state.detection.emitter(about, set, sink);
         let (series, _) = self.state.metrics.series_mut(metric);
         let key = Key { node, part };

@@ -5,7 +5,7 @@ use wire::Decoder;
 use wire::report::Brief;
 
 use super::Inner;
-use crate::decode::{Envelope, Head, StackReport, StreamSeq, version};
+use crate::decode::{DatagramContext, Head, StackReport, StreamSeq, version};
 use crate::event::{Nanos, Sink};
 use crate::index::NO_SLOT;
 use crate::state::flows::Flows;
@@ -68,7 +68,7 @@ impl Inner {
     #[inline(always)]
     pub(super) fn brief<'a>(
         &mut self,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         (brief, reader): (&Brief<'a>, &Decoder),
         burst: &mut Burst<'a>,
         sink: &mut dyn Sink,

@@ -16,7 +16,7 @@ use detect::Detection;
 use wire::Decoder;
 
 use crate::config::{Config, Profile, Units};
-use crate::decode::{Datagram, Envelope, MAX_HOPS, Plans, Reading, is_whole_path};
+use crate::decode::{Datagram, DatagramContext, MAX_HOPS, Plans, Reading, is_whole_path};
 use crate::event::{Nanos, Sink};
 use crate::join::SfInt;
 use crate::postcards::Postcards;
@@ -223,17 +223,17 @@ impl Collector {
 }
 
 impl Inner {
-    /// Who sent a datagram, and how it is read.
+    /// The source of a datagram, and its profile.
     #[inline]
     pub(crate) fn open<'e>(
         &mut self,
         datagram: &'e Datagram<'_>,
         readers: &'e mut [(Decoder, Units)],
-    ) -> (Envelope<'e>, &'e mut Decoder) {
+    ) -> (DatagramContext<'e>, &'e mut Decoder) {
         let sender = self.sources.enter(&datagram.source, datagram.received);
         let at = usize::from(sender.profile) % readers.len();
         let (decoder, units) = &mut readers[at];
-        let envelope = Envelope {
+        let envelope = DatagramContext {
             source: &datagram.source,
             sender,
             listener: datagram.listener,

@@ -1,4 +1,4 @@
-//! Any datagram that is not the common report: decoded whole, report by report.
+//! Datagrams that are not the common report: read by the full decoder, report by report.
 
 use wire::{Decoder, Report};
 
@@ -6,8 +6,8 @@ use super::Inner;
 use super::loss::GapObserver;
 use crate::config::Units;
 use crate::decode::{
-    About, Ends, Envelope, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading, Signals, StackReport,
-    StreamSeq, is_stacked, is_whole_path, version,
+    DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading,
+    Signals, StackReport, StreamSeq, is_stacked, is_whole_path, version,
 };
 use crate::event::{Basis, Drop, Event, Kind, Sink};
 use crate::hash::fold_octets;
@@ -20,7 +20,7 @@ impl Inner {
     #[inline(never)]
     pub(super) fn datagram(
         &mut self,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         payload: &[u8],
         reader: &mut Decoder,
         sink: &mut dyn Sink,
@@ -58,12 +58,12 @@ impl Inner {
     }
 
     #[inline(always)]
-    fn count_sequence(&mut self, envelope: &Envelope<'_>, seq: &StreamSeq, sink: &mut dyn Sink) {
+    fn count_sequence(&mut self, envelope: &DatagramContext<'_>, seq: &StreamSeq, sink: &mut dyn Sink) {
         let mut observer = GapObserver { sink, gaps: &mut self.postcards.gaps, node: seq.node };
         self.losses.observe(&seq.stream(envelope), seq.seq, envelope.received, &mut observer);
     }
 
-    fn head(&self, envelope: &Envelope<'_>, report: &Report<'_>) -> Head {
+    fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
         let key = report.flow.unwrap_or_default();
         let origin = Origin {
             reporter: match report.node_id {
@@ -77,7 +77,7 @@ impl Inner {
             version: version(report.version),
         };
         Head {
-            about: About {
+            about: EventContext {
                 ts: envelope.received,
                 origin,
                 key,
@@ -92,7 +92,7 @@ impl Inner {
     }
 
     /// Any report.
-    fn report(&mut self, envelope: &Envelope<'_>, report: &Report<'_>, sink: &mut dyn Sink) {
+    fn report(&mut self, envelope: &DatagramContext<'_>, report: &Report<'_>, sink: &mut dyn Sink) {
         let mut head = self.head(envelope, report);
         if let (None, Some(id)) = (report.flow, report.flow_id) {
             head.about.key = self.state.flow_of_id(id);
@@ -136,12 +136,12 @@ impl Inner {
         self.readings = readings;
     }
 
-    /// What one node says of a packet, to be joined with what others do.
+    /// A postcard of one node, to be joined with others of the packet.
     fn postcard(
         &mut self,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         (head, report): (&Head, &Report<'_>),
-        (reading, ends): (&Reading, Ends),
+        (reading, ends): (&Reading, EndTimestamps),
         sink: &mut dyn Sink,
     ) {
         let slot = self.state.apply_postcard(head, NO_SLOT, reading, sink);
@@ -162,10 +162,10 @@ impl Inner {
         self.postcards.hold(slot, &postcard, &mut self.state, sink);
     }
 
-    /// The hops of a report, in memory that is given back after use.
-    fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, Ends) {
+    /// The hops of a report, in memory that is released after use.
+    fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, EndTimestamps) {
         let mut readings = std::mem::take(&mut self.readings);
-        let mut ends = Ends::NONE;
+        let mut ends = EndTimestamps::NONE;
         let mut widths = (false, false);
         for (at, mut hop) in report.hops().take(MAX_HOPS).enumerate() {
             if report.version == wire::Version::V05

@@ -5,7 +5,7 @@ use wire::{Decoder, Single};
 
 use super::{Inner, NEAR};
 use crate::config::Units;
-use crate::decode::{Datagram, Envelope, StreamSeq, version};
+use crate::decode::{Datagram, DatagramContext, StreamSeq, version};
 use crate::event::Sink;
 use crate::join::SfBurst;
 use crate::stream;
@@ -53,7 +53,7 @@ impl Inner {
     #[inline(always)]
     fn single<'a>(
         &mut self,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         single: &Single<'a>,
         burst: &mut SfBurst<'a>,
         sink: &mut dyn Sink,

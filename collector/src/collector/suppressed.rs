@@ -65,7 +65,7 @@ impl Collector {
         self.inner.losses.receive_run(id, run, now, sink);
     }
 
-    /// From now on remembers what is removed, up to `capacity` removals between two calls of
+    /// Starts recording what is removed, up to `capacity` removals between two calls of
     /// [`Collector::drain_removed`].
     pub fn track_removals(&mut self, capacity: usize) {
         self.inner.state.removals = Some(Removals::with_capacity(capacity));

@@ -18,7 +18,7 @@ const FLOWS_PER_TICK: u32 = 16_384;
 /// Keys whose finished intervals are reported per tick, unless a quarter of what is left is more.
 const KEYS_PER_TICK: usize = 256;
 
-/// The present time, and how far the round through the flows has come.
+/// The current time, and how far the round through the flows has come.
 #[derive(Debug)]
 pub(super) struct Sweep {
     now: Nanos,
@@ -89,7 +89,7 @@ impl Sweep {
 }
 
 impl Inner {
-    /// Does `now` lie in another second than the present one?
+    /// Does `now` lie in another second than the current one?
     #[inline]
     pub(super) fn leaves_second(&self, now: Nanos) -> bool {
         now.wrapping_sub(self.sweep.second_began) >= SECOND
@@ -127,7 +127,7 @@ impl Inner {
         self.state.begin_second(u32::try_from(now / SECOND).unwrap_or(u32::MAX));
     }
 
-    /// Ends the present second; the next one with values begins at `now`.
+    /// Ends the current second; the next one with values begins at `now`.
     fn end_second(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.losses.account(now, false, &mut self.state.detection.counts, sink);
         let second = u64::from(self.state.second());
@@ -149,7 +149,7 @@ impl Inner {
         self.begin_second(now);
     }
 
-    /// Ends what waits for others and the present second, at the time that was reached. `last`: nothing missing will come.
+    /// Ends what waits for others and the current second, at the time that was reached. `last`: nothing missing will come.
     fn end_open(&mut self, last: bool, closing: Closing, sink: &mut dyn Sink) {
         let now = self.sweep.now;
         self.postcards.finish(now, &mut self.state, sink);
@@ -158,7 +158,7 @@ impl Inner {
         self.state.close_second(closing, now, sink);
     }
 
-    /// How the present second ends.
+    /// How the current second ends.
     fn closing(&self, minute: bool, elapsed: u32) -> Closing {
         Closing {
             second: u64::from(self.state.second()) * SECOND,

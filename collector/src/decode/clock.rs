@@ -1,13 +1,13 @@
-//! Device clocks: 32-bit stamps, and what a difference between two of them is worth.
+//! Device clocks: 32-bit timestamps, and which differences between two of them are valid.
 //!
-//! Rules (wire-formats 2.4 and the promise that no latency is ever negative or wrapped without a mark):
+//! Rules (wire-formats 2.4 and the promise that no negative or wrapped latency is ever reported without an annotation):
 //!
 //! - A 32-bit stamp is a remainder modulo 2^32.
-//! - A difference of two 32-bit stamps is taken modulo 2^32 and is believed below 2^31; from there on the later stamp
+//! - A difference of two 32-bit stamps is taken modulo 2^32 and is valid below 2^31; from there on the later stamp
 //!   lies before the earlier one, and the result is [`Difference::Backwards`].
 //! - Stamps of one node come from one clock and may always be compared. Stamps of two nodes may only where the profile
 //!   says that clocks are synchronised; and even then a total shorter than the time spent inside the hops is not
-//!   believed.
+//!   used.
 
 /// What lies between two stamps of a device, in the device's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

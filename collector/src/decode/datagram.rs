@@ -26,7 +26,7 @@ pub struct Datagram<'a> {
 
 /// What all reports of one datagram share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Envelope<'e> {
+pub(crate) struct DatagramContext<'e> {
     pub(crate) source: &'e [u8; 16],
     pub(crate) sender: Source,
     pub(crate) listener: u16,
@@ -45,7 +45,7 @@ pub(crate) struct StreamSeq {
 
 impl StreamSeq {
     #[inline]
-    pub(crate) fn stream(&self, envelope: &Envelope<'_>) -> StreamId {
+    pub(crate) fn stream(&self, envelope: &DatagramContext<'_>) -> StreamId {
         // Node ids are part of a report 0.5 only where it has metadata of its own; its numbers go by address.
         let node = if self.version == wire::Version::V05 { None } else { self.node };
         StreamId {

@@ -27,9 +27,9 @@ impl Origin {
     }
 }
 
-/// What an event is about: a report, or a flow at a moment.
+/// The context of an event: a report, or a flow at a given time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct About {
+pub(crate) struct EventContext {
     pub(crate) ts: Nanos,
     pub(crate) origin: Origin,
     /// Means something only if `has_flow`: most is about a flow, and this way it is copied once.
@@ -39,16 +39,16 @@ pub(crate) struct About {
     pub(crate) profile: u8,
 }
 
-impl About {
+impl EventContext {
     pub(crate) fn flow(&self) -> Option<FlowKey> {
         self.has_flow.then_some(self.key)
     }
 }
 
-/// What a report says beside its hops.
+/// The fields of a report apart from its hops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    pub(crate) about: About,
+    pub(crate) about: EventContext,
     /// The flow's hash under the collector's seed.
     pub(crate) hash: u64,
     /// Can the flow's path be read from the hops?
@@ -63,7 +63,7 @@ impl Head {
     /// Of no report.
     pub(crate) fn none() -> Self {
         Self {
-            about: About {
+            about: EventContext {
                 ts: 0,
                 origin: Origin::NONE,
                 key: FlowKey::default(),

@@ -8,8 +8,10 @@ mod shapes;
 mod stack;
 
 pub use datagram::Datagram;
-pub(crate) use datagram::{Envelope, StreamSeq, is_stacked, is_whole_path, version};
-pub(crate) use head::{About, Head, Origin, Signals};
-pub(crate) use reading::{ABSENT, Ends, Hops, MAX_HOPS, NO_VALUE, ReadHops, Reading, between, egress};
+pub(crate) use datagram::{DatagramContext, StreamSeq, is_stacked, is_whole_path, version};
+pub(crate) use head::{EventContext, Head, Origin, Signals};
+pub(crate) use reading::{
+    ABSENT, EndTimestamps, Hops, MAX_HOPS, NO_VALUE, ReadHops, Reading, between, egress,
+};
 pub(crate) use shapes::Shapes;
-pub(crate) use stack::{All, NodeAlone, Places, Plan, Plans, RecordKind, StackReport, Stacked};
+pub(crate) use stack::{All, HistoryCells, NodeAlone, Plan, Plans, RecordKind, StackReport, Stacked};

@@ -15,7 +15,7 @@ pub(crate) const MAX_HOPS: usize = 256;
 /// All-ones: a value that was absent or unavailable.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
-/// What one hop says. All-ones stand for what it does not say.
+/// The values of one hop. All-ones: not present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) node: u32,
@@ -28,25 +28,25 @@ pub(crate) struct Reading {
     pub(crate) queue: u32,
     /// Likewise: congestion status, or the shared buffer's occupancy.
     pub(crate) congestion: u32,
-    /// As reported, in units of so many millionths of the link.
+    /// As reported, in units of `utilization_unit` millionths of the link.
     pub(crate) utilization: u32,
     pub(crate) utilization_unit: u32,
 }
 
 /// The first node's ingress and the last node's egress stamp, device units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct EndTimestamps {
     pub(crate) ingress: u64,
     pub(crate) egress: u64,
     pub(crate) wide: bool,
 }
 
-impl Ends {
+impl EndTimestamps {
     /// No stamps.
     pub(crate) const NONE: Self = Self { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
 }
 
-/// The hops of a report in forwarding order. Small, so that they can be handed on by value.
+/// The hops of a report in forwarding order. Small, so that they can be passed by value.
 pub(crate) trait Hops: Copy {
     type Record: Copy;
     fn count(self) -> usize;
@@ -55,14 +55,14 @@ pub(crate) trait Hops: Copy {
     fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record>;
     fn node(self, record: Self::Record) -> u32;
     fn read(self, record: Self::Record) -> Reading;
-    fn ends(self) -> Ends;
+    fn ends(self) -> EndTimestamps;
 }
 
 /// Hops that were read before, one by one: reports with metadata of their own, postcards, IOAM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadHops<'a> {
     pub(crate) readings: &'a [Reading],
-    pub(crate) ends: Ends,
+    pub(crate) ends: EndTimestamps,
     pub(crate) units: Units,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Hops for ReadHops<'a> {
         *record
     }
 
-    fn ends(self) -> Ends {
+    fn ends(self) -> EndTimestamps {
         self.ends
     }
 }
@@ -137,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// Millionths of the link. Worked out where it is asked for, so that whether it is there is asked once.
+    /// Millionths of the link. Computed where it is asked for, so that whether it is there is asked once.
     #[inline(always)]
     pub(crate) fn utilization(&self) -> u64 {
         scaled(self.utilization, self.utilization_unit)

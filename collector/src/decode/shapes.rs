@@ -1,6 +1,6 @@
-//! What was worked out once per shape of report.
+//! Cache of what is computed once per shape of report.
 
-/// What was worked out for the shapes in use: few, since sources rarely change their instructions. The oldest makes room.
+/// What was computed for the shapes in use: few, since sources rarely change their instructions. The oldest makes room.
 #[derive(Debug)]
 pub(crate) struct Shapes<T> {
     known: Vec<(u64, T)>,

@@ -1,9 +1,9 @@
-//! The hops of an INT stack, read where they lie by a plan that is worked out once per layout.
+//! The hops of an INT stack, read where they lie by a plan that is computed once per layout.
 
 use wire::{Items, Layout};
 
 use super::head::Head;
-use super::reading::{ABSENT, Ends, Hops, NO_VALUE, Reading, between, scaled};
+use super::reading::{ABSENT, EndTimestamps, Hops, NO_VALUE, Reading, between, scaled};
 use super::shapes::Shapes;
 use crate::config::Units;
 
@@ -16,7 +16,7 @@ pub(crate) struct Stacked<'a, P, const W: usize> {
 }
 
 /// Which word of a record holds which item; a word beyond the record for what it does not hold.
-pub(crate) trait Places: Copy {
+pub(crate) trait HistoryCells: Copy {
     fn node(self) -> usize;
     fn link(self) -> usize;
     fn latency(self) -> usize;
@@ -29,7 +29,7 @@ pub(crate) trait Places: Copy {
     fn by_stamps(self) -> bool;
 }
 
-impl Places for &Plan {
+impl HistoryCells for &Plan {
     #[inline(always)]
     fn node(self) -> usize {
         self.node.into()
@@ -78,7 +78,7 @@ impl NodeAlone {
     }
 }
 
-impl Places for NodeAlone {
+impl HistoryCells for NodeAlone {
     #[inline(always)]
     fn node(self) -> usize {
         0
@@ -129,7 +129,7 @@ impl<const W: usize> All<W> {
     }
 }
 
-impl<const W: usize> Places for All<W> {
+impl<const W: usize> HistoryCells for All<W> {
     #[inline(always)]
     fn by_stamps(self) -> bool {
         true
@@ -232,7 +232,7 @@ impl Plan {
 
     /// A record where it lies, of any length, and its two stamps: what [`Reading::of_record`] and the layout say of it.
     #[inline(always)]
-    pub(crate) fn read(&self, record: &[u8]) -> (Reading, Ends) {
+    pub(crate) fn read(&self, record: &[u8]) -> (Reading, EndTimestamps) {
         let words: &[[u8; 4]] = record.as_chunks().0;
         let word = |at: u8| words.get(usize::from(at)).map_or(ABSENT, |word| u32::from_be_bytes(*word));
         let stamp = |at: u8| match (self.wide, word(at)) {
@@ -240,7 +240,8 @@ impl Plan {
             (false, ABSENT) => NO_VALUE,
             (false, stamp) => u64::from(stamp),
         };
-        let ends = Ends { ingress: stamp(self.stamps.0), egress: stamp(self.stamps.1), wide: self.wide };
+        let ends =
+            EndTimestamps { ingress: stamp(self.stamps.0), egress: stamp(self.stamps.1), wide: self.wide };
         let mut latency = scaled(word(self.latency), self.units.latency_ns);
         if latency == NO_VALUE {
             latency = between(ends.ingress, ends.egress, self.wide, self.units.stamp_ns);
@@ -311,7 +312,7 @@ fn word<const W: usize>(record: &[[u8; 4]; W], at: usize) -> u32 {
     record.get(at).map_or(ABSENT, |word| u32::from_be_bytes(*word))
 }
 
-impl<'a, P: Places, const W: usize> Stacked<'a, P, W> {
+impl<'a, P: HistoryCells, const W: usize> Stacked<'a, P, W> {
     /// The records in `bytes`, which `plan` describes.
     #[inline(always)]
     pub(crate) fn new(bytes: &'a [u8], plan: &'a Plan, places: P) -> Self {
@@ -320,7 +321,7 @@ impl<'a, P: Places, const W: usize> Stacked<'a, P, W> {
     }
 }
 
-impl<'a, P: Places, const W: usize> Hops for Stacked<'a, P, W> {
+impl<'a, P: HistoryCells, const W: usize> Hops for Stacked<'a, P, W> {
     type Record = &'a [[u8; 4]; W];
 
     #[inline(always)]
@@ -362,10 +363,10 @@ impl<'a, P: Places, const W: usize> Hops for Stacked<'a, P, W> {
         }
     }
 
-    fn ends(self) -> Ends {
+    fn ends(self) -> EndTimestamps {
         let at =
             |record: Option<&[[u8; 4]; W]>, at| record.map_or(NO_VALUE, |record| self.plan.stamp(record, at));
-        Ends {
+        EndTimestamps {
             ingress: at(self.records.last(), self.plan.stamps.0),
             egress: at(self.records.first(), self.plan.stamps.1),
             wide: self.plan.wide,

@@ -5,7 +5,7 @@ use wire::FlowKey;
 
 use crate::event::Nanos;
 use crate::hash::fold;
-use crate::index::{Index, NO_SLOT, Place, Room};
+use crate::index::{Index, IndexPosition, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
 /// Sets of one flow at a time, open or remembered.
@@ -15,7 +15,7 @@ pub(crate) const SETS: usize = 4;
 const PATHS: usize = 4;
 
 /// What is known of one flow. In the order in which it is needed: the first line of memory says which set a report is of, the
-/// third whether a whole one is believed.
+/// third whether a complete one is accepted.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
@@ -30,7 +30,7 @@ pub(crate) struct Flow {
     hash: u64,
     second: u32,
     touched: u32,
-    /// Until then nothing it says is believed.
+    /// Until then its sets are not accepted.
     pub(crate) distrusted: Nanos,
     /// Confirmed paths, the latest first; and one that is not yet.
     candidate: Path,
@@ -60,21 +60,21 @@ impl Path {
     }
 }
 
-/// So many times as many sets must prove an order of nodes that are known to be passed in another: two packets that changed
+/// Factor by which more sets must prove an order of nodes that are known to be passed in another: two packets that changed
 /// places twice look as if nothing had happened.
 const PERMUTED: u8 = 4;
 
 impl Flow {
-    /// A whole set has this path, whose order is proven by itself or not: is it believed? `needed` such sets in a row make it so.
-    pub(crate) fn believe(&mut self, path: Path, proven: bool, needed: u8) -> Belief {
+    /// A whole set has this path, whose order it proves or not: is the path confirmed? `needed` such sets in a row confirm it.
+    pub(crate) fn confirm(&mut self, path: Path, proven: bool, needed: u8) -> PathStatus {
         if self.known.contains(&path) {
             if self.candidate.nodes == path.nodes {
                 self.candidate = Path::default();
             }
-            return Belief::Known;
+            return PathStatus::Known;
         }
         if !proven {
-            return Belief::Unproven;
+            return PathStatus::Unproven;
         }
         if self.candidate != path {
             (self.candidate, self.agreed) = (path, 0);
@@ -82,14 +82,14 @@ impl Flow {
         let permuted = self.known.iter().any(|known| known.nodes == path.nodes);
         self.agreed = self.agreed.saturating_add(1);
         if self.agreed < if permuted { needed.saturating_mul(PERMUTED) } else { needed } {
-            return Belief::Candidate;
+            return PathStatus::Candidate;
         }
         self.known.rotate_right(1);
         (self.known[0], self.candidate) = (path, Path::default());
-        Belief::Known
+        PathStatus::Known
     }
 
-    /// Forgets all paths, and believes none until `until`.
+    /// Forgets all paths, and accepts none until `until`.
     pub(crate) fn distrust(&mut self, until: Nanos) {
         (self.known, self.candidate) = ([Path::default(); PATHS], Path::default());
         self.distrusted = until;
@@ -122,9 +122,9 @@ impl Flow {
     }
 }
 
-/// Is a path believed?
+/// Whether a path is confirmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Belief {
+pub(crate) enum PathStatus {
     /// It is confirmed.
     Known,
     /// It is to be confirmed by more sets.
@@ -146,8 +146,8 @@ pub(crate) struct Flows {
 
 /// Space for a new flow.
 pub(crate) enum Admission {
-    Free(Place),
-    Evict(Place, u32),
+    Free(IndexPosition),
+    Evict(IndexPosition, u32),
     Refused,
 }
 
@@ -180,7 +180,7 @@ impl Flows {
         if is_it(hint) { hint } else { self.index.find(hash, is_it) }
     }
 
-    /// Brings the first bucket of `hash` near.
+    /// Prefetches the first bucket of `hash`.
     #[inline(always)]
     pub(crate) fn prefetch_bucket(&self, hash: u64) {
         self.index.prefetch(hash);
@@ -228,24 +228,31 @@ impl Flows {
         }
     }
 
-    /// Looks for room for a newcomer.
+    /// Looks for room for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.flows.len() == self.capacity;
         match self.index.room(hash, second, full) {
-            Room::Free(place) => Admission::Free(place),
-            Room::Evict(place, slot) => {
+            InsertSlot::Free(place) => Admission::Free(place),
+            InsertSlot::Evict(place, slot) => {
                 self.evicted += 1;
                 Admission::Evict(place, slot)
             }
-            Room::Refused => {
+            InsertSlot::Refused => {
                 self.refused += 1;
                 Admission::Refused
             }
         }
     }
 
-    /// Puts a newcomer where [`Flows::admit`] found room.
-    pub(crate) fn insert(&mut self, place: Place, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
+    /// Puts a new entry where [`Flows::admit`] found room.
+    pub(crate) fn insert(
+        &mut self,
+        place: IndexPosition,
+        key: FlowKey,
+        hash: u64,
+        now: Nanos,
+        second: u32,
+    ) -> u32 {
         let flow = Flow {
             key,
             hash,

@@ -7,7 +7,7 @@
 //! nodes before the sink = initial hop count - remaining hop count of the report
 //! ```
 //!
-//! for exactly this packet, whatever happened to others. Where the initial count is configured, this is a proof.
+//! for exactly this packet, independent of others. Where the initial count is configured, this is a proof.
 //!
 //! Or it is learned: a packet that is not of state Medium met a node that did not write into it, half of all at the first one
 //! behind the source, so that the largest hop count among such packets is one less than what sources began with. Learned
@@ -22,7 +22,7 @@ use crate::event::Nanos;
 /// Reports that must have been seen before what was learned from them is used.
 const ENOUGH: u32 = 64;
 
-/// What was learned is learned anew after this time, ns, and so many reports.
+/// The count is learned anew after this time, ns, and [`PERIOD_REPORTS`] reports.
 const PERIOD: Nanos = 60_000_000_000;
 const PERIOD_REPORTS: u32 = 4096;
 
@@ -97,7 +97,7 @@ mod tests {
     use super::{ENOUGH, Lengths, PERIOD, PERIOD_REPORTS, ruler};
 
     #[test]
-    fn what_sources_begin_with_is_learned_from_enough_reports() {
+    fn the_initial_hop_count_is_learned_from_enough_reports() {
         let mut lengths = Lengths::new(None);
         for at in 0..ENOUGH {
             assert_eq!(lengths.initial(0), None, "after {at}");

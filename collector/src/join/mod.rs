@@ -14,13 +14,13 @@
 //!   exactly this packet ID ([`length`]). With as many writers, none is missing, and the source is the last. Not a proof: that no
 //!   more records come, that the next packet ID has begun, the length of other paths of the flow, the IP hop limit (it counts
 //!   routers, not nodes, from an unknown initial value).
-//! - Records are sorted by the order in which the sink sent them, by its sequence numbers, whatever the network did to the
+//! - Records are sorted by the order in which the sink sent them, by its sequence numbers, regardless of the order in which the network delivered the
 //!   reports: last node first. That this is the **order of the path** is proven by stamps where the profile says that clocks
 //!   are synchronised, or by the order of the hop counts ([`length::ruler`]), which shows where the network reordered two
-//!   packets. A path is believed when so many sets in a row ([`JoinConfig::confirmations`]) have proven it; from then on any
+//!   packets. A path is confirmed when [`JoinConfig::confirmations`] sets in a row have proven it; from then on any
 //!   whole set in this order is.
 //! - A set with a node twice and different values is given up. A set that was whole and then grew shows that the hop count is
-//!   wrong: such a flow is not believed for [`DISTRUST`]. (Where nodes decrement the hop count wrongly, the first report of
+//!   wrong: such a flow is not joined for [`DISTRUST`]. (Where nodes decrement the hop count wrongly, the first report of
 //!   each set looks complete and the second contradicts it, before the path is confirmed.)
 //!
 //! Sets are keyed by flow and packet ID. A flow may have four, so that reports may be reordered; a fifth evicts the oldest.
@@ -46,31 +46,31 @@ use wire::FlowKey;
 use wire::int::sf::State as Priority;
 
 use crate::config::{JoinConfig, Units};
-use crate::decode::{Ends, Head, ReadHops, Reading};
+use crate::decode::{EndTimestamps, Head, ReadHops, Reading};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
 use crate::stats::{JoinStats, Reason, Table};
 
-use flow::{Admission, Belief, Flow, Flows, Path, SETS};
+use flow::{Admission, Flow, Flows, Path, PathStatus, SETS};
 use length::{Lengths, ruler};
 use set::{Pool, Record, Status, is_in_order};
 pub(crate) use stage::{SfBurst, SfInt};
 
-/// How long a flow is not believed of which a set was whole and then grew, ns.
+/// How long a flow is not joined after one of its complete sets grew, ns.
 const DISTRUST: Nanos = 10_000_000_000;
 
 /// Packet IDs by which reports may be out of order.
 const DISORDER: u16 = 1024;
 
-/// Silence after which a flow is forgotten, ns: longer than anything that is remembered of it is worth.
+/// Silence after which a flow is forgotten, ns: longer than its stored state is useful.
 const SILENCE: Nanos = 60_000_000_000;
 
 /// Sets and flows looked at per tick, at most.
 const PER_TICK: u32 = 4096;
 
-/// An SF-INT report as joining sees it.
+/// An SF-INT report as input of the joiner.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct SfReport<'a> {
     /// Of its flow; without one, [`keyed_by_sink`] makes a key.
     pub(crate) head: &'a Head,
     pub(crate) priority: Priority,
@@ -93,17 +93,17 @@ pub(crate) fn keyed_by_sink(mut head: Head, seed: u64) -> Head {
     head
 }
 
-impl Part<'_> {
+impl SfReport<'_> {
     fn records(&self) -> u64 {
         1 + u64::from(self.own.is_some())
     }
 }
 
-/// Where results go.
+/// Receiver of the results.
 pub(crate) trait Output {
     /// The whole path of a packet.
     fn path(&mut self, head: &Head, hops: ReadHops<'_>);
-    /// What nodes said, for nothing but the nodes.
+    /// Values of nodes, which update node metrics only.
     fn nodes(&mut self, head: &Head, hops: ReadHops<'_>);
 }
 
@@ -117,13 +117,13 @@ pub(crate) struct Joiner {
     seed: u64,
     scratch: Vec<Reading>,
     stats: JoinStats,
-    /// Sets pushed out for want of room.
+    /// Sets evicted because the table was full.
     evicted: u64,
     /// The flow that the sweep looks at next.
     next: u32,
 }
 
-/// What is to be done about a set.
+/// What to do with a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Wait,
@@ -153,19 +153,19 @@ impl Joiner {
         self.stats
     }
 
-    /// Flows and sets: how many there are, and what was turned away.
+    /// Flows and sets: how many there are, and what was refused.
     pub(crate) fn tables(&self) -> [Table; 2] {
         let (used, capacity) = (self.sets.used(), self.sets.capacity());
         [self.flows.table(), Table { used, capacity, evicted: self.evicted, refused: 0 }]
     }
 
-    /// Takes a report that is not urgent.
-    pub(crate) fn apply(&mut self, part: &Part<'_>, out: &mut dyn Output) {
+    /// Processes a report that is not urgent.
+    pub(crate) fn apply(&mut self, part: &SfReport<'_>, out: &mut dyn Output) {
         self.apply_at(NO_SLOT, part, out);
     }
 
-    /// Takes a report that a node on the way sent, of its queue or of a packet that ended there: samples of nodes.
-    fn apply_on_the_way(&mut self, part: &Part<'_>, out: &mut dyn Output) {
+    /// Processes a report that a node before the sink sent, of its queue or of a packet that ended there: samples of nodes.
+    fn apply_transit(&mut self, part: &SfReport<'_>, out: &mut dyn Output) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         self.stats.transit_samples += part.records();
@@ -173,7 +173,7 @@ impl Joiner {
     }
 
     /// As [`Joiner::apply`]; the flow is probably at `hint`.
-    pub(crate) fn apply_at(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Output) {
+    pub(crate) fn apply_at(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn Output) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         let about = &part.head.about;
@@ -195,8 +195,8 @@ impl Joiner {
         }
     }
 
-    /// The sink's record belongs to nobody; the carried one too, if it is `lone`.
-    fn samples(&mut self, part: &Part<'_>, lone: bool, out: &mut dyn Output) {
+    /// The sink's record belongs to no set; nor does the carried one, if it is `lone`.
+    fn samples(&mut self, part: &SfReport<'_>, lone: bool, out: &mut dyn Output) {
         self.stats.sink_samples += u64::from(part.own.is_some());
         match &part.own {
             Some(own) if !lone => emit_one(part, own, out),
@@ -206,7 +206,7 @@ impl Joiner {
     }
 
     /// The flow of a report, made if need be.
-    fn enter(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Output) -> Option<u32> {
+    fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn Output) -> Option<u32> {
         let (about, hash) = (&part.head.about, part.head.hash);
         let second = (about.ts / 1_000_000_000) as u32;
         let mut slot = self.flows.find(&about.key, hash, hint);
@@ -226,7 +226,7 @@ impl Joiner {
     }
 
     /// The set of a flow with this packet ID, unless its time is over.
-    fn find(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) -> Option<u32> {
+    fn find(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) -> Option<u32> {
         let set = self.flows.get(flow).set(part.packet_id)?;
         if self.is_over(set, part.head.about.ts) {
             self.close(set, Reason::Timeout, out);
@@ -240,7 +240,7 @@ impl Joiner {
     }
 
     /// A report of state Medium.
-    fn open_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) {
+    fn open_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) {
         self.wrap(flow, part, out);
         let set = match self.find(flow, part, out) {
             Some(set) if self.sets.set(set).opening => {
@@ -270,7 +270,7 @@ impl Joiner {
     }
 
     /// A report of state High.
-    fn extend_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) {
+    fn extend_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) {
         let set = match self.find(flow, part, out) {
             Some(set) => set,
             None => self.open(flow, part, out),
@@ -293,14 +293,14 @@ impl Joiner {
     }
 
     /// May this record be one more of the set?
-    fn fits(&self, set: u32, part: &Part<'_>) -> bool {
+    fn fits(&self, set: u32, part: &SfReport<'_>) -> bool {
         let node = part.carried.reading.node;
         self.sets.carried(set).iter().all(|record| record.reading.node != node)
     }
 
-    /// A record that cannot be where it says that it belongs.
+    /// A record that contradicts its set.
     #[cold]
-    fn contradict(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Output) {
+    fn contradict(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn Output) {
         if self.sets.set(set).status == Status::Open {
             self.close(set, Reason::Contradicted, out);
         }
@@ -314,13 +314,13 @@ impl Joiner {
     }
 
     #[cold]
-    fn distrust(&mut self, flow: u32, part: &Part<'_>) {
+    fn distrust(&mut self, flow: u32, part: &SfReport<'_>) {
         let until = part.head.about.ts.saturating_add(DISTRUST);
         self.flows.get_mut(flow).distrust(until);
     }
 
     /// Puts a carried record into its set, and looks whether that is whole.
-    fn add(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Output) {
+    fn add(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn Output) {
         if !self.sets.has_room(set) {
             self.close(set, Reason::TooLong, out);
             self.stats.stray += 1;
@@ -350,7 +350,7 @@ impl Joiner {
     }
 
     /// Is the set whole, and is the order of its records that of the path?
-    fn judge(&mut self, at: u32, part: &Part<'_>) -> Verdict {
+    fn judge(&mut self, at: u32, part: &SfReport<'_>) -> Verdict {
         let set = self.sets.set(at);
         if !set.opening {
             return Verdict::Wait;
@@ -377,7 +377,7 @@ impl Joiner {
         self.judge_order(at, initial, part)
     }
 
-    fn judge_order(&mut self, at: u32, initial: u16, part: &Part<'_>) -> Verdict {
+    fn judge_order(&mut self, at: u32, initial: u16, part: &SfReport<'_>) -> Verdict {
         let set = self.sets.set(at);
         let (carried, own) = (self.sets.carried(at), self.sets.own(at));
         let sink = own.map(|own| own.reading.node);
@@ -395,15 +395,15 @@ impl Joiner {
             return Verdict::Close(Reason::Disordered);
         }
         let proven = in_order == Some(true) || by_counts();
-        match self.flows.get_mut(set.flow).believe(path, proven, self.config.confirmations) {
-            Belief::Known => Verdict::Whole,
-            Belief::Candidate => Verdict::Close(Reason::Unconfirmed),
-            Belief::Unproven => Verdict::Close(Reason::Disordered),
+        match self.flows.get_mut(set.flow).confirm(path, proven, self.config.confirmations) {
+            PathStatus::Known => Verdict::Whole,
+            PathStatus::Candidate => Verdict::Close(Reason::Unconfirmed),
+            PathStatus::Unproven => Verdict::Close(Reason::Disordered),
         }
     }
 
-    /// Hands on a whole set, and remembers it for a while.
-    fn complete(&mut self, at: u32, part: &Part<'_>, out: &mut dyn Output) {
+    /// Emits a complete set, and stores it for a while.
+    fn complete(&mut self, at: u32, part: &SfReport<'_>, out: &mut dyn Output) {
         let records = self.sets.set(at).records();
         self.stats.complete.add(records);
         self.stats.pending -= records as u64;
@@ -437,7 +437,7 @@ impl Joiner {
     }
 
     /// Opens a set, the flow's latest.
-    fn open(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) -> u32 {
+    fn open(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) -> u32 {
         let oldest = self.flows.get(flow).sets[SETS - 1];
         if oldest != NO_SLOT {
             self.close(oldest, Reason::NextId, out);
@@ -454,7 +454,7 @@ impl Joiner {
     }
 
     /// Ends the flow's sets whose packet ID is so far behind that it will soon come again.
-    fn wrap(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) {
+    fn wrap(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) {
         let Flow { sets, ids, .. } = *self.flows.get(flow);
         for (set, id) in sets.into_iter().zip(ids) {
             if set != NO_SLOT {
@@ -509,7 +509,7 @@ impl Joiner {
         self.flows.remove(flow);
     }
 
-    /// Ends what time has ended, a bounded part of it.
+    /// Closes expired sets and flows, a bounded number per call.
     pub(crate) fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
         for _ in 0..PER_TICK {
             match self.sets.oldest() {
@@ -547,17 +547,17 @@ impl Joiner {
     }
 }
 
-/// Gives one node's values to the nodes alone.
-fn emit_one(part: &Part<'_>, record: &Record, out: &mut dyn Output) {
+/// Applies one node's values to the node metrics only.
+fn emit_one(part: &SfReport<'_>, record: &Record, out: &mut dyn Output) {
     let readings = std::slice::from_ref(&record.reading);
-    out.nodes(part.head, ReadHops { readings, ends: Ends::NONE, units: part.units });
+    out.nodes(part.head, ReadHops { readings, ends: EndTimestamps::NONE, units: part.units });
 }
 
-/// Gives the values of nodes to the nodes alone.
-fn emit(part: &Part<'_>, records: &[Option<&Record>], out: &mut dyn Output) {
+/// Applies the values of nodes to the node metrics only.
+fn emit(part: &SfReport<'_>, records: &[Option<&Record>], out: &mut dyn Output) {
     let mut readings = [Reading::NOTHING; 2];
     let there = records.iter().flatten();
     let count = readings.iter_mut().zip(there).map(|(to, from)| *to = from.reading).count();
-    let hops = ReadHops { readings: &readings[..count], ends: Ends::NONE, units: part.units };
+    let hops = ReadHops { readings: &readings[..count], ends: EndTimestamps::NONE, units: part.units };
     out.nodes(part.head, hops);
 }

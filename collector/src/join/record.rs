@@ -1,4 +1,4 @@
-//! Records of a report that is decoded whole, as joining sees them.
+//! Records of a report that the full decoder reads, as input of the joiner.
 
 use wire::int::Sf;
 use wire::{Items, Layout, Report};
@@ -23,7 +23,7 @@ impl Record {
     #[inline]
     pub(super) fn own(self, report: &Report<'_>, sf: Sf, units: Units) -> Option<Self> {
         let record = match &report.metadata {
-            // The header says whose it is; stamps of older headers are for those who decode whole.
+            // The header says whose it is; timestamps of older headers are read by the full decoder only.
             Some(own) if report.ts.is_none() => {
                 let mut record = self.read(&own.layout, own.record, units);
                 if !own.layout.carried().contains(Items::NODE_ID) {

@@ -3,11 +3,11 @@
 use memory::prefetch;
 
 use crate::config::Units;
-use crate::decode::{About, Ends, NO_VALUE, Origin, Reading};
+use crate::decode::{EndTimestamps, EventContext, NO_VALUE, Origin, Reading};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
 
-/// Records of a set that are asked for before it is looked at.
+/// Records of a set that are prefetched.
 const NEAR: usize = 5;
 
 /// One node's record of one packet.
@@ -59,7 +59,7 @@ pub(crate) struct Set {
     pub(crate) flow: u32,
     pub(crate) opened: Nanos,
     /// What the latest of its reports was about.
-    pub(crate) about: About,
+    pub(crate) about: EventContext,
     /// Records that packets carried.
     pub(crate) carried: u8,
     /// The report of state Medium was there, ...
@@ -101,7 +101,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// For so many sets of so many records.
+    /// Reserves memory for `capacity` sets of `room` records each.
     pub(crate) fn with_capacity(capacity: usize, room: usize) -> Self {
         let capacity = capacity.clamp(1, NO_SLOT as usize - 1);
         Self {
@@ -171,7 +171,13 @@ impl Pool {
             status: Status::Open,
             flow,
             opened: now,
-            about: About { ts: now, origin: Origin::NONE, key: <_>::default(), has_flow: false, profile: 0 },
+            about: EventContext {
+                ts: now,
+                origin: Origin::NONE,
+                key: <_>::default(),
+                has_flow: false,
+                profile: 0,
+            },
             carried: 0,
             opening: false,
             order: 0,
@@ -244,7 +250,7 @@ impl Pool {
     }
 
     /// What all records of a set say, the source first if the order is right, the sink last.
-    pub(crate) fn readings(&self, at: u32, readings: &mut Vec<Reading>) -> Ends {
+    pub(crate) fn readings(&self, at: u32, readings: &mut Vec<Reading>) -> EndTimestamps {
         readings.clear();
         let carried = self.carried(at);
         let own = self.own(at);
@@ -258,7 +264,7 @@ impl Pool {
             let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
             (ingress, egress) = (narrow(ingress), narrow(egress));
         }
-        Ends { ingress, egress, wide: widths.0 && widths.1 }
+        EndTimestamps { ingress, egress, wide: widths.0 && widths.1 }
     }
 }
 

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use wire::FlowKey;
 
 use super::set::{Record, order};
-use super::{Joiner, Output, Part, Priority};
+use super::{Joiner, Output, Priority, SfReport};
 use crate::config::{JoinConfig, Units};
-use crate::decode::{About, Head, NO_VALUE, Origin, ReadHops, Reading};
+use crate::decode::{EventContext, Head, NO_VALUE, Origin, ReadHops, Reading};
 use crate::hash::fold;
 use crate::stats::{JoinStats, Table};
 
@@ -85,7 +85,7 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// Sets declared whole, by flow, ...
@@ -120,9 +120,9 @@ struct Register {
     carried: Carried,
 }
 
-/// A [`Part`] that is under way.
+/// A [`SfReport`] that is under way.
 #[derive(Clone, Copy, Debug)]
-struct Made {
+struct PendingReport {
     priority: Priority,
     packet_id: u16,
     exceeded: bool,
@@ -132,28 +132,28 @@ struct Made {
 }
 
 #[derive(Debug)]
-enum Happening {
+enum SimEvent {
     /// At the node with this place on its path.
     Arrives(Packet, usize),
     /// With what its part of a set will borrow.
-    Reported(Head, Made),
+    Reported(Head, PendingReport),
 }
 
 struct Simulation<'p> {
     plan: &'p Plan,
     random: u64,
     queue: BinaryHeap<std::cmp::Reverse<(u64, u64)>>,
-    happenings: HashMap<u64, Happening>,
+    events: HashMap<u64, SimEvent>,
     next: u64,
     registers: BTreeMap<(u32, u64), Register>,
     /// Report numbers of sinks.
     numbers: HashMap<u32, u32>,
     joiner: Joiner,
-    witness: Witness<'p>,
+    witness: Checker<'p>,
 }
 
-/// Compares what is declared with what was.
-struct Witness<'p> {
+/// Compares the joined paths with the ground truth.
+struct Checker<'p> {
     plan: &'p Plan,
     keys: HashMap<FlowKey, usize>,
     whole: Vec<u64>,
@@ -166,7 +166,7 @@ fn key(flow: usize) -> FlowKey {
     FlowKey::v4([10, 0, (flow >> 8) as u8, flow as u8], [10, 1, 0, 1], Some((1000, 80)), 17)
 }
 
-impl Output for Witness<'_> {
+impl Output for Checker<'_> {
     fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
         let flow = self.keys[&head.about.key];
         self.whole[flow] += 1;
@@ -188,7 +188,7 @@ impl Output for Witness<'_> {
 impl<'p> Simulation<'p> {
     fn new(plan: &'p Plan) -> Self {
         let flows = plan.flows.len();
-        let witness = Witness {
+        let witness = Checker {
             plan,
             keys: (0..flows).map(|flow| (key(flow), flow)).collect(),
             whole: vec![0; flows],
@@ -200,7 +200,7 @@ impl<'p> Simulation<'p> {
             plan,
             random: fold(plan.seed, 7) | 1,
             queue: BinaryHeap::new(),
-            happenings: HashMap::new(),
+            events: HashMap::new(),
             next: 0,
             registers: BTreeMap::new(),
             numbers: HashMap::new(),
@@ -216,9 +216,9 @@ impl<'p> Simulation<'p> {
         of_a_million > 0 && (self.random >> 20) % 1_000_000 < of_a_million
     }
 
-    fn at(&mut self, time: u64, happening: Happening) {
+    fn at(&mut self, time: u64, happening: SimEvent) {
         self.queue.push(std::cmp::Reverse((time, self.next)));
-        self.happenings.insert(self.next, happening);
+        self.events.insert(self.next, happening);
         self.next += 1;
     }
 
@@ -243,18 +243,18 @@ impl<'p> Simulation<'p> {
         let stats = self.joiner.stats();
         assert!(stats.balance().is_balanced() && stats.pending == 0, "{stats:?}");
         assert_eq!(stats.complete.records + stats.repeated + self.witness.samples, stats.records);
-        let Witness { whole, false_ones, latest, .. } = self.witness;
+        let Checker { whole, false_ones, latest, .. } = self.witness;
         Outcome { whole, false_ones, stats, tables: self.joiner.tables(), latest }
     }
 
     fn step(&mut self) {
         let Some(std::cmp::Reverse((time, which))) = self.queue.pop() else { return };
-        match self.happenings.remove(&which) {
-            Some(Happening::Arrives(packet, place)) => self.arrive(time, packet, place),
-            Some(Happening::Reported(mut head, made)) => {
+        match self.events.remove(&which) {
+            Some(SimEvent::Arrives(packet, place)) => self.arrive(time, packet, place),
+            Some(SimEvent::Reported(mut head, made)) => {
                 head.about.ts = time;
-                let Made { priority, packet_id, exceeded, carried, own, units } = made;
-                let part = Part { head: &head, priority, packet_id, exceeded, carried, own, units };
+                let PendingReport { priority, packet_id, exceeded, carried, own, units } = made;
+                let part = SfReport { head: &head, priority, packet_id, exceeded, carried, own, units };
                 self.joiner.apply(&part, &mut self.witness);
                 self.joiner.tick(time, &mut self.witness);
             }
@@ -294,9 +294,9 @@ impl<'p> Simulation<'p> {
         // Behind the next packet of its flow.
         let late = if self.chance(faults.swap) { self.plan.gap + 1_000 } else { 0 };
         if self.chance(faults.duplicate) {
-            self.at(time + LINK + late + 50, Happening::Arrives(packet.clone(), place));
+            self.at(time + LINK + late + 50, SimEvent::Arrives(packet.clone(), place));
         }
-        self.at(time + LINK + late, Happening::Arrives(packet, place));
+        self.at(time + LINK + late, SimEvent::Arrives(packet, place));
     }
 
     fn arrive(&mut self, time: u64, mut packet: Packet, place: usize) {
@@ -355,11 +355,11 @@ impl<'p> Simulation<'p> {
         *number = (*number + 1) & 0x3f_ffff;
         let origin = Origin { reporter: node.into(), seq: *number, version: 20, ..Origin::NONE };
         let key = key(packet.flow);
-        let about = About { ts: 0, origin, key, has_flow: true, profile: 0 };
+        let about = EventContext { ts: 0, origin, key, has_flow: true, profile: 0 };
         let place = Record { order: order(*number, 0), remaining: packet.remaining, ..Record::NOTHING };
         let placed = |record: Record| Record { order: place.order, remaining: place.remaining, ..record };
         let head = Head { about, hash: key.hash(self.plan.seed), whole_path: true, ..Head::none() };
-        let made = Made {
+        let made = PendingReport {
             priority: packet.carried.priority,
             packet_id: packet.carried.packet_id,
             exceeded: packet.exceeded,
@@ -373,8 +373,8 @@ impl<'p> Simulation<'p> {
         }
         let late = if self.chance(faults.report_swap) { self.plan.gap + 1_000 } else { 0 };
         if self.chance(faults.report_duplicate) {
-            self.at(time + LINK + late + 3 * self.plan.gap, Happening::Reported(head, made));
+            self.at(time + LINK + late + 3 * self.plan.gap, SimEvent::Reported(head, made));
         }
-        self.at(time + LINK + late, Happening::Reported(head, made));
+        self.at(time + LINK + late, SimEvent::Reported(head, made));
     }
 }

@@ -4,9 +4,9 @@ use wire::int::sf::State as Priority;
 use wire::{Report, Single};
 
 use super::set::{Record, order};
-use super::{Joiner, Output, Part, keyed_by_sink};
+use super::{Joiner, Output, SfReport, keyed_by_sink};
 use crate::config::{JoinConfig, Units};
-use crate::decode::{Envelope, Head, Plan, ReadHops, Reading, Shapes, version};
+use crate::decode::{DatagramContext, Head, Plan, ReadHops, Reading, Shapes, version};
 use crate::event::{Nanos, Sink};
 use crate::index::NO_SLOT;
 use crate::state::flows::HopState;
@@ -44,7 +44,7 @@ impl SfInt {
     #[inline]
     pub(crate) fn apply(
         &mut self,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         (head, report): (&Head, &Report<'_>),
         state: &mut State,
         sink: &mut dyn Sink,
@@ -62,7 +62,7 @@ impl SfInt {
         let units = *envelope.units;
         let place =
             Record { order: order(report.seq, report.index), remaining: int.remaining, ..Record::NOTHING };
-        let part = Part {
+        let part = SfReport {
             head,
             priority: sf.state,
             packet_id: sf.packet_id,
@@ -76,7 +76,7 @@ impl SfInt {
         if head.whole_path {
             joiner.apply(&part, &mut joined);
         } else {
-            joiner.apply_on_the_way(&part, &mut joined);
+            joiner.apply_transit(&part, &mut joined);
         }
         if !joined.gave_path {
             state.counts.node_reports += 1;
@@ -102,7 +102,7 @@ impl SfInt {
     pub(crate) fn push<'a>(
         &self,
         burst: &mut SfBurst<'a>,
-        envelope: &Envelope<'_>,
+        envelope: &DatagramContext<'_>,
         (single, plans): (&Single<'a>, u8),
         state: &State,
     ) -> bool {
@@ -173,7 +173,7 @@ impl SfInt {
         self.joiner.stats()
     }
 
-    /// Flows and sets: how many there are, and what was turned away.
+    /// Flows and sets: how many there are, and what was refused.
     pub(crate) fn tables(&self) -> [Table; 2] {
         self.joiner.tables()
     }
@@ -199,7 +199,7 @@ struct SingleReport<'a> {
 
 impl<'a> SingleReport<'a> {
     #[inline(always)]
-    fn write(&mut self, single: &Single<'a>, envelope: &Envelope<'_>, seed: u64) {
+    fn write(&mut self, single: &Single<'a>, envelope: &DatagramContext<'_>, seed: u64) {
         let about = &mut self.head.about;
         (about.key, about.ts) = (single.flow, envelope.received);
         about.profile = envelope.sender.profile;
@@ -215,7 +215,7 @@ impl<'a> SingleReport<'a> {
 
     /// As joining sees it.
     #[inline(always)]
-    fn part(&self, [own, carried]: &Pair) -> Part<'_> {
+    fn part(&self, [own, carried]: &Pair) -> SfReport<'_> {
         let read = |plan: &Plan, record| {
             let (reading, ends) = plan.read(record);
             let (ingress, egress, wide) = (ends.ingress, ends.egress, ends.wide);
@@ -224,7 +224,7 @@ impl<'a> SingleReport<'a> {
         let mut own = read(own, self.own);
         // The header says whose it is.
         own.reading.node = self.node;
-        Part {
+        SfReport {
             head: &self.head,
             priority: self.priority,
             packet_id: self.packet_id,

@@ -2,7 +2,7 @@
 
 use super::set::{Record, order};
 use super::sim::{Faults, Outcome, Plan, Route};
-use super::{Joiner, Output, Part, Priority, Reason};
+use super::{Joiner, Output, Priority, Reason, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{Head, ReadHops, Reading};
 use crate::stats::JoinStats;
@@ -20,7 +20,7 @@ fn partial(stats: &JoinStats, reason: Reason) -> u64 {
     stats.partial[reason as usize].sets
 }
 
-/// One packet in so many has a whole set, by number of nodes from 2 on (wire-formats section 3.5).
+/// One in this many packets has a complete set, by number of nodes from 2 on (wire-formats section 3.5).
 const ONE_IN: [u64; 7] = [1, 2, 4, 4, 8, 8, 8];
 
 fn lengths() -> impl Iterator<Item = (u32, u64)> {
@@ -40,7 +40,7 @@ fn without_loss_all_sets_are_joined_that_the_rules_make_whole() {
 }
 
 #[test]
-fn what_has_to_be_learned_costs_the_first_sets_only() {
+fn learning_costs_only_the_first_sets() {
     // Paths of two nodes alone teach nothing: all their packets look alike.
     assert_eq!(run(&Plan::line(2)).stats.complete.sets, 0);
     for (nodes, one_in) in lengths().skip(1) {
@@ -52,7 +52,7 @@ fn what_has_to_be_learned_costs_the_first_sets_only() {
     }
 }
 
-/// Of the sets without faults, so many in a thousand are at least found with them, by number of nodes from 2 on.
+/// Minimum share of the sets without faults that are still found with them, per thousand, by number of nodes from 2 on.
 fn assert_yield(faults: Faults, at_least: [u64; 7]) {
     for ((nodes, one_in), least) in lengths().zip(at_least) {
         for seed in 1..=3 {
@@ -95,7 +95,7 @@ fn lost_reports_cost_their_sets() {
 }
 
 #[test]
-fn everything_at_once_is_joined_truly_or_not_at_all() {
+fn combined_faults_never_produce_a_wrong_join() {
     let faults = Faults {
         loss: 10_000,
         swap: 10_000,
@@ -264,7 +264,7 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
         let mut head = Head { hash: key.hash(1), ..Head::none() };
         (head.about.has_flow, head.about.key) = (true, key);
         head.about.ts = 1_000_000_000 + u64::from(at) * 10_000;
-        let part = Part {
+        let part = SfReport {
             head: &head,
             priority: Priority::Medium,
             packet_id: at as u16,

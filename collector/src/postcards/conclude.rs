@@ -3,7 +3,7 @@
 use super::MatchedBy;
 use super::joiner::Settling;
 use crate::config::Units;
-use crate::decode::{ABSENT, About, Ends, Head, Hops, NO_VALUE, Reading};
+use crate::decode::{ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading};
 use crate::event::Basis;
 use crate::state::pending::Postcard;
 use crate::state::{emit_hop_latency, saturated};
@@ -38,10 +38,10 @@ impl<'a> Hops for PostcardHops<'a> {
         record.reading
     }
 
-    fn ends(self) -> Ends {
+    fn ends(self) -> EndTimestamps {
         let wide = self.postcards.iter().all(|postcard| postcard.wide);
         let cut = |stamp: u64| if wide || stamp == NO_VALUE { stamp } else { stamp & 0xffff_ffff };
-        Ends {
+        EndTimestamps {
             ingress: cut(self.postcards.first().map_or(NO_VALUE, |postcard| postcard.ingress)),
             egress: cut(self.postcards.last().map_or(NO_VALUE, |postcard| postcard.egress)),
             wide,
@@ -58,7 +58,8 @@ impl Settling<'_> {
         let synchronised = first.units.synchronised && matched != MatchedBy::Flow;
         let hops = PostcardHops { postcards, units: Units { synchronised, ..first.units } };
         let ts = postcards.iter().map(|postcard| postcard.received).max().unwrap_or(0);
-        let about = About { ts, origin: first.origin, key: flow.key, has_flow: true, profile: first.profile };
+        let about =
+            EventContext { ts, origin: first.origin, key: flow.key, has_flow: true, profile: first.profile };
         let head = Head { about, basis, ..Head::none() };
         state.refresh_if_due(slot, *sink);
         let (flow, _, states) = state.flows.parts(slot);

@@ -1,4 +1,4 @@
-//! The joining of postcards: which sets are due, which are one packet's, and whether their path is believed.
+//! The joining of postcards: which sets are due, which belong to one packet, and whether their path is confirmed.
 
 use super::MatchedBy;
 use super::gaps::Gaps;
@@ -19,7 +19,7 @@ const MAX_PER_FLOW: usize = 256;
 /// Flows settled per tick, at most.
 const FLOWS_PER_TICK: usize = 4096;
 
-/// For so long after a gap in any stream a path that is new needs more to be believed, ns.
+/// How long after a gap in any stream a new path needs more confirmations, ns.
 const NOISY: Nanos = 10_000_000_000;
 
 /// The sets of one flow that are settled, and what for.
@@ -283,7 +283,7 @@ impl Postcards {
         }
     }
 
-    /// Joins the postcards of a set, if their path is known and believed; counts them either way.
+    /// Joins the postcards of a set, if their path is known and confirmed; counts them in either case.
     fn conclude(
         &mut self,
         postcards: &mut [Postcard],
@@ -294,7 +294,7 @@ impl Postcards {
             Err(Partial::TooLong)
         } else {
             arrange(postcards, &self.links).and_then(|basis| {
-                self.believe(postcards, settling)?;
+                self.confirm(postcards, settling)?;
                 Ok(basis)
             })
         };
@@ -312,7 +312,7 @@ impl Postcards {
     }
 
     /// Is the path of `postcards` the flow's?
-    fn believe(&self, postcards: &[Postcard], settling: &mut Settling<'_>) -> Result<(), Partial> {
+    fn confirm(&self, postcards: &[Postcard], settling: &mut Settling<'_>) -> Result<(), Partial> {
         let Settling { slot, now, ref mut state, .. } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
         if flow.path_length > 0 && flow.flags.order() == Basis::Measured {

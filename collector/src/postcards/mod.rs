@@ -11,8 +11,8 @@
 //!   between its packet's postcard of the node before and that of the next packet;
 //! - of others the latest of each node within [`PostcardConfig::timeout`] stand for the flow, not for a packet.
 //!
-//! A set is **joined** when its order is known ([`order`]) and its path is believed. The path that the flow already has is
-//! believed at once. Another one must be met several times in a row: [`PostcardConfig::confirmations`], or
+//! A set is **joined** when its order is known ([`order`]) and its path is confirmed. The path that the flow already has is
+//! confirmed at once. Another one must occur several times in a row: [`PostcardConfig::confirmations`], or
 //! [`PostcardConfig::confirmations_after_loss`] while numbers are missing in the streams of the senders, and always when the path
 //! is part of the known one, as after the loss of a postcard; and then not while the numbers of a node that it lacks
 //! have a gap. What is not joined is counted by reason, and gives no path.

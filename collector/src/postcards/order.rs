@@ -1,7 +1,7 @@
 //! The postcards of one packet in forwarding order, or why there is none.
 //!
 //! By timestamps where the profile says that clocks agree; else by the packet's hop limit, which every router lowers; else
-//! by the links that the configuration names. Whatever gave the order, hop limits and links that are known must agree with
+//! by the links that the configuration names. In each case, hop limits and links that are known must agree with
 //! it: a hop limit that falls by two means a node whose postcard is missing.
 
 use crate::config::Link;

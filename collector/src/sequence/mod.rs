@@ -19,7 +19,7 @@
 //! | further back than the window, or ahead by more than [`FAR`] | a stray, a restart or a long outage: the next number decides | see below |
 //!
 //! **Far away.** One number far back may be a very late packet, one far ahead a malformed or a forged one: by itself it is
-//! not believed. If the next one follows it (by at most a window), then far back the reporter has restarted: what was
+//! not accepted. If the next one follows it (by at most a window), then far back the reporter has restarted: what was
 //! missing is lost, and counting starts again there; far ahead everything between is lost. If not, the first was a stray
 //! and counts as reordered (if it was counted lost when it left the window, it stays so). A jump *forward* to one of the
 //! first [`WINDOW`] numbers of the sequence space is a restart too: modulo 2^22 a reporter that restarts at 0 lies "ahead"
@@ -45,14 +45,14 @@ mod tests;
 pub use run::Run;
 
 use crate::event::{Loss, Nanos, Sink};
-use crate::index::{BUSY, Index, NO_SLOT, Room};
+use crate::index::{BUSY, Index, InsertSlot, NO_SLOT};
 use crate::stream::StreamId;
 
 use stream::Stream;
 
 /// Numbers up to the highest within which a late one is no restart.
 pub const WINDOW: u32 = u128::BITS;
-/// A forward jump of more than this is believed when the next number follows it.
+/// A forward jump of more than this is accepted when the next number follows it.
 pub const FAR: u32 = 1 << 16;
 /// One number this many times in a row: the stream is not countable.
 pub const STALLED: u32 = 64;
@@ -62,11 +62,11 @@ pub const SETTLE: Nanos = 2_000_000_000;
 /// Totals of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamView {
-    /// Which.
+    /// Its identity.
     pub id: StreamId,
     /// Datagrams received.
     pub datagrams: u64,
-    /// Lost for good.
+    /// Lost.
     pub lost: u64,
     /// Arrived late.
     pub reordered: u64,
@@ -151,19 +151,19 @@ impl Sequencer {
         }
         self.warm_latest(now);
         match self.index.room(hash, eon(now), self.streams.len() == self.capacity) {
-            Room::Free(place) => {
+            InsertSlot::Free(place) => {
                 let slot = self.streams.len() as u32;
                 self.index.put(place, hash, slot, (1, eon(now)));
                 self.streams.push(Stream::new(*id, seq, now));
                 self.latest = slot;
             }
-            Room::Evict(place, slot) => {
+            InsertSlot::Evict(place, slot) => {
                 self.evict(slot, now, sink);
                 self.index.put(place, hash, slot, (1, eon(now)));
                 self.streams[slot as usize] = Stream::new(*id, seq, now);
                 self.latest = slot;
             }
-            Room::Refused => self.refused += 1,
+            InsertSlot::Refused => self.refused += 1,
         }
     }
 

@@ -67,7 +67,7 @@ impl Stream {
             let seq = if same { last } else { self.before(last, left as u32) };
             self.observe(seq, now, sink);
             if same && seq != self.highest && count - left > SINGLY {
-                // Late, or a stray: whatever this one was, the others are too.
+                // Late, or a stray: the others are the same as this one.
                 self.reordered += (self.reordered - before.0) * left;
                 self.duplicated += (self.duplicated - before.1) * left;
                 self.datagrams = self.datagrams.wrapping_add(left);
@@ -76,7 +76,7 @@ impl Stream {
         }
     }
 
-    /// The highest number, so many times. `false`: that is more than a repetition.
+    /// The highest number again, `count` times. `false`: that is more than a repetition.
     fn repeat_all(&mut self, seq: u32, count: u64, now: Nanos) -> bool {
         if self.advancing || seq != self.highest {
             return false;
@@ -87,7 +87,7 @@ impl Stream {
         true
     }
 
-    /// So many numbers that follow the highest, up to `last`. `false`: they do not, or there is something to settle first.
+    /// `count` numbers that follow the highest, up to `last`. `false`: they do not follow it, or earlier numbers must be settled first.
     fn advance_all(&mut self, last: u32, count: u64, now: Nanos, sink: &mut dyn Sink) -> bool {
         let anomaly = !self.advancing || self.stalled != 0 || self.suspect.is_some();
         if anomaly || self.highest != self.before(last, count as u32) {

@@ -212,7 +212,7 @@ fn streams_are_apart_by_what_identifies_them() {
 }
 
 #[test]
-fn what_given_up_streams_lost_is_still_known() {
+fn losses_of_evicted_streams_stay_counted() {
     let mut sequencer = Sequencer::new(4, 9);
     for node in 0..1000 {
         for n in [1, 2, 5] {

@@ -1,4 +1,4 @@
-//! The values that change nothing.
+//! The deadband: values that are no significant change.
 
 /// An interval of values between which nothing is to be reported: one comparison says whether a value is inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! The active thresholds and rules, what rules remember of each flow, and the events that came of them.
+//! The active thresholds and rules, what rules remember of each flow, and the events that they caused.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use detect::{Detection, Metric, Observation};
 
 use super::emit::{Emitter, EventCounts};
 use super::rule_history::RuleHistory;
-use crate::decode::About;
+use crate::decode::EventContext;
 use crate::event::{Kind, Sink};
 
 /// See the module documentation.
@@ -69,7 +69,7 @@ impl ActiveDetection {
     #[inline(always)]
     pub(crate) fn emitter<'a>(
         &'a mut self,
-        about: &'a About,
+        about: &'a EventContext,
         set: u16,
         sink: &'a mut dyn Sink,
     ) -> Emitter<'a> {
@@ -79,7 +79,7 @@ impl ActiveDetection {
     /// An emitter for a report whose flow, if it has one, is not in the table.
     pub(crate) fn emitter_without_flow<'a>(
         &'a mut self,
-        about: &'a About,
+        about: &'a EventContext,
         sink: &'a mut dyn Sink,
     ) -> Emitter<'a> {
         let set = about.flow().map_or(0, |flow| self.active.thresholds.set_for(&flow));

@@ -55,7 +55,7 @@ impl Directory {
         !self.entries.is_empty()
     }
 
-    /// From now on they are. The memory was reserved before.
+    /// Starts indexing. The memory was reserved before.
     pub(crate) fn begin(&mut self) {
         self.entries.resize(self.size, FREE);
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_leaves_the_others_where_they_are_found() {
+    fn removal_keeps_other_entries_reachable() {
         let mut directory = Directory::for_flows(64, 3, &[]);
         directory.begin();
         let id = |n: u32| n.wrapping_mul(0x9e37_79b1);

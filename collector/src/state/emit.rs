@@ -2,7 +2,7 @@
 
 use detect::{Metric, Thresholds};
 
-use crate::decode::About;
+use crate::decode::EventContext;
 use crate::event::{Event, Kind, Sink, record_id};
 use crate::hash::fold;
 
@@ -13,7 +13,7 @@ pub(crate) type EventCounts = [u64; Kind::ALL.len()];
 pub(crate) struct Emitter<'a> {
     sink: &'a mut dyn Sink,
     counts: &'a mut EventCounts,
-    about: &'a About,
+    about: &'a EventContext,
     thresholds: &'a Thresholds,
     /// The flow's set of thresholds.
     set: u16,
@@ -25,14 +25,14 @@ impl<'a> Emitter<'a> {
     pub(crate) fn new(
         sink: &'a mut dyn Sink,
         counts: &'a mut EventCounts,
-        about: &'a About,
+        about: &'a EventContext,
         (thresholds, set): (&'a Thresholds, u16),
     ) -> Self {
         Self { sink, counts, about, thresholds, set }
     }
 
     /// The report or flow that the events are about.
-    pub(crate) fn about(&self) -> &'a About {
+    pub(crate) fn about(&self) -> &'a EventContext {
         self.about
     }
 

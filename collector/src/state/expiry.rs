@@ -1,4 +1,4 @@
-//! What ends: seconds and minutes, keys and flows that were silent for their timeout; and the periodic push.
+//! The end of seconds and minutes, the expiry of keys and flows after their timeout, and the periodic push.
 
 use detect::Metric;
 
@@ -45,7 +45,7 @@ impl State {
         }
     }
 
-    /// Reports a flow's finished minute and begins the present one.
+    /// Reports a flow's finished minute and begins the current one.
     pub(crate) fn close_minute(&mut self, slot: u32, sink: &mut dyn Sink) {
         let minute = self.second / 60;
         let (flow, cold, _) = self.flows.parts(slot);
@@ -111,7 +111,7 @@ impl State {
         self.emit_row(slot, sink);
     }
 
-    /// Hands the latest state of a flow to the sink.
+    /// Passes the latest state of a flow to the sink.
     pub(crate) fn emit_row(&mut self, slot: u32, sink: &mut dyn Sink) {
         if self.load_path(slot) {
             let (flow, cold, _) = self.flows.parts(slot);

@@ -7,7 +7,7 @@ use super::emit::Emitter;
 use super::flows::{Cold, ColdPart, Flags, Flow};
 use crate::config::Units;
 use crate::decode::clock::{Difference, difference};
-use crate::decode::{About, Ends, Head, Hops, NO_VALUE, Origin, Signals};
+use crate::decode::{EndTimestamps, EventContext, Head, Hops, NO_VALUE, Origin, Signals};
 use crate::event::{Basis, Event, FlowRow, Kind, Nanos, Rollup};
 
 /// The time from the first node's ingress to the last node's egress, and its basis; `total` is the sum of the
@@ -41,7 +41,7 @@ fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
 /// The last egress lies before the first ingress.
 struct Backwards;
 
-fn measure(ends: Ends, units: Units) -> Result<Option<u64>, Backwards> {
+fn measure(ends: EndTimestamps, units: Units) -> Result<Option<u64>, Backwards> {
     if ends.ingress == NO_VALUE || ends.egress == NO_VALUE {
         return Ok(None);
     }
@@ -181,9 +181,9 @@ impl Flow {
     }
 
     /// For events of the clock, not of a report: identified by the flow and its count of reports.
-    pub(super) fn about(&self, ts: Nanos) -> About {
+    pub(super) fn about(&self, ts: Nanos) -> EventContext {
         let origin = Origin { seq: self.reports as u32, ..Origin::NONE };
-        About { ts, origin, key: self.key, has_flow: true, profile: 0 }
+        EventContext { ts, origin, key: self.key, has_flow: true, profile: 0 }
     }
 
     /// The latest state as a row.

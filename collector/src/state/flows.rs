@@ -2,7 +2,7 @@
 //!
 //! A flow is an entry of 128 bytes that every report touches, 64 more that few do, and a run of hop states of 32 bytes in
 //! an arena of runs of 8, 32 or 256. All of it is reserved at the start and used from the front, so that memory which
-//! was never needed is never touched. Room is made by the index's rule (see `index`): the coldest of a newcomer's sixteen
+//! was never needed is never touched. Room is made by the index's rule (see `index`): the coldest of a new entry's sixteen
 //! neighbours goes, unless all are busy.
 
 use memory::prefetch;
@@ -11,7 +11,7 @@ use wire::FlowKey;
 use super::deadband::Deadband;
 use crate::decode::{ABSENT, Signals};
 use crate::event::{Basis, Nanos};
-use crate::index::{BUSY, Index, NO_SLOT, Place, Room};
+use crate::index::{BUSY, Index, IndexPosition, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
 /// The latest values of one hop of a flow.
@@ -211,7 +211,7 @@ impl Arena {
     }
 }
 
-/// Which flows were admitted lately, as well as a few bytes allow: in a flood a flow may be pushed out before its
+/// Which flows were admitted lately, as well as a few bytes allow: in a flood a flow may be evicted before its
 /// second report; when that comes, the flow is busy and stays.
 #[derive(Debug)]
 struct RecentFlows {
@@ -252,9 +252,9 @@ pub(crate) struct Flows {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     /// There is room, here.
-    Free(Place),
+    Free(IndexPosition),
     /// There will be when this flow has been removed.
-    Evict(Place, u32),
+    Evict(IndexPosition, u32),
     /// There is none.
     Refused,
 }
@@ -278,7 +278,7 @@ impl Flows {
         }
     }
 
-    /// Brings the first bucket of `hash` near.
+    /// Prefetches the first bucket of `hash`.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, hash: u64) {
         self.index.prefetch(hash);
@@ -320,31 +320,31 @@ impl Flows {
         if is_it(hint) { hint } else { self.index.find(hash, is_it) }
     }
 
-    /// Notes that the flow in `slot` had so many reports in `second`.
+    /// Records that the flow in `slot` had `reports` reports in `second`.
     pub(crate) fn touch(&mut self, slot: u32, reports: u64, second: u32) {
         self.index.touch(self.cold[slot as usize].hash, slot, reports, second);
     }
 
-    /// Looks for room for a newcomer.
+    /// Looks for room for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.entries.len() == self.capacity;
         match self.index.room(hash, second, full) {
-            Room::Free(place) => Admission::Free(place),
-            Room::Evict(place, slot) => {
+            InsertSlot::Free(place) => Admission::Free(place),
+            InsertSlot::Evict(place, slot) => {
                 self.evicted += 1;
                 Admission::Evict(place, slot)
             }
-            Room::Refused => {
+            InsertSlot::Refused => {
                 self.refused += 1;
                 Admission::Refused
             }
         }
     }
 
-    /// Puts a newcomer where [`Flows::admit`] found room.
+    /// Puts a new entry where [`Flows::admit`] found room.
     pub(crate) fn insert(
         &mut self,
-        place: Place,
+        place: IndexPosition,
         key: FlowKey,
         hash: u64,
         now: Nanos,
@@ -423,7 +423,7 @@ impl Flows {
         (entry, &mut self.cold[slot as usize], hops)
     }
 
-    /// The same, for those who rarely look at the cold part.
+    /// The same, for callers that rarely read the cold part.
     #[inline(always)]
     pub(crate) fn hot_parts(&mut self, slot: u32) -> (&mut Flow, ColdPart<'_>, &mut [HopState]) {
         let entry = &mut self.entries[slot as usize];

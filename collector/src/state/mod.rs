@@ -25,7 +25,8 @@ use wire::FlowKey;
 
 use crate::config::{Config, Units};
 use crate::decode::{
-    All, Ends, Head, Hops, NodeAlone, Places, Plan, ReadHops, Reading, RecordKind, StackReport, Stacked,
+    All, EndTimestamps, Head, HistoryCells, Hops, NodeAlone, Plan, ReadHops, Reading, RecordKind,
+    StackReport, Stacked,
 };
 use crate::event::Sink;
 use crate::index::NO_SLOT;
@@ -56,7 +57,7 @@ pub(crate) struct State {
     minutes: bool,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
-    /// For users that keep a copy of this state.
+    /// For consumers that mirror this state.
     pub(crate) removals: Option<Removals>,
     /// Postcards that wait for others.
     pub(crate) postcards: PendingPostcards,
@@ -119,7 +120,7 @@ impl State {
         self.context += 1;
     }
 
-    /// The present second.
+    /// The current second.
     pub(crate) fn second(&self) -> u32 {
         self.second
     }
@@ -151,7 +152,7 @@ impl State {
     }
 
     #[inline(never)]
-    fn apply_records<P: Places, const W: usize>(
+    fn apply_records<P: HistoryCells, const W: usize>(
         &mut self,
         reports: &[StackReport<'_>],
         (plan, places): (&Plan, P),
@@ -217,7 +218,11 @@ impl State {
     ) -> Option<u32> {
         let Some(slot) = self.enter(head, hint, sink) else {
             let readings = std::slice::from_ref(reading);
-            self.apply_nodes(head, ReadHops { readings, ends: Ends::NONE, units: Units::NONE }, sink);
+            self.apply_nodes(
+                head,
+                ReadHops { readings, ends: EndTimestamps::NONE, units: Units::NONE },
+                sink,
+            );
             return None;
         };
         self.counts.flow_reports += 1;
@@ -355,7 +360,7 @@ impl State {
         self.flows.get(slot).map_or_else(|| FlowKey::of_id(id), |(flow, ..)| flow.key)
     }
 
-    /// The first Flow ID came: from now on it is known which flow has which.
+    /// The first Flow ID arrived: builds the index of flows by Flow ID.
     #[cold]
     fn list_flows(&mut self) {
         self.directory.begin();

@@ -21,7 +21,7 @@ pub enum Removed {
     Overflow,
 }
 
-/// Removals that nobody has asked for yet.
+/// Removals that were not fetched yet.
 #[derive(Debug)]
 pub(crate) struct Removals {
     list: Vec<Removed>,

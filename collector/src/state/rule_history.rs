@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_rules_remember_too_is_kept() {
+    fn history_shared_with_other_rules_is_kept() {
         let mut history = RuleHistory::default();
         history.set(&rules(&["hops > 3"]), 4);
         assert_eq!((history.bytes(), history.of(3).len()), (0, 0), "nothing without such rules");

@@ -27,7 +27,7 @@ use super::deadband::Deadband;
 use super::sketch::Sketches;
 use crate::event::{Nanos, Rollup, Sink};
 use crate::hash::{Jitter, fold};
-use crate::index::{Index, NO_SLOT, Room};
+use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
 pub use interval::Summary;
@@ -103,7 +103,7 @@ struct Cold {
     idle: u32,
     values: u64,
     last: Summary,
-    /// Which profile read the report that asked for the slot last.
+    /// The profile of the report that last allocated the slot.
     profile: u8,
 }
 
@@ -307,7 +307,7 @@ impl Series {
     #[cold]
     fn insert(&mut self, key: Key, hash: u64) -> u32 {
         let full = self.free.is_empty() && self.hot.len() == self.capacity;
-        let Room::Free(place) = self.index.room(hash, 0, full) else {
+        let InsertSlot::Free(place) = self.index.room(hash, 0, full) else {
             self.refused += 1;
             return NO_SLOT;
         };

@@ -1,7 +1,7 @@
 //! Quantiles from a bounded pool of HDR histograms.
 //!
 //! Values keep two significant digits (an error below 1 %) and saturate at [`HIGHEST`]; a histogram takes 14 KiB. It is
-//! made when first needed and used again for ever after, so that a warm pool allocates nothing.
+//! allocated when first needed and reused from then on, so that a warm pool allocates nothing.
 
 use hdrhistogram::Histogram;
 

@@ -2,7 +2,7 @@
 
 use super::Balance;
 
-/// Why a set of records was closed before it was complete, or not believed when it was.
+/// Why a set of records was closed before it was complete, or not accepted when it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
     /// Later sets of the flow took its place: one of its reports is lost, or never came to be.

@@ -14,7 +14,7 @@ pub enum Partial {
     Contradiction,
     /// Several packets whose postcards cannot be distinguished.
     Indistinct,
-    /// Another path than the known one, seen too seldom to be believed.
+    /// Another path than the known one, not seen often enough to be confirmed.
     Unconfirmed,
     /// Nodes of the known path are missing, and so are numbers of theirs.
     Lost,

@@ -19,7 +19,7 @@ const GAP: Nanos = 50;
 /// Time inside a node, and between two.
 const INSIDE: u64 = 1500;
 const BETWEEN: u64 = 5000;
-/// Postcards in memory, given over and over.
+/// Postcards in memory, given repeatedly.
 const POSTCARDS: u32 = 300_000;
 
 /// One case of the benchmark.
@@ -101,7 +101,7 @@ impl Case {
     }
 }
 
-/// Aggregates in memory, given to a collector over and over.
+/// Aggregates in memory, given to a collector repeatedly.
 #[derive(Debug)]
 pub struct Feed {
     bytes: Vec<u8>,

@@ -14,7 +14,7 @@ use super::{Feed, OUTER, Packet, coprime};
 use crate::collector::Collector;
 use crate::config::{Config, JoinConfig};
 
-/// Traffic of so many flows, met in turn.
+/// Traffic of `flows` flows, one packet each in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SfCase {
     /// Its name, as in `hopwise bench`.

@@ -311,7 +311,7 @@ fn numbers_are_accounted_for_per_aggregator() {
 }
 
 #[test]
-fn what_lies_is_refused_by_its_reason_and_counts_in_its_stream() {
+fn inconsistent_aggregates_are_refused_by_reason_and_advance_their_stream() {
     let good = agg(Kind::AggNode, 1, &[postcard(1, 1, 0, 1), postcard(1, 2, 0, 1)]);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();

@@ -1,4 +1,4 @@
-//! Nothing grows, nothing busy is pushed out, and every number adds up, whatever arrives.
+//! For any input: memory is bounded, busy entries are not evicted, and the counters add up.
 
 use collector::event::SequenceEventKind;
 use collector::{Config, Datagram, Stats};

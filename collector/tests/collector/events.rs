@@ -247,7 +247,7 @@ fn rules_remember_earlier_reports_of_their_flow() {
 }
 
 #[test]
-fn what_is_remembered_outlives_a_reload_but_not_its_flow() {
+fn rule_history_survives_a_reload_but_not_its_flow() {
     let detection = |rules: &[(&str, &str)]| detection([u64::MAX; 6], rules);
     let stays = ("stays", "max(queue_occupancy@2) > 50 for 3");
     let mut bench = Bench::new(Config { detection: detection(&[stays]), ..config() });
@@ -611,7 +611,7 @@ fn units_are_those_of_the_senders_profile() {
     let mut read_by: Vec<_> = bench.collector.queues().map(|queue| (queue.node, queue.profile)).collect();
     read_by.sort_unstable();
     assert_eq!(read_by, [(1, 1), (2, 1), (3, 1), (8, 0)]);
-    // Another collector of the site sends for the node from now on.
+    // Then another collector of the site sends for the node.
     bench.deliver_from(&Sent { flow: 3, hops: vec![node(8)], ..Sent::default() }.v10(), [192, 0, 2, 1]);
     assert!(bench.collector.queues().all(|queue| queue.profile == 1));
 }

@@ -8,7 +8,7 @@ use collector::config::PostcardConfig;
 use collector::{Clocks, Collector, Config, Datagram, Event, Kind, Profile, Sink};
 use dataplane::fabric::{Channel, FlowSpec, Wire};
 use dataplane::watchlist::Mode;
-use dataplane::{Action, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch};
+use dataplane::{Action, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch};
 use detect::{Match, Metric};
 
 const MS: u64 = 1_000_000;
@@ -79,21 +79,21 @@ impl FabricSink for Witness {
         self.collector.tick(t, &mut self.reported);
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
-        let Truth::Delivered(journey) = truth else { return };
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        let GroundTruth::Delivered(trace) = truth else { return };
         let key = match self.by_id {
-            true => wire::FlowKey::of_id(journey.flow.flow_id()).to_string(),
-            false => journey.flow.to_string(),
+            true => wire::FlowKey::of_id(trace.flow.flow_id()).to_string(),
+            false => trace.flow.to_string(),
         };
         self.packets += 1;
         let paths = self.paths.entry(key.clone()).or_default();
-        if paths.last() != Some(&journey.path()) {
-            paths.push(journey.path());
+        if paths.last() != Some(&trace.path()) {
+            paths.push(trace.path());
         }
-        let (first, last) = (journey.hops[0], journey.hops[journey.hops.len() - 1]);
+        let (first, last) = (trace.hops[0], trace.hops[trace.hops.len() - 1]);
         let latency = match self.measured {
             true => last.egress - first.ingress,
-            false => journey.hops.iter().map(|hop| hop.hop_latency()).sum(),
+            false => trace.hops.iter().map(|hop| hop.hop_latency()).sum(),
         };
         self.latencies.entry(key).or_default().push(latency);
     }

@@ -260,7 +260,7 @@ fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64
         .collect()
 }
 
-/// Gives a model so many datagrams over some minutes, with other thresholds and rules in between.
+/// Gives a model `count` datagrams over some minutes, and changes thresholds and rules in between.
 fn run(model: &mut Model, seed: u64, count: usize, gap: impl Fn(&mut Random) -> Nanos) {
     let mut network = Network::new(seed);
     let rules = ["max(hop_latency) > 1300 and hops > 2", "queue_occupancy > 25 or loop"];
@@ -411,7 +411,7 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
 }
 
 #[test]
-fn what_is_not_known_is_not_applied_and_what_is_removed_is_named() {
+fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed() {
     let mut bench = Bench::new(Config { flow_timeout: 10 * SECOND, ..config() });
     bench.collector.track_removals(4);
     let hops = [SuppressedHop { node: 1, latency: 1010, ..SuppressedHop::NOTHING }];

@@ -320,7 +320,7 @@ fn packets_that_look_alike_are_several_and_no_loop() {
         let whole = 1000 * (nodes.len() as u64 - 1) + 500 + 19;
         assert_eq!(postcards.latency(), (Some(whole), Basis::Measured, Basis::Stamps), "{nodes:?}");
         let counts = postcards.counts();
-        // The first one met is not believed yet.
+        // The first one is not confirmed yet.
         assert_eq!((counts.sets, counts.joined), (19, 19 * nodes.len() as u64));
         assert!(!postcards.bench.collector.flow(&flow()).unwrap().looped);
     }
@@ -415,7 +415,7 @@ fn a_loop_is_detected() {
 }
 
 #[test]
-fn what_comes_twice_is_counted_and_changes_nothing() {
+fn duplicated_postcards_are_counted_and_change_nothing() {
     let mut postcards = Postcards::free();
     postcards.packet(1, &[7, 5], &[0, 1]).wait();
     for ident in 2..4 {
@@ -474,7 +474,7 @@ fn rules_remember_earlier_packets() {
         postcards.packet(ident, &[7, 5], &[0, 1]).wait();
         collected.push(postcards.bench.collected().lines().any(|line| line.starts_with("rule_on")));
     }
-    // The path is believed with the second packet; the third that is too slow, of 1200 ns, is the fourth.
+    // The path is confirmed by the second packet; the third that is too slow, of 1200 ns, is the fourth.
     assert_eq!(collected, [false, false, false, true, false, false, false]);
 }
 

@@ -1,4 +1,4 @@
-//! SF-INT reports that come in bursts are decoded briefly and joined together; what comes of them is what comes of the same
+//! SF-INT reports in bursts are decoded by the brief decoder and joined together; the result equals that of the same
 //! reports one by one, which are decoded whole.
 
 use std::net::Ipv4Addr;
@@ -75,7 +75,7 @@ fn collector(hop_limit: Option<u8>) -> Collector {
     })
 }
 
-/// All that a collector reports of datagrams given in bursts of so many, as text.
+/// All that a collector reports of datagrams given in bursts of `burst` datagrams, as text.
 fn reported(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -> (Vec<String>, Collector) {
     let mut collector = collector(hop_limit);
     let mut batch = Batch::with_capacity(1 << 16);

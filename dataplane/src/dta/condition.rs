@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::context::Context;
-use super::field::{Field, FieldError, Subject, number_of};
+use super::field::{Field, FieldError, ReportedHop, number_of};
 
 /// A comparison of a number with a constant. An unknown number meets no condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Condition {
         &self.field
     }
 
-    pub(super) fn is_met(&self, context: &Context<'_>, subject: &Subject, now: u64) -> bool {
+    pub(super) fn is_met(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> bool {
         let Some(value) = self.field.number(context, subject, now) else { return false };
         match self.operator {
             Operator::Equal => value == self.value,

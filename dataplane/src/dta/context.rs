@@ -1,4 +1,4 @@
-//! What a switch knows at one moment, as the mappings of a reporter read it.
+//! What a switch knows when it reports, as the input of a reporter's mappings.
 
 use wire::int::Stack;
 use wire::{FlowKey, Hop};

@@ -1,5 +1,5 @@
-//! What a reporter keeps for one collector: the sequence of essential reports and the last of them, to send again those that did
-//! not arrive, and how congested the path is (wire-formats 5.8).
+//! The state of a reporter for one collector: the sequence of essential reports, the most recent of them for retransmission if they do
+//! not arrive, and the congestion level (wire-formats 5.8).
 
 use wire::dta::{Priority, Report};
 
@@ -8,13 +8,13 @@ use super::outbox::Outbox;
 /// W: essential reports that are stored, for each collector.
 pub const WINDOW: usize = 256;
 
-/// How reports are sent again.
+/// Retransmission settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
     /// NACKs for the same gap within this time are one, ns.
     pub patience: u64,
-    /// The last essential report is sent again when no other followed it for so long, ns, and then after twice, four times… as
-    /// long, eight times in all: a loss shows only by what comes after it. What has arrived is not done twice. 0: it is not.
+    /// The last essential report is sent again when no other followed it for this time, ns, and then after twice, four times… as
+    /// long, eight times in all: a loss is detected only by later reports. The translator ignores duplicates. 0: never.
     pub probe: u64,
 }
 
@@ -26,12 +26,12 @@ impl Default for Repeat {
 
 /// Where a report has its sequence (wire-formats 5.3).
 const SEQUENCE: usize = 2;
-/// Between the first report that a full translator is sent again and the others, ns: at least, and at most if it said how long.
+/// Delay between the first report that is sent again to a full translator and the others, ns: the minimum, and the maximum if the translator announced a time.
 const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
 /// How often the last report is sent again.
 const PROBES: u8 = 8;
 
-/// What happened at one collector's destination.
+/// Counters of one collector's destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Essential reports made.
@@ -42,21 +42,21 @@ pub struct Stats {
     pub retransmitted: u64,
     /// Reports sent again because nothing followed.
     pub probes: u64,
-    /// NACKs that were taken.
+    /// NACKs that were processed.
     pub nacks: u64,
     /// NACKs for a gap that was being filled.
     pub early: u64,
-    /// Reports that NACKs asked for and that were no longer stored.
+    /// Reports that NACKs requested and that were no longer stored.
     pub forgotten: u64,
-    /// NACKs by a translator that went on from a sequence before our first: what is stored was renumbered.
+    /// NACKs of a translator that continued a sequence before our first number: stored reports were renumbered.
     pub renumbered: u64,
-    /// NACKs that give a report up: malformed, or of a store or list that is not there.
+    /// NACKs that reject a report: malformed, or for a store or list that does not exist.
     pub refused: u64,
     /// ACKs.
     pub acks: u64,
     /// Notices of congestion.
     pub congestions: u64,
-    /// Reports that the translator dropped, as its notices said.
+    /// Reports that the translator dropped, according to its notices.
     pub translator_drops: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Destination {
     lens: Vec<u16>,
     /// The next essential report, counted from the first.
     next: u16,
-    /// What is added to that for its sequence on the wire.
+    /// Offset from that to the sequence on the wire.
     shift: u16,
     /// How many the ring holds.
     buffered_count: u16,
@@ -78,7 +78,7 @@ pub(super) struct Destination {
     unsent: Option<u16>,
     /// Reports before this one have been sent once.
     fresh: u16,
-    /// When, and for which, the last NACK was heeded.
+    /// When the last NACK was processed, and for which report.
     heeded: Option<(u64, u16)>,
     /// When the last report is sent again, and how often still.
     probe: (u64, u8),
@@ -117,7 +117,7 @@ impl Destination {
         self.width
     }
 
-    /// Does congestion keep back what has this priority?
+    /// Does congestion suppress reports of this priority?
     #[inline]
     pub(super) fn suppresses(&self, priority: Priority, now: u64) -> bool {
         if self.level == 0 || now >= self.level_until {
@@ -256,7 +256,7 @@ impl Destination {
         self.pump(now, out);
     }
 
-    /// `last` was never one of ours: the translator goes on with what was sent under our ID before we began, and has taken nothing of
+    /// `last` was never one of ours: the translator continues the sequence that was sent under our ID before we started, and has accepted nothing of
     /// ours. Renumbers what is stored behind `last`, and returns how many there would be in all.
     fn renumber(&mut self, last: u16) -> u16 {
         self.stats.renumbered += 1;

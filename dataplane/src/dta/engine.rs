@@ -5,11 +5,11 @@ use wire::dta::{Base, Operation, Report};
 
 use super::context::{Context, Trigger};
 use super::destination::{Destination, Repeat};
-use super::field::{Field, Scratch, Subject, Unfit};
+use super::field::{Field, ReportedHop, Scratch, ValueError};
 use super::mapping::{Action, Mapping, data_len};
 use super::outbox::Outbox;
 use super::spread::Spread;
-use super::{How, Unsent};
+use super::{SendError, SendOptions};
 
 /// Outcomes of the reports of a mapping: made = sent + pending + all fields after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,13 +60,13 @@ struct Compiled {
     /// Where its record's bit is, for [`Trigger::Passed`].
     bit: u8,
     seen: u32,
-    packs: Vec<Pack>,
+    batches: Vec<PendingBatch>,
     stats: MappingStats,
 }
 
 /// Entries of one list that wait for others.
 #[derive(Debug)]
-struct Pack {
+struct PendingBatch {
     list: u32,
     collector: u8,
     bytes: Vec<u8>,
@@ -76,24 +76,24 @@ struct Pack {
 }
 
 /// Why a mapping made nothing.
-enum Unmade {
-    Unfit(Unfit),
-    Unsent(Unsent),
+enum MappingError {
+    Value(ValueError),
+    Send(SendError),
 }
 
-impl From<Unfit> for Unmade {
-    fn from(unfit: Unfit) -> Self {
-        Self::Unfit(unfit)
+impl From<ValueError> for MappingError {
+    fn from(error: ValueError) -> Self {
+        Self::Value(error)
     }
 }
 
-impl From<Unsent> for Unmade {
-    fn from(buffered: Unsent) -> Self {
-        Self::Unsent(buffered)
+impl From<SendError> for MappingError {
+    fn from(error: SendError) -> Self {
+        Self::Send(error)
     }
 }
 
-enum Done {
+enum SendOutcome {
     Sent,
     Pending,
 }
@@ -140,8 +140,8 @@ impl Engine {
         let longest = self.destinations.first().map_or(0, Destination::longest);
         let more = (so_far..now).map(|number| Destination::new(number as u8, longest, first));
         self.destinations.extend(more);
-        for pack in self.mappings.iter_mut().flat_map(|one| &mut one.packs) {
-            pack.collector = spread.of_list(pack.list);
+        for batch in self.mappings.iter_mut().flat_map(|one| &mut one.batches) {
+            batch.collector = spread.of_list(batch.list);
         }
         self.spread = spread;
         Ok(())
@@ -152,7 +152,7 @@ impl Engine {
         !self.by_occasion[trigger as usize].is_empty()
     }
 
-    /// The mappings, and what became of each.
+    /// The mappings with their statistics.
     pub(super) fn stats(&self) -> impl ExactSizeIterator<Item = (&Mapping, &MappingStats)> {
         self.mappings.iter().map(|one| (&one.mapping, &one.stats))
     }
@@ -188,14 +188,20 @@ impl Engine {
         let each = one.mapping.each_hop || (postcards && context.trigger == Trigger::Path);
         if !each {
             let hop = if one.needs_hop { context.last_hop() } else { None };
-            return self.one(index, context, &Subject { hop, number: hop_number(context) }, (now, None), out);
+            return self.one(
+                index,
+                context,
+                &ReportedHop { hop, number: hop_number(context) },
+                (now, None),
+                out,
+            );
         }
         let (needs_hop, mut met) = (one.needs_hop, false);
         // A path is reported completely, or not at all.
         let whole = postcards.then(|| one.comes_next());
         for i in 0..context.hops().min(usize::from(u8::MAX)) {
             let hop = if needs_hop { context.hop(i) } else { None };
-            met |= self.one(index, context, &Subject { hop, number: i as u8 + 1 }, (now, whole), out);
+            met |= self.one(index, context, &ReportedHop { hop, number: i as u8 + 1 }, (now, whole), out);
         }
         if met && whole.is_some() {
             self.mappings[index].is_chosen();
@@ -207,7 +213,7 @@ impl Engine {
         &mut self,
         index: usize,
         context: &Context<'_>,
-        subject: &Subject,
+        subject: &ReportedHop,
         (now, chosen): (u64, Option<bool>),
         out: &mut Outbox,
     ) -> bool {
@@ -222,12 +228,12 @@ impl Engine {
         let done = self.make(index, context, subject, now, out);
         let stats = &mut self.mappings[index].stats;
         match done {
-            Ok(Done::Sent) => stats.sent += 1,
-            Ok(Done::Pending) => stats.pending += 1,
-            Err(Unmade::Unsent(Unsent::Suppressed)) => stats.suppressed += 1,
-            Err(Unmade::Unsent(Unsent::NoRoom)) => stats.no_room += 1,
-            Err(Unmade::Unfit(Unfit::Absent)) => stats.absent += 1,
-            Err(Unmade::Unfit(Unfit::Size)) => stats.size += 1,
+            Ok(SendOutcome::Sent) => stats.sent += 1,
+            Ok(SendOutcome::Pending) => stats.pending += 1,
+            Err(MappingError::Send(SendError::Suppressed)) => stats.suppressed += 1,
+            Err(MappingError::Send(SendError::NoRoom)) => stats.no_room += 1,
+            Err(MappingError::Value(ValueError::Absent)) => stats.absent += 1,
+            Err(MappingError::Value(ValueError::Size)) => stats.size += 1,
         }
         true
     }
@@ -236,19 +242,19 @@ impl Engine {
         &mut self,
         index: usize,
         context: &Context<'_>,
-        subject: &Subject,
+        subject: &ReportedHop,
         now: u64,
         out: &mut Outbox,
-    ) -> Result<Done, Unmade> {
+    ) -> Result<SendOutcome, MappingError> {
         let Self { mappings, spread, destinations, repeat, data, reporter, reports, .. } = self;
         let mapping = &mappings[index].mapping;
         let mut key = [0; wire::dta::hash::MAX_KEY];
-        let bytes = |fields: &[Field], bytes: &mut [u8]| -> Result<usize, Unfit> {
+        let bytes = |fields: &[Field], bytes: &mut [u8]| -> Result<usize, ValueError> {
             let mut scratch = Scratch::new(bytes);
             fields.iter().try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
             Ok(scratch.len())
         };
-        let number = |field: &Field| field.number(context, subject, now).ok_or(Unfit::Absent);
+        let number = |field: &Field| field.number(context, subject, now).ok_or(ValueError::Absent);
         let operation = match &mapping.action {
             Action::Append { .. } => return self.append(index, context, subject, now, out),
             Action::KeyWrite { store, copies, key: fields, data: parts } => {
@@ -265,9 +271,9 @@ impl Engine {
             }
             Action::Postcard { store, key: fields, value } => {
                 let len = bytes(fields, &mut key)?;
-                let value = u32::try_from(number(value)?).map_err(|_| Unfit::Size)?;
-                let value = Some(value).filter(|value| *value != u32::MAX).ok_or(Unfit::Absent)?;
-                let hop = Some(subject.number).filter(|hop| *hop > 0).ok_or(Unfit::Absent)?;
+                let value = u32::try_from(number(value)?).map_err(|_| ValueError::Size)?;
+                let value = Some(value).filter(|value| *value != u32::MAX).ok_or(ValueError::Absent)?;
+                let hop = Some(subject.number).filter(|hop| *hop > 0).ok_or(ValueError::Absent)?;
                 let path_len =
                     if context.trigger == Trigger::Path { context.hops().min(255) as u8 } else { 0 };
                 Operation::Postcard { hop, path_len, store: *store, value, key: &key[..len] }
@@ -275,12 +281,12 @@ impl Engine {
         };
         let collector = operation.key().map_or(0, |key| spread.of_key(key));
         let Some(to) = destinations.get_mut(usize::from(collector)) else {
-            return Err(Unsent::NoRoom.into());
+            return Err(SendError::NoRoom.into());
         };
-        let by = By { how: mapping.how, reporter: *reporter, now, probe: repeat.probe };
-        send(to, &operation, by, out)?;
+        let delivery = Delivery { options: mapping.options, reporter: *reporter, now, probe: repeat.probe };
+        send(to, &operation, delivery, out)?;
         *reports += 1;
-        Ok(Done::Sent)
+        Ok(SendOutcome::Sent)
     }
 
     /// An entry of a list.
@@ -288,13 +294,15 @@ impl Engine {
         &mut self,
         index: usize,
         context: &Context<'_>,
-        subject: &Subject,
+        subject: &ReportedHop,
         now: u64,
         out: &mut Outbox,
-    ) -> Result<Done, Unmade> {
-        let Compiled { mapping, packs, .. } = &mut self.mappings[index];
-        let Action::Append { spread, entry, .. } = &mapping.action else { return Err(Unfit::Absent.into()) };
-        let at = match packs.len() {
+    ) -> Result<SendOutcome, MappingError> {
+        let Compiled { mapping, batches, .. } = &mut self.mappings[index];
+        let Action::Append { spread, entry, .. } = &mapping.action else {
+            return Err(ValueError::Absent.into());
+        };
+        let at = match batches.len() {
             1 => 0,
             lists => {
                 let mut key = [0; wire::dta::hash::MAX_KEY];
@@ -305,37 +313,38 @@ impl Engine {
                 ((u64::from(hash) * lists as u64) >> 32) as usize
             }
         };
-        let Some(pack) = packs.get_mut(at) else { return Err(Unfit::Absent.into()) };
-        let to = self.destinations.get_mut(usize::from(pack.collector)).ok_or(Unsent::NoRoom)?;
-        if to.suppresses(mapping.how.priority, now) {
-            return Err(Unsent::Suppressed.into());
+        let Some(batch) = batches.get_mut(at) else { return Err(ValueError::Absent.into()) };
+        let to = self.destinations.get_mut(usize::from(batch.collector)).ok_or(SendError::NoRoom)?;
+        if to.suppresses(mapping.options.priority, now) {
+            return Err(SendError::Suppressed.into());
         }
         let mut scratch = Scratch::new(&mut self.data);
         entry.iter().try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
         let len = scratch.len();
-        let start = len * usize::from(pack.count);
-        let slot = pack.bytes.get_mut(start..start + len).ok_or(Unsent::NoRoom)?;
+        let start = len * usize::from(batch.count);
+        let slot = batch.bytes.get_mut(start..start + len).ok_or(SendError::NoRoom)?;
         slot.copy_from_slice(&self.data[..len]);
-        if pack.count == 0 {
-            pack.since = now;
+        if batch.count == 0 {
+            batch.since = now;
         }
-        pack.count += 1;
-        let full = start + 2 * len > pack.bytes.len();
-        if !full && !mapping.how.immediate {
-            return Ok(Done::Pending);
+        batch.count += 1;
+        let full = start + 2 * len > batch.bytes.len();
+        if !full && !mapping.options.immediate {
+            return Ok(SendOutcome::Pending);
         }
-        let waited = u64::from(pack.count) - 1;
-        let by = By { how: mapping.how, reporter: self.reporter, now, probe: self.repeat.probe };
-        match flush(pack, len, by, to, out) {
+        let waited = u64::from(batch.count) - 1;
+        let delivery =
+            Delivery { options: mapping.options, reporter: self.reporter, now, probe: self.repeat.probe };
+        match flush(batch, len, delivery, to, out) {
             Ok(()) => {
                 self.reports += 1;
                 let stats = &mut self.mappings[index].stats;
                 stats.pending -= waited;
                 stats.sent += waited;
-                Ok(Done::Sent)
+                Ok(SendOutcome::Sent)
             }
             // It waits for room.
-            Err(_) => Ok(Done::Pending),
+            Err(_) => Ok(SendOutcome::Pending),
         }
     }
 
@@ -344,12 +353,17 @@ impl Engine {
         &mut self,
         collector: u8,
         operation: &Operation<'_>,
-        how: How,
+        options: SendOptions,
         now: u64,
         out: &mut Outbox,
-    ) -> Result<(), Unsent> {
-        let to = self.destinations.get_mut(usize::from(collector)).ok_or(Unsent::NoRoom)?;
-        send(to, operation, By { how, reporter: self.reporter, now, probe: self.repeat.probe }, out)?;
+    ) -> Result<(), SendError> {
+        let to = self.destinations.get_mut(usize::from(collector)).ok_or(SendError::NoRoom)?;
+        send(
+            to,
+            operation,
+            Delivery { options, reporter: self.reporter, now, probe: self.repeat.probe },
+            out,
+        )?;
         self.reports += 1;
         Ok(())
     }
@@ -360,18 +374,23 @@ impl Engine {
             to.tick(now, &self.repeat, out);
         }
         for one in &mut self.mappings {
-            let Compiled { mapping, packs, stats, .. } = one;
+            let Compiled { mapping, batches, stats, .. } = one;
             let Action::Append { hold, entry, .. } = &mapping.action else { continue };
             let len = data_len(entry).unwrap_or(0);
-            for pack in packs.iter_mut().filter(|pack| pack.count > 0) {
-                let full = len * (usize::from(pack.count) + 1) > pack.bytes.len();
-                if !full && !mapping.how.immediate && now < pack.since.saturating_add(*hold) {
+            for batch in batches.iter_mut().filter(|batch| batch.count > 0) {
+                let full = len * (usize::from(batch.count) + 1) > batch.bytes.len();
+                if !full && !mapping.options.immediate && now < batch.since.saturating_add(*hold) {
                     continue;
                 }
-                let Some(to) = self.destinations.get_mut(usize::from(pack.collector)) else { continue };
-                let count = u64::from(pack.count);
-                let by = By { how: mapping.how, reporter: self.reporter, now, probe: self.repeat.probe };
-                if flush(pack, len, by, to, out).is_ok() {
+                let Some(to) = self.destinations.get_mut(usize::from(batch.collector)) else { continue };
+                let count = u64::from(batch.count);
+                let delivery = Delivery {
+                    options: mapping.options,
+                    reporter: self.reporter,
+                    now,
+                    probe: self.repeat.probe,
+                };
+                if flush(batch, len, delivery, to, out).is_ok() {
                     self.reports += 1;
                     stats.pending -= count;
                     stats.sent += count;
@@ -384,28 +403,38 @@ impl Engine {
     pub(super) fn next(&self) -> Option<u64> {
         let waiting = |one: &Compiled| {
             let Action::Append { hold, .. } = one.mapping.action else { return None };
-            one.packs.iter().filter(|pack| pack.count > 0).map(|pack| pack.since.saturating_add(hold)).min()
+            one.batches
+                .iter()
+                .filter(|batch| batch.count > 0)
+                .map(|batch| batch.since.saturating_add(hold))
+                .min()
         };
-        let packs = self.mappings.iter().filter_map(waiting);
-        self.destinations.iter().filter_map(Destination::next_tick).chain(packs).min()
+        let batches = self.mappings.iter().filter_map(waiting);
+        self.destinations.iter().filter_map(Destination::next_tick).chain(batches).min()
     }
 }
 
 impl Compiled {
     fn new(mapping: Mapping, bit: u8, spread: &Spread) -> Self {
         let needs_hop = mapping.fields().any(|(_, field)| field.needs_hop());
-        let mut packs = Vec::new();
+        let mut batches = Vec::new();
         if let Action::Append { list, lists, entry, entries, .. } = &mapping.action {
             let len = data_len(entry).unwrap_or(0) * usize::from(*entries);
-            packs.extend((0..u32::from(*lists)).map(|offset| {
+            batches.extend((0..u32::from(*lists)).map(|offset| {
                 let list = list.saturating_add(offset);
-                Pack { list, collector: spread.of_list(list), bytes: vec![0; len], count: 0, since: 0 }
+                PendingBatch {
+                    list,
+                    collector: spread.of_list(list),
+                    bytes: vec![0; len],
+                    count: 0,
+                    since: 0,
+                }
             }));
         }
-        Self { mapping, needs_hop, bit, seen: 0, packs, stats: MappingStats::default() }
+        Self { mapping, needs_hop, bit, seen: 0, batches, stats: MappingStats::default() }
     }
 
-    /// One in so many: is this one?
+    /// Is this report in the sample of one in `every`?
     fn is_chosen(&mut self) -> bool {
         let chosen = self.comes_next();
         self.seen = (self.seen + 1) % self.mapping.every.max(1);
@@ -438,40 +467,50 @@ fn hop_number(context: &Context<'_>) -> u8 {
 
 /// Delivery mode, reporter and time of a report.
 #[derive(Clone, Copy)]
-struct By {
-    how: How,
+struct Delivery {
+    options: SendOptions,
     reporter: u32,
     now: u64,
     /// See [`Repeat::probe`].
     probe: u64,
 }
 
-/// Sends a pack's entries. Those that waited are not suppressed any more: that was decided when they came.
+/// Sends a batch's entries. Those that waited are not suppressed any more: that was decided when they came.
 fn flush(
-    pack: &mut Pack,
+    batch: &mut PendingBatch,
     entry_len: usize,
-    by: By,
+    delivery: Delivery,
     to: &mut Destination,
     out: &mut Outbox,
-) -> Result<(), Unsent> {
-    let entries = &pack.bytes[..entry_len * usize::from(pack.count)];
-    let operation = Operation::Append { list: pack.list, entry_len: entry_len as u16, entries };
-    emit(to, &operation, by, out)?;
-    pack.count = 0;
+) -> Result<(), SendError> {
+    let entries = &batch.bytes[..entry_len * usize::from(batch.count)];
+    let operation = Operation::Append { list: batch.list, entry_len: entry_len as u16, entries };
+    emit(to, &operation, delivery, out)?;
+    batch.count = 0;
     Ok(())
 }
 
 /// Sends an operation, unless congestion keeps it back.
-fn send(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Unsent> {
-    if to.suppresses(by.how.priority, by.now) {
-        return Err(Unsent::Suppressed);
+fn send(
+    to: &mut Destination,
+    operation: &Operation<'_>,
+    delivery: Delivery,
+    out: &mut Outbox,
+) -> Result<(), SendError> {
+    if to.suppresses(delivery.options.priority, delivery.now) {
+        return Err(SendError::Suppressed);
     }
-    emit(to, operation, by, out)
+    emit(to, operation, delivery, out)
 }
 
-fn emit(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Unsent> {
-    let How { priority, essential, immediate } = by.how;
-    let base = Base { immediate, essential, priority, sequence: 0, reporter: by.reporter };
+fn emit(
+    to: &mut Destination,
+    operation: &Operation<'_>,
+    delivery: Delivery,
+    out: &mut Outbox,
+) -> Result<(), SendError> {
+    let SendOptions { priority, essential, immediate } = delivery.options;
+    let base = Base { immediate, essential, priority, sequence: 0, reporter: delivery.reporter };
     let report = Report { base, operation: *operation };
-    if to.send(&report, by.now, by.probe, out) { Ok(()) } else { Err(Unsent::NoRoom) }
+    if to.send(&report, delivery.now, delivery.probe, out) { Ok(()) } else { Err(SendError::NoRoom) }
 }

@@ -21,7 +21,7 @@ pub const MAX_KEY: usize = 40;
 /// A part of a key, of data, or of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    what: What,
+    what: FieldKind,
     /// Bytes; of a list, of each element. Of addresses and flows: where they are data.
     width: u8,
     /// Of a list: elements. Else 0.
@@ -30,7 +30,7 @@ pub struct Field {
 
 /// What a field is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum FieldKind {
     /// Source, destination, ports, protocol: 13 bytes, or 37 when it may be IPv6.
     Flow {
         wide: bool,
@@ -161,7 +161,7 @@ pub const NAMES: &[(&str, u8, &str)] = &[
 
 /// Why a report could not be made of what is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum ValueError {
     /// A part of a key, or a value without which there is no report, is not known.
     Absent,
     /// IPv6 where there are four bytes for an address, or a key of another length than the data has room for.
@@ -268,7 +268,7 @@ impl Number {
 
 /// The hop that a report is about.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Subject {
+pub(super) struct ReportedHop {
     pub(super) hop: Option<Hop>,
     /// Its position on the path, from 1; 0: unknown.
     pub(super) number: u8,
@@ -276,19 +276,19 @@ pub(super) struct Subject {
 
 impl Field {
     /// Its value, if it is a number and known. Of a list the first element.
-    pub(super) fn number(&self, context: &Context<'_>, subject: &Subject, now: u64) -> Option<u64> {
+    pub(super) fn number(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u64> {
         match self.what {
-            What::Constant(value) => Some(value),
-            What::Number(number) => self.read(number, context, subject, now),
-            What::Flow { .. } | What::Address { .. } | What::Key { .. } => None,
+            FieldKind::Constant(value) => Some(value),
+            FieldKind::Number(number) => self.read(number, context, subject, now),
+            FieldKind::Flow { .. } | FieldKind::Address { .. } | FieldKind::Key { .. } => None,
         }
     }
 
     /// Its value as 32 bits: an IPv4 address, a flow's id, or a number that fits.
-    pub(super) fn word(&self, context: &Context<'_>, subject: &Subject, now: u64) -> Option<u32> {
+    pub(super) fn word(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u32> {
         match self.what {
-            What::Flow { .. } => whole(context.flow).ok().map(FlowKey::flow_id),
-            What::Address { source, .. } => {
+            FieldKind::Flow { .. } => whole(context.flow).ok().map(FlowKey::flow_id),
+            FieldKind::Address { source, .. } => {
                 let flow = whole(context.flow).ok()?;
                 match if source { flow.src() } else { flow.dst() } {
                     IpAddr::V4(address) => Some(address.into()),
@@ -299,7 +299,7 @@ impl Field {
         }
     }
 
-    fn read(&self, number: Number, context: &Context<'_>, subject: &Subject, now: u64) -> Option<u64> {
+    fn read(&self, number: Number, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u64> {
         use Number as N;
         let flow = context.flow.filter(|flow| flow.known_id().is_none());
         let nonzero = |value: u32| (value != 0).then_some(u64::from(value));
@@ -336,15 +336,15 @@ impl Field {
 
     /// It asks for the hop that a report is about.
     pub(super) fn needs_hop(&self) -> bool {
-        matches!(self.what, What::Number(number) if number.is_of_hops()) && self.count == 0
+        matches!(self.what, FieldKind::Number(number) if number.is_of_hops()) && self.count == 0
     }
 
     /// It is of a table's record, or of a window.
     pub(super) fn needs_table(&self) -> bool {
         use Number as N;
         match self.what {
-            What::Key { .. } => true,
-            What::Number(number) => matches!(
+            FieldKind::Key { .. } => true,
+            FieldKind::Number(number) => matches!(
                 number,
                 N::Packets
                     | N::Bytes
@@ -359,7 +359,7 @@ impl Field {
                     | N::TopPackets
                     | N::TopBytes
             ),
-            What::Flow { .. } | What::Address { .. } | What::Constant(_) => false,
+            FieldKind::Flow { .. } | FieldKind::Address { .. } | FieldKind::Constant(_) => false,
         }
     }
 
@@ -367,26 +367,27 @@ impl Field {
     pub(super) fn needs_flow(&self) -> bool {
         use Number as N;
         match self.what {
-            What::Flow { .. } | What::Address { .. } => true,
-            What::Number(number) => matches!(number, N::SrcPort | N::DstPort | N::Proto),
-            What::Key { .. } | What::Constant(_) => false,
+            FieldKind::Flow { .. } | FieldKind::Address { .. } => true,
+            FieldKind::Number(number) => matches!(number, N::SrcPort | N::DstPort | N::Proto),
+            FieldKind::Key { .. } | FieldKind::Constant(_) => false,
         }
     }
 
     /// It is a number, so that it can be a value, or stand in a condition.
     pub fn is_number(&self) -> bool {
-        matches!(self.what, What::Number(_) | What::Constant(_)) && (self.count == 0 || self.is_pint())
+        matches!(self.what, FieldKind::Number(_) | FieldKind::Constant(_))
+            && (self.count == 0 || self.is_pint())
     }
 
     fn is_pint(&self) -> bool {
-        matches!(self.what, What::Number(number) if number.is_pint())
+        matches!(self.what, FieldKind::Number(number) if number.is_pint())
     }
 
     /// How many bytes it has in data; `None`: its size there is not fixed.
     pub fn data_len(&self) -> Option<usize> {
         match self.what {
-            What::Key { .. } => (self.count > 0).then_some(usize::from(self.count)),
-            What::Number(_) if self.count > 0 && !self.is_pint() => {
+            FieldKind::Key { .. } => (self.count > 0).then_some(usize::from(self.count)),
+            FieldKind::Number(_) if self.count > 0 && !self.is_pint() => {
                 Some(usize::from(self.width) * usize::from(self.count))
             }
             _ => Some(usize::from(self.width)),
@@ -396,9 +397,9 @@ impl Field {
     /// The most bytes it has in a key.
     pub fn longest_in_key(&self) -> usize {
         match self.what {
-            What::Flow { .. } => 37,
-            What::Address { .. } => 16,
-            What::Key { top: false } => MAX_KEY,
+            FieldKind::Flow { .. } => 37,
+            FieldKind::Address { .. } => 16,
+            FieldKind::Key { top: false } => MAX_KEY,
             _ => self.data_len().unwrap_or(0),
         }
     }
@@ -407,27 +408,27 @@ impl Field {
     pub(super) fn put_key(
         &self,
         context: &Context<'_>,
-        subject: &Subject,
+        subject: &ReportedHop,
         now: u64,
         out: &mut Scratch<'_>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ValueError> {
         match self.what {
-            What::Flow { wide: false } => {
+            FieldKind::Flow { wide: false } => {
                 let flow = whole(context.flow)?;
                 if flow.is_v6() { put_flow(flow, true, out) } else { put_flow(flow, false, out) }
             }
-            What::Address { source, wide: false } => {
+            FieldKind::Address { source, wide: false } => {
                 let flow = whole(context.flow)?;
                 match if source { flow.src() } else { flow.dst() } {
                     IpAddr::V4(address) => out.put(&address.octets()),
                     IpAddr::V6(address) => out.put(&address.octets()),
                 }
             }
-            What::Key { top: false } if self.count == 0 => {
-                out.put(context.counter.map(|counter| counter.key).ok_or(Unfit::Absent)?)
+            FieldKind::Key { top: false } if self.count == 0 => {
+                out.put(context.counter.map(|counter| counter.key).ok_or(ValueError::Absent)?)
             }
-            What::Number(_) if self.count == 0 || self.is_pint() => {
-                let value = self.number(context, subject, now).ok_or(Unfit::Absent)?;
+            FieldKind::Number(_) if self.count == 0 || self.is_pint() => {
+                let value = self.number(context, subject, now).ok_or(ValueError::Absent)?;
                 out.put_number(self.fitted(value), self.width)
             }
             _ => self.put_data(context, subject, now, out),
@@ -438,50 +439,60 @@ impl Field {
     pub(super) fn put_data(
         &self,
         context: &Context<'_>,
-        subject: &Subject,
+        subject: &ReportedHop,
         now: u64,
         out: &mut Scratch<'_>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ValueError> {
         match self.what {
-            What::Constant(value) => out.put_number(value, self.width),
-            What::Flow { wide } => {
+            FieldKind::Constant(value) => out.put_number(value, self.width),
+            FieldKind::Flow { wide } => {
                 let flow = whole(context.flow)?;
-                if flow.is_v6() && !wide { Err(Unfit::Size) } else { put_flow(flow, wide, out) }
+                if flow.is_v6() && !wide { Err(ValueError::Size) } else { put_flow(flow, wide, out) }
             }
-            What::Address { source, wide } => {
+            FieldKind::Address { source, wide } => {
                 let flow = whole(context.flow)?;
                 let octets = if source { flow.src_octets() } else { flow.dst_octets() };
                 match (wide, flow.is_v6()) {
                     (true, _) => out.put(octets),
                     (false, false) => out.put(&octets[12..]),
-                    (false, true) => Err(Unfit::Size),
+                    (false, true) => Err(ValueError::Size),
                 }
             }
-            What::Key { top } => self.put_table_key(context, top, out),
-            What::Number(number) if self.count > 0 && !number.is_pint() => {
+            FieldKind::Key { top } => self.put_table_key(context, top, out),
+            FieldKind::Number(number) if self.count > 0 && !number.is_pint() => {
                 self.put_list(number, context, out)
             }
-            What::Number(_) => {
+            FieldKind::Number(_) => {
                 let value = self.number(context, subject, now);
                 out.put_number(value.map_or(u64::MAX, |value| self.fitted(value)), self.width)
             }
         }
     }
 
-    fn put_table_key(&self, context: &Context<'_>, top: bool, out: &mut Scratch<'_>) -> Result<(), Unfit> {
+    fn put_table_key(
+        &self,
+        context: &Context<'_>,
+        top: bool,
+        out: &mut Scratch<'_>,
+    ) -> Result<(), ValueError> {
         let len = usize::from(self.count);
         if !top {
-            let key = context.counter.map(|counter| counter.key).ok_or(Unfit::Absent)?;
-            return if key.len() == len { out.put(key) } else { Err(Unfit::Size) };
+            let key = context.counter.map(|counter| counter.key).ok_or(ValueError::Absent)?;
+            return if key.len() == len { out.put(key) } else { Err(ValueError::Size) };
         }
-        let key = context.window.map(|window| window.top_key).ok_or(Unfit::Absent)?;
+        let key = context.window.map(|window| window.top_key).ok_or(ValueError::Absent)?;
         let key = &key[..key.len().min(len)];
         out.put(key)?;
         (key.len()..len).try_for_each(|_| out.put(&[0]))
     }
 
     /// The item of the first hops, the source first; zero for those that the path does not have.
-    fn put_list(&self, number: Number, context: &Context<'_>, out: &mut Scratch<'_>) -> Result<(), Unfit> {
+    fn put_list(
+        &self,
+        number: Number,
+        context: &Context<'_>,
+        out: &mut Scratch<'_>,
+    ) -> Result<(), ValueError> {
         let hops = context.hops();
         for i in 0..usize::from(self.count) {
             let value = match number {
@@ -499,7 +510,7 @@ impl Field {
 
     /// A number in this field's width: see [`Number::wraps`]. The largest would say that it is not known.
     fn fitted(&self, value: u64) -> u64 {
-        let wraps = matches!(self.what, What::Number(number) if number.wraps());
+        let wraps = matches!(self.what, FieldKind::Number(number) if number.wraps());
         let most = most(self.width);
         if value <= most || wraps { value } else { most - 1 }
     }
@@ -511,12 +522,12 @@ fn most(width: u8) -> u64 {
 }
 
 /// A flow of which more than an id is known.
-fn whole(flow: Option<&FlowKey>) -> Result<&FlowKey, Unfit> {
-    flow.filter(|flow| flow.known_id().is_none()).ok_or(Unfit::Absent)
+fn whole(flow: Option<&FlowKey>) -> Result<&FlowKey, ValueError> {
+    flow.filter(|flow| flow.known_id().is_none()).ok_or(ValueError::Absent)
 }
 
 /// The canonical key of a flow (wire-formats 5.6): source, destination, ports, protocol. `wide`: in the form of IPv6.
-fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), Unfit> {
+fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), ValueError> {
     let from = if wide { 0 } else { 12 };
     out.put(&flow.src_octets()[from..])?;
     out.put(&flow.dst_octets()[from..])?;
@@ -542,15 +553,15 @@ impl<'a> Scratch<'a> {
     }
 
     #[inline]
-    pub(super) fn put(&mut self, part: &[u8]) -> Result<(), Unfit> {
+    pub(super) fn put(&mut self, part: &[u8]) -> Result<(), ValueError> {
         let end = self.len + part.len();
-        self.bytes.get_mut(self.len..end).ok_or(Unfit::Size)?.copy_from_slice(part);
+        self.bytes.get_mut(self.len..end).ok_or(ValueError::Size)?.copy_from_slice(part);
         self.len = end;
         Ok(())
     }
 
     #[inline]
-    fn put_number(&mut self, value: u64, width: u8) -> Result<(), Unfit> {
+    fn put_number(&mut self, value: u64, width: u8) -> Result<(), ValueError> {
         let bytes = value.to_be_bytes();
         self.put(&bytes[8 - usize::from(width.clamp(1, 8))..])
     }

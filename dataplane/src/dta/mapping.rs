@@ -7,12 +7,12 @@ use wire::dta::{BASE_LEN, MAX_DATA};
 use super::condition::Condition;
 use super::context::Trigger;
 use super::field::Field;
-use super::{ConfigError, How, Part};
+use super::{ConfigError, Part, SendOptions};
 
-/// What becomes of what a switch knows.
+/// Maps what a switch knows to a DTA operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
-    /// For people.
+    /// Human-readable name.
     pub name: String,
     /// When.
     pub on: Trigger,
@@ -22,12 +22,12 @@ pub struct Mapping {
     pub flows: Match,
     /// Conditions that must all be met.
     pub when: Vec<Condition>,
-    /// One in so many of what is left; 1: all. The postcards of a path are one.
+    /// Sampling: one in `every` of the matching reports is sent; 1: all. The postcards of a path count as one.
     pub every: u32,
     /// Each hop of a path by itself, instead of the path.
     pub each_hop: bool,
     /// How it is sent.
-    pub how: How,
+    pub options: SendOptions,
     /// What is done.
     pub action: Action,
 }
@@ -50,7 +50,7 @@ pub enum Action {
     Append {
         /// The list, or the first of them.
         list: u32,
-        /// Over so many lists entries are spread, by `spread`; 1: there is one.
+        /// Number of lists that entries are spread over by `spread`; 1: a single list.
         lists: u16,
         /// What they are spread by.
         spread: Vec<Field>,
@@ -83,7 +83,7 @@ pub enum Action {
     },
 }
 
-/// Most lists that a mapping spreads entries over.
+/// Maximum number of lists that a mapping spreads entries over.
 pub const MAX_SPREAD: u16 = 256;
 
 impl Mapping {

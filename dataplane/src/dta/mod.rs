@@ -46,11 +46,11 @@ use engine::Engine;
 use sketches::Sketch;
 use table::Table;
 
-/// Most mappings.
+/// Maximum number of mappings.
 pub const MAX_MAPPINGS: usize = 64;
-/// Most tables.
+/// Maximum number of tables.
 pub const MAX_TABLES: usize = 16;
-/// Most sketches.
+/// Maximum number of sketches.
 pub const MAX_SKETCHES: usize = 16;
 /// Mappings to [`Trigger::Passed`] at most.
 const MAX_PASSED: usize = 8;
@@ -64,7 +64,7 @@ pub struct Config {
     pub reporter: u32,
     /// Which collector gets what.
     pub spread: Spread,
-    /// What becomes of what.
+    /// The mappings.
     pub mappings: Vec<Mapping>,
     /// Tables of counters.
     pub tables: Vec<table::Config>,
@@ -101,10 +101,10 @@ impl Default for Config {
     }
 }
 
-/// How a report is sent.
+/// Options of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct How {
-    /// What may be lost first.
+pub struct SendOptions {
+    /// Under congestion, reports of low priority are dropped first.
     pub priority: Priority,
     /// It must arrive: it is numbered, stored, and sent again when it is lost.
     pub essential: bool,
@@ -112,9 +112,9 @@ pub struct How {
     pub immediate: bool,
 }
 
-/// Why a report was not sent.
+/// Why no report was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsent {
+pub enum SendError {
     /// Congestion keeps reports of its priority back.
     Suppressed,
     /// There was no room for it, or it breaks a rule of the format.
@@ -194,8 +194,8 @@ impl Reporter {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         check(&config)?;
         let of_mappings =
-            config.mappings.iter().filter(|mapping| mapping.how.essential).map(Mapping::longest);
-        let of_sketches = config.sketches.iter().filter(|sketch| sketch.how.essential).map(sketch_len);
+            config.mappings.iter().filter(|mapping| mapping.options.essential).map(Mapping::longest);
+        let of_sketches = config.sketches.iter().filter(|sketch| sketch.options.essential).map(sketch_len);
         let longest = of_mappings.chain(of_sketches).chain([config.longest_essential]).max().unwrap_or(0);
         let Config { reporter, spread, mappings, tables, sketches, repeat, seed, first_sequence, .. } =
             config;
@@ -208,7 +208,7 @@ impl Reporter {
         })
     }
 
-    /// From now on reports go to the collectors that this says, entries that wait for others too. Those so far keep their numbers and
+    /// Replaces the assignment of reports to collectors, also for entries that wait for a full batch. Those so far keep their numbers and
     /// sequences; more may follow, whose first essential report has sequence `first`.
     ///
     /// # Errors
@@ -259,17 +259,17 @@ impl Reporter {
     pub fn send(
         &mut self,
         operation: &Operation<'_>,
-        how: How,
+        options: SendOptions,
         now: u64,
         out: &mut Outbox,
-    ) -> Result<(), Unsent> {
+    ) -> Result<(), SendError> {
         let spread = &self.engine.spread;
         let collector = match operation {
             Operation::Append { list, .. } => spread.of_list(*list),
             Operation::SketchMerge { .. } => spread.of_sketches(),
             _ => operation.key().map_or(0, |key| spread.of_key(key)),
         };
-        self.engine.send(collector, operation, how, now, out)
+        self.engine.send(collector, operation, options, now, out)
     }
 
     /// A translator has sent the UDP payload `payload` for the collector with this number. It was read, or counted as refused.
@@ -318,8 +318,8 @@ impl Reporter {
         }
         let collector = engine.spread.of_sketches();
         for sketch in sketches {
-            let how = sketch.config.how;
-            sketch.tick(now, BURST, |operation| engine.send(collector, operation, how, now, out));
+            let options = sketch.config.options;
+            sketch.tick(now, BURST, |operation| engine.send(collector, operation, options, now, out));
         }
     }
 
@@ -334,7 +334,7 @@ impl Reporter {
         Stats { reports: self.engine.reports, ..self.stats }
     }
 
-    /// The mappings, and what became of each.
+    /// The mappings with their statistics.
     pub fn mappings(&self) -> impl ExactSizeIterator<Item = (&Mapping, &MappingStats)> {
         self.engine.stats()
     }
@@ -403,7 +403,7 @@ fn sketch_len(sketch: &sketches::Config) -> usize {
 /// Can this be executed?
 ///
 /// # Errors
-/// The first thing that cannot.
+/// The first invalid setting.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let refuse = |key, why: String| Err(ConfigError { part: Part::Reporter, key, why });
     for (key, count, most) in [

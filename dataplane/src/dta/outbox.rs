@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_not_taken() {
+    fn reports_that_do_not_fit_are_rejected() {
         let mut outbox = Outbox::new(10, 3);
         assert!(outbox.push(1, &[1; 4]) && outbox.push(2, &[2; 6]) && !outbox.push(3, &[3]));
         let pending: Vec<_> = outbox.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect();

@@ -7,12 +7,12 @@ use wire::dta::layout::{Columns, SketchKind};
 use wire::dta::{Operation, hash, sketch};
 
 use super::context::Context;
-use super::field::{Field, Scratch, Subject, Unfit};
+use super::field::{Field, ReportedHop, Scratch, ValueError};
 use super::table::At;
 
-/// Most counters of a sketch.
+/// Maximum number of counters of a sketch.
 pub const MAX_COUNTERS: u64 = 1 << 24;
-/// How much later than it should a report may be made up for, ns: somewhat more than the time between ticks.
+/// Maximum delay that is caught up with by a larger burst, ns: somewhat more than the time between ticks.
 const CATCH_UP: u64 = 2_000_000;
 
 /// What is added for a packet.
@@ -53,7 +53,7 @@ pub struct Config {
     /// Shortest time between two reports, ns.
     pub pace: u64,
     /// How its reports are sent.
-    pub how: super::How,
+    pub options: super::SendOptions,
 }
 
 /// What a sketch has done.
@@ -158,16 +158,16 @@ impl Sketch {
         }
     }
 
-    fn hashes(&self, context: &Context<'_>, now: u64) -> Result<(hash::Hashes, u32), Unfit> {
+    fn hashes(&self, context: &Context<'_>, now: u64) -> Result<(hash::Hashes, u32), ValueError> {
         let fields = || self.config.key.iter().chain(&self.config.item);
         let hop = if fields().any(Field::needs_hop) { context.last_hop() } else { None };
-        let subject = Subject { hop, number: 0 };
+        let subject = ReportedHop { hop, number: 0 };
         let mut key = [0; hash::MAX_KEY];
         let mut out = Scratch::new(&mut key);
         self.config.key.iter().try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
         let len = out.len();
         let item = match &self.config.item {
-            Some(item) => item.word(context, &subject, now).ok_or(Unfit::Absent)?,
+            Some(item) => item.word(context, &subject, now).ok_or(ValueError::Absent)?,
             None => 0,
         };
         Ok((hash::hashes(&key[..len]), item))
@@ -198,7 +198,7 @@ impl Sketch {
         &mut self,
         now: u64,
         most: usize,
-        mut send: impl FnMut(&Operation<'_>) -> Result<(), super::Unsent>,
+        mut send: impl FnMut(&Operation<'_>) -> Result<(), super::SendError>,
     ) {
         self.rotate(now);
         for _ in 0..most {
@@ -209,12 +209,12 @@ impl Sketch {
             let count = u32::from(self.config.per_report).min(columns - self.cursor);
             match send(&self.operation(count)) {
                 Ok(()) => {}
-                Err(super::Unsent::Suppressed) => {
+                Err(super::SendError::Suppressed) => {
                     self.stats.suppressed += u64::from(columns - self.fresh);
                     (self.cursor, self.fresh) = (columns, columns);
                     return;
                 }
-                Err(super::Unsent::NoRoom) => return,
+                Err(super::SendError::NoRoom) => return,
             }
             let end = self.cursor + count;
             let new = end.saturating_sub(self.fresh.max(self.cursor));

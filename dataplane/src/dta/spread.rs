@@ -2,7 +2,7 @@
 
 use wire::dta::hash::collector_of;
 
-/// Most collectors of a reporter.
+/// Maximum number of collectors of a reporter.
 pub const MAX_COLLECTORS: usize = 64;
 
 /// Tables of collectors: by key, by list, and one for all sketches. Every reporter and every client of queries needs the same ones.
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_tables_of_the_first_collectors_by_hand() {
-        // The second gets the first 128 values, the third 85, alternating between both: the first of whoever has most, the lower number first.
+        // The second gets the first 128 values, the third 85, alternating between both: in each step from the collector that has most, the lower number first.
         let two: [u8; 256] = std::array::from_fn(|value| u8::from(value < 128));
         assert_eq!(*Spread::even(2).by_key(), two);
         let three = *Spread::even(3).by_key();

@@ -4,7 +4,7 @@ use wire::{FlowKey, Hop, ipv4, ipv6, tcp};
 
 use super::context::packet_id;
 use super::{Context, Outbox, PacketFacts, Reporter, Trigger};
-use crate::packet::{Headers, Seen, TCP};
+use crate::packet::{Headers, ParsedPacket, TCP};
 use crate::visit::Visit;
 
 /// A reporter, what it has to send, and whether the switch makes Telemetry Reports too.
@@ -50,7 +50,7 @@ impl SwitchReporter {
     }
 
     /// A packet passes.
-    pub(crate) fn packet(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
+    pub(crate) fn packet(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
         let event = Event::new(Trigger::Packet, &metadata);
         let context = context(node, frame, seen, visit, event);
@@ -62,7 +62,7 @@ impl SwitchReporter {
         &mut self,
         node: u32,
         frame: &[u8],
-        seen: &Seen,
+        seen: &ParsedPacket,
         visit: &Visit,
         event: Event<'_>,
     ) -> bool {
@@ -71,8 +71,8 @@ impl SwitchReporter {
         !self.also_reports
     }
 
-    /// A packet is dropped of which nobody wants to know, but tables count it.
-    pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
+    /// A dropped packet that no drop report is about; tables count it.
+    pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
         let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &metadata));
         self.reporter.count_drop(&context, visit.egress_ts, &mut self.outbox);
@@ -90,7 +90,13 @@ impl SwitchReporter {
     }
 }
 
-fn context<'a>(node: u32, frame: &'a [u8], seen: &'a Seen, visit: &Visit, event: Event<'a>) -> Context<'a> {
+fn context<'a>(
+    node: u32,
+    frame: &'a [u8],
+    seen: &'a ParsedPacket,
+    visit: &Visit,
+    event: Event<'a>,
+) -> Context<'a> {
     let Event { trigger, metadata, reason, congested } = event;
     let flow = seen.flow.as_ref();
     let facts = flow.zip(seen.headers).map(|(flow, headers)| facts(frame, flow, &headers));
@@ -132,7 +138,7 @@ mod tests {
     use wire::dta::{Operation, Report};
 
     use super::*;
-    use crate::dta::{Action, Config, How, Mapping, table};
+    use crate::dta::{Action, Config, Mapping, SendOptions, table};
     use crate::report::Outbox as Reports;
     use crate::switch::{self, Congestion, Switch};
     use crate::watchlist::{Mode, Watch, Watchlist};
@@ -154,9 +160,9 @@ mod tests {
     fn append(on: Trigger, list: u32, entry: &str) -> Mapping {
         let entry = entry.split(' ').map(|field| field.parse().unwrap()).collect();
         let action = Action::Append { list, lists: 1, spread: Vec::new(), entry, entries: 1, hold: 0 };
-        let (flows, when, how) = (Match::default(), Vec::new(), How::default());
+        let (flows, when, options) = (Match::default(), Vec::new(), SendOptions::default());
         let name = String::new();
-        Mapping { name, on, table: None, flows, when, every: 1, each_hop: false, how, action }
+        Mapping { name, on, table: None, flows, when, every: 1, each_hop: false, options, action }
     }
 
     fn switch_reporter(mappings: Vec<Mapping>, also: bool) -> SwitchReporter {

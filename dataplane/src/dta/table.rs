@@ -6,9 +6,9 @@ use detect::Match;
 use super::condition::Condition;
 use super::context::{Context, Counter, Sums, Trigger, Window};
 pub use super::field::MAX_KEY;
-use super::field::{Field, Scratch, Subject, Unfit};
+use super::field::{Field, ReportedHop, Scratch, ValueError};
 
-/// Most records of a table.
+/// Maximum number of records of a table.
 pub const MAX_SLOTS: usize = 1 << 20;
 /// Records looked at in one call when a period is over.
 const SWEEP: usize = 4096;
@@ -66,7 +66,7 @@ pub(super) struct Table {
     end: u64,
     /// Where the sweep is.
     sweep: Option<usize>,
-    round: Round,
+    round: SweepTotals,
     pub(super) stats: Stats,
 }
 
@@ -125,7 +125,7 @@ impl Record {
 
 /// What a sweep has come across.
 #[derive(Clone, Copy, Debug)]
-struct Round {
+struct SweepTotals {
     keys: u64,
     sums: Sums,
     top: Sums,
@@ -134,7 +134,7 @@ struct Round {
     top_len: u8,
 }
 
-impl Round {
+impl SweepTotals {
     const NEW: Self = Self {
         keys: 0,
         sums: Sums { packets: 0, bytes: 0, drops: 0 },
@@ -152,7 +152,7 @@ pub(super) trait RecordSink {
 impl Table {
     pub(super) fn new(config: Config, seed: u64) -> Self {
         let records = vec![Record::EMPTY; config.slots];
-        let (sweep, round, stats) = (None, Round::NEW, Stats::default());
+        let (sweep, round, stats) = (None, SweepTotals::NEW, Stats::default());
         Self { config, records, seed, end: 0, sweep, round, stats }
     }
 
@@ -194,9 +194,9 @@ impl Table {
         record.passed = report.report(&passed, record.passed);
     }
 
-    fn key_of(&self, context: &Context<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, Unfit> {
+    fn key_of(&self, context: &Context<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, ValueError> {
         let hop = if self.config.key.iter().any(Field::needs_hop) { context.last_hop() } else { None };
-        let subject = Subject { hop, number: 0 };
+        let subject = ReportedHop { hop, number: 0 };
         let mut out = Scratch::new(key);
         self.config.key.iter().try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
         Ok(out.len() as u8)
@@ -240,7 +240,7 @@ impl Table {
             return;
         }
         let context = Context { counter: Some(&counter), ..Context::new(Trigger::Period, node) };
-        let subject = Subject::default();
+        let subject = ReportedHop::default();
         if self.config.having.iter().all(|condition| condition.is_met(&context, &subject, now)) {
             report.report(&context, 0);
             self.round.keys += 1;
@@ -255,7 +255,8 @@ impl Table {
 
     /// The end of a sweep.
     fn finish(&mut self, node: u32, report: &mut impl RecordSink) {
-        let Round { keys, sums, top, top_key, top_len } = std::mem::replace(&mut self.round, Round::NEW);
+        let SweepTotals { keys, sums, top, top_key, top_len } =
+            std::mem::replace(&mut self.round, SweepTotals::NEW);
         let window = Window { keys, sums, top_key: &top_key[..usize::from(top_len)], top };
         report.report(&Context { window: Some(&window), ..Context::new(Trigger::Window, node) }, 0);
         self.stats.periods += 1;

@@ -48,7 +48,7 @@ fn mapping(on: Trigger, action: Action) -> Mapping {
         when: Vec::new(),
         every: 1,
         each_hop: false,
-        how: How::default(),
+        options: SendOptions::default(),
         action,
     }
 }
@@ -91,12 +91,12 @@ fn sequences(payloads: &[Vec<u8>]) -> Vec<u16> {
     payloads.iter().map(|payload| Report::parse(payload).unwrap().base.sequence).collect()
 }
 
-const ESSENTIAL: How = How { priority: Priority::High, essential: true, immediate: false };
+const ESSENTIAL: SendOptions = SendOptions { priority: Priority::High, essential: true, immediate: false };
 
 #[test]
 fn a_path_is_the_key_write_of_wire_formats_5_7() {
     let path = Path::new();
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let flow = flow(1234);
     for _ in 0..0x0102 {
@@ -113,15 +113,15 @@ fn a_path_is_the_key_write_of_wire_formats_5_7() {
 fn the_other_operations_are_those_of_5_7() {
     let entry = "0xa0a1a2a3a4a5a6a7:u64 0xa8a9aaabacadaeaf:u64 0xb0b1:u16";
     let list = Mapping {
-        how: How { immediate: true, ..How::default() },
+        options: SendOptions { immediate: true, ..SendOptions::default() },
         ..mapping(Trigger::Drop, append(5, entry, 1))
     };
-    let low = How { priority: Priority::Low, ..How::default() };
+    let low = SendOptions { priority: Priority::Low, ..SendOptions::default() };
     let delta = "5:u8".parse().unwrap();
     let counter = Action::KeyIncrement { store: 1, copies: 2, key: fields("src"), delta };
-    let counter = Mapping { how: low, ..mapping(Trigger::Packet, counter) };
+    let counter = Mapping { options: low, ..mapping(Trigger::Packet, counter) };
     let postcard = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
-    let postcard = Mapping { how: low, ..mapping(Trigger::Path, postcard) };
+    let postcard = Mapping { options: low, ..mapping(Trigger::Path, postcard) };
     let (mut reporter, mut out) = (reporter(vec![list, counter, postcard]), Outbox::default());
     let (path, flow) = (Path::new(), flow(1234));
     let context = Context { flow: Some(&flow), ..Context::new(Trigger::Drop, 7) };
@@ -229,9 +229,9 @@ fn lists_are_spread_by_a_key_and_stay_with_it() {
 
 #[test]
 fn keys_choose_the_collector_and_each_has_its_own_sequence() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let spread = Spread::new(3, None, vec![(4, 4, 2)], 1).unwrap();
-    let list = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, append(4, "node", 1)) };
+    let list = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, append(4, "node", 1)) };
     let config =
         Config { reporter: 7, spread: spread.clone(), mappings: vec![keyed, list], ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
@@ -255,7 +255,7 @@ fn keys_choose_the_collector_and_each_has_its_own_sequence() {
 
 #[test]
 fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let list = mapping(Trigger::Path, append(3, "node", 4));
     let config = Config { reporter: 7, mappings: vec![keyed, list], ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
@@ -293,7 +293,7 @@ fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone
 
 #[test]
 fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     (0..10).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
@@ -314,7 +314,7 @@ fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
 #[test]
 fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
     const MS: u64 = 1_000_000;
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     let full = |last| control(Body::Nack { cause: Cause::Overload, last, trigger: last + 1 });
@@ -343,8 +343,8 @@ fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
 }
 
 #[test]
-fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+fn reports_evicted_from_the_ring_are_counted_and_the_others_resent() {
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     (0..1000).for_each(|src_port| {
@@ -360,7 +360,7 @@ fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
 
 #[test]
 fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let other = mapping(Trigger::Path, key_write("flow", "path_len"));
     let (mut reporter, mut out) = (reporter(vec![keyed, other]), Outbox::new(1 << 20, 2));
     let path = Path::new();
@@ -380,7 +380,7 @@ fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
 
 #[test]
 fn the_sequence_goes_round() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "path_len")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "path_len")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let (path, flow) = (Path::new(), flow(1));
     (0..65_536 + 3).for_each(|_| {
@@ -394,7 +394,7 @@ fn the_sequence_goes_round() {
 
 #[test]
 fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "sport")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "sport")) };
     let config = Config { reporter: 7, mappings: vec![keyed], first_sequence: 1000, ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let path = Path::new();
@@ -458,7 +458,7 @@ impl Tracker {
 #[test]
 fn all_essential_reports_arrive_in_order_despite_loss() {
     for (rng, loss, every) in [(1, 0, 5), (2, 1, 5), (3, 10, 5), (4, 30, 25)] {
-        let list = Mapping { how: ESSENTIAL, ..mapping(Trigger::Drop, append(1, "node", 3)) };
+        let list = Mapping { options: ESSENTIAL, ..mapping(Trigger::Drop, append(1, "node", 3)) };
         let (mut reporter, mut out) = (reporter(vec![list]), Outbox::default());
         let mut tracker = Tracker { last: 0, accepted: Vec::new(), nack_at: 0, rng, loss };
         let mut answers: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -486,7 +486,7 @@ fn all_essential_reports_arrive_in_order_despite_loss() {
 #[test]
 fn congestion_keeps_back_what_is_less_important() {
     let at = |priority| Mapping {
-        how: How { priority, ..How::default() },
+        options: SendOptions { priority, ..SendOptions::default() },
         ..mapping(Trigger::Hop, append(1, "node", 1))
     };
     let all = [Priority::Low, Priority::Medium, Priority::High].map(at);
@@ -518,7 +518,7 @@ fn congestion_keeps_back_what_is_less_important() {
 
 #[test]
 fn control_messages_that_are_not_for_us_are_counted() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     reporter.report(&Path::new().context(&flow(1)), 0, &mut out);
     out.clear();
@@ -539,7 +539,7 @@ fn control_messages_that_are_not_for_us_are_counted() {
 
 #[test]
 fn the_last_report_is_sent_again_until_it_is_known_to_have_arrived() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     let again = |reporter: &mut Reporter, out: &mut Outbox, from: u64| {

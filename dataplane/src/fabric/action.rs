@@ -44,7 +44,7 @@ pub enum Action {
         /// The switch's id.
         node: u32,
     },
-    /// From now on `node` sends everything for host `to` towards its neighbour `via`, whatever the routes say; `None` takes
+    /// `node` sends everything for host `to` to its neighbour `via`, regardless of the routes; `None` takes
     /// that back. This is how to make a loop.
     Divert {
         /// The switch's id.

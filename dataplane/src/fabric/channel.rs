@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::ground_truth::{Arrival, DatagramOutcome};
 use super::random::Random;
-use super::truth::{Arrival, Fate};
 
 /// The quality of the channel to the collector. The default is perfect and takes 50 µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +28,20 @@ impl Default for Channel {
 
 impl Channel {
     /// Decides the outcome of one datagram. The three faults exclude each other.
-    pub(crate) fn fate(&self, random: &mut Random) -> Fate {
+    pub(crate) fn outcome(&self, random: &mut Random) -> DatagramOutcome {
         if random.chance(self.loss) {
-            Fate::Lost
+            DatagramOutcome::Lost
         } else if random.chance(self.duplication) {
-            Fate::Duplicated
+            DatagramOutcome::Duplicated
         } else if random.chance(self.reordering) {
-            Fate::Delayed
+            DatagramOutcome::Delayed
         } else {
-            Fate::Delivered
+            DatagramOutcome::Delivered
         }
     }
 }
 
-/// What one subsystem of a node sent and what became of it.
+/// Totals of the datagrams that one subsystem of a node sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTotals {
     /// Node id.
@@ -60,9 +60,9 @@ pub struct ChannelTotals {
     pub arrived: u64,
 }
 
-/// Keeps the books of every (node, subsystem).
+/// Counts sent and arrived datagrams for each (node, subsystem).
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ChannelAccounting {
     entries: BTreeMap<(u32, u8), Entry>,
 }
 
@@ -73,12 +73,12 @@ struct Entry {
     latest: u64,
 }
 
-impl Ledger {
+impl ChannelAccounting {
     /// Notes a datagram; returns its order number within its (node, hw_id), from 0.
-    pub(crate) fn sent(&mut self, node: u32, hw_id: u8, fate: Fate) -> u64 {
+    pub(crate) fn sent(&mut self, node: u32, hw_id: u8, outcome: DatagramOutcome) -> u64 {
         let entry = self.entry(node, hw_id);
         entry.totals.sent += 1;
-        entry.totals.lost += u64::from(fate == Fate::Lost);
+        entry.totals.lost += u64::from(outcome == DatagramOutcome::Lost);
         entry.totals.sent - 1
     }
 
@@ -96,7 +96,7 @@ impl Ledger {
         arrival
     }
 
-    /// The books, in order of node and subsystem.
+    /// The totals, in order of node and subsystem.
     pub(crate) fn totals(&self) -> Vec<ChannelTotals> {
         let with_ids =
             |(&(node, hw_id), entry): (&(u32, u8), &Entry)| ChannelTotals { node, hw_id, ..entry.totals };
@@ -118,18 +118,23 @@ mod tests {
 
     #[test]
     fn the_books_add_up() {
-        let mut ledger = Ledger::default();
-        let fates = [Fate::Delivered, Fate::Delayed, Fate::Lost, Fate::Duplicated];
-        let orders: Vec<u64> = fates.iter().map(|&fate| ledger.sent(5, 1, fate)).collect();
+        let mut accounting = ChannelAccounting::default();
+        let fates = [
+            DatagramOutcome::Delivered,
+            DatagramOutcome::Delayed,
+            DatagramOutcome::Lost,
+            DatagramOutcome::Duplicated,
+        ];
+        let orders: Vec<u64> = fates.iter().map(|&outcome| accounting.sent(5, 1, outcome)).collect();
         assert_eq!(orders, [0, 1, 2, 3]);
         let overtaken = |a: Arrival| a.overtaken;
-        assert!(!overtaken(ledger.arrived(0, arrival(10, false))));
-        assert!(!overtaken(ledger.arrived(3, arrival(13, false))));
-        assert!(!overtaken(ledger.arrived(3, arrival(13, true))));
-        assert!(overtaken(ledger.arrived(1, arrival(11, false))));
+        assert!(!overtaken(accounting.arrived(0, arrival(10, false))));
+        assert!(!overtaken(accounting.arrived(3, arrival(13, false))));
+        assert!(!overtaken(accounting.arrived(3, arrival(13, true))));
+        assert!(overtaken(accounting.arrived(1, arrival(11, false))));
         let totals =
             ChannelTotals { node: 5, hw_id: 1, sent: 4, lost: 1, duplicated: 1, reordered: 1, arrived: 3 };
-        assert_eq!(ledger.totals(), [totals]);
+        assert_eq!(accounting.totals(), [totals]);
     }
 
     #[test]
@@ -138,7 +143,7 @@ mod tests {
             Channel { loss: 100_000, duplication: 50_000, reordering: 20_000, ..Channel::default() };
         let mut random = Random::new(9);
         let mut counts = [0u32; 4];
-        (0..100_000).for_each(|_| counts[channel.fate(&mut random) as usize] += 1);
+        (0..100_000).for_each(|_| counts[channel.outcome(&mut random) as usize] += 1);
         let near = |count: u32, wanted: u32| count.abs_diff(wanted) < wanted / 10;
         assert!(near(counts[1], 10_000) && near(counts[2], 4_500) && near(counts[3], 1_710), "{counts:?}");
     }

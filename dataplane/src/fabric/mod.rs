@@ -3,14 +3,14 @@
 //!
 //! The model, so that results can be checked by hand:
 //! - A frame is received when its last bit is in (store and forward); that is the ingress time. After a fixed pipeline
-//!   delay it is offered to the queue of its egress port; what waits there at that moment is the occupancy it reports.
+//!   delay it is offered to the queue of its egress port; what waits there at that time is the occupancy it reports.
 //!   The frame being transmitted is not in the queue.
 //! - When the port is free the first waiting frame leaves: that is the egress time, and here INT is written, so a frame may
 //!   be longer on the link than it was in the queue. Hop latency is egress minus ingress.
-//! - A cut link loses what is on it, drops what waits for it and whatever routes still send to it, until all switches take
+//! - A cut link loses what is on it, drops what waits for it and what routes still send to it, until all switches take
 //!   new shortest paths one convergence delay after the change.
 //! - A host's NIC has the rate of its link and a deep queue; a link's depth is that of its switch ends.
-//! - Events at one moment happen in the order in which they were scheduled. Same topology, configuration, seed and calls:
+//! - Simultaneous events are executed in the order in which they were scheduled. Same topology, configuration, seed and calls:
 //!   same bytes.
 //!
 //! ```
@@ -36,6 +36,7 @@
 
 mod action;
 mod channel;
+mod ground_truth;
 pub(crate) mod port;
 pub(crate) mod random;
 mod reporting;
@@ -44,7 +45,6 @@ mod routing;
 mod topology;
 mod traffic;
 mod transfer;
-mod truth;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -52,11 +52,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 pub use action::{Action, FabricError, FlowId};
 pub use channel::{Channel, ChannelTotals};
+pub use ground_truth::{
+    Arrival, DatagramOutcome, DatagramTruth, DropReason, GroundTruth, HopTruth, PacketTrace, ReportKind,
+    ReportTruth, SfTruth,
+};
 pub use topology::{Kind, Node, Topology, TopologyBuilder, TopologyError, Wire};
 pub use traffic::FlowTotals;
-pub use truth::{
-    Arrival, DatagramTruth, DropReason, Fate, HopTruth, Journey, ReportKind, ReportTruth, SfTruth, Truth,
-};
 
 pub use crate::flow::{Address, Family, FlowSpec, Pattern, Transport};
 
@@ -75,7 +76,7 @@ use transfer::Packet;
 /// How the fabric's nodes behave. The default is a perfect 10 Gb/s network that reports every packet.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// True time at which the run begins, ns since whatever epoch the reader likes.
+    /// True time at which the run begins, ns since an arbitrary epoch.
     pub start: u64,
     /// What queue depth and occupancy count.
     pub unit: QueueUnit,
@@ -92,7 +93,7 @@ pub struct Config {
     /// How reports travel to the collector.
     pub channel: Channel,
     /// What links do to frames by themselves.
-    pub links: Mishaps,
+    pub links: Impairments,
     /// Longest time a group of reports waits to be filled, ns.
     pub group_delay: u64,
     /// Which frames the sink is shown.
@@ -113,7 +114,7 @@ impl Default for Config {
             switch: switch::Config::default(),
             watchlist: Watchlist::default(),
             channel: Channel::default(),
-            links: Mishaps::default(),
+            links: Impairments::default(),
             group_delay: 1_000_000,
             frames: Frames::None,
             routed: false,
@@ -121,9 +122,9 @@ impl Default for Config {
     }
 }
 
-/// What a link does to frames without being cut. By default nothing.
+/// Impairments of links that are up. By default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mishaps {
+pub struct Impairments {
     /// Frames lost on each link, per million.
     pub loss: u32,
     /// Frames that take `extra` longer on each link, so that later ones overtake them, per million.
@@ -162,7 +163,7 @@ pub enum Frames {
     Sent,
 }
 
-/// Who sent a datagram of reports.
+/// The sender of a datagram of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reporter {
     /// Node id.
@@ -185,13 +186,13 @@ pub trait FabricSink {
         let _ = (t, node, interface, frame);
     }
 
-    /// Something really happened.
-    fn truth(&mut self, truth: &Truth<'_>) {
+    /// An event of the ground truth.
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         let _ = truth;
     }
 }
 
-/// Lets everything pass unseen.
+/// Ignores all events.
 impl FabricSink for () {}
 
 /// The running network.
@@ -201,9 +202,9 @@ pub struct Fabric {
     topology: Topology,
     now: u64,
     events: BinaryHeap<Reverse<Event>>,
-    /// Counts scheduled events: the tie-break of events at one moment.
+    /// Counts scheduled events: the tie-break of simultaneous events.
     order: u64,
-    stations: Vec<Station>,
+    stations: Vec<NodeState>,
     /// Two per link: 2 * link is the end at its `a`, 2 * link + 1 the end at its `b`.
     ports: Vec<Port>,
     /// When each link was cut, ascending.
@@ -225,7 +226,7 @@ pub struct Fabric {
 
 /// A node at run time.
 #[derive(Debug)]
-struct Station {
+struct NodeState {
     /// None for a host.
     switch: Option<Box<Switch>>,
     /// Its ports in order of their numbers.
@@ -250,11 +251,11 @@ struct Flow {
 struct Event {
     at: u64,
     order: u64,
-    what: What,
+    what: EventKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum EventKind {
     /// The next packet of the flow.
     Send { flow: u32 },
     /// One packet of an ordered burst, of which `left` more follow.
@@ -287,7 +288,7 @@ impl Fabric {
                     Some(Box::new(Switch::new(node.id, config.switch.clone(), config.watchlist.clone())?))
                 }
             };
-            stations.push(Station { switch, ports: Vec::new() });
+            stations.push(NodeState { switch, ports: Vec::new() });
         }
         let mut ports = Vec::with_capacity(topology.links.len() * 2);
         for link in &topology.links {
@@ -349,7 +350,7 @@ impl Fabric {
             path: Vec::new(),
         });
         if let Some(at) = first {
-            self.at(at, What::Send { flow });
+            self.at(at, EventKind::Send { flow });
         }
         Ok(FlowId(flow))
     }
@@ -382,7 +383,7 @@ impl Fabric {
         }
         let index = self.actions.len() as u32;
         self.actions.push(action);
-        self.at(t.max(self.now), What::Act { action: index });
+        self.at(t.max(self.now), EventKind::Act { action: index });
         Ok(())
     }
 
@@ -399,7 +400,7 @@ impl Fabric {
         self.now = self.now.max(t);
     }
 
-    /// When the next thing will happen; none when nothing ever will.
+    /// Time of the next event; `None` if none is scheduled.
     pub fn next_event_time(&self) -> Option<u64> {
         self.events.peek().map(|Reverse(event)| event.at)
     }
@@ -439,40 +440,40 @@ impl Fabric {
         self.reporting.totals()
     }
 
-    fn happen(&mut self, what: What, sink: &mut (impl FabricSink + ?Sized)) {
+    fn happen(&mut self, what: EventKind, sink: &mut (impl FabricSink + ?Sized)) {
         match what {
-            What::Send { flow } => {
+            EventKind::Send { flow } => {
                 let one = &mut self.flows[flow as usize];
                 if !one.schedule.runs(self.now) {
                     return;
                 }
                 if let Some(at) = one.schedule.next(self.now, &mut self.traffic) {
-                    self.at(at, What::Send { flow });
+                    self.at(at, EventKind::Send { flow });
                 }
                 self.inject(flow, sink);
             }
-            What::Burst { flow, left, gap } => {
+            EventKind::Burst { flow, left, gap } => {
                 if left > 0 {
-                    self.at(self.now.saturating_add(gap), What::Burst { flow, left: left - 1, gap });
+                    self.at(self.now.saturating_add(gap), EventKind::Burst { flow, left: left - 1, gap });
                 }
                 self.inject(flow, sink);
             }
-            What::Arrive { packet, port } => self.arrive(packet, port, sink),
-            What::Sent { port, epoch } => {
+            EventKind::Arrive { packet, port } => self.arrive(packet, port, sink),
+            EventKind::Sent { port, epoch } => {
                 if self.ports[port as usize].epoch == epoch {
                     self.ports[port as usize].busy = false;
                     self.transmit(port, sink);
                 }
             }
-            What::Act { action } => self.act(self.actions[action as usize].clone(), sink),
-            What::Converge => {
+            EventKind::Act { action } => self.act(self.actions[action as usize].clone(), sink),
+            EventKind::Converge => {
                 self.route();
-                sink.truth(&Truth::Converged { at: self.now });
+                sink.ground_truth(&GroundTruth::Converged { at: self.now });
             }
-            What::Report { datagram, duplicate } => {
+            EventKind::Report { datagram, duplicate } => {
                 self.reporting.arrive(datagram, duplicate, self.now, sink);
             }
-            What::Flush { node } => self.flush(node as usize, sink),
+            EventKind::Flush { node } => self.flush(node as usize, sink),
         }
     }
 
@@ -491,7 +492,7 @@ impl Fabric {
             }
             Action::Burst { flow, packets, gap } => {
                 if packets > 0 {
-                    self.at(self.now, What::Burst { flow: flow.0, left: packets - 1, gap });
+                    self.at(self.now, EventKind::Burst { flow: flow.0, left: packets - 1, gap });
                 }
             }
             Action::AddFlow(spec) => {
@@ -517,7 +518,7 @@ impl Fabric {
         self.diversions.push((node_index, to, (link * 2 + side) as u32));
     }
 
-    fn at(&mut self, at: u64, what: What) {
+    fn at(&mut self, at: u64, what: EventKind) {
         self.order += 1;
         self.events.push(Reverse(Event { at, order: self.order, what }));
     }

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::channel::{Channel, ChannelTotals, Ledger};
-use super::random::Random;
-use super::truth::{
-    Arrival, DatagramTruth, DropReason, Fate, HopTruth, ReportKind, ReportTruth, SfTruth, Truth,
+use super::channel::{Channel, ChannelAccounting, ChannelTotals};
+use super::ground_truth::{
+    Arrival, DatagramOutcome, DatagramTruth, DropReason, GroundTruth, HopTruth, ReportKind, ReportTruth,
+    SfTruth,
 };
-use super::{Event, Fabric, FabricSink, Reporter, Topology, What};
+use super::random::Random;
+use super::{Event, EventKind, Fabric, FabricSink, Reporter, Topology};
 use crate::report::Carrying;
 
 /// Reports between the switches and the collector.
@@ -16,19 +17,19 @@ use crate::report::Carrying;
 pub(super) struct Reporting {
     channel: Channel,
     random: Random,
-    ledger: Ledger,
+    accounting: ChannelAccounting,
     reporters: Vec<Reporter>,
     /// Truths of reports that wait in an open group, by node index and subsystem, oldest first.
     waiting: BTreeMap<(usize, u8), VecDeque<ReportTruth>>,
     /// Nodes whose groups have a flush scheduled.
     flush_due: Vec<bool>,
-    underway: Vec<Underway>,
+    in_flight: Vec<InFlight>,
     idle: Vec<u32>,
 }
 
 /// A datagram in flight to the collector.
 #[derive(Debug)]
-struct Underway {
+struct InFlight {
     payload: Vec<u8>,
     node: usize,
     hw_id: u8,
@@ -42,17 +43,17 @@ impl Reporting {
         Self {
             channel,
             random,
-            ledger: Ledger::default(),
+            accounting: ChannelAccounting::default(),
             reporters: topology.nodes.iter().map(|node| Reporter::of(node.id)).collect(),
             waiting: BTreeMap::new(),
             flush_due: vec![false; topology.nodes.len()],
-            underway: Vec::new(),
+            in_flight: Vec::new(),
             idle: Vec::new(),
         }
     }
 
     pub(super) fn totals(&self) -> Vec<ChannelTotals> {
-        self.ledger.totals()
+        self.accounting.totals()
     }
 
     /// A copy of a datagram arrives.
@@ -63,12 +64,12 @@ impl Reporting {
         at: u64,
         sink: &mut (impl FabricSink + ?Sized),
     ) {
-        let one = &mut self.underway[datagram as usize];
+        let one = &mut self.in_flight[datagram as usize];
         let from = self.reporters[one.node];
         let arrival =
             Arrival { at, node: from.node, hw_id: one.hw_id, seq: one.seq, duplicate, overtaken: false };
-        let arrival = self.ledger.arrived(one.order, arrival);
-        sink.truth(&Truth::Arrival(arrival));
+        let arrival = self.accounting.arrived(one.order, arrival);
+        sink.ground_truth(&GroundTruth::Arrival(arrival));
         sink.report(at, &from, &one.payload);
         one.copies -= 1;
         if one.copies == 0 {
@@ -76,9 +77,9 @@ impl Reporting {
         }
     }
 
-    fn store(&mut self, payload: &[u8], mut one: Underway) -> u32 {
+    fn store(&mut self, payload: &[u8], mut one: InFlight) -> u32 {
         if let Some(slot) = self.idle.pop() {
-            let old = &mut self.underway[slot as usize];
+            let old = &mut self.in_flight[slot as usize];
             one.payload = std::mem::take(&mut old.payload);
             one.payload.clear();
             one.payload.extend_from_slice(payload);
@@ -86,8 +87,8 @@ impl Reporting {
             return slot;
         }
         one.payload.extend_from_slice(payload);
-        self.underway.push(one);
-        self.underway.len() as u32 - 1
+        self.in_flight.push(one);
+        self.in_flight.len() as u32 - 1
     }
 }
 
@@ -124,7 +125,7 @@ impl Fabric {
             self.stations[node].switch.as_deref().is_some_and(|switch| switch.has_pending_reports());
         if grouping && !self.reporting.flush_due[node] {
             self.reporting.flush_due[node] = true;
-            self.at(self.now.saturating_add(self.config.group_delay), What::Flush { node: node as u32 });
+            self.at(self.now.saturating_add(self.config.group_delay), EventKind::Flush { node: node as u32 });
         }
     }
 
@@ -146,33 +147,33 @@ impl Fabric {
             let (hw_id, seq) = (datagram.hw_id, datagram.seq);
             let waiting = reporting.waiting.entry((node, hw_id)).or_default();
             let reports = waiting.drain(..usize::from(datagram.reports).min(waiting.len())).collect();
-            let fate = reporting.channel.fate(&mut reporting.random);
-            let order = reporting.ledger.sent(id, hw_id, fate);
-            sink.truth(&Truth::Datagram(&DatagramTruth {
+            let outcome = reporting.channel.outcome(&mut reporting.random);
+            let order = reporting.accounting.sent(id, hw_id, outcome);
+            sink.ground_truth(&GroundTruth::Datagram(&DatagramTruth {
                 sent: self.now,
                 node: id,
                 hw_id,
                 seq,
-                fate,
+                outcome,
                 reports,
             }));
             let (usual, late) =
                 (reporting.channel.delay, reporting.channel.delay.saturating_add(reporting.channel.extra));
-            let delays = match fate {
-                Fate::Lost => [None, None],
-                Fate::Delivered => [Some(usual), None],
-                Fate::Delayed => [Some(late), None],
-                Fate::Duplicated => [Some(usual), Some(late)],
+            let delays = match outcome {
+                DatagramOutcome::Lost => [None, None],
+                DatagramOutcome::Delivered => [Some(usual), None],
+                DatagramOutcome::Delayed => [Some(late), None],
+                DatagramOutcome::Duplicated => [Some(usual), Some(late)],
             };
             let copies = delays.iter().flatten().count() as u8;
             if copies == 0 {
                 continue;
             }
-            let one = Underway { payload: Vec::new(), node, hw_id, seq, order, copies };
+            let one = InFlight { payload: Vec::new(), node, hw_id, seq, order, copies };
             let slot = reporting.store(datagram.payload, one);
             for (copy, delay) in delays.into_iter().flatten().enumerate() {
                 self.order += 1;
-                let what = What::Report { datagram: slot, duplicate: copy == 1 };
+                let what = EventKind::Report { datagram: slot, duplicate: copy == 1 };
                 self.events.push(Reverse(Event {
                     at: self.now.saturating_add(delay),
                     order: self.order,

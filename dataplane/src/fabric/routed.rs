@@ -19,7 +19,7 @@ pub(super) fn number(frame: &mut [u8], number: u64) {
     let room = frame.len().saturating_sub(payload).min(4);
     if room > 0 {
         frame[payload..payload + room].copy_from_slice(&(number as u32).to_be_bytes()[4 - room..]);
-        // It is worked out from zero.
+        // It is computed from zero.
         let at = l4 + if proto == TCP { 16 } else { 6 };
         frame[at..at + 2].fill(0);
         let length = frame.len() - l4;
@@ -38,7 +38,7 @@ pub(super) fn pass(frame: &mut [u8]) {
     }
 }
 
-/// A sum in the header became smaller by so much (RFC 1624).
+/// Updates a checksum after a header word decreased by this amount (RFC 1624).
 fn add_to_checksum(frame: &mut [u8], at: usize, less: u32) {
     let mut sum = u32::from(u16::from_be_bytes([frame[at], frame[at + 1]])) + less;
     while sum > 0xffff {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_flows_of_a_lost_path_move() {
+    fn only_flows_of_a_lost_path_are_rerouted() {
         let before = {
             let (edges, hosts) = square(None);
             Routes::compute(&edges, &hosts)

@@ -4,32 +4,32 @@ use super::*;
 
 /// Writes down what happens, one line each.
 #[derive(Default)]
-struct Diary {
+struct EventLog {
     lines: Vec<String>,
     per_path: std::collections::BTreeMap<Vec<u32>, usize>,
 }
 
-impl FabricSink for Diary {
-    fn truth(&mut self, truth: &Truth<'_>) {
+impl FabricSink for EventLog {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         let line = match truth {
-            Truth::Delivered(journey) => {
-                *self.per_path.entry(journey.path()).or_default() += 1;
-                let hops: Vec<String> = journey
+            GroundTruth::Delivered(trace) => {
+                *self.per_path.entry(trace.path()).or_default() += 1;
+                let hops: Vec<String> = trace
                     .hops
                     .iter()
                     .map(|hop| format!("{}:{}+{}", hop.node, hop.queue_occupancy, hop.hop_latency()))
                     .collect();
-                format!("{:>8} delivered {} {}", journey.ended, journey.packet, hops.join(" "))
+                format!("{:>8} delivered {} {}", trace.ended, trace.packet, hops.join(" "))
             }
-            Truth::Dropped { journey, node, reason, .. } => {
-                format!("{:>8} dropped {} at {node}: {}", journey.ended, journey.packet, reason.name())
+            GroundTruth::Dropped { trace, node, reason, .. } => {
+                format!("{:>8} dropped {} at {node}: {}", trace.ended, trace.packet, reason.name())
             }
-            Truth::PathChange { at, old, new, .. } => format!("{at:>8} path {old:?} to {new:?}"),
-            Truth::Link { at, a, b, up } => {
+            GroundTruth::PathChange { at, old, new, .. } => format!("{at:>8} path {old:?} to {new:?}"),
+            GroundTruth::Link { at, a, b, up } => {
                 format!("{at:>8} link {a}-{b} {}", if *up { "restored" } else { "cut" })
             }
-            Truth::Converged { at } => format!("{at:>8} converged"),
-            Truth::Datagram(_) | Truth::Arrival(_) => return,
+            GroundTruth::Converged { at } => format!("{at:>8} converged"),
+            GroundTruth::Datagram(_) | GroundTruth::Arrival(_) => return,
         };
         self.lines.push(line);
     }
@@ -67,7 +67,7 @@ fn queues_grow_and_drop_as_computed_by_hand() {
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
     fabric.schedule(0, Action::Burst { flow, packets: 6, gap: 0 }).unwrap();
-    let mut diary = Diary::default();
+    let mut diary = EventLog::default();
     fabric.run_until(1_000_000, &mut diary);
     assert_eq!(
         diary.lines,
@@ -90,7 +90,7 @@ fn a_queue_can_count_packets() {
     let mut fabric = bottleneck(2, QueueUnit::Packets);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
     fabric.schedule(0, Action::Burst { flow, packets: 4, gap: 0 }).unwrap();
-    let mut diary = Diary::default();
+    let mut diary = EventLog::default();
     fabric.run_until(1_000_000, &mut diary);
     assert_eq!(
         diary.lines,
@@ -109,7 +109,7 @@ fn the_pipeline_is_part_of_the_hop_latency() {
     let mut fabric = Fabric::new(topology, Config { pipeline: 450, ..Config::default() }, 1).unwrap();
     let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
     fabric.schedule(50, Action::Burst { flow, packets: 2, gap: 0 }).unwrap();
-    let mut diary = Diary::default();
+    let mut diary = EventLog::default();
     fabric.run_until(1_000_000, &mut diary);
     let lines = ["    2300 delivered 0 101:0+450", "    3100 delivered 1 101:0+450"];
     assert_eq!(diary.lines, text(&lines));
@@ -125,7 +125,7 @@ fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
     fabric.schedule(6_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
     fabric.schedule(8_000, Action::MendLink { a: 101, b: 102 }).unwrap();
     fabric.schedule(20_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    let mut diary = Diary::default();
+    let mut diary = EventLog::default();
     fabric.run_until(1_000_000, &mut diary);
     assert_eq!(
         diary.lines,
@@ -150,7 +150,7 @@ fn before_convergence_packets_die_at_the_cut_afterwards_they_go_around() {
     let config = Config { convergence: 50_000, ..Config::default() };
     let mut fabric = Fabric::new(topology, config, 1).unwrap();
     fabric.add_flow(&small(10_001, 10_002, Pattern::Constant { gap: 20_000 })).unwrap();
-    let mut diary = Diary::default();
+    let mut diary = EventLog::default();
     fabric.run_until(10_000, &mut diary);
     let spine = diary.per_path.keys().next().unwrap()[1];
     fabric.schedule(101_000, Action::CutLink { a: 101, b: spine }).unwrap();
@@ -190,7 +190,7 @@ fn flows_spread_over_equal_paths_and_stay_on_theirs() {
             FlowSpec { src_port: 1000 + port, ..small(10_001, 10_016, Pattern::Constant { gap: 1_000_000 }) };
         fabric.add_flow(&spec).unwrap();
     }
-    let mut diary = Diary::default();
+    let mut diary = EventLog::default();
     fabric.run_until(5_500_000, &mut diary);
     assert!(diary.lines.iter().all(|line| line.contains("delivered")), "no path ever changes");
     let counts: Vec<usize> = diary.per_path.values().map(|packets| packets / 6).collect();
@@ -207,7 +207,7 @@ fn a_diversion_makes_a_loop_that_ends() {
     fabric.schedule(1, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
     fabric.schedule(1_000_000, Action::Divert { node: 102, to: 10_002, via: None }).unwrap();
     fabric.schedule(1_000_001, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    let mut diary = Diary::default();
+    let mut diary = EventLog::default();
     fabric.run_until(9_000_000, &mut diary);
     assert_eq!(diary.lines.len(), 2);
     assert!(diary.lines[0].ends_with("dropped 0 at 101: ttl_zero"), "{}", diary.lines[0]);
@@ -215,7 +215,7 @@ fn a_diversion_makes_a_loop_that_ends() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn unknown_nodes_and_links_are_refused() {
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
     let said = |result: Result<(), FabricError>| result.unwrap_err().to_string();
     assert_eq!(said(fabric.add_flow(&small(1, 101, Pattern::Idle)).map(|_| ())), "node 101 is not a host");
@@ -241,9 +241,9 @@ fn utilisation_is_what_was_sent() {
     #[derive(Default)]
     struct Last(Vec<(u32, u32)>);
     impl FabricSink for Last {
-        fn truth(&mut self, truth: &Truth<'_>) {
-            if let Truth::Delivered(journey) = truth {
-                self.0 = journey.hops.iter().map(|hop| (hop.node, hop.tx_utilization)).collect();
+        fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+            if let GroundTruth::Delivered(trace) = truth {
+                self.0 = trace.hops.iter().map(|hop| (hop.node, hop.tx_utilization)).collect();
             }
         }
     }

@@ -16,7 +16,7 @@ pub struct Topology {
 pub struct Node {
     /// The id a switch reports under. Hosts have ids too (10001 and up in the built shapes), used only by the truth.
     pub id: u32,
-    /// For people.
+    /// Human-readable name.
     pub name: String,
     /// What it does.
     pub kind: Kind,

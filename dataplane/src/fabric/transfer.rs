@@ -1,7 +1,7 @@
 //! How a packet moves: made by a host, offered to a queue, transmitted, received, delivered or dropped.
 
-use super::truth::{DropReason, HopTruth, Journey, Truth};
-use super::{Fabric, FabricSink, Frames, QueueUnit, What, routed};
+use super::ground_truth::{DropReason, GroundTruth, HopTruth, PacketTrace};
+use super::{EventKind, Fabric, FabricSink, Frames, QueueUnit, routed};
 use crate::switch::{Verdict, Visit};
 
 /// A packet in flight. Slots are reused, so in the long run none is allocated.
@@ -141,7 +141,7 @@ impl Fabric {
                 sink.frame(now, self.topology.nodes[out.node].id, out.number, &packet.bytes);
             }
             let from = out.node;
-            self.at(sent, What::Sent { port, epoch });
+            self.at(sent, EventKind::Sent { port, epoch });
             let links = self.config.links;
             if self.fortune.chance(links.loss) {
                 let end = End { node: from, at: sent, reason: DropReason::LostOnLink, reported: false };
@@ -150,7 +150,7 @@ impl Fabric {
             let extra = if self.fortune.chance(links.reordering) { links.extra } else { 0 };
             self.at(
                 sent.saturating_add(delay).saturating_add(extra).saturating_add(pipeline),
-                What::Arrive { packet: slot, port: port ^ 1 },
+                EventKind::Arrive { packet: slot, port: port ^ 1 },
             );
             return;
         }
@@ -208,9 +208,9 @@ impl Fabric {
         let packet = &self.packets[slot as usize];
         let flow = &mut self.flows[packet.flow as usize];
         flow.totals.dropped += 1;
-        let journey = journey(packet, flow.totals.flow, at);
+        let trace = trace(packet, flow.totals.flow, at);
         let node = self.topology.nodes[node].id;
-        sink.truth(&Truth::Dropped { journey, node, reason, reported });
+        sink.ground_truth(&GroundTruth::Dropped { trace, node, reason, reported });
         self.idle.push(slot);
     }
 
@@ -234,10 +234,15 @@ impl Fabric {
             let old = std::mem::replace(&mut flow.path, new);
             if !old.is_empty() {
                 let (at, flow_key) = (self.now, flow.totals.flow);
-                sink.truth(&Truth::PathChange { at, flow: flow_key, old: &old, new: &flow.path });
+                sink.ground_truth(&GroundTruth::PathChange {
+                    at,
+                    flow: flow_key,
+                    old: &old,
+                    new: &flow.path,
+                });
             }
         }
-        sink.truth(&Truth::Delivered(journey(packet, flow.totals.flow, self.now)));
+        sink.ground_truth(&GroundTruth::Delivered(trace(packet, flow.totals.flow, self.now)));
         self.idle.push(slot);
     }
 
@@ -270,8 +275,8 @@ impl Fabric {
 
     fn changed(&mut self, link: usize, up: bool, sink: &mut (impl FabricSink + ?Sized)) {
         let [a, b] = [0, 1].map(|side| self.topology.nodes[self.ports[link * 2 + side].node].id);
-        sink.truth(&Truth::Link { at: self.now, a, b, up });
-        self.at(self.now.saturating_add(self.config.convergence), What::Converge);
+        sink.ground_truth(&GroundTruth::Link { at: self.now, a, b, up });
+        self.at(self.now.saturating_add(self.config.convergence), EventKind::Converge);
     }
 
     fn pipeline_of(&self, node: usize) -> u64 {
@@ -304,6 +309,6 @@ fn visit(hop: &HopTruth, mtu: u16) -> Visit {
     }
 }
 
-fn journey(packet: &Packet, flow: wire::FlowKey, ended: u64) -> Journey<'_> {
-    Journey { packet: packet.number, flow, sent: packet.made, ended, hops: &packet.hops }
+fn trace(packet: &Packet, flow: wire::FlowKey, ended: u64) -> PacketTrace<'_> {
+    PacketTrace { packet: packet.number, flow, sent: packet.made, ended, hops: &packet.hops }
 }

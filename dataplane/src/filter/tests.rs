@@ -45,7 +45,7 @@ impl Row {
         Self { switches, outbox: Outbox::default() }
     }
 
-    /// Sends a packet that finds these queues. How many reports came of it?
+    /// Sends a packet that finds these queues. Returns the number of reports.
     fn send(&mut self, queues: [u32; 3]) -> usize {
         self.send_of(Family::V4, queues)
     }
@@ -273,7 +273,7 @@ fn queue_thresholds_may_change_at_run_time() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_with_its_place() {
+fn contradictory_settings_are_refused_with_their_position() {
     let bad = filter(Algorithm::PerHop, Metric::FlowLatency, 0);
     let refused = |list: Vec<Filter>| Filters::new(list, 64, Units::default()).unwrap_err().to_string();
     assert_eq!(

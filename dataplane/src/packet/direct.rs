@@ -1,7 +1,7 @@
 //! Reads common frames without a general walk: Ethernet, IPv4 without options or IPv6 with at most our option, UDP or TCP, and INT-MD 2.x or
 //! SF-INT behind the usual marks.
 //!
-//! It finds what [`Seen::of`] finds, or returns `None`: the general walk reads whatever is unusual, cut or malformed. Tests compare
+//! It finds what [`ParsedPacket::of`] finds, or returns `None`: the general walk reads unusual, truncated and malformed frames. Tests compare
 //! the two together over all vectors and corrupted packets.
 
 use wire::ethernet::ethertype;
@@ -11,7 +11,7 @@ use wire::int::{Flags, Layout, Mode, Sf, Version, header, layout, shim};
 use wire::packet::{Mark, Original};
 use wire::{FlowKey, Profile, geneve, ipv4, ipv6, tcp, udp, vxlan};
 
-use super::{Carried, HOP_BY_HOP, Headers, OPTION_HEAD, Seen, TCP, UDP};
+use super::{CarriedInt, HOP_BY_HOP, Headers, OPTION_HEAD, ParsedPacket, TCP, UDP};
 
 const IP: usize = 14;
 /// U and State of SF-INT in the second byte of its header.
@@ -307,9 +307,9 @@ impl Common {
         Some(FlowKey::flow_id_v4(addresses, self.ports, self.proto))
     }
 
-    /// The same as [`Seen::of`] has it. `cache` is the one this was read with, and has read nothing since.
-    pub(crate) fn seen(self, frame: &[u8], cache: &Cache) -> Seen {
-        let carried = |int: &Int| Carried {
+    /// The same as [`ParsedPacket::of`] has it. `cache` is the one this was read with, and has read nothing since.
+    pub(crate) fn seen(self, frame: &[u8], cache: &Cache) -> ParsedPacket {
+        let carried = |int: &Int| CarriedInt {
             headers: self.headers,
             version: Version::V2,
             mode: Mode::Md,
@@ -328,7 +328,7 @@ impl Common {
             end: int.end,
         };
         let carried = self.int.as_ref().map(carried);
-        Seen { flow: self.flow(frame), headers: Some(self.headers), carried, unsupported: false }
+        ParsedPacket { flow: self.flow(frame), headers: Some(self.headers), carried, unsupported: false }
     }
 }
 
@@ -371,9 +371,9 @@ mod tests {
         }
     }
 
-    /// Whatever it sees, the general walk sees too.
+    /// Its result equals that of the general walk.
     #[test]
-    fn what_is_seen_at_once_is_what_the_whole_walk_sees() {
+    fn the_direct_parser_agrees_with_the_full_walk() {
         let mut state = 1_u64;
         let mut rng = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -403,7 +403,7 @@ mod tests {
                         let flow_id = direct.flow_id(&frame);
                         assert_eq!(direct.flow(&frame).map(|flow| flow.flow_id()), flow_id);
                         let direct = direct.seen(&frame, &cache);
-                        assert_eq!(Seen::of(&frame, profile), Ok(direct), "{frame:02x?}");
+                        assert_eq!(ParsedPacket::of(&frame, profile), Ok(direct), "{frame:02x?}");
                     }
                 }
             }

@@ -1,6 +1,6 @@
-//! ARP (RFC 826) and neighbour discovery (RFC 4861) on edge ports: answering for everybody, asking for hosts, learning.
+//! ARP (RFC 826) and neighbour discovery (RFC 4861) on edge ports: answers for every address, requests for hosts, learning.
 //!
-//! The switch is nobody on the link. A host that asks for any address gets the port's: so it can have any router's address,
+//! The switch has no address on the link. A host that asks for any address gets the port's: so it can have any router's address,
 //! or none but its own. It does not answer questions about the asker (gratuitous, duplicate detection) and about a neighbour
 //! that is known to be on the same link.
 
@@ -125,7 +125,7 @@ impl Router {
         asker: Ipv6Addr,
         target: Ipv6Addr,
     ) -> Vec<u8> {
-        /// From a router, and solicited. Not "override": who is really there may do that.
+        /// From a router, and solicited. Not "override": only the real owner of the address may set that.
         const FLAGS: u8 = 0xc0;
         let (ours, ip) = (self.config.ports[port].mac, frame.len());
         packet::address(&mut frame, mac, ours);
@@ -136,7 +136,7 @@ impl Router {
         frame
     }
 
-    /// Asks who has `address` behind an edge port.
+    /// Sends an ARP request or neighbour solicitation for `address` on an edge port.
     pub(super) fn ask(&mut self, port: usize, address: IpAddr, out: &mut dyn Wires) {
         let mac = self.config.ports[port].mac;
         let frame = match address {

@@ -34,13 +34,13 @@ impl Reason {
 
 /// How many errors may still be made: 1000 a second, 100 at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(super) struct RateLimit {
     /// In nanoseconds of waiting for [`Self::EACH`].
     saved: u64,
     at: u64,
 }
 
-impl Budget {
+impl RateLimit {
     const EACH: u64 = 1_000_000;
     const MAX_SAVED: u64 = 100 * Self::EACH;
 
@@ -53,7 +53,7 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
+impl Default for RateLimit {
     fn default() -> Self {
         Self { saved: Self::MAX_SAVED, at: 0 }
     }

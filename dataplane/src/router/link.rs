@@ -138,7 +138,7 @@ impl LinkQueue {
         if self.link.rate.is_none() { u32::MAX } else { self.meter.read(now) * 100 }
     }
 
-    /// Another link from now on. What waits goes on waiting; what is sent, is sent.
+    /// Replaces the link's properties. Queued frames stay queued; frames in flight are unaffected.
     pub(super) fn change(&mut self, link: Link) {
         if link.rate != self.link.rate {
             self.meter = Meter::new(link.rate.unwrap_or(1));

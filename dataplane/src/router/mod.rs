@@ -6,7 +6,7 @@
 //! The model:
 //! - It hides itself from hosts: on an edge port it answers ARP and neighbour solicitations for any address (proxy), finds
 //!   out hosts' addresses by asking and from what they send, and needs no address of its own. On other ports a switch of the
-//!   same kind is at the other end; whatever frame comes from there is taken.
+//!   same kind is at the other end; every frame from there is accepted.
 //! - IPv4 and IPv6 are forwarded by the longest prefix; among routes of equal length a flow keeps to one. Hop limits count
 //!   down. What cannot go on is answered with ICMP, at a limited rate. Nothing is ever fragmented.
 //! - Each port has two [`Link`]s, one for what leaves and one for what comes in, with rate, depth, delay, loss and
@@ -37,7 +37,7 @@ use crate::watchlist::Watchlist;
 
 pub use link::Link;
 use link::LinkQueue;
-use neighbours::{Found, Neighbours};
+use neighbours::{Lookup, Neighbours};
 use packet::Ip;
 pub use routes::Route;
 use routes::Routes;
@@ -64,7 +64,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Most ports.
+/// Maximum number of ports.
 pub const MAX_PORTS: usize = 256;
 
 /// A port.
@@ -155,11 +155,11 @@ pub struct Router {
     idle: Vec<u32>,
     neighbours: Neighbours,
     due: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    /// Numbers events, so that those of one moment happen in the order in which they were scheduled.
+    /// Numbers events, so that simultaneous ones are executed in the order in which they were scheduled.
     order: u64,
     now: u64,
     random: Random,
-    errors: icmp::Budget,
+    errors: icmp::RateLimit,
     outbox: Outbox,
     stats: Stats,
 }
@@ -171,7 +171,7 @@ struct PortQueues {
     into: LinkQueue,
 }
 
-/// Most frames queued at once, in all queues and on all links.
+/// Maximum number of frames queued at once, in all queues and on all links.
 const MAX_QUEUED: usize = 1 << 15;
 
 /// Came from no port: made here.
@@ -227,7 +227,7 @@ impl Router {
             order: 0,
             now: 0,
             random: Random::new(config.seed),
-            errors: icmp::Budget::default(),
+            errors: icmp::RateLimit::default(),
             outbox: Outbox::default(),
             stats: Stats::new(config.ports.len()),
             config,
@@ -307,7 +307,7 @@ impl Router {
         }
     }
 
-    /// Watches other flows from now on.
+    /// Replaces the watch list.
     ///
     /// # Errors
     /// When the list contradicts the configuration; the old one stays.
@@ -317,7 +317,7 @@ impl Router {
         Ok(())
     }
 
-    /// Other routes from now on.
+    /// Replaces the routes.
     ///
     /// # Errors
     /// One leads nowhere; the old ones stay.
@@ -351,7 +351,7 @@ impl Router {
                 waiting.into_iter().for_each(|slot| self.lose(slot, index, Drop::LinkDown));
             }
         }
-        // A queue whose rate was taken away must not wait for ever.
+        // A queue whose rate limit was removed must not wait forever.
         for direction in [Direction::In, Direction::Out] {
             let link_queue = self.link_queue(index, direction);
             if link_queue.schedule() {
@@ -487,9 +487,9 @@ impl Router {
             Err(reason) => return self.lose(slot, from, reason),
         };
         match seen {
-            packet::Seen::Arp(at) if edge => self.arp(slot, from, at, out),
-            packet::Seen::Arp(_) => self.lose(slot, from, Drop::NotIp),
-            packet::Seen::Ip(ip) => {
+            packet::FrameKind::Arp(at) if edge => self.arp(slot, from, at, out),
+            packet::FrameKind::Arp(_) => self.lose(slot, from, Drop::NotIp),
+            packet::FrameKind::Ip(ip) => {
                 if edge {
                     if answer::is_discovery(&self.frames[slot as usize].bytes, &ip) {
                         return self.discovery(slot, from, &ip, out);
@@ -528,7 +528,7 @@ impl Router {
     /// The port and the next hop's address for `dst`.
     fn choose(&self, slot: u32, dst: IpAddr) -> Option<(usize, IpAddr)> {
         let choices = self.routes.find(dst)?;
-        let hop = |choice: &routes::Choice| (usize::from(choice.port), choice.via.unwrap_or(dst));
+        let hop = |choice: &routes::NextHop| (usize::from(choice.port), choice.via.unwrap_or(dst));
         if let [choice] = choices {
             return Some(hop(choice));
         }
@@ -561,20 +561,20 @@ impl Router {
             return self.enqueue(slot, to, Direction::Out, out);
         }
         match self.neighbours.find(self.now, to as u16, next) {
-            Found::Known { mac: dst, ask } => {
+            Lookup::Known { mac: dst, ask } => {
                 packet::address(&mut self.frames[slot as usize].bytes, dst, mac);
                 self.enqueue(slot, to, Direction::Out, out);
                 if ask {
                     self.ask(to, next, out);
                 }
             }
-            Found::Unknown => match self.neighbours.wait(self.now, to as u16, next, slot) {
-                neighbours::Waits::First => {
+            Lookup::Unknown => match self.neighbours.wait(self.now, to as u16, next, slot) {
+                neighbours::WaitOutcome::SendRequest => {
                     self.at(self.now + neighbours::RETRY, Event::Resolve { port: to as u16, address: next });
                     self.ask(to, next, out);
                 }
-                neighbours::Waits::Too => {}
-                neighbours::Waits::No => self.drop_here(slot, to, Drop::Unresolved),
+                neighbours::WaitOutcome::Queued => {}
+                neighbours::WaitOutcome::Full => self.drop_here(slot, to, Drop::Unresolved),
             },
         }
     }

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 pub(super) const RETRY: u64 = 1_000_000_000;
 /// Solicitations before waiting senders get "host unreachable".
 const TRIES: u8 = 3;
-/// A neighbour silent for so long is asked for again, ns; until it has ignored [`TRIES`] requests it stays in use.
+/// A neighbour silent for this long is probed again, ns; until it has ignored [`TRIES`] requests it stays in use.
 const FRESH: u64 = 60 * 1_000_000_000;
-/// Most neighbours.
+/// Maximum number of neighbours.
 const MAX_NEIGHBOURS: usize = 4096;
 /// Maximum number of neighbours being resolved at once.
 const MAX_UNRESOLVED: usize = 256;
@@ -31,26 +31,26 @@ enum Neighbour {
     Asked { tries: u8, waiting: Vec<u32> },
 }
 
-/// What is known.
+/// Result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Lookup {
     Known {
         mac: [u8; 6],
-        /// It was silent for long: ask.
+        /// It was silent for long: send a request.
         ask: bool,
     },
     Unknown,
 }
 
-/// What becomes of a frame for an unknown neighbour.
+/// Result of queueing a frame for an unresolved neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    /// It is queued, and the neighbour must be asked for.
-    First,
+pub(super) enum WaitOutcome {
+    /// It is queued, and a request must be sent.
+    SendRequest,
     /// It waits with others.
-    Too,
-    /// There is no room.
-    No,
+    Queued,
+    /// The queue is full.
+    Full,
 }
 
 impl Neighbours {
@@ -58,21 +58,21 @@ impl Neighbours {
         self.entries.len() - self.unresolved
     }
 
-    pub(super) fn find(&mut self, now: u64, port: u16, address: IpAddr) -> Found {
+    pub(super) fn find(&mut self, now: u64, port: u16, address: IpAddr) -> Lookup {
         let Some(Neighbour::Known { mac, last_seen, requests }) = self.entries.get_mut(&(port, address))
         else {
-            return Found::Unknown;
+            return Lookup::Unknown;
         };
         if now.saturating_sub(*last_seen) <= FRESH + u64::from(*requests) * RETRY {
-            return Found::Known { mac: *mac, ask: false };
+            return Lookup::Known { mac: *mac, ask: false };
         }
         if *requests < TRIES {
             *requests += 1;
-            return Found::Known { mac: *mac, ask: true };
+            return Lookup::Known { mac: *mac, ask: true };
         }
         self.entries.remove(&(port, address));
         self.last = None;
-        Found::Unknown
+        Lookup::Unknown
     }
 
     /// Is it known there, with another hardware address than `mac`?
@@ -81,26 +81,26 @@ impl Neighbours {
     }
 
     /// Lets a frame wait.
-    pub(super) fn wait(&mut self, now: u64, port: u16, address: IpAddr, slot: u32) -> Waits {
+    pub(super) fn wait(&mut self, now: u64, port: u16, address: IpAddr, slot: u32) -> WaitOutcome {
         if let Some(Neighbour::Asked { waiting, .. }) = self.entries.get_mut(&(port, address)) {
             if waiting.len() >= MAX_QUEUED {
-                return Waits::No;
+                return WaitOutcome::Full;
             }
             waiting.push(slot);
-            return Waits::Too;
+            return WaitOutcome::Queued;
         }
         if self.unresolved >= MAX_UNRESOLVED {
-            return Waits::No;
+            return WaitOutcome::Full;
         }
         if self.entries.len() >= MAX_NEIGHBOURS + MAX_UNRESOLVED {
             self.forget_oldest(now);
         }
         self.unresolved += 1;
         self.entries.insert((port, address), Neighbour::Asked { tries: 1, waiting: vec![slot] });
-        Waits::First
+        WaitOutcome::SendRequest
     }
 
-    /// Nobody has answered for [`RETRY`]. `None`: no longer being resolved. True: ask again. Else the frames that waited.
+    /// Called when no answer came within [`RETRY`]. `None`: no longer being resolved. True: ask again. Else the frames that waited.
     pub(super) fn silent(&mut self, port: u16, address: IpAddr) -> Option<Result<(), Vec<u32>>> {
         let Some(Neighbour::Asked { tries, waiting }) = self.entries.get_mut(&(port, address)) else {
             return None;
@@ -120,7 +120,7 @@ impl Neighbours {
         self.last == Some((port, address, mac))
     }
 
-    /// Learns an address; gives back the frames that waited for it. `unresolved`: it may push out another; what hosts send
+    /// Learns an address; gives back the frames that waited for it. `unresolved`: it may evict another; what hosts send
     /// unasked fills the table, but no more.
     pub(super) fn learn(
         &mut self,

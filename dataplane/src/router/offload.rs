@@ -57,7 +57,7 @@ pub fn segment(
     if size == 0 || payload.is_empty() {
         return Err(());
     }
-    let cut = Cut { ip, l4, v6, proto };
+    let cut = HeaderOffsets { ip, l4, v6, proto };
     let last = (payload.len() - 1) / size;
     for (index, part) in payload.chunks(size).enumerate() {
         scratch.clear();
@@ -70,14 +70,14 @@ pub fn segment(
 }
 
 /// Where the headers are.
-struct Cut {
+struct HeaderOffsets {
     ip: usize,
     l4: usize,
     v6: bool,
     proto: u8,
 }
 
-impl Cut {
+impl HeaderOffsets {
     /// Writes what differs between the parts: `before` bytes of payload came before this one.
     fn fix_headers(&self, frame: &mut [u8], index: usize, before: usize, last: bool) {
         let &Self { ip, l4, v6, proto } = self;

@@ -13,7 +13,7 @@ pub(super) const ARP: u16 = 0x0806;
 pub(super) const ICMP: u8 = 1;
 /// Protocol number of ICMPv6.
 pub(super) const ICMPV6: u8 = 58;
-/// Whoever is at the other end of a link between switches. Locally administered: nobody's.
+/// Destination of frames on a link between switches: a locally administered address that no device has.
 pub(super) const PEER: [u8; 6] = [0x02, 0x68, 0xff, 0xff, 0xff, 0xff];
 
 /// VLAN tags that are stepped over.
@@ -21,7 +21,7 @@ const MAX_TAGS: usize = 4;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum FrameKind {
     /// ARP, at this offset.
     Arp(usize),
     Ip(Ip),
@@ -47,7 +47,7 @@ pub(super) struct Ip {
 }
 
 impl Ip {
-    /// Nobody forwards packets with such addresses.
+    /// Routers do not forward packets with such addresses.
     pub(super) fn is_link_scope(&self) -> bool {
         let never = |address: IpAddr| match address {
             IpAddr::V4(v4) => {
@@ -70,7 +70,7 @@ impl Ip {
 }
 
 /// Reads a frame. `ours`: the address frames must be sent to, if that matters; group addresses are ours as well.
-pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<Seen, Drop> {
+pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<FrameKind, Drop> {
     let header = ethernet::Packet::new_checked(frame).map_err(|_| Drop::Malformed)?;
     let dst = header.dst();
     if ours.is_some_and(|ours| dst[0] & 1 == 0 && dst != *ours) {
@@ -78,9 +78,9 @@ pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<Seen, Dro
     }
     let (ethertype, at) = network(frame).ok_or(Drop::Malformed)?;
     match ethertype {
-        ARP => Ok(Seen::Arp(at)),
-        ethertype::IPV4 => v4(&frame[at..], at).map(Seen::Ip).ok_or(Drop::Malformed),
-        ethertype::IPV6 => v6(&frame[at..], at).map(Seen::Ip).ok_or(Drop::Malformed),
+        ARP => Ok(FrameKind::Arp(at)),
+        ethertype::IPV4 => v4(&frame[at..], at).map(FrameKind::Ip).ok_or(Drop::Malformed),
+        ethertype::IPV6 => v6(&frame[at..], at).map(FrameKind::Ip).ok_or(Drop::Malformed),
         _ => Err(Drop::NotIp),
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn network(frame: &[u8]) -> Option<(u16, usize)> {
 /// The IP packet in a frame, if there is a good one.
 pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
     match classify(frame, None) {
-        Ok(Seen::Ip(ip)) => Some(ip),
+        Ok(FrameKind::Ip(ip)) => Some(ip),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ pub struct Route {
 
 /// One next hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Choice {
+pub(super) struct NextHop {
     /// Index of the port.
     pub(super) port: u16,
     pub(super) via: Option<IpAddr>,
@@ -35,7 +35,7 @@ pub(super) struct Routes {
 #[derive(Debug)]
 struct Length {
     mask: u128,
-    entries: Vec<(u128, Vec<Choice>)>,
+    entries: Vec<(u128, Vec<NextHop>)>,
 }
 
 impl Routes {
@@ -44,12 +44,12 @@ impl Routes {
         for route in &config.routes {
             let index = config.ports.iter().position(|port| port.number == route.port);
             let port = index.ok_or(ConfigError::NoSuchPort(route.port))? as u16;
-            routes.add(route, Choice { port, via: route.via });
+            routes.add(route, NextHop { port, via: route.via });
         }
         Ok(routes)
     }
 
-    fn add(&mut self, route: &Route, choice: Choice) {
+    fn add(&mut self, route: &Route, choice: NextHop) {
         let family = if route.to.is_v6() { &mut self.v6 } else { &mut self.v4 };
         let bits = u32::from(route.to.len()) + if route.to.is_v6() { 0 } else { 96 };
         let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
@@ -66,7 +66,7 @@ impl Routes {
     }
 
     /// The ways to `address`.
-    pub(super) fn find(&self, address: IpAddr) -> Option<&[Choice]> {
+    pub(super) fn find(&self, address: IpAddr) -> Option<&[NextHop]> {
         let family = if address.is_ipv6() { &self.v6 } else { &self.v4 };
         let bits = wide(address);
         family.iter().find_map(|length| {
@@ -77,7 +77,7 @@ impl Routes {
 
     /// `address` is a host behind the port with this index, to which frames go directly.
     pub(super) fn is_behind(&self, address: IpAddr, port: usize) -> bool {
-        let here = |choice: &Choice| usize::from(choice.port) == port && choice.via.is_none();
+        let here = |choice: &NextHop| usize::from(choice.port) == port && choice.via.is_none();
         self.find(address).is_some_and(|choices| choices.iter().any(here))
     }
 }

@@ -175,7 +175,7 @@ fn any_address_a_host_asks_for_is_ours() {
         router.receive(2, 0, &question, 2, &mut sent);
         assert_eq!(sent.take(), []);
     }
-    // From another switch nobody asks.
+    // No requests are answered on a link between switches.
     router.receive(3, 1, &question, 3, &mut sent);
     assert_eq!((sent.take(), router.stats().dropped(Drop::NotIp)), (vec![], 1));
     assert_eq!(router.stats().consumed, 4);
@@ -365,7 +365,7 @@ fn a_queue_is_paced_and_measured() {
 }
 
 #[test]
-fn what_comes_in_can_have_a_link_too() {
+fn ingress_can_be_shaped_by_a_link() {
     let mut config = config();
     config.ports[0].into = Link { rate: Some(1_000_000), delay: 5 * MS, ..Link::default() };
     let (mut router, mut sent) = (router(config), Sent::default());

@@ -7,7 +7,7 @@ use wire::checksum::{negated, words};
 use wire::int::{Flags, Stack, header, shim};
 use wire::packet::Mark;
 
-use crate::node::{Done, Node, Outcome};
+use crate::node::{Node, Outcome, PacketOutcome};
 use crate::packet::direct::{Common, Int};
 use crate::packet::rewrite::{set_length, update_l4};
 use crate::report::{Outbox, ReportedPacket};
@@ -47,7 +47,7 @@ pub(crate) fn process(
             return None;
         }
     }
-    let done = if suppressed { Done::Filtered } else { Done::Reported };
+    let done = if suppressed { PacketOutcome::Filtered } else { PacketOutcome::Reported };
     strip(frame, common, int)?;
     let discard = int.flags().contains(Flags::DISCARD);
     let verdict = if discard { Verdict::Discard } else { Verdict::Forward };

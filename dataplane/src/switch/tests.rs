@@ -200,7 +200,7 @@ fn every_item_arrives_as_it_was_measured() {
 }
 
 #[test]
-fn what_a_switch_cannot_deliver_is_all_ones() {
+fn metadata_that_a_switch_cannot_provide_is_all_ones() {
     let mut path = switches(2, &Config::default(), Watch { bitmap: 0xffff, ..Watch::new(Match::default()) });
     path[0].set_available(0x9000);
     let (_, datagrams) = travel(&mut path, &frame(Family::V6, Transport::Tcp, 10));
@@ -556,7 +556,7 @@ fn contradictions_are_refused_with_a_reason() {
     assert_eq!(switch.watch(watch(Mode::Postcard).into()), Err(ConfigError::NeedsReport20));
 }
 
-/// Whatever comes in by the wire: no panic, and what is not ours stays as it is.
+/// Arbitrary input: no panic, and frames that the switch does not process stay unchanged.
 #[test]
 fn damaged_packets_do_no_harm() {
     let marks = [Mark::default(), Mark { port: Some(33_122), ..Mark::default() }];

@@ -7,10 +7,10 @@ use wire::checksum::negated;
 use wire::int::header::{self, Header};
 use wire::int::{Sf, shim};
 
-use crate::node::{Done, Node, Outcome};
+use crate::node::{Node, Outcome, PacketOutcome};
 use crate::packet::direct::{Common, Int};
 use crate::packet::rewrite::{open_gap, set_length, update_l4};
-use crate::sf::{self, Arrival, Swapped};
+use crate::sf::{self, Arrival, SwapResult};
 use crate::visit::Visit;
 
 const HEADS: usize = shim::LEN + header::LEN_2;
@@ -42,7 +42,7 @@ pub(super) fn push(
     let grown = sum + u64::from(int.hop_ml) + negated(1);
     set_length(head, headers, common.ip_end - headers.ip + len, None);
     update_l4(head, headers, Some(len as u16), grown, None);
-    Some(Outcome { sf: int.sf(), ..Outcome::forward(Done::Recorded) })
+    Some(Outcome { sf: int.sf(), ..Outcome::forward(PacketOutcome::Recorded) })
 }
 
 /// SF-INT: the record that arrives against the one in the register.
@@ -61,7 +61,7 @@ pub(super) fn swap(
     let record = rest.get_mut(..usize::from(int.hop_ml) * 4)?;
     let arrival = Arrival { tag, sf, bitmap: int.bitmap, record, now: visit.egress_ts };
     let write = |record: &mut [u8]| visit.write_record(*id, int.bitmap, config.available, record);
-    let Swapped { rule, sf: after, sums } = registers.swap(arrival, write);
+    let SwapResult { rule, sf: after, sums } = registers.swap(arrival, write);
     stats.sf_rules[usize::from(rule.number) % 10] += 1;
     let is_local = rule.forward.0 == sf::Forward::Local;
     let heads = head.last_chunk_mut::<{ header::LEN_2 }>()?;
@@ -75,6 +75,6 @@ pub(super) fn swap(
         let changed = said(after) + sums.1 + negated(said(sf) + sums.0 + u64::from(is_local));
         update_l4(head, common.headers, None, changed, None);
     }
-    let done = if is_local { Done::Recorded } else { Done::Swapped };
+    let done = if is_local { PacketOutcome::Recorded } else { PacketOutcome::SwapResult };
     Some(Outcome { sf: Some(after), ..Outcome::forward(done) })
 }

@@ -1,8 +1,8 @@
 //! The switch, its filters and SF-INT, against vectors and ground truth. One binary, because linking each file by itself takes longer than its tests.
 
 mod filter;
+mod ground_truth;
 mod reader;
 mod sf;
 mod switch_vectors;
-mod truth;
 mod walk;

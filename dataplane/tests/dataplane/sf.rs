@@ -1,5 +1,5 @@
 //! SF-INT through real switches in a row: the sets that come out are those of wire-formats 3.4 and 3.5, packets keep their size, and
-//! hosts get back what was sent, whatever is lost, overtaken or wiped on the way.
+//! hosts receive what was sent, despite loss, reordering and cleared registers.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
@@ -82,7 +82,7 @@ struct Reported {
 
 /// Troubles on the way, per thousand packets and link.
 #[derive(Clone, Copy, Default)]
-struct Trouble {
+struct Faults {
     lost: u64,
     swapped: u64,
 }
@@ -93,7 +93,7 @@ struct Row {
     outbox: Outbox,
     v6: bool,
     now: u64,
-    trouble: Trouble,
+    trouble: Faults,
     rng: Rng,
     /// Behind each node: a packet that the next one overtakes.
     held: Vec<Option<(Vec<u8>, u64)>>,
@@ -115,7 +115,7 @@ impl Row {
             outbox: Outbox::default(),
             v6,
             now: 0,
-            trouble: Trouble::default(),
+            trouble: Faults::default(),
             rng: Rng(nodes.into()),
             held: vec![None; nodes as usize],
             reports: Vec::new(),
@@ -191,7 +191,7 @@ impl Row {
         self.outbox.clear();
     }
 
-    fn run(nodes: u32, packets: u64, trouble: Trouble) -> Self {
+    fn run(nodes: u32, packets: u64, trouble: Faults) -> Self {
         let mut row = Self::new(nodes, true, sf::Config::default());
         row.trouble = trouble;
         (0..packets).for_each(|number| row.send(40_000, number));
@@ -229,7 +229,7 @@ impl Row {
 #[test]
 fn the_traces_are_those_of_the_format_reference() {
     let reports = |nodes| {
-        let row = Row::run(nodes, 5, Trouble::default());
+        let row = Row::run(nodes, 5, Faults::default());
         let line = |report: &Reported| {
             format!("{}{} n{}", &report.state.name()[..1], report.packet_id, report.carried.0)
         };
@@ -252,7 +252,7 @@ fn a_thousand_packets_make_the_sets_of_the_format_reference() {
         (8, 125, 125, 750, 7, "MHHHHHHL"),
     ];
     for (nodes, full, partial, never, reports, pattern) in TABLE {
-        let row = Row::run(nodes, 1000, Trouble::default());
+        let row = Row::run(nodes, 1000, Faults::default());
         let sets = row.sets();
         assert_eq!(row.reports.len(), 1000);
         assert_eq!(row.full(), (full, full), "{nodes} nodes: full sets, and clean ones");
@@ -263,7 +263,7 @@ fn a_thousand_packets_make_the_sets_of_the_format_reference() {
             "{nodes} nodes: {}",
             row.states()
         );
-        // A full set takes so many reports, one after the other: medium, then high, from the sink's neighbour to the source.
+        // A full set takes this many consecutive reports: medium, then high, from the sink's neighbour to the source.
         let first = &row.reports[..reports];
         assert!(first.iter().all(|report| report.packet_id == 1));
         assert!(first.iter().map(|report| report.carried.0).eq((1..nodes).rev()));
@@ -281,12 +281,12 @@ fn over_ipv4_the_same_sets_come_out() {
     for nodes in [3, 5, 8] {
         let mut row = Row::new(nodes, false, sf::Config::default());
         (0..1000).for_each(|number| row.send(40_000, number));
-        assert_eq!(row.full(), Row::run(nodes, 1000, Trouble::default()).full());
+        assert_eq!(row.full(), Row::run(nodes, 1000, Faults::default()).full());
     }
 }
 
 /// Complete sets in thousandths of what a row without trouble has.
-fn yield_of(nodes: u32, trouble: Trouble) -> u64 {
+fn yield_of(nodes: u32, trouble: Faults) -> u64 {
     const PACKETS: u64 = 20_000;
     let row = Row::run(nodes, PACKETS, trouble);
     assert_eq!(row.delivered + row.lost + row.held.iter().flatten().count() as u64, PACKETS);
@@ -298,8 +298,8 @@ fn yield_of(nodes: u32, trouble: Trouble) -> u64 {
 /// Wire-formats 3.5: loss of 1 and 5 per cent a link, and 1 per cent of packets overtaken.
 #[test]
 fn sets_survive_loss_and_overtaking_as_often_as_the_format_reference_says() {
-    let lost = |nodes, lost| yield_of(nodes, Trouble { lost, swapped: 0 });
-    let swapped = |nodes| yield_of(nodes, Trouble { lost: 0, swapped: 10 });
+    let lost = |nodes, lost| yield_of(nodes, Faults { lost, swapped: 0 });
+    let swapped = |nodes| yield_of(nodes, Faults { lost: 0, swapped: 10 });
     for (what, got, expected) in [
         ("3 nodes, 1 % lost", lost(3, 10), 970),
         ("5 nodes, 1 % lost", lost(5, 10), 886),
@@ -459,7 +459,7 @@ fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
 /// Every packet is counted once, in one place.
 #[test]
 fn counters_add_up() {
-    let row = Row::run(6, 5_000, Trouble { lost: 10, swapped: 10 });
+    let row = Row::run(6, 5_000, Faults { lost: 10, swapped: 10 });
     for (at, switch) in row.switches.iter().enumerate() {
         let stats = switch.stats();
         let all = stats.plain

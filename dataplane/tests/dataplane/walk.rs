@@ -9,15 +9,15 @@ use dataplane::fabric::{Family, FlowSpec, Frames, Transport, Wire};
 use dataplane::report::{Format, Version};
 use dataplane::switch::{self, Mark};
 use dataplane::watchlist::Mode;
-use dataplane::{Action, Config, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch};
+use dataplane::{Action, Config, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch};
 use detect::Match;
 
 #[derive(Default)]
-struct Scribe {
+struct Recorder {
     text: String,
 }
 
-impl Scribe {
+impl Recorder {
     fn bytes(&mut self, bytes: &[u8]) {
         for line in bytes.chunks(32) {
             self.text.push_str("   ");
@@ -30,7 +30,7 @@ impl Scribe {
     }
 }
 
-impl FabricSink for Scribe {
+impl FabricSink for Recorder {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         writeln!(self.text, "{t:>6} report of {} from {}", from.node, from.address).unwrap();
         self.bytes(payload);
@@ -41,10 +41,10 @@ impl FabricSink for Scribe {
         self.bytes(frame);
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
-        if let Truth::Delivered(journey) = truth {
-            writeln!(self.text, "{:>6} delivered: {}", journey.ended, journey.flow).unwrap();
-            for hop in journey.hops {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        if let GroundTruth::Delivered(trace) = truth {
+            writeln!(self.text, "{:>6} delivered: {}", trace.ended, trace.flow).unwrap();
+            for hop in trace.hops {
                 writeln!(
                     self.text,
                     "       at {} {}->{} latency {} queue {} ts {}..{} utilisation {} recorded {}",
@@ -95,7 +95,7 @@ fn walk(case: &Case) -> String {
     };
     let flow = fabric.add_flow(&spec).unwrap();
     fabric.schedule(0, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    let mut scribe = Scribe { text: format!("== {}\n", case.name) };
+    let mut scribe = Recorder { text: format!("== {}\n", case.name) };
     fabric.run_until(2_000_000, &mut scribe);
     scribe.text
 }

@@ -338,7 +338,7 @@ fn values_at_the_ends_of_64_bits_do_not_wrap() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_settings_are_refused() {
     let refused = |algorithm, metric, registers| {
         Monitor::new(detector(algorithm, metric, 5), registers).map(|_| ()).unwrap_err().to_string()
     };

@@ -63,5 +63,5 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// Longer lines are not printed: nobody would find the mark.
+/// Longer lines are not printed: the marker would be hard to find.
 const MAX_WIDTH: usize = 200;

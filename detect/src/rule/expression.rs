@@ -13,10 +13,10 @@ pub(crate) enum Expression {
     Or(Vec<Expression>),
 }
 
-/// Why `for` cannot be said of a condition.
+/// Why `for` cannot be applied to a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NotLasting {
-    /// It is an `or`: its parts may take turns.
+pub(crate) enum ForError {
+    /// It is an `or`: its operands may be true alternately.
     Choice,
     /// There is a `for` in it.
     Nested,
@@ -35,9 +35,9 @@ impl Expression {
     }
 
     /// The condition that this one (or its negation) was true of the last `reports` reports: that all its parts were.
-    pub(crate) fn lasting(self, reports: u16, negate: bool) -> Result<Self, NotLasting> {
+    pub(crate) fn lasting(self, reports: u16, negate: bool) -> Result<Self, ForError> {
         match (self, negate) {
-            (Self::Term(term), _) if term.reports != 0 => Err(NotLasting::Nested),
+            (Self::Term(term), _) if term.reports != 0 => Err(ForError::Nested),
             (Self::Term(term), negate) => {
                 let term = if negate { term.negated() } else { term };
                 Ok(Self::Term(Term { reports, ..term }))
@@ -48,7 +48,7 @@ impl Expression {
                     parts.into_iter().map(|part| part.lasting(reports, negate)).collect();
                 parts.map(Self::And)
             }
-            _ => Err(NotLasting::Choice),
+            _ => Err(ForError::Choice),
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) const MAX_TERMS: usize = 256;
 
 /// Why a rule has no normal form within the bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TooBig {
+pub(crate) enum NormalFormError {
     Literals,
     Clauses,
     Terms,
@@ -120,7 +120,7 @@ impl NormalForm {
     /// Negations go down to the terms (where unknown stays unknown), then `or` is distributed over `and`. Both steps hold
     /// in three-valued logic, and so does dropping a clause that another one implies. Dropping `a or not a` would not:
     /// it is unknown when `a` is.
-    pub(crate) fn of(expression: &Expression) -> Result<Self, TooBig> {
+    pub(crate) fn of(expression: &Expression) -> Result<Self, NormalFormError> {
         let mut builder = Builder { literals: Vec::new() };
         let sets = builder.clauses(expression, false)?;
         let literals = builder.literals;
@@ -132,7 +132,7 @@ impl NormalForm {
         }
         clauses.sort_by_key(|clause| clause.iter().map(Term::cost).sum::<u32>());
         let terms: usize = clauses.iter().map(Vec::len).sum();
-        if terms > MAX_TERMS { Err(TooBig::Terms) } else { Ok(Self { clauses }) }
+        if terms > MAX_TERMS { Err(NormalFormError::Terms) } else { Ok(Self { clauses }) }
     }
 }
 
@@ -144,7 +144,7 @@ struct Builder {
 type Clauses = Vec<u64>;
 
 impl Builder {
-    fn clauses(&mut self, expression: &Expression, negate: bool) -> Result<Clauses, TooBig> {
+    fn clauses(&mut self, expression: &Expression, negate: bool) -> Result<Clauses, NormalFormError> {
         match (expression, negate) {
             (Expression::Term(term), _) => {
                 let bit = self.literal(if negate { term.negated() } else { *term })?;
@@ -173,12 +173,12 @@ impl Builder {
         }
     }
 
-    fn literal(&mut self, term: Term) -> Result<usize, TooBig> {
+    fn literal(&mut self, term: Term) -> Result<usize, NormalFormError> {
         if let Some(known) = self.literals.iter().position(|literal| *literal == term) {
             return Ok(known);
         }
         if self.literals.len() == MAX_LITERALS {
-            return Err(TooBig::Literals);
+            return Err(NormalFormError::Literals);
         }
         self.literals.push(term);
         Ok(self.literals.len() - 1)
@@ -186,7 +186,7 @@ impl Builder {
 }
 
 /// Drops each clause that contains another one: when the smaller one holds, so does it.
-fn without_implied(mut clauses: Clauses) -> Result<Clauses, TooBig> {
+fn without_implied(mut clauses: Clauses) -> Result<Clauses, NormalFormError> {
     clauses.sort_by_key(|clause| (clause.count_ones(), *clause));
     let mut kept = Clauses::new();
     for clause in clauses {
@@ -195,7 +195,7 @@ fn without_implied(mut clauses: Clauses) -> Result<Clauses, TooBig> {
         }
         // Sorted by size, so nothing that was kept is dropped again: stop early, and the work stays bounded.
         if kept.len() > MAX_CLAUSES {
-            return Err(TooBig::Clauses);
+            return Err(NormalFormError::Clauses);
         }
     }
     Ok(kept)

@@ -14,7 +14,7 @@ use super::term::{Aggregate, Subject, Term};
 pub use super::term::{EMPTY, History};
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 
-/// Most cells of a flow that the rules of a set use in total.
+/// Maximum number of cells of a flow that the rules of a set use in total.
 pub const CELLS: usize = 32;
 
 /// Values saturate at this: 48 bits, 78 hours in nanoseconds.
@@ -80,7 +80,7 @@ pub const NO_CELL: u8 = u8::MAX;
 
 /// The cells that a term uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Places {
+pub struct HistoryCells {
     /// For its value; [`NO_CELL`] for none.
     pub value: u8,
     /// For its run; [`NO_CELL`] for none.
@@ -109,7 +109,7 @@ impl Cells {
     }
 
     /// Finds or adds the cells that `term` uses; `None` if there is no room.
-    pub(crate) fn places(&mut self, term: &Term) -> Option<Places> {
+    pub(crate) fn places(&mut self, term: &Term) -> Option<HistoryCells> {
         let quantity = Quantity { subject: term.subject, aggregate: term.aggregate, node: term.node };
         let value = match term.history {
             History::Now => NO_CELL,
@@ -117,7 +117,7 @@ impl Cells {
             History::Average => self.enter(Cell::Average(quantity, term.alpha))?,
         };
         let run = if term.reports == 0 { NO_CELL } else { self.enter(Cell::Run(term.at_present(), value))? };
-        Some(Places { value, run })
+        Some(HistoryCells { value, run })
     }
 
     fn enter(&mut self, cell: Cell) -> Option<u8> {

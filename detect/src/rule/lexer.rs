@@ -40,7 +40,7 @@ pub(crate) enum Unit {
 
 /// A token and where it is: bytes `start..start + len` of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Placed<'a> {
+pub(crate) struct SpannedToken<'a> {
     pub token: Token<'a>,
     pub start: usize,
     pub len: usize,
@@ -56,7 +56,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    pub(crate) fn next(&mut self) -> Result<Placed<'a>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<SpannedToken<'a>, Fault> {
         self.at += self.rest().len() - self.rest().trim_start().len();
         let start = self.at;
         let token = match self.rest().chars().next() {
@@ -65,7 +65,7 @@ impl<'a> Lexer<'a> {
             Some('a'..='z' | 'A'..='Z' | '_') => self.name(),
             Some(_) => self.symbol()?,
         };
-        Ok(Placed { token, start, len: self.at - start })
+        Ok(SpannedToken { token, start, len: self.at - start })
     }
 
     fn rest(&self) -> &'a str {
@@ -154,7 +154,7 @@ impl<'a> Lexer<'a> {
             decimals = fraction.len() as u32;
             digits.push_str(fraction);
         }
-        // Ten to the twentieth does not fit into 64 bits; nor would a number with so many decimals be exact.
+        // 10^20 does not fit into 64 bits, and a number with that many decimals would not be exact.
         let value = digits.parse().map_err(|_| self.bad_number(start))?;
         if decimals > 18 { Err(self.bad_number(start)) } else { Ok((value, decimals)) }
     }

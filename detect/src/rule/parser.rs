@@ -13,9 +13,9 @@
 //! ```
 
 use super::error::Fault;
-use super::expression::{Expression, NotLasting};
+use super::expression::{Expression, ForError};
 use super::history::{History, MAX_VALUE};
-use super::lexer::{Lexer, Number, Placed, Token, Unit};
+use super::lexer::{Lexer, Number, SpannedToken, Token, Unit};
 use super::names;
 use super::term::{Aggregate, Comparison, Subject, Term};
 use crate::metric::Metric;
@@ -62,7 +62,7 @@ pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
 struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
-    now: Placed<'a>,
+    now: SpannedToken<'a>,
     depth: usize,
 }
 
@@ -73,7 +73,7 @@ enum Value {
 }
 
 impl<'a> Parser<'a> {
-    fn advance(&mut self) -> Result<Placed<'a>, Fault> {
+    fn advance(&mut self) -> Result<SpannedToken<'a>, Fault> {
         let next = self.lexer.next()?;
         Ok(std::mem::replace(&mut self.now, next))
     }
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
         Ok(is_it)
     }
 
-    fn expect_close(&mut self, open: Placed<'_>) -> Result<(), Fault> {
+    fn expect_close(&mut self, open: SpannedToken<'_>) -> Result<(), Fault> {
         if self.accept(Token::Close)? {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         Self::fault_at(self.now, message.to_owned())
     }
 
-    fn fault_at(place: Placed<'_>, message: String) -> Fault {
+    fn fault_at(place: SpannedToken<'_>, message: String) -> Fault {
         Fault::new(place.start, place.len, message)
     }
 
@@ -160,8 +160,8 @@ impl<'a> Parser<'a> {
         self.accept(Token::Name("reports"))?;
         condition.lasting(reports, false).map_err(|why| {
             let message = match why {
-                NotLasting::Nested => "there is a `for` in this condition already",
-                NotLasting::Choice => {
+                ForError::Nested => "there is a `for` in this condition already",
+                ForError::Choice => {
                     "`for` counts one comparison, or several joined by `and`: the sides of an `or` may take turns; \
                      give each its own `for`"
                 }
@@ -202,7 +202,7 @@ impl<'a> Parser<'a> {
         Ok(sign)
     }
 
-    fn number(&mut self) -> Result<(Number, Placed<'a>), Fault> {
+    fn number(&mut self) -> Result<(Number, SpannedToken<'a>), Fault> {
         match self.now.token {
             Token::Number(number) => Ok((number, self.advance()?)),
             Token::Name(_) => Err(self.fault("a value is compared with a number, not with another value")),
@@ -211,7 +211,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Puts the right-hand side into a comparable term.
-    fn finish(&self, term: Term, sign: Comparison, number: Number, place: Placed<'_>) -> Result<Term, Fault> {
+    fn finish(
+        &self,
+        term: Term,
+        sign: Comparison,
+        number: Number,
+        place: SpannedToken<'_>,
+    ) -> Result<Term, Fault> {
         if term.aggregate == Aggregate::CountWhere {
             let hops = whole(number, Scale::Plain("a number of hops"))
                 .and_then(|hops| u32::try_from(hops).map_err(|_| "no report has so many hops".to_owned()));

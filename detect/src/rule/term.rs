@@ -67,7 +67,7 @@ impl Subject {
     }
 }
 
-/// How the hops' values become one answer. All are over the hops that gave the value; unless said otherwise the answer is
+/// How the hops' values become one answer. All are over the hops that gave the value; unless noted otherwise the answer is
 /// unknown when none did.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -121,7 +121,7 @@ pub enum History {
     Previous = 1,
     /// How far the value is from the one before, up or down.
     Change = 2,
-    /// The moving average, the present value included.
+    /// The moving average, the current value included.
     Average = 3,
 }
 
@@ -231,7 +231,7 @@ pub struct Term {
     pub alpha: u8,
     /// How many reports in sequence the comparison must have been true of; 0 asks for none, and only this report counts.
     pub reports: u16,
-    /// True when it has *not* been true of so many. `false` when `reports` is 0.
+    /// Has the condition been true of fewer than `reports` reports? `false` when `reports` is 0.
     pub lapsed: bool,
 }
 

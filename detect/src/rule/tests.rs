@@ -30,7 +30,7 @@ fn fires(text: &str) -> bool {
 }
 
 #[test]
-fn what_the_documentation_promises() {
+fn documented_rules_evaluate_as_documented() {
     let cases = [
         ("max(queue_occupancy) > 50 and flow_latency > 5ms", true),
         ("max(queue_occupancy) > 51 and flow_latency > 5ms", false),
@@ -507,7 +507,7 @@ fn course(text: &str, queues: &[u64]) -> String {
 }
 
 #[test]
-fn what_was_before_is_remembered() {
+fn previous_values_are_stored() {
     const NO: u64 = ABSENT;
     let cases: [(&str, &[u64], &str); 16] = [
         ("previous(max(queue_occupancy)) > 5", &[9, 9, 1, 1, 9], ".11.."),
@@ -548,7 +548,7 @@ fn averages_settle_and_products_fit() {
 }
 
 #[test]
-fn what_is_remembered_is_shared_and_bounded() {
+fn history_cells_are_shared_and_bounded() {
     let rules = |texts: &[&str]| {
         let named: Vec<_> =
             texts.iter().enumerate().map(|(n, text)| (n.to_string(), (*text).into())).collect();

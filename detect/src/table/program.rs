@@ -14,7 +14,7 @@
 
 use super::{Reason, Row, TERMS, Table, Writer, holds};
 use crate::observation::{ABSENT, Observation};
-use crate::rule::history::{Cell, EMPTY, History, MAX_RUN, MAX_VALUE, NO_CELL, Places, Quantity};
+use crate::rule::history::{Cell, EMPTY, History, HistoryCells, MAX_RUN, MAX_VALUE, NO_CELL, Quantity};
 use crate::rule::{CELLS, RuleSet, Term};
 
 /// The history that a row uses.
@@ -70,7 +70,7 @@ pub struct Program {
 impl HistoryRef {
     const NONE: Self = Self { history: 0, value: NO_CELL, run: NO_CELL, lapsed: 0, reports: 0 };
 
-    fn new(term: &Term, places: Places) -> Self {
+    fn new(term: &Term, places: HistoryCells) -> Self {
         Self {
             history: term.history as u8,
             value: places.value,
@@ -98,7 +98,7 @@ impl CellRow {
                 Self { row: of(quantity), kind: AVERAGE, alpha: *alpha, ..Self::NONE }
             }
             Cell::Run(term, value) => {
-                let history_ref = HistoryRef::new(term, Places { value: *value, run: NO_CELL });
+                let history_ref = HistoryRef::new(term, HistoryCells { value: *value, run: NO_CELL });
                 Self { row: Row::new(term, 0), history_ref, kind: RUN, alpha: 0 }
             }
         }

@@ -100,7 +100,7 @@ fn clauses_in_common_are_held_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_with_its_reason_and_the_rest_goes_on() {
+fn rules_that_do_not_fit_are_omitted_with_a_reason_and_the_others_compile() {
     let all = |range: std::ops::Range<u32>, by: &str, what: &str| {
         range.map(|n| format!("{what} > {n}")).collect::<Vec<_>>().join(by)
     };
@@ -202,7 +202,7 @@ fn the_program_evaluates_as_the_rules_do() {
 }
 
 #[test]
-fn what_is_remembered_is_exact_at_the_ends_of_64_bits() {
+fn history_is_exact_at_the_ends_of_64_bits() {
     let mut random = Random::new(19);
     let edges =
         [0, 1, 2, 1 << 32, (1 << 48) - 2, (1 << 48) - 1, 1 << 48, 1 << 60, 1 << 63, u64::MAX - 1, u64::MAX];

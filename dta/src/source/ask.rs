@@ -16,7 +16,7 @@ use crate::{
 /// Slots sampled to estimate the load of a store.
 const SAMPLE: u64 = 16_384;
 
-/// How a key is asked for.
+/// Options of a key query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// Which copies make an answer.
@@ -265,7 +265,7 @@ impl DtaSource {
         let follower = match (from, newest) {
             (Some(from), _) => lists.from_sequence(list, from),
             (None, Some(newest)) => {
-                // The oldest that is there, or so many before the newest.
+                // The oldest available, or `batches` before the newest.
                 let oldest = lists.from_oldest(list).map_or(newest, |follower| follower.position());
                 let available = BlockTrailer::ahead(newest, oldest).max(0) as u32;
                 let back = available.min(batches.saturating_sub(1));
@@ -283,7 +283,7 @@ impl DtaSource {
             overwritten: 0,
             missing: 0,
         };
-        // What never came is passed over within so many calls.
+        // Lost entries are skipped within this many calls.
         let (mut vain, most) = (0, follower.max_empty_polls());
         while answer.entries.len() < limit && vain < most {
             let (length, position) = (follower.entry_len(), follower.position());
@@ -353,7 +353,7 @@ fn shape(geometry: &Geometry) -> Shape {
     }
 }
 
-/// What a store of which so much is occupied can be expected to answer, for 1 to 4 copies of every key.
+/// The expected query success of a store with this load, for 1 to 4 copies of every key.
 fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
     let one = |copies: u8| {
         let load = Plan::load_of(occupied, copies);

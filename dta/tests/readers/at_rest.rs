@@ -1,4 +1,4 @@
-//! Memory at rest, in every shape: a follower hands on what is there at once, and what it missed and what it read add up.
+//! Memory at rest, in every shape: a follower returns the available entries at once, and what it missed and what it read add up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ fn lists_at_rest_are_handed_on_without_a_call_in_vain() {
 }
 
 #[test]
-fn what_was_lost_is_passed_over_within_a_bounded_number_of_calls() {
+fn lost_entries_are_skipped_within_a_bounded_number_of_calls() {
     let mut rng = Rng(3);
     for _ in 0..400 {
         let ring = ring(&mut rng);
@@ -315,7 +315,7 @@ fn after_a_writer_has_ended_nothing_is_left_behind() {
             }
         }
         let model = writing.join().unwrap();
-        // Nobody writes any more: not one call in vain up to the newest.
+        // No more writes: no empty call up to the newest entry.
         while follower.position() != model.writer.sequence {
             match ask(&mut follower) {
                 Outcome::Batch(_) => read += 1,

@@ -127,7 +127,7 @@ fn inconsistent_pages_with_a_valid_crc_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_encoded_is_refused() {
+fn values_that_cannot_be_encoded_are_refused() {
     let good = header(geometries()[0]);
     assert_eq!(Header { name: "n".repeat(129), ..good.clone() }.encode(), Err(HeaderError::Text));
     assert_eq!(Header { fields: "f".repeat(2049), ..good.clone() }.encode(), Err(HeaderError::Text));

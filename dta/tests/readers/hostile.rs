@@ -1,4 +1,4 @@
-//! Memory that anybody may have written: nothing panics, nothing runs for ever, and headers are what they say or refused.
+//! Memory with arbitrary contents: nothing panics, everything terminates, and invalid headers are refused.
 
 use std::sync::Arc;
 

@@ -277,7 +277,7 @@ fn a_half_written_slot_is_torn_or_another_key_and_never_a_mixture() {
     }
 }
 
-/// Two keys take turns in one slot, and a value is the same byte over and over: whoever finds a key must find one of its bytes.
+/// Two keys are written to one slot alternately, each value a repeated byte: a reader that finds a key must find a value of it.
 #[test]
 fn readers_beside_a_writer_never_mix_two_values() {
     let store = key_write(1, 252);

@@ -108,7 +108,7 @@ fn multiply(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     }
 }
 
-/// The register behind so many blocks.
+/// The register after `N` blocks.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 #[inline]

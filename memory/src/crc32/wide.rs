@@ -25,7 +25,7 @@ pub(super) fn is_possible() -> bool {
     vectors && is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.1")
 }
 
-/// A function for strings of any length that is best for those of so many blocks; only if it [is possible](is_possible).
+/// A function for strings of any length, optimised for inputs of this many blocks; only if it [is possible](is_possible).
 pub(super) fn of(blocks: usize) -> Crc32 {
     const SHORT: [Crc32; 4] = [of_blocks::<5>, of_blocks::<6>, of_blocks::<7>, of_blocks::<8>];
     SHORT.get(blocks.wrapping_sub(5)).copied().unwrap_or(of_any)

@@ -16,7 +16,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Those of them that the kernel still has. It frees unreferenced ones a moment later, so ask again if there are some.
+    /// Those of them that the kernel still has. It frees unreferenced ones a little later, so ask again if there are some.
     ///
     /// # Errors
     /// This needs CAP_SYS_ADMIN.

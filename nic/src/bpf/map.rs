@@ -178,7 +178,7 @@ impl AsFd for Map {
     }
 }
 
-/// An array shared with the kernel's programs, which change it at any moment: so it is accessed by atomic words only.
+/// An array shared with the kernel's programs, which change it at any time: so it is accessed by atomic words only.
 #[derive(Debug)]
 pub struct Mapped {
     address: NonNull<u8>,

@@ -19,7 +19,7 @@ pub enum Mode {
     Generic,
 }
 
-/// What a test run gave.
+/// Result of a test run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
     /// What the program returned.

@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 /// Bytes of the window. Large enough that system calls do not count, small enough to stay in the cache.
 const SIZE: usize = 1 << 20;
 
-/// Most bytes that [`Buffer::need`] can be asked for.
+/// Maximum number of bytes that [`Buffer::need`] can provide.
 pub(super) const MAX_READ: usize = SIZE / 2;
 
 /// The bytes of a file, unpacked, seen through a window.

@@ -26,13 +26,13 @@ pub enum Fault {
     NotACapture([u8; 4]),
     /// It ends inside a packet or header.
     Cut,
-    /// A length that is not believed.
+    /// A length above the limit.
     TooLong {
         /// Of what.
         what: &'static str,
         /// Bytes claimed.
         length: u64,
-        /// Bytes believed at most.
+        /// The limit, bytes.
         limit: u64,
     },
     /// It contradicts itself or the format.

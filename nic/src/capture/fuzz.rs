@@ -5,7 +5,7 @@ use super::{MAX_PACKET, Reader, Writer};
 /// Frames of one input that are looked at: a small gzipped file can hold very many.
 const MAX_FRAMES: usize = 4096;
 
-/// Reads `data` as a capture. Whatever it is: no frame is longer than believed, at most one error comes, and last; and the
+/// Reads `data` as a capture. No frame is longer than the limit; at most one error is returned, as the last item; and the
 /// frames, written and read again, are the same.
 ///
 /// # Panics

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::buffer::Buffer;
 use super::error::{Error, Fault};
-use super::{Found, LinkType, MAX_PACKET, Order};
+use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
 mod field {
     //! The file header, then the packet header.
@@ -45,7 +45,7 @@ impl Pcap {
     }
 
     #[inline]
-    pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<Found>, Error> {
+    pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {
         let offset = buffer.offset();
         let failed = |error| Error::read(offset, error);
         if !buffer.need(field::PACKET_HEADER_LEN).map_err(failed)? {
@@ -65,7 +65,7 @@ impl Pcap {
         }
         let start = buffer.consume(field::PACKET_HEADER_LEN + len) + field::PACKET_HEADER_LEN;
         let ts = seconds * 1_000_000_000 + fraction * self.fraction_ns;
-        Ok(Some(Found { ts, start, len, link: self.link, length }))
+        Ok(Some(PacketRef { ts, start, len, link: self.link, length }))
     }
 }
 

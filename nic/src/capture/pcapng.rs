@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::buffer::{self, Buffer};
 use super::error::{Error, Fault};
-use super::{Found, LinkType, MAX_PACKET, Order};
+use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
 mod block {
     //! Block types, and what every block has: type, length, body, length again.
@@ -45,7 +45,7 @@ mod enhanced {
     pub(super) const DATA: usize = 20;
 }
 
-/// Interfaces of one section; a file that describes more is not believed.
+/// Interfaces of one section; a file with more is malformed.
 const MAX_INTERFACES: usize = 4096;
 
 /// What the section so far says.
@@ -74,7 +74,7 @@ impl Pcapng {
 
     /// The next packet; blocks of other kinds are read or skipped.
     #[inline]
-    pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Found>, Error> {
+    pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {
         loop {
             let offset = buffer.offset();
             let failed = |error| Error::read(offset, error);
@@ -153,7 +153,7 @@ impl Pcapng {
 
     /// What a block says; the start of a packet is counted from the body.
     #[inline]
-    fn body(&mut self, kind: u32, body: &[u8]) -> Result<Option<Found>, Fault> {
+    fn body(&mut self, kind: u32, body: &[u8]) -> Result<Option<PacketRef>, Fault> {
         match kind {
             block::ENHANCED_PACKET => self.enhanced(body).map(Some),
             block::OLD_PACKET => self.old(body).map(Some),
@@ -213,7 +213,7 @@ impl Pcapng {
     }
 
     #[inline]
-    fn enhanced(&self, body: &[u8]) -> Result<Found, Fault> {
+    fn enhanced(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         if body.len() < enhanced::DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
         }
@@ -222,7 +222,7 @@ impl Pcapng {
     }
 
     /// Obsolete; as the enhanced one, with a shorter interface number and a drop count beside it.
-    fn old(&self, body: &[u8]) -> Result<Found, Fault> {
+    fn old(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         if body.len() < enhanced::DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
         }
@@ -231,7 +231,7 @@ impl Pcapng {
     }
 
     /// Only a length and the packet, of the first interface, cut to its snap length.
-    fn simple(&self, body: &[u8]) -> Result<Found, Fault> {
+    fn simple(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         const DATA: usize = 4;
         if body.len() < DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
@@ -239,19 +239,19 @@ impl Pcapng {
         let interface = self.interface_of(0)?;
         let length = self.order.u32(body, 0);
         let snap_len = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
-        let len = believable(length.min(snap_len), body.len() - DATA)?;
-        Ok(Found { ts: 0, start: DATA, len, link: interface.link, length })
+        let len = checked_len(length.min(snap_len), body.len() - DATA)?;
+        Ok(PacketRef { ts: 0, start: DATA, len, link: interface.link, length })
     }
 
     #[inline]
-    fn packet(&self, body: &[u8], interface: &Interface) -> Result<Found, Fault> {
-        let len = believable(self.order.u32(body, enhanced::CAPTURED), body.len() - enhanced::DATA)?;
+    fn packet(&self, body: &[u8], interface: &Interface) -> Result<PacketRef, Fault> {
+        let len = checked_len(self.order.u32(body, enhanced::CAPTURED), body.len() - enhanced::DATA)?;
         let high = u64::from(self.order.u32(body, enhanced::TIME_HIGH));
         let stamp = high << 32 | u64::from(self.order.u32(body, enhanced::TIME_LOW));
         let ts = interface.resolution.nanoseconds(stamp);
         let ts = if interface.offset == 0 { ts } else { shift(ts, interface.offset) };
         let length = self.order.u32(body, enhanced::LENGTH);
-        Ok(Found { ts, start: enhanced::DATA, len, link: interface.link, length })
+        Ok(PacketRef { ts, start: enhanced::DATA, len, link: interface.link, length })
     }
 
     #[inline]
@@ -262,9 +262,9 @@ impl Pcapng {
     }
 }
 
-/// A packet's claimed length, against the `room` in its block and the greatest we believe.
+/// A packet's claimed length, against the `room` in its block and the limit.
 #[inline]
-fn believable(len: u32, room: usize) -> Result<usize, Fault> {
+fn checked_len(len: u32, room: usize) -> Result<usize, Fault> {
     let len = len as usize;
     if len > MAX_PACKET {
         return Err(Fault::TooLong { what: "packet", length: len as u64, limit: MAX_PACKET as u64 });
@@ -281,9 +281,9 @@ fn shift(ts: u64, seconds: i64) -> u64 {
 /// What one unit of a stamp is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Resolution {
-    /// So many ns.
+    /// Nanoseconds per unit.
     Multiply(u64),
-    /// So many units make a ns.
+    /// Units per nanosecond.
     Divide(u64),
     /// `1 << n` units make a second.
     Binary(u32),

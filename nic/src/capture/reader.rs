@@ -16,7 +16,7 @@ pub struct Reader<R = File> {
     buffer: Buffer<R>,
     format: Format,
     total: Option<u64>,
-    /// An error was given: behind it nothing can be trusted.
+    /// An error was returned: the rest of the file cannot be parsed.
     broken: bool,
 }
 

@@ -311,7 +311,7 @@ fn huge_blocks_are_skipped_if_nobody_reads_them_and_refused_otherwise() {
 
 /// Frames of every length, so that they cross the window's ends at every offset.
 #[test]
-fn what_was_written_is_read_through_any_file() {
+fn written_captures_read_back_from_any_file() {
     let mut writer = Writer::new(Vec::new(), LinkType::RawIp).unwrap();
     let frame = |n: u64| vec![n as u8; (n * 7919 % 3000) as usize];
     for n in 0..2000 {
@@ -326,7 +326,7 @@ fn what_was_written_is_read_through_any_file() {
     expected.push((1, vec![1; MAX_PACKET], LinkType::RawIp, MAX_PACKET as u32, false));
     assert_eq!(whole(&file), expected);
     assert_eq!(whole(&gzip(&file)), expected);
-    let mut dripping = Reader::new(Dripping(&file, 0)).unwrap();
+    let mut dripping = Reader::new(SlowReader(&file, 0)).unwrap();
     for (ts, data, ..) in &expected {
         let frame = dripping.next().unwrap().unwrap();
         assert_eq!((frame.ts, frame.data), (*ts, data.as_slice()));
@@ -336,9 +336,9 @@ fn what_was_written_is_read_through_any_file() {
 }
 
 /// A pipe that gives a few bytes at a time, and is interrupted by signals between; counts its calls.
-struct Dripping<'a>(&'a [u8], usize);
+struct SlowReader<'a>(&'a [u8], usize);
 
-impl Read for Dripping<'_> {
+impl Read for SlowReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         self.1 += 1;
         if self.1.is_multiple_of(3) {

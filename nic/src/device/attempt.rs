@@ -1,7 +1,7 @@
 //! Trying out which ways of receiving an interface has: a program that lets everything pass is really attached, and an AF_XDP
 //! socket really bound; then everything is taken away again.
 //!
-//! On some drivers attaching a program takes the link down for a moment, and binding without copies resets a queue.
+//! On some drivers attaching a program takes the link down for a short time, and binding without copies resets a queue.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! What the kernel's `RTM_GETLINK` and `netdev` families say of an interface.
 
 use super::netlink::{Attributes, Netlink, put, u16_at, u32_at, u64_at};
-use super::{Attached, Lost, Member, Mode, Peer, XdpFeatures};
+use super::{Attached, Member, Mode, Peer, RxErrors, XdpFeatures};
 use crate::error::Error;
 
 /// The answer to `RTM_GETLINK`, as far as it is of use here.
@@ -18,12 +18,12 @@ pub(crate) struct Link {
     pub(crate) peer: Option<Peer>,
     pub(crate) member: Option<Member>,
     pub(crate) xdp: Option<Vec<Attached>>,
-    pub(crate) lost: Option<Lost>,
+    pub(crate) lost: Option<RxErrors>,
 }
 
-/// Which interface is meant.
+/// Selects an interface.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Which<'a> {
+pub(crate) enum LinkSelector<'a> {
     Name(&'a str),
     Index(u32),
 }
@@ -57,11 +57,11 @@ mod ifla {
 }
 
 /// Asks for one interface; `None`: there is none like that.
-pub(crate) fn get(netlink: &Netlink, which: Which<'_>) -> Result<Option<Link>, Error> {
+pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<Link>, Error> {
     let mut body = vec![0; INFO];
     match which {
-        Which::Index(index) => body[4..8].copy_from_slice(&index.to_ne_bytes()),
-        Which::Name(name) => put(&mut body, ifla::IFNAME, &[name.as_bytes(), &[0]].concat()),
+        LinkSelector::Index(index) => body[4..8].copy_from_slice(&index.to_ne_bytes()),
+        LinkSelector::Name(name) => put(&mut body, ifla::IFNAME, &[name.as_bytes(), &[0]].concat()),
     }
     match netlink.ask(RTM_GETLINK, &body) {
         Ok(answer) => Ok(parse(&answer)),
@@ -132,9 +132,9 @@ fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
 }
 
 /// From `rtnl_link_stats64`: numbers of eight bytes each.
-fn lost(stats: &[u8]) -> Option<Lost> {
+fn lost(stats: &[u8]) -> Option<RxErrors> {
     let number = |position: usize| u64_at(stats, position * 8);
-    Some(Lost { dropped: number(6)?, overruns: number(14)?, missed: number(15)? })
+    Some(RxErrors { dropped: number(6)?, overruns: number(14)?, missed: number(15)? })
 }
 
 /// The generic netlink family that knows what a driver can do with XDP (since Linux 6.3).
@@ -226,13 +226,13 @@ mod tests {
             peer: Some(Peer { index: 9, elsewhere: true, name: None, mtu: None, tx_queues: None }),
             member: Some(Member { kind: "bridge".to_owned(), of: None, index: Some(4) }),
             xdp: Some(vec![Attached { id: 77, name: None, mode: Mode::Native, ours: None }]),
-            lost: Some(Lost { dropped: 6, overruns: 14, missed: 15 }),
+            lost: Some(RxErrors { dropped: 6, overruns: 14, missed: 15 }),
         };
         assert_eq!(parse(&answer(8, libc::IFF_UP as u32, &attributes)), Some(expected));
     }
 
     #[test]
-    fn what_is_not_said_is_unknown() {
+    fn missing_attributes_are_unknown() {
         let nic = with(&[
             (ifla::IFNAME, b"eth0\0"),
             // On a VLAN's link this is the interface below it, no peer.

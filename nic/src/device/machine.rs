@@ -53,7 +53,7 @@ pub struct Limits {
 pub struct HugePages {
     /// Set aside.
     pub total: u64,
-    /// Not in use, and not promised to anybody.
+    /// Neither in use nor reserved.
     pub free: u64,
     /// Bytes of one.
     pub size: u64,

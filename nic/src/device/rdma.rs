@@ -1,4 +1,4 @@
-//! RDMA devices, as /sys/class/infiniband shows them: no library is asked, and nothing is opened.
+//! RDMA devices, as /sys/class/infiniband shows them: without a library, and without opening a device.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};

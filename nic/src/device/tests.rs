@@ -12,7 +12,7 @@ fn of(side: &Namespace, name: &str) -> Facts {
 }
 
 #[test]
-fn what_is_not_there_has_no_facts() {
+fn missing_interfaces_have_no_attributes() {
     assert_eq!(facts("hopwise-none").unwrap(), None);
     assert_eq!(facts("a name longer than interfaces have").unwrap(), None);
     assert_eq!(facts("").unwrap(), None);
@@ -101,7 +101,7 @@ const PATIENCE: usize = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// No program stays on the interface. A process that another test starts has our descriptors until it has become another
-/// program, and so holds a link for a moment longer than we do.
+/// program, and so holds a link for a short time longer than we do.
 fn free(namespace: &Namespace) {
     let programs = || of(namespace, "veth0").xdp.unwrap();
     for _ in 0..PATIENCE {

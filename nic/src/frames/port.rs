@@ -159,7 +159,7 @@ impl Port {
     pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(Arrived<'_>)) -> usize {
         let mut received = 0;
         while received < most && self.is_ready() {
-            received += usize::from(self.lend(take));
+            received += usize::from(self.deliver(take));
             // Release: our reads of the slot are done before the kernel, which reads the status first, writes there again.
             self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
             self.at = (self.at + 1) % self.slots;
@@ -212,7 +212,7 @@ impl Port {
     }
 
     /// Lends the frame of the current slot, which is ours. False: it was no frame for us.
-    fn lend(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> bool {
+    fn deliver(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> bool {
         let Self { memory, slot, at, scratch, socket, .. } = self;
         // SAFETY: inside the mapping, and the kernel writes nothing there before the status is stored by our caller; the slice
         // does not live until then.

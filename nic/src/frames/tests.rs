@@ -112,7 +112,7 @@ fn tags_are_put_back_where_they_were() {
 }
 
 #[test]
-fn what_offloading_left_undone_comes_with_the_frame() {
+fn pending_offloads_are_reported_with_the_frame() {
     const UDP_SEGMENT: usize = 1000;
     let (pair, mut far) = match opened(&Options::default()) {
         Ok(opened) => opened,

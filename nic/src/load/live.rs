@@ -19,7 +19,7 @@ pub struct Word {
     pub of: u32,
 }
 
-/// Sends a frame over and over by an interface, some words of it counting.
+/// Sends a frame repeatedly by an interface, some words of it counting.
 ///
 /// A UDP checksum in it should be 0, because it is not recomputed.
 #[derive(Debug)]

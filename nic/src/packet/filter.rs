@@ -1,6 +1,6 @@
 //! The classic BPF program that picks telemetry out of what an interface receives, before it is copied.
 //!
-//! It is coarse where exact would be long: an IPv6 packet with two extension headers passes whatever is behind them, and so
+//! It is coarse where exact would be long: an IPv6 packet with two extension headers passes regardless of what follows them, and so
 //! does all UDP when there are more ports than it can name. The reader of the ring checks the port again.
 
 use libc::sock_filter;

@@ -8,7 +8,7 @@ use wire::frame;
 
 use super::{Options, filter};
 use crate::error::Error;
-use crate::source::{Lent, Packet, Source, Stats};
+use crate::source::{Packet, PacketBatch, Source, Stats};
 use crate::sys::{self, Mapping};
 use crate::time::nanoseconds;
 use crate::udp;
@@ -22,7 +22,7 @@ const BLOCK_TIMEOUT_MS: u32 = 4;
 #[derive(Debug)]
 pub struct Ring {
     socket: OwnedFd,
-    /// Hold the ports, and keep nothing.
+    /// Sockets that hold the ports and receive nothing.
     _holders: Vec<OwnedFd>,
     memory: Mapping,
     blocks: usize,
@@ -53,7 +53,7 @@ impl Ring {
         };
         set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32, "setsockopt PACKET_VERSION")?;
         set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
-        // Older kernels do not know it; telemetry is not sent to oneself through an interface.
+        // Older kernels do not support it; a machine does not send telemetry to itself through an interface.
         let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
         sys::attach_filter(&socket, &filter::telemetry(&options.ports))
             .map_err(failed("setsockopt SO_ATTACH_FILTER"))?;
@@ -72,7 +72,7 @@ impl Ring {
             .map_err(failed("setsockopt PACKET_RX_RING"))?;
         let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(failed("mmap"))?;
         sys::bind_to_interface(&socket, index).map_err(failed("bind AF_PACKET"))?;
-        // A group of one, that the kernel puts fragments together for. Not every kernel can; then they are counted as refused.
+        // A fanout group of one socket, for which the kernel reassembles fragments. Where it does not, they are counted as refused.
         let defragment =
             (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID)
                 << 16;
@@ -90,7 +90,7 @@ impl Ring {
         })
     }
 
-    /// Whose the current block is.
+    /// The owner of the current block.
     fn status(&self) -> &AtomicU32 {
         /// Of `block_status`: behind the version and the offset.
         const OFFSET: usize = 8;
@@ -107,20 +107,20 @@ impl Ring {
     }
 
     /// Lends the frames of the current block, which is ours, and gives it back.
-    fn lend_block(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
+    fn deliver_block(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let Self { memory, block, ports, stats, .. } = self;
         let start = *block * BLOCK;
         // SAFETY: inside the mapping, and the kernel writes nothing there before `status` is stored below; the slice does not
         // live until then.
         let block = unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(start), BLOCK) };
         let (count, mut at) = (word(block, BLOCK_PACKETS), word(block, BLOCK_FIRST) as usize);
-        let (mut lent, mut handed) = (Lent::new(), 0);
+        let (mut batch, mut handed) = (PacketBatch::new(), 0);
         for _ in 0..count {
             let Some(frame) = block.get(at..).and_then(Frame::new) else { break };
             at += frame.step;
-            frame.datagrams(ports, stats, |packet, stats| handed += lent.push(packet, stats, take));
+            frame.datagrams(ports, stats, |packet, stats| handed += batch.push(packet, stats, take));
         }
-        handed += lent.lend(stats, take);
+        handed += batch.deliver(stats, take);
         stats.bursts += u64::from(count > 0);
         // Release: our reads of the frames are done before the kernel, which reads the status before it fills the block again
         // (prb_dispatch_next_block), writes there.
@@ -132,7 +132,7 @@ impl Ring {
     /// Frames that found no room in the ring.
     fn note_drops(&mut self) {
         let nothing = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
-        // Asking sets the kernel's counters to 0.
+        // Reading resets the kernel's counters.
         let counted = sys::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, nothing);
         self.stats.ring_full += counted.map_or(0, |counted| u64::from(counted.tp_drops));
     }
@@ -156,7 +156,7 @@ impl Source for Ring {
                 return Err(Error::new("receive", &self.interface, error));
             }
         }
-        Ok(if self.ready() { self.lend_block(take) } else { 0 })
+        Ok(if self.ready() { self.deliver_block(take) } else { 0 })
     }
 
     fn stats(&mut self) -> Stats {
@@ -180,7 +180,7 @@ const PACKET_IGNORE_OUTGOING: i32 = 23;
 const BLOCK_PACKETS: usize = 12;
 const BLOCK_FIRST: usize = 16;
 
-/// A frame in the ring, behind what the kernel says of it.
+/// A frame in the ring, after its header.
 struct Frame<'a> {
     data: &'a [u8],
     /// To the next one, bytes.
@@ -192,7 +192,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// `bytes` begin with `struct tpacket3_hdr`. The kernel wrote them; what would lead outside is refused all the same.
+    /// `bytes` begin with `struct tpacket3_hdr`. The kernel wrote them; offsets outside are refused nevertheless.
     fn new(bytes: &'a [u8]) -> Option<Self> {
         use std::mem::offset_of;
         type Header = libc::tpacket3_hdr;
@@ -218,7 +218,7 @@ impl<'a> Frame<'a> {
             // The filter lets some pass that are not ours.
             Ok(_) => return,
             Err(refusal) => {
-                let dst_port = frame::Envelope::of_frame(self.data).dst_port;
+                let dst_port = frame::PartialHeaders::of_frame(self.data).dst_port;
                 let ours = dst_port.is_some_and(|dst_port| ports.contains(&dst_port));
                 stats.refused[refusal.index()] += u64::from(ours);
                 return;
@@ -258,7 +258,7 @@ fn half(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u16::from_ne_bytes(*chunk))
 }
 
-/// UDP sockets on the ports of that interface, of both families, that keep nothing. Other interfaces' are for others to read.
+/// UDP sockets on the ports of that interface, of both families, that receive nothing. Datagrams of other interfaces are left to other sockets.
 fn hold(interface: &str, ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
     let mut sockets = Vec::new();
     for &port in ports {

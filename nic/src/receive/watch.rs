@@ -31,7 +31,7 @@ pub enum State {
 /// What happened to frames outside the sources.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Sent to a socket by the XDP program; each socket knows what became of them.
+    /// Sent to a socket by the XDP program; each socket counts its own drops.
     pub taken: u64,
     /// To our ports, and left to the stack because they are fragments. The companion gets them, put together.
     pub passed_fragment: u64,

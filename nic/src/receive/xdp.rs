@@ -1,7 +1,7 @@
 //! The receive paths with XDP: sockets on all queues, and the steering program in front of them.
 
 use super::watch::Steering;
-use super::{Opened, Options, RxPath, Watch, receiver};
+use super::{OpenInterface, Options, RxPath, Watch, receiver};
 use crate::bpf::{LoadOptions, Mode, Object};
 use crate::error::Error;
 use crate::link::{Link, LinkState, set_program};
@@ -15,7 +15,7 @@ const SOCKETS: &str = "sockets";
 const PORTS: &str = "ports";
 const LONGEST: &str = "longest";
 
-pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result<Opened, Error> {
+pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result<OpenInterface, Error> {
     let refused = |advice: String| {
         let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         Error::new("XDP", link.name(), source).with_advice(advice)
@@ -40,13 +40,13 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
         let copy = socket.try_clone_to_owned();
         counted.push(copy.map_err(|source| Error::new("dup", link.name(), source))?);
     }
-    // Opened before the program redirects anything, so that no datagram is lost in between.
+    // OpenInterface before the program redirects anything, so that no datagram is lost in between.
     let mut warnings = Vec::new();
     let companion = companion(&link, options, &mut warnings)?;
     let mode = if bind_mode == BindMode::Generic { Mode::Generic } else { Mode::Native };
     let attached = object.attach(PROGRAM, link.index(), mode).map_err(|error| explain(error, &link, mode))?;
     let steering = Steering::new(object, attached, counted, bind_mode);
-    Ok(Opened {
+    Ok(OpenInterface {
         sources: sources.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect(),
         companion,
         rx_path: match bind_mode {
@@ -123,7 +123,7 @@ fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
     words.iter().try_for_each(|(word, bits)| map.update(&word.to_ne_bytes(), &bits.to_ne_bytes()))
 }
 
-/// For what XDP leaves to the stack; and what the operator should know of it. That somebody else reads a port is no reason to
+/// For what XDP leaves to the stack; and what the operator should know of it. That another process reads a port is no reason to
 /// do without XDP: then that one gets what is left.
 pub(super) fn companion(
     link: &Link,

@@ -15,8 +15,8 @@ const PER_CALL: usize = 64;
 
 /// Outcome of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Answered {
-    /// Datagrams that the kernel took.
+pub struct SendOutcome {
+    /// Datagrams that the kernel accepted.
     pub sent: u64,
     /// Datagrams that it had no memory for.
     pub no_buffers: u64,
@@ -27,7 +27,7 @@ pub struct Answered {
 }
 
 impl Receiver {
-    /// From now on datagrams leave whole or not at all: IPv4 with "don't fragment" set, and, because this socket is not
+    /// Disables fragmentation of datagrams: IPv4 with "don't fragment" set, and, because this socket is not
     /// connected, with identification 0.
     ///
     /// # Errors
@@ -63,8 +63,8 @@ impl Receiver {
 
     /// Sends datagrams, 64 per system call, each to its address; waits while the socket has no room. What the kernel refuses is
     /// left out and counted, and the next one is tried.
-    pub fn answer<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> Answered {
-        let mut outcome = Answered::default();
+    pub fn answer<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> SendOutcome {
+        let mut outcome = SendOutcome::default();
         let mut datagrams = datagrams.into_iter();
         loop {
             // SAFETY: all are integers and pointers, for which zero (null) is a value.
@@ -93,7 +93,7 @@ impl Receiver {
     }
 
     /// Hands over some of them; returns how many are done with, at least one.
-    fn send_headers(&self, headers: &mut [libc::mmsghdr], outcome: &mut Answered) -> usize {
+    fn send_headers(&self, headers: &mut [libc::mmsghdr], outcome: &mut SendOutcome) -> usize {
         let (fd, count) = (self.owned().as_raw_fd(), headers.len() as libc::c_uint);
         loop {
             // SAFETY: `count` headers, each with a name and one vector over a payload; the kernel reads them, and all live
@@ -144,7 +144,7 @@ mod tests {
             let (a, b) = (one.local_addr(), two.local_addr());
             let sent = from.answer([(a, &b"first"[..]), (b, b"second"), (a, &long), (a, b"third")]);
             let expected =
-                Answered { sent: 3, failed: 1, errno: Some(libc::EMSGSIZE), ..Answered::default() };
+                SendOutcome { sent: 3, failed: 1, errno: Some(libc::EMSGSIZE), ..SendOutcome::default() };
             assert_eq!(sent, expected);
             let mut burst = Burst::new(8, 2048);
             let mut take = |receiver: &mut Receiver, most: usize| {

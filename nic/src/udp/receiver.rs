@@ -84,7 +84,7 @@ impl Receiver {
         self.buffer
     }
 
-    /// A sentence for the operator when the kernel gave less receive buffer than was asked for.
+    /// A sentence for the operator when the kernel granted less receive buffer than requested.
     pub fn warning(&self) -> Option<String> {
         let RecvBuffer { asked, given } = self.buffer;
         (given < asked).then(|| {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use super::{Burst, Receiver};
 use crate::error::Error;
-use crate::source::{Lent, Packet, Source, Stats};
+use crate::source::{Packet, PacketBatch, Source, Stats};
 use crate::sys;
 
 /// A receiver with a burst of its own: a [`Source`].
@@ -29,18 +29,18 @@ impl Buffered {
 }
 
 /// Lends what is in `burst`. The receiver has counted it.
-fn lend(burst: &Burst, take: &mut dyn FnMut(&[Packet<'_>])) {
-    let (mut lent, mut counted) = (Lent::new(), Stats::default());
+fn deliver(burst: &Burst, take: &mut dyn FnMut(&[Packet<'_>])) {
+    let (mut batch, mut counted) = (PacketBatch::new(), Stats::default());
     for packet in burst.iter() {
-        lent.push(packet, &mut counted, take);
+        batch.push(packet, &mut counted, take);
     }
-    lent.lend(&mut counted, take);
+    batch.deliver(&mut counted, take);
 }
 
 impl Source for Buffered {
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
         let filled = self.receiver.recv(&mut self.burst, timeout_ms)?;
-        lend(&self.burst, take);
+        deliver(&self.burst, take);
         Ok(filled)
     }
 
@@ -80,7 +80,7 @@ impl Source for Group {
         for (receiver, poll_fd) in self.receivers.iter_mut().zip(&self.poll_fds) {
             if poll_fd.revents != 0 {
                 handed += receiver.recv(&mut self.burst, 0)?;
-                lend(&self.burst, take);
+                deliver(&self.burst, take);
             }
         }
         Ok(handed)

@@ -104,7 +104,7 @@ fn a_datagram_longer_than_its_slot_is_cut_and_marked() {
 }
 
 #[test]
-fn nothing_there_is_no_datagrams() {
+fn an_empty_socket_returns_no_datagrams() {
     let (_sender, mut receiver) = pair("127.0.0.1", &Options::default());
     let mut burst = Burst::default();
     assert_eq!(receiver.recv(&mut burst, 0).unwrap(), 0);
@@ -114,7 +114,7 @@ fn nothing_there_is_no_datagrams() {
 
 /// The buffer holds a few datagrams, and ten thousand are sent before one is read.
 #[test]
-fn what_a_full_buffer_loses_is_counted() {
+fn datagrams_lost_to_a_full_buffer_are_counted() {
     let (mut sender, mut receiver) = pair("127.0.0.1", &Options { recv_buffer: 4096, ..Options::default() });
     let payload = [1u8; 100];
     let mut sent = 0;

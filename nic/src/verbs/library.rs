@@ -1,4 +1,4 @@
-//! libibverbs, loaded when it is first asked for: a build needs nothing of it, and neither does a machine without RDMA devices.
+//! libibverbs, loaded at its first use: neither builds nor machines without RDMA devices need it.
 //!
 //! The structures are those of its ABI on the symbols of version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That
 //! ABI has stood since 2006; one symbol is younger, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare ours with what a C compiler says.
@@ -214,13 +214,13 @@ pub(super) mod access {
 
 /// `ibv_sge`.
 #[repr(C)]
-pub(super) struct Piece {
+pub(super) struct Sge {
     pub(super) address: u64,
     pub(super) len: u32,
     pub(super) lkey: u32,
 }
 
-/// Of `ibv_send_wr`: where to.
+/// Of `ibv_send_wr`: the target of a write.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct WriteTo {
@@ -228,7 +228,7 @@ pub(super) struct WriteTo {
     pub(super) rkey: u32,
 }
 
-/// Of `ibv_send_wr`: what to add, where.
+/// Of `ibv_send_wr`: the target and operand of an atomic operation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct AddTo {
@@ -250,7 +250,7 @@ pub(super) union To {
 pub(super) struct SendRequest {
     pub(super) work: u64,
     pub(super) next: *const SendRequest,
-    pub(super) pieces: *const Piece,
+    pub(super) pieces: *const Sge,
     pub(super) count: c_int,
     pub(super) operation: u32,
     pub(super) flags: u32,
@@ -275,7 +275,7 @@ pub(super) const SIGNALED: u32 = 1 << 1;
 pub(super) struct ReceiveRequest {
     pub(super) work: u64,
     pub(super) next: *const ReceiveRequest,
-    pub(super) pieces: *const Piece,
+    pub(super) pieces: *const Sge,
     pub(super) count: c_int,
 }
 
@@ -331,7 +331,7 @@ const _: () = {
     assert!(offset_of!(QueuePairAttributes, rnr_retry) == 132 && size_of::<QueuePairAttributes>() == 144);
     assert!(offset_of!(SendRequest, immediate) == 36 && offset_of!(SendRequest, to) == 40);
     assert!(offset_of!(WriteTo, rkey) == 8 && offset_of!(AddTo, delta) == 8 && offset_of!(AddTo, rkey) == 24);
-    assert!(size_of::<SendRequest>() == 128 && size_of::<ReceiveRequest>() == 32 && size_of::<Piece>() == 16);
+    assert!(size_of::<SendRequest>() == 128 && size_of::<ReceiveRequest>() == 32 && size_of::<Sge>() == 16);
     assert!(offset_of!(Completion, len) == 20 && offset_of!(Completion, immediate) == 24);
     assert!(offset_of!(Completion, flags) == 36 && size_of::<Completion>() == 48);
 };

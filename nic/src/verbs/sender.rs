@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use memory::Region;
 
-use super::library::{AddTo, Piece, SIGNALED, SendRequest, To, WriteTo, operation};
-use super::{Device, Done, Pair, Registered};
+use super::library::{AddTo, SIGNALED, SendRequest, Sge, To, WriteTo, operation};
+use super::{Device, Pair, Registered, WorkCompletion};
 use crate::Error;
 
 /// Why a request was not taken. Nothing of it was done.
@@ -118,7 +118,7 @@ impl Sender {
 
     /// Learns what the device has done.
     pub fn collect(&mut self) {
-        let mut done = [Done::default(); 16];
+        let mut done = [WorkCompletion::default(); 16];
         loop {
             let done = self.pair.sent(&mut done);
             for done in done {
@@ -154,7 +154,7 @@ impl Sender {
         // Each reported completion costs the device time: unless all are wanted, only a few per round of the slots are requested.
         let signaled = self.signals_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
-        let piece = Piece { address: local, len: len as u32, lkey: self.slots.lkey };
+        let piece = Sge { address: local, len: len as u32, lkey: self.slots.lkey };
         let request = SendRequest {
             work: self.given,
             next: std::ptr::null(),

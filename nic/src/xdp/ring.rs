@@ -1,6 +1,6 @@
 //! The two rings of a queue, each with one side that writes and one that reads: the kernel is the other side.
 //!
-//! A position counts up for ever and wraps at 2^32; its index in the ring is its lowest bits. The writer of entries publishes
+//! A position counts up forever and wraps at 2^32; its index in the ring is its lowest bits. The writer of entries publishes
 //! them by storing the producer's position with release, and the reader loads it with acquire; the same holds for
 //! the consumer's position and the places it frees (kernel: net/xdp/xsk_queue.h, "The structure of the shared state of the
 //! rings", and `xskq_prod_submit`, `__xskq_cons_release`, `__xskq_cons_peek`).
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_no_ring() {
+    fn rings_with_invalid_sizes_are_refused() {
         let memory = || Mapping::anonymous(4096, 0).unwrap();
         assert!(Receive::new(memory(), &offsets(), 0).is_none());
         assert!(Receive::new(memory(), &offsets(), 3).is_none());

@@ -11,8 +11,8 @@ use crate::link::Link;
 use crate::sys::{self, Mapping};
 use crate::time;
 
-/// What a socket is to be bound to.
-pub(super) struct Wish<'a> {
+/// Parameters of a socket's binding.
+pub(super) struct BindRequest<'a> {
     pub(super) link: &'a Link,
     pub(super) queue: u32,
     /// Frames of this queue, and places of its receive ring.
@@ -31,7 +31,7 @@ pub(super) struct Socket {
 
 impl Socket {
     /// The first socket of an interface: registers the memory.
-    pub(super) fn first(wish: &Wish<'_>, umem: &Umem) -> Result<Self, Error> {
+    pub(super) fn first(wish: &BindRequest<'_>, umem: &Umem) -> Result<Self, Error> {
         let fd = create(wish)?;
         sys::set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem.registration())
             .map_err(|source| memory::refused(source, umem))?;
@@ -40,13 +40,19 @@ impl Socket {
     }
 
     /// A further socket, with the memory and bind mode of the first.
-    pub(super) fn sharing(wish: &Wish<'_>, umem: &Umem, first: &Self) -> Result<Self, Error> {
+    pub(super) fn sharing(wish: &BindRequest<'_>, umem: &Umem, first: &Self) -> Result<Self, Error> {
         let fd = create(wish)?;
         let shared = first.fd.as_raw_fd().cast_unsigned();
         Self::finish(fd, wish, umem, libc::XDP_SHARED_UMEM, shared)
     }
 
-    fn finish(fd: OwnedFd, wish: &Wish<'_>, umem: &Umem, flags: u16, shared: u32) -> Result<Self, Error> {
+    fn finish(
+        fd: OwnedFd,
+        wish: &BindRequest<'_>,
+        umem: &Umem,
+        flags: u16,
+        shared: u32,
+    ) -> Result<Self, Error> {
         let (places, name) = (wish.frames, wish.link.name());
         let failed = |call| move |source| Error::new(call, name, source);
         let fill_places = Fill::places(places);
@@ -121,7 +127,7 @@ pub(crate) fn statistics(socket: &impl AsFd) -> Option<libc::xdp_statistics> {
     sys::get(socket, libc::SOL_XDP, libc::XDP_STATISTICS, none).ok()
 }
 
-fn create(wish: &Wish<'_>) -> Result<OwnedFd, Error> {
+fn create(wish: &BindRequest<'_>) -> Result<OwnedFd, Error> {
     sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(|source| {
         let advice = match source.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => "this kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)",
@@ -142,7 +148,7 @@ fn map<T: Copy>(
     Ring::new(memory, offsets, places).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Binds. The kernel frees the queue of a socket that was closed a moment after that, under the lock of all interfaces, so a busy
+/// Binds. The kernel frees the queue of a socket that was closed a little after that, under the lock of all interfaces, so a busy
 /// one is tried again.
 fn bind_when_free(fd: &OwnedFd, name: &libc::sockaddr_xdp) -> io::Result<()> {
     const TRIES: u32 = 200;
@@ -164,7 +170,7 @@ fn bind_when_free(fd: &OwnedFd, name: &libc::sockaddr_xdp) -> io::Result<()> {
     }
 }
 
-fn bind(fd: &OwnedFd, wish: &Wish<'_>, flags: u16, shared: u32) -> Result<(), Error> {
+fn bind(fd: &OwnedFd, wish: &BindRequest<'_>, flags: u16, shared: u32) -> Result<(), Error> {
     let name = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: flags,

@@ -12,14 +12,14 @@ use super::memory::Umem;
 use super::socket::Socket;
 use crate::error::Error;
 use crate::pace::Pace;
-use crate::source::{BURST, Lent, Packet, Source, Stats};
+use crate::source::{BURST, Packet, PacketBatch, Source, Stats};
 use crate::{sys, time};
 
 /// Bursts taken from one queue before the next queue.
 const BURSTS_PER_TURN: usize = 4;
 /// A receive that found this many frames need not wait for more.
 const MANY: usize = BURST * BURSTS_PER_TURN;
-/// So many frames ahead of the one being read, memory is asked for.
+/// Prefetch distance, frames.
 const AHEAD: u32 = 6;
 
 /// AF_XDP sockets of one or more queues, read by one thread.
@@ -70,7 +70,7 @@ impl XskSource {
                 if count == 0 {
                     break;
                 }
-                lend_burst(umem, socket, count, stats, take);
+                deliver_burst(umem, socket, count, stats, take);
                 found += count as usize;
                 if (count as usize) < BURST {
                     break;
@@ -97,7 +97,7 @@ impl XskSource {
 
 /// Lends the next `count` frames of a queue (at most [`BURST`]) and gives them back to the kernel.
 #[inline]
-fn lend_burst(
+fn deliver_burst(
     umem: &Umem,
     socket: &mut Socket,
     count: u32,
@@ -107,7 +107,7 @@ fn lend_burst(
     let received = time::now();
     let mut frames = [0_u64; BURST];
     {
-        let mut lent = Lent::new();
+        let mut batch = PacketBatch::new();
         for index in 0..AHEAD.min(count) {
             fetch(umem, socket.receive.peek(index));
         }
@@ -117,23 +117,23 @@ fn lend_burst(
             }
             let libc::xdp_desc { addr, len, .. } = socket.receive.peek(index);
             *frame = umem.frame_of(addr);
-            // SAFETY: the kernel gave us this frame, and gets it back below, when `lent` is gone.
+            // SAFETY: the kernel gave us this frame, and gets it back below, when `batch` is gone.
             let bytes = unsafe { umem.bytes(addr, len) }.unwrap_or(&[]);
             match wire::frame::datagram(bytes) {
                 Ok(datagram) => {
                     let source = SocketAddr::new(datagram.src, datagram.src_port);
                     let port = datagram.dst_port;
                     let packet = Packet { data: datagram.payload, source, port, received, truncated: false };
-                    lent.push(packet, stats, take);
+                    batch.push(packet, stats, take);
                 }
                 Err(refusal) => refuse(stats, refusal),
             }
         }
-        lent.lend(stats, take);
+        batch.deliver(stats, take);
     }
     stats.bursts += 1;
     socket.receive.release(count);
-    // The ring has places for all of them, whatever the kernel has reported so far.
+    // The ring has places for all of them, regardless of what the kernel has reported so far.
     socket.fill.give(&frames[..count as usize]);
     socket.wake_if_needed();
 }
@@ -141,7 +141,7 @@ fn lend_burst(
 /// Asks for the headers of a frame to be brought near.
 #[inline]
 fn fetch(umem: &Umem, frame: libc::xdp_desc) {
-    // SAFETY: as in `lend_burst`.
+    // SAFETY: as in `deliver_burst`.
     if let Some([first, ..]) = unsafe { umem.bytes(frame.addr, frame.len) } {
         memory::prefetch(first);
     }

@@ -25,7 +25,7 @@ pub struct Config {
     /// Maximum unacknowledged packets in flight to a collector. Each loss halves the window, down to 16; acknowledgements
     /// grow it again.
     pub window: u32,
-    /// Requests an acknowledgement at least once in so many operations, and with the last packet before a pause.
+    /// Requests an acknowledgement at least once in this many operations, and with the last packet before a pause.
     pub ack_every: u32,
     /// Retransmission timeout, ns.
     pub timeout: u64,
@@ -35,7 +35,7 @@ pub struct Config {
     pub pause_on_loss: u64,
     /// Pause of all sending to a collector after a congestion notification, ns.
     pub pause_on_congestion: u64,
-    /// What to do with additions of which nobody knows whether they were executed when the connection broke.
+    /// How to handle additions that may or may not have been executed when the connection broke.
     pub uncertain_fetch_adds: UncertainFetchAdds,
     /// Seed of queue pair numbers and PSNs; the same seed gives the same numbers.
     pub seed: u64,

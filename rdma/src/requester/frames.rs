@@ -11,7 +11,7 @@ pub(super) struct Target {
     pub(super) len: u32,
 }
 
-/// Frames that a message of so many bytes takes.
+/// Number of frames of a message of `len` bytes.
 #[inline]
 pub(super) fn frames_for(len: u32, mtu: u32) -> u32 {
     Segments::count(len as usize, mtu as u16) as u32
@@ -33,7 +33,7 @@ pub(super) struct Part {
     pub(super) mtu: u32,
 }
 
-/// Maximum bytes of a frame with so much payload: with the longest possible headers.
+/// Maximum length of a frame with this much payload, bytes: with the longest possible headers.
 #[inline]
 pub(super) const fn most_bytes(payload: u32) -> usize {
     payload as usize + HEADERS

@@ -1,4 +1,4 @@
-//! One collector's link: an unreliable queue pair for what may be lost, a reliable one for what must arrive.
+//! One collector's link: an unreliable queue pair for operations that may be lost, and a reliable one.
 //!
 //! An unreliable operation becomes frames at once and is forgotten. A reliable one goes to the retransmit buffer
 //! (`retransmit.rs`), and [`Link::pump`] sends it: new operations behind those in flight, or, after a loss, everything from the
@@ -276,11 +276,11 @@ impl Link {
     // Accepting operations.
 
     /// Operations, and bytes of their data, that the link accepts now, both together.
-    pub(super) fn credit(&self, keep: bool, outbox: &Outbox, now: u64) -> Credit {
+    pub(super) fn credit(&self, reliable: bool, outbox: &Outbox, now: u64) -> Credit {
         if self.ours.is_none() {
             return Credit::NONE;
         }
-        if keep || self.unreliable.is_none() {
+        if reliable || self.unreliable.is_none() {
             let (messages, bytes) = (self.retransmit.free(), self.retransmit.free_bytes());
             return Credit { messages: messages as u32, bytes: bytes as u64 };
         }
@@ -298,12 +298,12 @@ impl Link {
 
     /// Does the link accept `messages` operations, with `bytes` of data between them, now?
     #[inline]
-    pub(super) fn has_credit(&self, wanted: Credit, keep: bool, outbox: &Outbox, now: u64) -> bool {
+    pub(super) fn has_credit(&self, wanted: Credit, reliable: bool, outbox: &Outbox, now: u64) -> bool {
         if self.ours.is_none() {
             return false;
         }
         let Credit { messages, bytes } = wanted;
-        if keep || self.unreliable.is_none() {
+        if reliable || self.unreliable.is_none() {
             return self.retransmit.free() as u64 >= u64::from(messages)
                 && self.retransmit.free_bytes() as u64 >= bytes;
         }
@@ -324,7 +324,7 @@ impl Link {
         &mut self,
         to: Destination,
         payload: Payload<'_>,
-        keep: bool,
+        reliable: bool,
         now: u64,
         outbox: &mut Outbox,
     ) -> Result<(), Refused> {
@@ -333,7 +333,7 @@ impl Link {
             return Err(Refused::TooLong);
         }
         let target = self.target(to, data.len() as u32)?;
-        if !keep && self.unreliable.is_some() {
+        if !reliable && self.unreliable.is_some() {
             if now < self.paused_until {
                 return Err(Refused::Paused);
             }
@@ -472,7 +472,7 @@ impl Link {
         }
     }
 
-    /// Whether so many more packets may be sent, the first of them from the cursor.
+    /// May this many more packets be sent, the first of them from the cursor?
     fn may_send(&self, outbox: &Outbox, packets: u32) -> bool {
         let in_flight = self.next.distance(self.unacknowledged).max(0) as u32;
         self.cursor < self.retransmit.end()

@@ -17,7 +17,7 @@
 //! # Exactly once, at least once, at most once
 //!
 //! A write can be executed twice without harm; an addition cannot. Within a connection an addition is executed exactly once: the
-//! responder answers a repeated request from its saved results. When a connection breaks with unanswered additions, nobody knows
+//! responder answers a repeated request from its saved results. When a connection breaks with unanswered additions, it is unknown
 //! whether they were executed, unless the collector still knows the PSN that it expected ([`Connection::executed`]). In that case
 //! [`UncertainFetchAdds`] decides, and [`Stats::uncertain_fetch_adds`] or [`GivenUp::Uncertain`] counts them.
 
@@ -182,15 +182,15 @@ impl Links {
 }
 
 impl Transport for Links {
-    fn credit(&self, collector: u8, keep: bool) -> Credit {
+    fn credit(&self, collector: u8, reliable: bool) -> Credit {
         let link = self.links.get(usize::from(collector));
-        link.map_or(Credit::NONE, |link| link.credit(keep, &self.outbox, self.now))
+        link.map_or(Credit::NONE, |link| link.credit(reliable, &self.outbox, self.now))
     }
 
     #[inline]
-    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+    fn has_credit(&self, collector: u8, messages: u32, bytes: u64, reliable: bool) -> bool {
         let link = self.links.get(usize::from(collector));
-        link.is_some_and(|link| link.has_credit(Credit { messages, bytes }, keep, &self.outbox, self.now))
+        link.is_some_and(|link| link.has_credit(Credit { messages, bytes }, reliable, &self.outbox, self.now))
     }
 
     fn give_up(&mut self, place: RemoteAddr) {
@@ -210,11 +210,11 @@ impl Transport for Links {
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
-        keep: bool,
+        reliable: bool,
     ) -> Result<(), Blocked> {
         let link = self.links.get_mut(usize::from(place.collector)).ok_or(Blocked::NoRegion)?;
         let to = Destination { region: place.region, offset };
-        link.write(to, Payload { data, immediate }, keep, self.now, &mut self.outbox)
+        link.write(to, Payload { data, immediate }, reliable, self.now, &mut self.outbox)
             .map_err(|reason| link.refuse(reason))
     }
 

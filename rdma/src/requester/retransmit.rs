@@ -17,7 +17,7 @@ pub(super) struct Destination {
 /// What an operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Writes so many bytes of the data ring.
+    /// Writes bytes of the data ring.
     Write(u32),
     /// Adds to a counter.
     Add(u64),
@@ -88,7 +88,7 @@ pub(super) struct RetransmitBuffer {
 }
 
 impl RetransmitBuffer {
-    /// A ring for so many operations and bytes, each rounded up to a power of two.
+    /// A ring for this many operations and bytes, each rounded up to a power of two.
     pub(super) fn new(operations: usize, bytes: usize) -> Self {
         Self {
             operations: vec![Operation::NONE; operations.next_power_of_two()].into(),

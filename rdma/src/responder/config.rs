@@ -61,14 +61,14 @@ impl Config {
 
 /// Remote access that a region permits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rights {
+pub struct AccessFlags {
     /// Write.
     pub write: bool,
     /// Fetch and add.
     pub atomic: bool,
 }
 
-impl Rights {
+impl AccessFlags {
     /// Write and add.
     pub const ALL: Self = Self { write: true, atomic: true };
     /// Write only.
@@ -96,7 +96,7 @@ pub struct Registration {
     /// Bytes of the accessible part.
     pub len: u64,
     /// Permitted access.
-    pub rights: Rights,
+    pub access: AccessFlags,
     /// Order of bytes.
     pub order: Order,
     /// The caller's number for it, part of completions.

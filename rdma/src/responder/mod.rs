@@ -20,8 +20,8 @@ mod stats;
 mod work;
 
 pub use config::{
-    Config, ConfigError, Order, QueuePairConfig, QueuePairError, RegisterError, Registered, Registration,
-    Rights,
+    AccessFlags, Config, ConfigError, Order, QueuePairConfig, QueuePairError, RegisterError, Registered,
+    Registration,
 };
 pub use queue_pair::QueuePairState;
 pub use stats::{Reason, Stats};
@@ -48,7 +48,7 @@ pub struct Completion {
 }
 
 /// Output of a responder. The callee must not block.
-pub trait Out {
+pub trait Output {
     /// A frame for the requester, along this path. A UDP socket sends the part behind the UDP header.
     fn answer(&mut self, path: &Path, frame: &[u8]);
     /// A write with an immediate value.
@@ -63,19 +63,19 @@ pub trait Out {
 /// use std::sync::Arc;
 ///
 /// use memory::Region;
-/// use rdma::responder::{Config, Order, QueuePairConfig, QueuePairState, Registration, Responder, Rights};
+/// use rdma::responder::{Config, Order, QueuePairConfig, QueuePairState, Registration, Responder, AccessFlags};
 /// use wire::roce::{Path, Psn, Transport};
 ///
 /// let memory = Arc::new(Region::anonymous(4096, false)?);
 /// let mut responder = Responder::new(Config::default())?;
-/// let (rights, order) = (Rights::WRITE, Order::HeadLast);
-/// let at = responder.register(&Registration { memory, start: 0, len: 4096, rights, order, region: 0 })?;
+/// let (access, order) = (AccessFlags::WRITE, Order::HeadLast);
+/// let at = responder.register(&Registration { memory, start: 0, len: 4096, access, order, region: 0 })?;
 /// let path = Path::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into(), 0xc001);
 /// let (peer, psn) = (0x11, Psn::new(100));
 /// let pair = responder.connect(&QueuePairConfig { transport: Transport::Uc, path, peer, psn, mtu: 1024, receives: 0 })?;
 /// assert_eq!(responder.expected(pair), Some(psn));
 ///
-/// // Frames go in by `take`. Memory is closed, and a queue pair destroyed, while others go on.
+/// // Frames go in by `process`. Memory is closed, and a queue pair destroyed, while others go on.
 /// assert!(responder.deregister(at.rkey) && responder.disconnect(pair));
 /// assert_eq!(responder.state(pair), None::<QueuePairState>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -141,13 +141,13 @@ impl Responder {
     }
 
     /// Leaves the packets of a queue pair to another responder that uses the same number, which stays reserved here; `false` if there is
-    /// none of this number. Packets that still arrive here are dropped ([`Reason::Lent`]): only one responder can track the sequence.
-    pub fn lend(&mut self, number: u32) -> bool {
+    /// none of this number. Packets that still arrive here are dropped ([`Reason::Offloaded`]): only one responder can track the sequence.
+    pub fn offload(&mut self, number: u32) -> bool {
         let queue_pair = self.server.queue_pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
         let Some(queue_pair) = queue_pair.filter(|queue_pair| queue_pair.number == number) else {
             return false;
         };
-        queue_pair.state = QueuePairState::Lent;
+        queue_pair.state = QueuePairState::Offloaded;
         true
     }
 
@@ -191,20 +191,20 @@ impl Responder {
 
     /// Processes whole Ethernet frames in the order of arrival. Answers go to `out`; writes are acknowledged once per call. Iterates
     /// over the frames twice: it prefetches the memory of later frames before it executes earlier ones.
-    pub fn take<'a>(
+    pub fn process<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
-        self.server.take(&self.regions, frames, out);
+        self.server.process(&self.regions, frames, out);
     }
 
     /// The same for packets that are parsed already: from a UDP socket by [`Packet::parse_udp`].
-    pub fn take_parsed<'a>(
+    pub fn process_parsed<'a>(
         &mut self,
         packets: impl IntoIterator<Item = Result<Packet<'a>, Refusal>>,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
-        self.server.take_parsed(&self.regions, packets, out);
+        self.server.process_parsed(&self.regions, packets, out);
     }
 }

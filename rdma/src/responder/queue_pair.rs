@@ -24,7 +24,7 @@ pub(super) struct Open {
 
 /// An atomic operation that was executed.
 #[derive(Clone, Copy, Debug)]
-struct Saved {
+struct SavedAtomic {
     psn: Psn,
     original: u64,
 }
@@ -36,8 +36,8 @@ pub enum QueuePairState {
     Ready,
     /// It answered with an error and accepts no more packets.
     Error,
-    /// Another responder executes its packets: see [`Responder::lend`](super::Responder::lend).
-    Lent,
+    /// Another responder executes its packets: see [`Responder::offload`](super::Responder::offload).
+    Offloaded,
 }
 
 /// A queue pair.
@@ -63,7 +63,7 @@ pub(super) struct QueuePair {
     pub(super) open: Option<Open>,
     /// Receives left, for messages with an immediate value and for sends.
     pub(super) receives: u32,
-    saved: Box<[Saved]>,
+    saved: Box<[SavedAtomic]>,
     saved_next: usize,
 }
 
@@ -94,7 +94,7 @@ impl QueuePair {
             open: None,
             receives: config.receives,
             // A PSN that no request has: half the sequence space away from the first packet.
-            saved: vec![Saved { psn: config.psn.plus(1 << 23), original: 0 }; depth].into(),
+            saved: vec![SavedAtomic { psn: config.psn.plus(1 << 23), original: 0 }; depth].into(),
             saved_next: 0,
         })
     }
@@ -126,7 +126,7 @@ impl QueuePair {
     /// Saves the result of an atomic operation in place of the oldest one.
     pub(super) fn save(&mut self, psn: Psn, original: u64) {
         if let Some(place) = self.saved.get_mut(self.saved_next) {
-            *place = Saved { psn, original };
+            *place = SavedAtomic { psn, original };
             self.saved_next = (self.saved_next + 1) % self.saved.len();
         }
     }

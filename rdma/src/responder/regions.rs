@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memory::Region;
 
-use super::config::{Order, RegisterError, Registered, Registration, Rights};
+use super::config::{AccessFlags, Order, RegisterError, Registered, Registration};
 use super::stats::Reason;
 use crate::seed::mix;
 
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// Its offset in the memory.
     start: u64,
     len: u64,
-    rights: Rights,
+    access: AccessFlags,
     pub(super) head_last: bool,
     pub(super) region: u16,
 }
@@ -114,7 +114,7 @@ impl Regions {
         if what.len == 0 || what.len > SPACE || end > what.memory.len() || !what.memory.is_writable() {
             return Err(RegisterError::Range);
         }
-        if what.rights.atomic && !what.start.is_multiple_of(8) {
+        if what.access.atomic && !what.start.is_multiple_of(8) {
             return Err(RegisterError::Alignment);
         }
         self.seed = mix(self.seed);
@@ -127,7 +127,7 @@ impl Regions {
             address,
             start: what.start,
             len: what.len,
-            rights: what.rights,
+            access: what.access,
             head_last: what.order == Order::HeadLast,
             region: what.region,
         });
@@ -162,8 +162,8 @@ impl Regions {
         let index = (rkey & 0xff) as u8;
         let Some(entry) = self.at(index).filter(|entry| entry.has(rkey)) else { return Err(Reason::BadRkey) };
         let allowed = match access {
-            Access::Write => entry.rights.write,
-            Access::Atomic => entry.rights.atomic,
+            Access::Write => entry.access.write,
+            Access::Atomic => entry.access.atomic,
         };
         if allowed { Ok((index, entry)) } else { Err(Reason::NoRight) }
     }

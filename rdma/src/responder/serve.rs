@@ -3,7 +3,7 @@
 use wire::Refusal;
 use wire::roce::{Brief, HeaderTemplate, HeaderTemplates, Packet, Psn};
 
-use super::Out;
+use super::Output;
 use super::config::Config;
 use super::queue_pair::QueuePair;
 use super::regions::{Access, Entry, Regions};
@@ -140,11 +140,11 @@ impl Server {
 
     /// Processes whole Ethernet frames.
     #[inline]
-    pub(super) fn take<'a>(
+    pub(super) fn process<'a>(
         &mut self,
         regions: &Regions,
         frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         let mut frames = frames.into_iter();
         let mut ahead = frames.clone();
@@ -187,11 +187,11 @@ impl Server {
     }
 
     /// Processes packets that are parsed already.
-    pub(super) fn take_parsed<'a>(
+    pub(super) fn process_parsed<'a>(
         &mut self,
         regions: &Regions,
         packets: impl IntoIterator<Item = Result<Packet<'a>, Refusal>>,
-        out: &mut impl Out,
+        out: &mut impl Output,
     ) {
         for packet in packets {
             self.stats.packets += 1;
@@ -258,7 +258,7 @@ impl Server {
     }
 
     /// Parses a packet from its first byte.
-    fn read(&mut self, regions: &Regions, frame: &[u8], out: &mut impl Out) {
+    fn read(&mut self, regions: &Regions, frame: &[u8], out: &mut impl Output) {
         match Packet::parse(frame) {
             Ok(packet) => {
                 if self.execute(regions, &packet, out)
@@ -274,7 +274,7 @@ impl Server {
     }
 
     /// Executes a packet. Returns whether it was valid and new.
-    fn execute(&mut self, regions: &Regions, packet: &Packet<'_>, out: &mut impl Out) -> bool {
+    fn execute(&mut self, regions: &Regions, packet: &Packet<'_>, out: &mut impl Output) -> bool {
         let index = (packet.bth.queue_pair & 0xfff) as usize;
         let verdict = match self.queue_pairs.get_mut(index).and_then(Option::as_mut) {
             Some(queue_pair) if queue_pair.number == packet.bth.queue_pair => {
@@ -297,7 +297,7 @@ impl Server {
     }
 
     /// Sends due acknowledgements.
-    fn acknowledge_all(&mut self, regions: &Regions, out: &mut impl Out) {
+    fn acknowledge_all(&mut self, regions: &Regions, out: &mut impl Output) {
         for index in self.owing.drain(..) {
             if let Some(queue_pair) = self.queue_pairs.get_mut(usize::from(index)).and_then(Option::as_mut)
                 && std::mem::take(&mut queue_pair.listed)

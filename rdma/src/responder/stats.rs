@@ -37,12 +37,12 @@ pub enum Reason {
     /// A repeated atomic operation whose result is no longer saved.
     Forgotten,
     /// Another responder executes the queue pair's packets, but this one arrived here.
-    Lent,
+    Offloaded,
 }
 
 impl Reason {
     /// How many there are.
-    pub const COUNT: usize = Self::Lent as usize + 1;
+    pub const COUNT: usize = Self::Offloaded as usize + 1;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::UnknownQueuePair,
@@ -60,7 +60,7 @@ impl Reason {
         Self::Misaligned,
         Self::NoReceive,
         Self::Forgotten,
-        Self::Lent,
+        Self::Offloaded,
     ];
 
     /// The reason as a word, for counters.
@@ -81,7 +81,7 @@ impl Reason {
             Self::Misaligned => "misaligned",
             Self::NoReceive => "no_receive",
             Self::Forgotten => "forgotten",
-            Self::Lent => "lent",
+            Self::Offloaded => "offloaded",
         }
     }
 }

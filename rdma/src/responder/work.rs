@@ -7,7 +7,7 @@ use super::config::Config;
 use super::queue_pair::{Open, QueuePair, QueuePairState};
 use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
-use super::{Completion, Out};
+use super::{Completion, Output};
 
 /// Outcome of a packet.
 pub(super) enum Verdict {
@@ -37,7 +37,7 @@ struct Step {
 /// Maximum length of an answer, bytes.
 const ANSWER: usize = 128;
 
-impl<O: Out> Work<'_, O> {
+impl<O: Output> Work<'_, O> {
     #[inline]
     pub(super) fn execute(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.ends.source != queue_pair.writer.path().destination {
@@ -46,7 +46,7 @@ impl<O: Out> Work<'_, O> {
         match queue_pair.state {
             QueuePairState::Ready => {}
             QueuePairState::Error => return Verdict::Dropped(Reason::QueuePairInError),
-            QueuePairState::Lent => return Verdict::Dropped(Reason::Lent),
+            QueuePairState::Offloaded => return Verdict::Dropped(Reason::Offloaded),
         }
         if packet.bth.transport != Some(queue_pair.transport) || is_answer(packet.bth.opcode) {
             return Verdict::Dropped(Reason::WrongTransport);

@@ -7,7 +7,7 @@ use testkit::rdma::{Faults, Rng, World};
 
 const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
 
-/// `bytes` of data in so many operations, anyhow.
+/// Splits `bytes` of data randomly into this many operations.
 fn shared(rng: &mut Rng, messages: u32, bytes: u64) -> Vec<u64> {
     let mut cuts: Vec<u64> = (1..messages).map(|_| rng.below(bytes + 1)).collect();
     cuts.extend([0, bytes]);
@@ -15,13 +15,13 @@ fn shared(rng: &mut Rng, messages: u32, bytes: u64) -> Vec<u64> {
     cuts.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// Writes as much as was asked for, in every state of the outbox on the way to a full one; whether all was taken.
-fn takes(links: &mut Links, lens: &[u64], keep: bool) -> bool {
-    lens.iter().all(|len| links.write(LOSSY, 0, &vec![7; *len as usize], None, keep).is_ok())
+/// Writes operations of these lengths; `false` if one is refused.
+fn accepts(links: &mut Links, lens: &[u64], reliable: bool) -> bool {
+    lens.iter().all(|len| links.write(LOSSY, 0, &vec![7; *len as usize], None, reliable).is_ok())
 }
 
 #[test]
-fn what_there_is_room_for_is_taken_whole() {
+fn operations_within_the_credit_are_accepted_whole() {
     let (mut asked, mut had, mut by_box) = (0, 0, 0);
     for seed in 0..2000 {
         let mut rng = Rng::new(seed);
@@ -36,15 +36,15 @@ fn what_there_is_room_for_is_taken_whole() {
         world.mtu = 256 << rng.below(3);
         world.connect();
         for _ in 0..20 {
-            let keep = rng.permille(300);
+            let reliable = rng.permille(300);
             let scale = 4 + rng.below(9);
             let (messages, bytes) = (1 + rng.below(8) as u32, rng.below(1 << scale));
-            let room = world.links.credit(0, keep);
+            let room = world.links.credit(0, reliable);
             let lens = if rng.permille(300) && room.messages > 0 {
-                // The corner of what is said, in any shape.
+                // The full credit, divided in any way.
                 by_box += u32::from(room.bytes > 0);
                 shared(&mut rng, room.messages.min(1 + messages * 8), room.bytes)
-            } else if world.links.has_credit(0, messages, bytes, keep) {
+            } else if world.links.has_credit(0, messages, bytes, reliable) {
                 had += 1;
                 shared(&mut rng, messages, bytes)
             } else {
@@ -54,7 +54,10 @@ fn what_there_is_room_for_is_taken_whole() {
             };
             let largest = lens.iter().copied().max().unwrap_or(0);
             if largest <= u64::from(world.config.max_message.min(1 << 12)) {
-                assert!(takes(&mut world.links, &lens, keep), "seed {seed}: {lens:?} of {room:?}, {keep}");
+                assert!(
+                    accepts(&mut world.links, &lens, reliable),
+                    "seed {seed}: {lens:?} of {room:?}, {reliable}"
+                );
             }
         }
     }

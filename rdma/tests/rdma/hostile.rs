@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use memory::Region;
 use rdma::responder::{
-    Config, Order, QueuePairConfig, QueuePairError, QueuePairState, Reason, RegisterError, Registration,
-    Responder, Rights, Stats,
+    AccessFlags, Config, Order, QueuePairConfig, QueuePairError, QueuePairState, Reason, RegisterError,
+    Registration, Responder, Stats,
 };
 use wire::Refusal;
 use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, Transport, Writer};
@@ -19,7 +19,7 @@ const LEN: u64 = 1 << 14;
 const START: u64 = 4096;
 const BODY: u64 = 8192;
 
-struct Bed {
+struct Fixture {
     transport: Transport,
     responder: Responder,
     memory: Arc<Region>,
@@ -33,28 +33,28 @@ struct Bed {
 
 type Frame = Vec<u8>;
 /// What is wrong, what the responder calls it, what it answers, and how the frame is made.
-type Wrong = (&'static str, Reason, Nak, fn(&mut Bed) -> Frame);
+type Wrong = (&'static str, Reason, Nak, fn(&mut Fixture) -> Frame);
 
-impl Bed {
+impl Fixture {
     fn new(transport: Transport) -> Self {
-        Self::with(transport, Rights::ALL)
+        Self::with(transport, AccessFlags::ALL)
     }
 
-    fn with(transport: Transport, rights: Rights) -> Self {
-        Self::ordered(transport, rights, Order::Ascending)
+    fn with(transport: Transport, access: AccessFlags) -> Self {
+        Self::ordered(transport, access, Order::Ascending)
     }
 
-    fn ordered(transport: Transport, rights: Rights, order: Order) -> Self {
-        Self::over(paths(), transport, rights, order)
+    fn ordered(transport: Transport, access: AccessFlags, order: Order) -> Self {
+        Self::over(paths(), transport, access, order)
     }
 
     /// Over these paths: there, and back.
-    fn over((there, path): (Path, Path), transport: Transport, rights: Rights, order: Order) -> Self {
+    fn over((there, path): (Path, Path), transport: Transport, access: AccessFlags, order: Order) -> Self {
         let config = Config { atomic_depth: 4, ..Config::default() };
         let mut responder = Responder::new(config).unwrap();
         let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
         let what =
-            Registration { memory: Arc::clone(&memory), start: START, len: BODY, rights, order, region: 3 };
+            Registration { memory: Arc::clone(&memory), start: START, len: BODY, access, order, region: 3 };
         let at = responder.register(&what).unwrap();
         let queue_pair =
             QueuePairConfig { transport, path, peer: 0x77, psn: Psn::new(0xff_fffe), mtu: 256, receives: 2 };
@@ -73,7 +73,7 @@ impl Bed {
         }
     }
 
-    /// From now on it speaks for another queue pair, of the other kind.
+    /// Switches to another queue pair, of the other transport.
     fn turn(&mut self) {
         let (there, path) = self.paths;
         self.transport = if self.transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
@@ -116,8 +116,8 @@ impl Bed {
         self.make(|writer, out| writer.fetch_add(out, head(psn), atomic).unwrap())
     }
 
-    fn take(&mut self, frame: &[u8]) {
-        self.responder.take([frame], &mut self.received);
+    fn process(&mut self, frame: &[u8]) {
+        self.responder.process([frame], &mut self.received);
     }
 
     /// What was answered since the last time.
@@ -172,54 +172,56 @@ fn sealed(mut frame: Frame) -> Frame {
 /// Frames that are wrong, each the first of its connection, and what is wrong with them.
 fn wrong() -> Vec<Wrong> {
     const FIRST: u32 = 0xff_fffe;
-    fn changed(bed: &mut Bed, change: fn(&mut Reth)) -> Frame {
-        let mut reth = bed.reth(0, 8);
+    fn changed(fixture: &mut Fixture, change: fn(&mut Reth)) -> Frame {
+        let mut reth = fixture.reth(0, 8);
         change(&mut reth);
-        bed.only(FIRST, reth)
+        fixture.only(FIRST, reth)
     }
     vec![
-        ("rkey", Reason::BadRkey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.rkey ^= 0x100)),
-        ("index", Reason::BadRkey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.rkey ^= 0x81)),
-        ("before", Reason::OutOfRange, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.address -= 1)),
-        ("behind", Reason::OutOfRange, Nak::RemoteAccess, |bed| {
-            changed(bed, |reth| reth.address += BODY - 7)
+        ("rkey", Reason::BadRkey, Nak::RemoteAccess, |fixture| changed(fixture, |reth| reth.rkey ^= 0x100)),
+        ("index", Reason::BadRkey, Nak::RemoteAccess, |fixture| changed(fixture, |reth| reth.rkey ^= 0x81)),
+        ("before", Reason::OutOfRange, Nak::RemoteAccess, |fixture| {
+            changed(fixture, |reth| reth.address -= 1)
         }),
-        ("far", Reason::OutOfRange, Nak::RemoteAccess, |bed| {
-            changed(bed, |reth| reth.address = u64::MAX - 3)
+        ("behind", Reason::OutOfRange, Nak::RemoteAccess, |fixture| {
+            changed(fixture, |reth| reth.address += BODY - 7)
         }),
-        ("zero", Reason::OutOfRange, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.address = 0)),
-        ("whole", Reason::OutOfRange, Nak::RemoteAccess, |bed| {
-            let reth = Reth { len: u32::MAX, ..bed.reth(0, 0) };
-            bed.make(|writer, out| writer.write_first(out, head(FIRST), reth, &[9; 256]).unwrap())
+        ("far", Reason::OutOfRange, Nak::RemoteAccess, |fixture| {
+            changed(fixture, |reth| reth.address = u64::MAX - 3)
         }),
-        ("more than the MTU", Reason::BadLength, Nak::InvalidRequest, |bed| {
-            let reth = bed.reth(0, 257);
-            bed.only(FIRST, reth)
+        ("zero", Reason::OutOfRange, Nak::RemoteAccess, |fixture| changed(fixture, |reth| reth.address = 0)),
+        ("whole", Reason::OutOfRange, Nak::RemoteAccess, |fixture| {
+            let reth = Reth { len: u32::MAX, ..fixture.reth(0, 0) };
+            fixture.make(|writer, out| writer.write_first(out, head(FIRST), reth, &[9; 256]).unwrap())
         }),
-        ("another MTU", Reason::BadLength, Nak::InvalidRequest, |bed| {
-            let reth = bed.reth(0, 1000);
-            bed.make(|writer, out| writer.write_first(out, head(FIRST), reth, &[9; 512]).unwrap())
+        ("more than the MTU", Reason::BadLength, Nak::InvalidRequest, |fixture| {
+            let reth = fixture.reth(0, 257);
+            fixture.only(FIRST, reth)
         }),
-        ("shorter than it says", Reason::BadLength, Nak::InvalidRequest, |bed| {
-            let mut frame = changed(bed, |_| {});
+        ("another MTU", Reason::BadLength, Nak::InvalidRequest, |fixture| {
+            let reth = fixture.reth(0, 1000);
+            fixture.make(|writer, out| writer.write_first(out, head(FIRST), reth, &[9; 512]).unwrap())
+        }),
+        ("shorter than it says", Reason::BadLength, Nak::InvalidRequest, |fixture| {
+            let mut frame = changed(fixture, |_| {});
             frame[69] = 12;
             sealed(frame)
         }),
-        ("padding that is none", Reason::BadLength, Nak::InvalidRequest, |bed| {
-            let mut frame = changed(bed, |_| {});
+        ("padding that is none", Reason::BadLength, Nak::InvalidRequest, |fixture| {
+            let mut frame = changed(fixture, |_| {});
             frame[43] |= 0x10;
             sealed(frame)
         }),
-        ("a read", Reason::BadOpcode, Nak::InvalidRequest, |bed| {
-            let mut frame = changed(bed, |_| {});
+        ("a read", Reason::BadOpcode, Nak::InvalidRequest, |fixture| {
+            let mut frame = changed(fixture, |_| {});
             frame[42] = frame[42] & 0xe0 | 0x0c;
             sealed(frame)
         }),
-        ("the middle of nothing", Reason::BadSequence, Nak::InvalidRequest, |bed| {
-            bed.make(|writer, out| writer.write_middle(out, head(FIRST), &[9; 256]).unwrap())
+        ("the middle of nothing", Reason::BadSequence, Nak::InvalidRequest, |fixture| {
+            fixture.make(|writer, out| writer.write_middle(out, head(FIRST), &[9; 256]).unwrap())
         }),
-        ("the end of nothing", Reason::BadSequence, Nak::InvalidRequest, |bed| {
-            bed.make(|writer, out| writer.write_last(out, head(FIRST), &[9; 8]).unwrap())
+        ("the end of nothing", Reason::BadSequence, Nak::InvalidRequest, |fixture| {
+            fixture.make(|writer, out| writer.write_last(out, head(FIRST), &[9; 8]).unwrap())
         }),
     ]
 }
@@ -227,151 +229,155 @@ fn wrong() -> Vec<Wrong> {
 #[test]
 fn a_reliable_requester_is_nacked_and_then_ignored() {
     for (what, reason, nak, make) in wrong() {
-        let mut bed = Bed::new(Transport::Rc);
-        let frame = make(&mut bed);
-        bed.take(&frame);
+        let mut fixture = Fixture::new(Transport::Rc);
+        let frame = make(&mut fixture);
+        fixture.process(&frame);
         assert_eq!(
-            bed.answers(),
+            fixture.answers(),
             [(0xff_fffe, Aeth { syndrome: Syndrome::Nak(nak), msn: 0 }, None)],
             "{what}"
         );
-        assert_eq!((bed.dropped(reason), bed.untouched()), (1, true), "{what}");
-        assert_eq!(bed.responder.state(bed.queue_pair), Some(QueuePairState::Error));
-        let reth = bed.reth(0, 8);
-        let good = bed.only(0xff_fffe, reth);
-        bed.take(&good);
+        assert_eq!((fixture.dropped(reason), fixture.untouched()), (1, true), "{what}");
+        assert_eq!(fixture.responder.state(fixture.queue_pair), Some(QueuePairState::Error));
+        let reth = fixture.reth(0, 8);
+        let good = fixture.only(0xff_fffe, reth);
+        fixture.process(&good);
         assert_eq!(
-            (bed.answers().len(), bed.dropped(Reason::QueuePairInError), bed.untouched()),
+            (fixture.answers().len(), fixture.dropped(Reason::QueuePairInError), fixture.untouched()),
             (0, 1, true)
         );
-        assert_eq!(bed.responder.expected(bed.queue_pair), Some(Psn::new(0xff_fffe)));
-        assert!(bed.responder.stats().is_balanced());
+        assert_eq!(fixture.responder.expected(fixture.queue_pair), Some(Psn::new(0xff_fffe)));
+        assert!(fixture.responder.stats().is_balanced());
     }
 }
 
 #[test]
 fn an_unreliable_pair_says_nothing_and_goes_on() {
     for (what, reason, _, make) in wrong() {
-        let mut bed = Bed::new(Transport::Uc);
-        let frame = make(&mut bed);
-        bed.take(&frame);
-        // Without a beginning nobody knows whether there was one.
+        let mut fixture = Fixture::new(Transport::Uc);
+        let frame = make(&mut fixture);
+        fixture.process(&frame);
+        // Without its first packet it cannot be known whether there was a message.
         let reason = if reason == Reason::BadSequence { Reason::PartOfLost } else { reason };
-        assert_eq!((bed.dropped(reason), bed.untouched(), bed.answers().len()), (1, true, 0), "{what}");
-        let reth = bed.reth(8, 8);
-        let good = bed.only(0xff_ffff, reth);
-        bed.take(&good);
-        assert_eq!(bed.bytes(START + 8, 8), [0x55; 8], "{what}");
-        assert!(bed.responder.stats().is_balanced());
+        assert_eq!(
+            (fixture.dropped(reason), fixture.untouched(), fixture.answers().len()),
+            (1, true, 0),
+            "{what}"
+        );
+        let reth = fixture.reth(8, 8);
+        let good = fixture.only(0xff_ffff, reth);
+        fixture.process(&good);
+        assert_eq!(fixture.bytes(START + 8, 8), [0x55; 8], "{what}");
+        assert!(fixture.responder.stats().is_balanced());
     }
 }
 
 #[test]
 fn rights_and_alignment_of_additions() {
-    let mut bed = Bed::with(Transport::Rc, Rights::WRITE);
-    let frame = bed.add(0xff_fffe, 0);
-    bed.take(&frame);
-    assert_eq!((bed.dropped(Reason::NoRight), bed.untouched()), (1, true));
-    let mut bed = Bed::new(Transport::Rc);
-    let frame = bed.add(0xff_fffe, 4);
-    bed.take(&frame);
-    assert_eq!(bed.answers()[0].1.syndrome, Syndrome::Nak(Nak::InvalidRequest));
-    assert_eq!((bed.dropped(Reason::Misaligned), bed.untouched()), (1, true));
-    let mut bed = Bed::new(Transport::Rc);
-    let frame = bed.add(0xff_fffe, BODY);
-    bed.take(&frame);
-    assert_eq!((bed.dropped(Reason::OutOfRange), bed.untouched()), (1, true));
+    let mut fixture = Fixture::with(Transport::Rc, AccessFlags::WRITE);
+    let frame = fixture.add(0xff_fffe, 0);
+    fixture.process(&frame);
+    assert_eq!((fixture.dropped(Reason::NoRight), fixture.untouched()), (1, true));
+    let mut fixture = Fixture::new(Transport::Rc);
+    let frame = fixture.add(0xff_fffe, 4);
+    fixture.process(&frame);
+    assert_eq!(fixture.answers()[0].1.syndrome, Syndrome::Nak(Nak::InvalidRequest));
+    assert_eq!((fixture.dropped(Reason::Misaligned), fixture.untouched()), (1, true));
+    let mut fixture = Fixture::new(Transport::Rc);
+    let frame = fixture.add(0xff_fffe, BODY);
+    fixture.process(&frame);
+    assert_eq!((fixture.dropped(Reason::OutOfRange), fixture.untouched()), (1, true));
 }
 
 #[test]
 fn numbers_around_the_wrap_are_acknowledged_once_for_all_of_a_burst() {
-    let mut bed = Bed::new(Transport::Rc);
+    let mut fixture = Fixture::new(Transport::Rc);
     let frames: Vec<Frame> = (0..5)
         .map(|i| {
-            let reth = bed.reth(i * 8, 8);
-            bed.only(0xff_fffe + i as u32, reth)
+            let reth = fixture.reth(i * 8, 8);
+            fixture.only(0xff_fffe + i as u32, reth)
         })
         .collect();
-    bed.responder.take(frames.iter().map(Vec::as_slice), &mut bed.received);
-    assert_eq!(bed.answers(), [(2, ack(5), None)]);
-    assert_eq!(bed.bytes(START, 41), [[0x55; 40].as_slice(), &[0]].concat());
-    assert_eq!(bed.responder.expected(bed.queue_pair), Some(Psn::new(3)));
+    fixture.responder.process(frames.iter().map(Vec::as_slice), &mut fixture.received);
+    assert_eq!(fixture.answers(), [(2, ack(5), None)]);
+    assert_eq!(fixture.bytes(START, 41), [[0x55; 40].as_slice(), &[0]].concat());
+    assert_eq!(fixture.responder.expected(fixture.queue_pair), Some(Psn::new(3)));
 }
 
 #[test]
 fn a_gap_is_nacked_once_until_it_is_filled() {
-    let mut bed = Bed::new(Transport::Rc);
+    let mut fixture = Fixture::new(Transport::Rc);
     let frames: Vec<Frame> = (0..6)
         .map(|i| {
-            let reth = bed.reth(i * 8, 8);
-            bed.only(0xff_fffe + i as u32, reth)
+            let reth = fixture.reth(i * 8, 8);
+            fixture.only(0xff_fffe + i as u32, reth)
         })
         .collect();
     for index in [1, 2, 3] {
-        bed.take(&frames[index]);
+        fixture.process(&frames[index]);
     }
     let nak = Aeth { syndrome: Syndrome::Nak(Nak::SequenceError), msn: 0 };
-    assert_eq!(bed.answers(), [(0xff_fffe, nak, None)]);
-    assert!(bed.untouched());
-    bed.take(&frames[0]);
-    assert_eq!(bed.answers(), [(0xff_fffe, ack(1), None)]);
-    bed.take(&frames[3]);
-    bed.take(&frames[4]);
-    assert_eq!(bed.answers(), [(0xff_ffff, Aeth { msn: 1, ..nak }, None)]);
+    assert_eq!(fixture.answers(), [(0xff_fffe, nak, None)]);
+    assert!(fixture.untouched());
+    fixture.process(&frames[0]);
+    assert_eq!(fixture.answers(), [(0xff_fffe, ack(1), None)]);
+    fixture.process(&frames[3]);
+    fixture.process(&frames[4]);
+    assert_eq!(fixture.answers(), [(0xff_ffff, Aeth { msn: 1, ..nak }, None)]);
     // What came before is acknowledged again, and not executed again.
-    bed.memory.store_u64(START, 0).unwrap();
-    bed.take(&frames[0]);
-    assert_eq!(bed.answers(), [(0xff_fffe, ack(1), None)]);
-    assert!(bed.untouched());
-    assert_eq!((bed.responder.stats().duplicates, bed.dropped(Reason::Ahead)), (1, 5));
+    fixture.memory.store_u64(START, 0).unwrap();
+    fixture.process(&frames[0]);
+    assert_eq!(fixture.answers(), [(0xff_fffe, ack(1), None)]);
+    assert!(fixture.untouched());
+    assert_eq!((fixture.responder.stats().duplicates, fixture.dropped(Reason::Ahead)), (1, 5));
 }
 
 #[test]
 fn an_addition_is_made_once_however_often_it_is_asked_for() {
-    let mut bed = Bed::new(Transport::Rc);
-    let frames: Vec<Frame> = (0..6).map(|i| bed.add(0xff_fffe + i, 16)).collect();
+    let mut fixture = Fixture::new(Transport::Rc);
+    let frames: Vec<Frame> = (0..6).map(|i| fixture.add(0xff_fffe + i, 16)).collect();
     for frame in &frames {
-        bed.take(frame);
+        fixture.process(frame);
     }
-    let originals: Vec<_> = bed.answers().into_iter().map(|(_, _, original)| original).collect();
+    let originals: Vec<_> = fixture.answers().into_iter().map(|(_, _, original)| original).collect();
     assert_eq!(originals, [0, 3, 6, 9, 12, 15].map(Some));
     // Four are remembered.
     for frame in &frames {
-        bed.take(frame);
+        fixture.process(frame);
     }
-    let again: Vec<_> = bed.answers().into_iter().map(|(psn, _, original)| (psn, original)).collect();
+    let again: Vec<_> = fixture.answers().into_iter().map(|(psn, _, original)| (psn, original)).collect();
     assert_eq!(again, [(0, Some(6)), (1, Some(9)), (2, Some(12)), (3, Some(15))]);
-    assert_eq!(bed.memory.load_u64(START + 16), Ok(18));
-    assert_eq!((bed.responder.stats().duplicates, bed.dropped(Reason::Forgotten)), (4, 2));
+    assert_eq!(fixture.memory.load_u64(START + 16), Ok(18));
+    assert_eq!((fixture.responder.stats().duplicates, fixture.dropped(Reason::Forgotten)), (4, 2));
 }
 
 #[test]
 fn a_message_of_many_packets_is_written_whole_or_broken_off() {
     for transport in [Transport::Rc, Transport::Uc] {
-        let mut bed = Bed::new(transport);
+        let mut fixture = Fixture::new(transport);
         let data: Vec<u8> = (0..700).map(|i| i as u8).collect();
-        let reth = bed.reth(100, 700);
+        let reth = fixture.reth(100, 700);
         let [first, middle, last] = [
-            bed.make(|writer, out| writer.write_first(out, head(0xff_fffe), reth, &data[..256]).unwrap()),
-            bed.make(|writer, out| writer.write_middle(out, head(0xff_ffff), &data[256..512]).unwrap()),
-            bed.make(|writer, out| writer.write_last_immediate(out, head(0), 9, &data[512..]).unwrap()),
+            fixture.make(|writer, out| writer.write_first(out, head(0xff_fffe), reth, &data[..256]).unwrap()),
+            fixture.make(|writer, out| writer.write_middle(out, head(0xff_ffff), &data[256..512]).unwrap()),
+            fixture.make(|writer, out| writer.write_last_immediate(out, head(0), 9, &data[512..]).unwrap()),
         ];
         for frame in [&first, &middle, &last] {
-            bed.take(frame);
+            fixture.process(frame);
         }
-        assert_eq!(bed.bytes(START + 100, 701), [data.as_slice(), &[0]].concat());
-        let [completion] = bed.received.completions[..] else { panic!("one completion") };
+        assert_eq!(fixture.bytes(START + 100, 701), [data.as_slice(), &[0]].concat());
+        let [completion] = fixture.received.completions[..] else { panic!("one completion") };
         assert_eq!(
             (completion.immediate, completion.place, completion.len, completion.queue_pair),
-            (9, Some((3, 100)), 700, bed.queue_pair)
+            (9, Some((3, 100)), 700, fixture.queue_pair)
         );
         // A message that is cut by another one.
-        let first = bed.make(|writer, out| writer.write_first(out, head(1), reth, &data[..256]).unwrap());
-        let reth = bed.reth(0, 8);
-        let only = bed.only(2, reth);
-        bed.take(&first);
-        bed.take(&only);
-        let stats = *bed.responder.stats();
+        let first = fixture.make(|writer, out| writer.write_first(out, head(1), reth, &data[..256]).unwrap());
+        let reth = fixture.reth(0, 8);
+        let only = fixture.only(2, reth);
+        fixture.process(&first);
+        fixture.process(&only);
+        let stats = *fixture.responder.stats();
         assert_eq!((stats.abandoned, stats.messages), (1, if transport == Transport::Rc { 1 } else { 2 }));
         assert!(stats.is_balanced());
     }
@@ -380,36 +386,36 @@ fn a_message_of_many_packets_is_written_whole_or_broken_off() {
 #[test]
 fn a_slot_of_many_packets_has_no_head_until_the_last_one_came() {
     for transport in [Transport::Rc, Transport::Uc] {
-        let mut bed = Bed::ordered(transport, Rights::ALL, Order::HeadLast);
-        let is = |bed: &Bed, head: u8, parts: [u8; 3]| {
+        let mut fixture = Fixture::ordered(transport, AccessFlags::ALL, Order::HeadLast);
+        let is = |fixture: &Fixture, head: u8, parts: [u8; 3]| {
             let [one, two, three] = parts;
             let slot = [vec![head; 8], vec![one; 248], vec![two; 256], vec![three; 188], vec![0; 8]].concat();
-            assert_eq!(bed.bytes(START + 16, 708), slot, "{head}: {parts:?}");
+            assert_eq!(fixture.bytes(START + 16, 708), slot, "{head}: {parts:?}");
         };
-        for (frame, parts) in bed.three(0xff_fffe, 16, 5).iter().zip([[5, 0, 0], [5, 5, 0], [5, 5, 5]]) {
-            bed.take(frame);
-            is(&bed, if parts[2] == 0 { 0 } else { 5 }, parts);
+        for (frame, parts) in fixture.three(0xff_fffe, 16, 5).iter().zip([[5, 0, 0], [5, 5, 0], [5, 5, 5]]) {
+            fixture.process(frame);
+            is(&fixture, if parts[2] == 0 { 0 } else { 5 }, parts);
         }
         // The next one is cut off: no head, neither the new one nor the old one.
-        let [first, middle, _] = bed.three(1, 16, 6);
-        bed.take(&first);
-        is(&bed, 0, [6, 5, 5]);
-        bed.take(&middle);
-        is(&bed, 0, [6, 6, 5]);
-        let reth = bed.reth(4096, 8);
-        let only = bed.only(3, reth);
-        bed.take(&only);
-        is(&bed, 0, [6, 6, 5]);
-        assert_eq!(bed.responder.stats().abandoned, 1);
+        let [first, middle, _] = fixture.three(1, 16, 6);
+        fixture.process(&first);
+        is(&fixture, 0, [6, 5, 5]);
+        fixture.process(&middle);
+        is(&fixture, 0, [6, 6, 5]);
+        let reth = fixture.reth(4096, 8);
+        let only = fixture.only(3, reth);
+        fixture.process(&only);
+        is(&fixture, 0, [6, 6, 5]);
+        assert_eq!(fixture.responder.stats().abandoned, 1);
         if transport == Transport::Uc {
-            bed.three(4, 16, 7).iter().for_each(|frame| bed.take(frame));
-            is(&bed, 7, [7, 7, 7]);
+            fixture.three(4, 16, 7).iter().for_each(|frame| fixture.process(frame));
+            is(&fixture, 7, [7, 7, 7]);
             // Where no slot can lie it goes as it comes.
-            let [first, ..] = bed.three(7, 2001, 8);
-            bed.take(&first);
-            assert_eq!(bed.bytes(START + 2001, 257), [[8; 256].as_slice(), &[0]].concat());
+            let [first, ..] = fixture.three(7, 2001, 8);
+            fixture.process(&first);
+            assert_eq!(fixture.bytes(START + 2001, 257), [[8; 256].as_slice(), &[0]].concat());
         }
-        assert!(bed.responder.stats().is_balanced());
+        assert!(fixture.responder.stats().is_balanced());
     }
 }
 
@@ -417,66 +423,66 @@ fn a_slot_of_many_packets_has_no_head_until_the_last_one_came() {
 fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
     for transport in [Transport::Rc, Transport::Uc] {
         for order in [Order::Ascending, Order::HeadLast] {
-            let mut bed = Bed::ordered(transport, Rights::ALL, order);
-            let [first, middle, _] = bed.three(0xff_fffe, 16, 5);
-            bed.take(&first);
-            assert!(bed.responder.deregister(bed.rkey));
-            let memory = Arc::clone(&bed.memory);
+            let mut fixture = Fixture::ordered(transport, AccessFlags::ALL, order);
+            let [first, middle, _] = fixture.three(0xff_fffe, 16, 5);
+            fixture.process(&first);
+            assert!(fixture.responder.deregister(fixture.rkey));
+            let memory = Arc::clone(&fixture.memory);
             let what =
-                Registration { memory, start: START, len: BODY, rights: Rights::ALL, order, region: 4 };
-            let other = bed.responder.register(&what).unwrap();
-            assert_eq!((other.address, other.rkey & 0xff), (bed.address, bed.rkey & 0xff));
-            bed.take(&middle);
-            assert_eq!((bed.dropped(Reason::BadRkey), bed.responder.stats().abandoned), (1, 1));
-            assert_eq!(bed.bytes(START + 16 + 256, 256), [0; 256]);
+                Registration { memory, start: START, len: BODY, access: AccessFlags::ALL, order, region: 4 };
+            let other = fixture.responder.register(&what).unwrap();
+            assert_eq!((other.address, other.rkey & 0xff), (fixture.address, fixture.rkey & 0xff));
+            fixture.process(&middle);
+            assert_eq!((fixture.dropped(Reason::BadRkey), fixture.responder.stats().abandoned), (1, 1));
+            assert_eq!(fixture.bytes(START + 16 + 256, 256), [0; 256]);
         }
     }
 }
 
 #[test]
 fn an_unreliable_pair_heals_itself_after_a_loss() {
-    let mut bed = Bed::new(Transport::Uc);
-    let middle = bed.make(|writer, out| writer.write_middle(out, head(0xff_ffff), &[7; 256]).unwrap());
-    let last = bed.make(|writer, out| writer.write_last(out, head(0), &[7; 8]).unwrap());
-    let reth = bed.reth(0, 8);
-    let next = bed.only(5, reth);
+    let mut fixture = Fixture::new(Transport::Uc);
+    let middle = fixture.make(|writer, out| writer.write_middle(out, head(0xff_ffff), &[7; 256]).unwrap());
+    let last = fixture.make(|writer, out| writer.write_last(out, head(0), &[7; 8]).unwrap());
+    let reth = fixture.reth(0, 8);
+    let next = fixture.only(5, reth);
     for frame in [&middle, &last, &next] {
-        bed.take(frame);
+        fixture.process(frame);
     }
-    let stats = bed.responder.stats();
-    assert_eq!((stats.skipped, bed.dropped(Reason::PartOfLost), stats.executed), (5, 2, 1));
-    assert_eq!(bed.bytes(START, 9), [0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0]);
+    let stats = fixture.responder.stats();
+    assert_eq!((stats.skipped, fixture.dropped(Reason::PartOfLost), stats.executed), (5, 2, 1));
+    assert_eq!(fixture.bytes(START, 9), [0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0]);
 }
 
 #[test]
 fn without_a_receive_an_immediate_is_not_executed() {
     for (transport, answers) in [(Transport::Rc, 1), (Transport::Uc, 0)] {
-        let mut bed = Bed::new(transport);
+        let mut fixture = Fixture::new(transport);
         for psn in 0..3 {
-            let reth = bed.reth(u64::from(psn) * 8, 8);
+            let reth = fixture.reth(u64::from(psn) * 8, 8);
             let psn = 0xff_fffe + psn;
-            let frame = bed.make(|writer, out| {
+            let frame = fixture.make(|writer, out| {
                 writer.write_only_immediate(out, Head::new(Psn::new(psn)), reth, psn, &[1; 8]).unwrap()
             });
-            bed.take(&frame);
+            fixture.process(&frame);
         }
-        assert_eq!(bed.received.completions.len(), 2);
-        assert_eq!((bed.dropped(Reason::NoReceive), bed.bytes(START + 16, 8)), (1, vec![0; 8]));
-        let answered = bed.answers();
+        assert_eq!(fixture.received.completions.len(), 2);
+        assert_eq!((fixture.dropped(Reason::NoReceive), fixture.bytes(START + 16, 8)), (1, vec![0; 8]));
+        let answered = fixture.answers();
         assert_eq!(answered.len(), answers);
         assert!(answered.iter().all(|(psn, aeth, _)| *psn == 0 && aeth.syndrome == Syndrome::Rnr(14)));
-        let hello = bed.make(|writer, out| writer.send(out, head(0), b"hello").unwrap());
-        bed.responder.replenish(bed.queue_pair, 1);
-        bed.take(&hello);
-        assert_eq!(bed.received.sent, [b"hello"]);
+        let hello = fixture.make(|writer, out| writer.send(out, head(0), b"hello").unwrap());
+        fixture.responder.replenish(fixture.queue_pair, 1);
+        fixture.process(&hello);
+        assert_eq!(fixture.received.sent, [b"hello"]);
     }
 }
 
 #[test]
 fn unknown_peers_are_ignored() {
-    let mut bed = Bed::new(Transport::Rc);
-    let reth = bed.reth(0, 8);
-    let good = bed.only(0xff_fffe, reth);
+    let mut fixture = Fixture::new(Transport::Rc);
+    let reth = fixture.reth(0, 8);
+    let good = fixture.only(0xff_fffe, reth);
     let mut elsewhere = good.clone();
     elsewhere[29] ^= 1;
     let mut unknown = good.clone();
@@ -487,50 +493,57 @@ fn unknown_peers_are_ignored() {
     damaged[72] ^= 1;
     for frame in [sealed(elsewhere), sealed(unknown), sealed(other), damaged, good[..60].to_vec(), Vec::new()]
     {
-        bed.take(&frame);
+        fixture.process(&frame);
     }
-    assert!(bed.untouched() && bed.received.answers.is_empty());
-    let stats = *bed.responder.stats();
+    assert!(fixture.untouched() && fixture.received.answers.is_empty());
+    let stats = *fixture.responder.stats();
     for reason in [Reason::WrongPeer, Reason::UnknownQueuePair, Reason::WrongTransport] {
-        assert_eq!(bed.dropped(reason), 1, "{reason:?}");
+        assert_eq!(fixture.dropped(reason), 1, "{reason:?}");
     }
     assert_eq!(stats.refused[Refusal::BadIcrc.index()], 1);
     assert_eq!(stats.refused[Refusal::Truncated.index()], 2);
     assert!(stats.is_balanced());
-    bed.take(&good);
-    assert_eq!(bed.responder.stats().executed, 1);
-    assert!(bed.responder.disconnect(bed.queue_pair) && !bed.responder.disconnect(bed.queue_pair));
-    bed.take(&good);
-    assert_eq!(bed.dropped(Reason::UnknownQueuePair), 2);
+    fixture.process(&good);
+    assert_eq!(fixture.responder.stats().executed, 1);
+    assert!(
+        fixture.responder.disconnect(fixture.queue_pair) && !fixture.responder.disconnect(fixture.queue_pair)
+    );
+    fixture.process(&good);
+    assert_eq!(fixture.dropped(Reason::UnknownQueuePair), 2);
 }
 
 #[test]
-fn what_is_for_a_pair_that_was_lent_is_left_alone() {
+fn packets_for_an_offloaded_queue_pair_are_dropped() {
     for transport in [Transport::Uc, Transport::Rc] {
-        let mut bed = Bed::new(transport);
+        let mut fixture = Fixture::new(transport);
         let frame = {
-            let reth = bed.reth(0, 8);
-            bed.only(0xff_fffe, reth)
+            let reth = fixture.reth(0, 8);
+            fixture.only(0xff_fffe, reth)
         };
-        assert!(bed.responder.lend(bed.queue_pair) && !bed.responder.lend(bed.queue_pair ^ 0x1000));
+        assert!(
+            fixture.responder.offload(fixture.queue_pair)
+                && !fixture.responder.offload(fixture.queue_pair ^ 0x1000)
+        );
         // Singly, and read before.
-        bed.take(&frame);
-        bed.responder.take_parsed([Packet::parse(&frame)], &mut bed.received);
-        assert!(bed.untouched() && bed.received.answers.is_empty());
-        assert_eq!((bed.dropped(Reason::Lent), bed.responder.stats().is_balanced()), (2, true));
-        assert_eq!(bed.responder.state(bed.queue_pair), Some(QueuePairState::Lent));
-        assert!(bed.responder.disconnect(bed.queue_pair));
+        fixture.process(&frame);
+        fixture.responder.process_parsed([Packet::parse(&frame)], &mut fixture.received);
+        assert!(fixture.untouched() && fixture.received.answers.is_empty());
+        assert_eq!((fixture.dropped(Reason::Offloaded), fixture.responder.stats().is_balanced()), (2, true));
+        assert_eq!(fixture.responder.state(fixture.queue_pair), Some(QueuePairState::Offloaded));
+        assert!(fixture.responder.disconnect(fixture.queue_pair));
     }
 }
 
 #[test]
 fn counters_of_two_responders_add_up_field_by_field() {
-    let mut bed = Bed::new(Transport::Rc);
-    let reth = bed.reth(0, 8);
-    for frame in [bed.only(0xff_fffe, reth), bed.only(5, reth), bed.add(0xff_ffff, 8), vec![0; 60]] {
-        bed.take(&frame);
+    let mut fixture = Fixture::new(Transport::Rc);
+    let reth = fixture.reth(0, 8);
+    for frame in
+        [fixture.only(0xff_fffe, reth), fixture.only(5, reth), fixture.add(0xff_ffff, 8), vec![0; 60]]
+    {
+        fixture.process(&frame);
     }
-    let one = *bed.responder.stats();
+    let one = *fixture.responder.stats();
     let mut sum = Stats::NEW;
     sum += &one;
     assert_eq!(sum, one);
@@ -544,8 +557,14 @@ fn counters_of_two_responders_add_up_field_by_field() {
 fn places_are_bounded_and_old_names_open_nothing() {
     let mut responder = Responder::new(Config { queue_pairs: 2, regions: 1, ..Config::default() }).unwrap();
     let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
-    let what =
-        Registration { memory, start: 0, len: LEN, rights: Rights::ALL, order: Order::Ascending, region: 0 };
+    let what = Registration {
+        memory,
+        start: 0,
+        len: LEN,
+        access: AccessFlags::ALL,
+        order: Order::Ascending,
+        region: 0,
+    };
     for (start, len) in [(0, 0), (0, LEN + 1), (1, LEN), (u64::MAX, 2)] {
         let bad = Registration { start, len, ..what.clone() };
         assert_eq!(responder.register(&bad), Err(RegisterError::Range));
@@ -574,16 +593,16 @@ fn places_are_bounded_and_old_names_open_nothing() {
 
 #[test]
 fn each_gap_is_nacked_also_when_the_expected_packet_took_the_fast_path() {
-    let mut bed = Bed::new(Transport::Rc);
+    let mut fixture = Fixture::new(Transport::Rc);
     let mut psn = Psn::new(0xff_fffe);
     for round in 0..4 {
         for ahead in [0, 1, 3, 4] {
-            let frame = bed.only(psn.plus(ahead).value(), bed.reth(0, 24));
-            bed.take(&frame);
+            let frame = fixture.only(psn.plus(ahead).value(), fixture.reth(0, 24));
+            fixture.process(&frame);
         }
         psn = psn.plus(2);
         let is_gap = |aeth: &Aeth| aeth.syndrome == Syndrome::Nak(Nak::SequenceError);
-        assert_eq!(bed.answers().iter().filter(|(_, aeth, _)| is_gap(aeth)).count(), 1, "round {round}");
+        assert_eq!(fixture.answers().iter().filter(|(_, aeth, _)| is_gap(aeth)).count(), 1, "round {round}");
     }
 }
 
@@ -597,25 +616,28 @@ fn a_glance_sees_what_a_reader_sees() {
             let v6 = |last: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]);
             let over_v6 = (Path::new(v6(1), v6(2), 0xc001), Path::new(v6(2), v6(1), 0xc001));
             let paths = if seed % 4 < 2 { paths() } else { over_v6 };
-            let mut beds = [0; 3].map(|_| Bed::over(paths, transport, Rights::ALL, order));
+            let mut beds = [0; 3].map(|_| Fixture::over(paths, transport, AccessFlags::ALL, order));
             let mut frames: Vec<Frame> = stream(&mut beds[0], &mut rng);
             if seed % 2 == 1 {
-                beds.iter_mut().for_each(Bed::turn);
+                beds.iter_mut().for_each(Fixture::turn);
                 let other = stream(&mut beds[0], &mut rng);
                 frames = by_turns(frames, other, &mut rng);
             }
             let [bursts, singly, read] = &mut beds;
             for burst in frames.chunks(1 + rng.below(40) as usize) {
-                bursts.responder.take(burst.iter().map(Vec::as_slice), &mut bursts.received);
+                bursts.responder.process(burst.iter().map(Vec::as_slice), &mut bursts.received);
             }
             for frame in &frames {
-                singly.take(frame);
-                read.responder.take_parsed([Packet::parse(frame)], &mut read.received);
+                singly.process(frame);
+                read.responder.process_parsed([Packet::parse(frame)], &mut read.received);
             }
-            for bed in [&*bursts, &*singly] {
-                assert_eq!(bed.bytes(0, LEN as usize), read.bytes(0, LEN as usize));
-                assert_eq!(bed.received.completions, read.received.completions);
-                assert_eq!(bed.responder.expected(bed.queue_pair), read.responder.expected(read.queue_pair));
+            for fixture in [&*bursts, &*singly] {
+                assert_eq!(fixture.bytes(0, LEN as usize), read.bytes(0, LEN as usize));
+                assert_eq!(fixture.received.completions, read.received.completions);
+                assert_eq!(
+                    fixture.responder.expected(fixture.queue_pair),
+                    read.responder.expected(read.queue_pair)
+                );
             }
             assert_eq!(singly.responder.stats(), read.responder.stats());
             assert_eq!(singly.received.answers, read.received.answers);
@@ -628,10 +650,12 @@ fn a_glance_sees_what_a_reader_sees() {
                 "{transport:?} {seed}: {:?}",
                 read.responder.stats()
             );
-            for bed in &beds {
-                assert!(bed.bytes(0, START as usize).iter().all(|byte| *byte == 0));
-                assert!(bed.bytes(START + BODY, (LEN - START - BODY) as usize).iter().all(|byte| *byte == 0));
-                assert!(bed.responder.stats().is_balanced());
+            for fixture in &beds {
+                assert!(fixture.bytes(0, START as usize).iter().all(|byte| *byte == 0));
+                assert!(
+                    fixture.bytes(START + BODY, (LEN - START - BODY) as usize).iter().all(|byte| *byte == 0)
+                );
+                assert!(fixture.responder.stats().is_balanced());
             }
         }
     }
@@ -648,8 +672,8 @@ fn by_turns(these: Vec<Frame>, those: Vec<Frame>, rng: &mut Rng) -> Vec<Frame> {
 }
 
 /// 300 packets, most of them good and in order.
-fn stream(bed: &mut Bed, rng: &mut Rng) -> Vec<Frame> {
-    let reliable = bed.transport == Transport::Rc;
+fn stream(fixture: &mut Fixture, rng: &mut Rng) -> Vec<Frame> {
+    let reliable = fixture.transport == Transport::Rc;
     let (mut psn, mut completions) = (0xff_fffe, 0);
     let mut frames = Vec::new();
     for round in 0..300 {
@@ -657,7 +681,7 @@ fn stream(bed: &mut Bed, rng: &mut Rng) -> Vec<Frame> {
         let gentle = reliable && round < 270;
         let len = [8, 24, 24, 24, 80, 0, 5, 256, 300][rng.below(if gentle { 8 } else { 9 }) as usize];
         let room = if gentle { 500 } else { u64::from(len) / 2 };
-        let mut reth = bed.reth(rng.below(BODY - room), len);
+        let mut reth = fixture.reth(rng.below(BODY - room), len);
         if !gentle && rng.permille(5) {
             reth.rkey ^= 1 << rng.below(32);
         }
@@ -667,23 +691,24 @@ fn stream(bed: &mut Bed, rng: &mut Rng) -> Vec<Frame> {
         let head = Head { ack_request: rng.permille(100), ..Head::new(Psn::new(psn)) };
         let byte = rng.roll() as u8;
         let mut frame = match rng.below(20) {
-            0 if !gentle || completions < 2 => bed.make(|writer, out| {
+            0 if !gentle || completions < 2 => fixture.make(|writer, out| {
                 completions += 1;
                 writer.write_only_immediate(out, head, reth, psn, &vec![byte; reth.len as usize]).unwrap()
             }),
             1 if reliable => {
                 let offset = rng.below(BODY / 8) * 8;
-                bed.add(psn, offset)
+                fixture.add(psn, offset)
             }
             2 => {
                 let reth = Reth { len: 500, ..reth };
-                frames
-                    .push(bed.make(|writer, out| writer.write_first(out, head, reth, &[byte; 256]).unwrap()));
+                frames.push(
+                    fixture.make(|writer, out| writer.write_first(out, head, reth, &[byte; 256]).unwrap()),
+                );
                 psn += 1;
                 let head = Head::new(Psn::new(psn));
-                bed.make(|writer, out| writer.write_last(out, head, &[byte; 244]).unwrap())
+                fixture.make(|writer, out| writer.write_last(out, head, &[byte; 244]).unwrap())
             }
-            _ => bed.make(|writer, out| {
+            _ => fixture.make(|writer, out| {
                 writer.write_only(out, head, reth, &vec![byte; reth.len as usize]).unwrap()
             }),
         };

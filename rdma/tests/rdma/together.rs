@@ -1,4 +1,4 @@
-//! Whatever the network does: what must arrive does, once; what may be lost is lost only where a counter says so.
+//! Requester and responder over a faulty network: reliable operations are executed exactly once; each lost unreliable one is counted.
 
 use rdma::requester::{Response, UncertainFetchAdds};
 use rdma::transport::{Blocked, RemoteAddr, Transport};
@@ -162,7 +162,7 @@ fn under_loss_doubling_delay_and_damage_what_is_kept_arrives_once() {
 }
 
 #[test]
-fn what_is_not_kept_is_lost_only_where_a_counter_says_so() {
+fn every_lost_unreliable_write_is_counted() {
     let mut world = World::new(7, Faults { lost: 50, ..Faults::default() });
     world.connect();
     for number in 0..5000_u64 {
@@ -225,7 +225,7 @@ fn after_the_collector_restarts_everything_kept_is_sent_again() {
         let stats = world.links.stats(0).unwrap();
         assert_eq!(stats.broken, world.reconnects - 1);
         assert!(stats.broken > 0 && stats.uncertain_fetch_adds > 0);
-        // Nobody knows how far the collector had come: counters may be too large, never too small, and no more of them
+        // It is unknown how far the collector got: counters may be too large, never too small, and no more of them
         // than are counted.
         let wrong: Vec<u64> = (0..)
             .zip(&load.counters)
@@ -300,7 +300,7 @@ fn uncertain_additions_can_be_given_up_instead() {
 }
 
 #[test]
-fn what_was_kept_for_memory_that_is_gone_is_not_written_to_what_comes_in_its_place() {
+fn retransmissions_for_removed_regions_are_not_written_to_new_ones() {
     let mut world = World::new(5, Faults::default());
     world.connect();
     world.net.cut = true;

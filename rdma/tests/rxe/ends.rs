@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use memory::Region;
 use rdma::requester::{Connection, Links, RemoteRegion};
 use rdma::responder::{
-    Completion, Config, Order, Out, QueuePairConfig, QueuePairState, Registered, Registration, Responder,
-    Rights,
+    AccessFlags, Completion, Config, Order, Output, QueuePairConfig, QueuePairState, Registered,
+    Registration, Responder,
 };
 use rdma::transport::{RemoteAddr, Transport as _};
 use wire::roce::{Packet, Path, Psn, Transport};
@@ -116,7 +116,7 @@ struct Said {
     messages: Vec<Vec<u8>>,
 }
 
-impl Out for Said {
+impl Output for Said {
     fn answer(&mut self, path: &Path, frame: &[u8]) {
         assert_eq!(*path, crate::path(4));
         self.frames.push(frame.to_vec());
@@ -149,7 +149,7 @@ impl Memory {
             memory: Arc::clone(&region),
             start: 4096,
             len: LEN,
-            rights: Rights::ALL,
+            access: AccessFlags::ALL,
             order: Order::HeadLast,
             region: 2,
         };
@@ -177,7 +177,7 @@ impl Memory {
         loop {
             assert!(start.elapsed() < 3 * PATIENCE, "no answer to {order:?}: {:?}", self.responder.stats());
             if let Some(frame) = guest.receive(SHORT) {
-                self.responder.take([&frame[..]], &mut self.said);
+                self.responder.process([&frame[..]], &mut self.said);
                 for frame in self.said.frames.drain(..) {
                     guest.send(&frame);
                 }
@@ -234,7 +234,7 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
     } else {
         // An unreliable sender is done before we are: what it sent last may still be on its way.
         while let Some(frame) = guest.receive(20 * SHORT) {
-            memory.responder.take([&frame[..]], &mut memory.said);
+            memory.responder.process([&frame[..]], &mut memory.said);
         }
     }
     assert_eq!(memory.read(0, 24), [vec![0; 8], vec![171; 13], vec![0; 3]].concat());

@@ -165,7 +165,7 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
     assert_eq!(received, expected);
 }
 
-/// What the guest received, when it is so much.
+/// Waits until the guest has received this many messages, and returns them.
 fn wait_for(bench: &mut Bench<'_>, count: usize) -> Vec<String> {
     let mut received = Vec::new();
     for _ in 0..1000 {
@@ -225,8 +225,8 @@ fn reliable_requests(guest: &mut Guest, version: u8) {
 /// What breaks a reliable connection, each on one of its own.
 fn refusals(guest: &mut Guest) {
     guest.ask("fill 0 4096 0");
-    type Spoil = fn(&mut Reth, u64);
-    let cases: [(&str, Spoil); 3] = [
+    type Corrupt = fn(&mut Reth, u64);
+    let cases: [(&str, Corrupt); 3] = [
         ("a wrong rkey", |reth, _| reth.rkey ^= 0x100),
         ("behind the end", |reth, end| reth.address = end),
         ("over the end", |reth, end| reth.address = end - 4),

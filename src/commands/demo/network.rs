@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::demo::{self, Line};
-use dataplane::fabric::{Action, Fabric, FabricSink, Fate, Reporter, Truth};
+use dataplane::fabric::{Action, DatagramOutcome, Fabric, FabricSink, GroundTruth, Reporter};
 use nic::udp::Sender;
 use wire::FlowKey;
 
@@ -209,13 +209,13 @@ struct Stream {
 }
 
 impl Stream {
-    fn count(&mut self, fate: Fate) {
+    fn count(&mut self, outcome: DatagramOutcome) {
         self.sent += 1;
-        if fate == Fate::Lost {
+        if outcome == DatagramOutcome::Lost {
             self.since += 1;
             return;
         }
-        self.duplicated += u64::from(fate == Fate::Duplicated);
+        self.duplicated += u64::from(outcome == DatagramOutcome::Duplicated);
         let lost = std::mem::take(&mut self.since);
         if self.begun {
             self.lost += lost
@@ -232,9 +232,9 @@ impl FabricSink for Outbox {
         self.waiting.push((from.node, self.bytes.len()));
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
-        if let Truth::Datagram(datagram) = truth {
-            self.streams.entry((datagram.node, datagram.hw_id)).or_default().count(datagram.fate);
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        if let GroundTruth::Datagram(datagram) = truth {
+            self.streams.entry((datagram.node, datagram.hw_id)).or_default().count(datagram.outcome);
         }
     }
 }
@@ -328,10 +328,16 @@ mod tests {
     fn losses_that_no_gap_shows_are_counted_apart() {
         let mut wire = Outbox::new("127.0.0.1:1".parse().unwrap());
         let stream = wire.streams.entry((101, 0)).or_default();
-        for fate in
-            [Fate::Lost, Fate::Delivered, Fate::Lost, Fate::Lost, Fate::Duplicated, Fate::Delayed, Fate::Lost]
-        {
-            stream.count(fate);
+        for outcome in [
+            DatagramOutcome::Lost,
+            DatagramOutcome::Delivered,
+            DatagramOutcome::Lost,
+            DatagramOutcome::Lost,
+            DatagramOutcome::Duplicated,
+            DatagramOutcome::Delayed,
+            DatagramOutcome::Lost,
+        ] {
+            stream.count(outcome);
         }
         let span = Duration::from_secs(1);
         assert_eq!(wire.account(span), Sent { sent: 7, lost: 4, unseen: 2, duplicated: 1, span });

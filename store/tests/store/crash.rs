@@ -68,7 +68,7 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
     for round in 0..8_u64 {
         let (mut child, output) = start_child(&dir);
         let mut lines = output.lines().map_while(Result::ok).filter_map(|line| committed(&line));
-        // At another moment each time: in the first transactions, and late enough for checkpoints.
+        // At a different time in each round: in the first transactions, and late enough for checkpoints.
         let wanted = [1, 2_000, 30_000][round as usize % 3] * (round + 1);
         let mut reported = lines.find(|committed| *committed >= wanted).unwrap();
         child.kill().unwrap();
@@ -120,7 +120,7 @@ fn a_log_torn_at_any_place_leaves_whole_transactions() {
     assert!(counts.is_sorted(), "{counts:?}");
 }
 
-/// A small file system in memory at `dir`; `false`, said aloud, where we may not mount one.
+/// A small file system in memory at `dir`; `false`, reported as skipped, where we may not mount one.
 fn mount_small(dir: &Path, size: &str) -> bool {
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(dir).output();

@@ -211,7 +211,7 @@ fn a_file_that_is_damaged_inside_is_set_aside_when_it_shows() {
 }
 
 #[test]
-fn what_a_newer_hopwise_or_somebody_else_wrote_is_left_alone() {
+fn files_of_newer_versions_or_other_programs_are_left_alone() {
     let dir = Dir::new("newer");
     let store = Store::open(Config::new(dir.path())).unwrap();
     keep(&store, changes(START, 10, 1));

@@ -95,7 +95,7 @@ fn only_reading_is_allowed() {
 }
 
 #[test]
-fn what_computes_is_allowed() {
+fn computations_are_allowed() {
     let (_dir, reader) = keep("good", Period::Day, vec![changes(START, 100, 2)]);
     for sql in [
         "SELECT kind, count(*), avg(value), median(value), sqrt(max(value)) FROM events GROUP BY kind",
@@ -253,7 +253,7 @@ fn the_questions_people_ask_use_the_indexes() {
         let detour = |line: &String| line.contains("TEMP B-TREE") || line.contains("SCAN e USING INDEX");
         assert!(!lines.iter().any(detour), "{sql}: {lines:#?}");
     }
-    // What nobody asks for is not looked up.
+    // Columns that a query does not use are not joined.
     let names = ask(&reader, "EXPLAIN QUERY PLAN SELECT count(*), sum(value) FROM events");
     let text = format!("{:?}", names.rows);
     assert!(!text.contains("SEARCH"), "{text}");
@@ -331,7 +331,7 @@ fn more_files_than_can_be_joined_are_left_out_aloud() {
 }
 
 #[test]
-fn what_is_committed_is_seen_while_more_is_written() {
+fn committed_rows_are_visible_during_writes() {
     let dir = Dir::new("live");
     let store = Store::open(Config::new(dir.path())).unwrap();
     let reader = Reader::open(dir.path()).unwrap();
@@ -353,7 +353,7 @@ fn what_is_committed_is_seen_while_more_is_written() {
 }
 
 #[test]
-fn what_arrives_can_be_asked_for_within_two_seconds() {
+fn rows_can_be_queried_within_two_seconds() {
     let dir = Dir::new("soon");
     let store = Store::open(Config::new(dir.path())).unwrap();
     let reader = Reader::open(dir.path()).unwrap();

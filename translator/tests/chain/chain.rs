@@ -24,7 +24,7 @@ pub(crate) struct Chain {
 #[derive(Debug, Default)]
 struct Controls(Vec<Vec<u8>>);
 
-impl translator::Out for Controls {
+impl translator::Output for Controls {
     fn control(&mut self, _: SocketAddr, _: u8, payload: &[u8]) {
         self.0.push(payload.to_vec());
     }
@@ -53,7 +53,7 @@ impl Front for Chain {
             self.reporter.control(0, payload, now, &mut self.outbox);
         } else if !self.down {
             let origin = Origin { sender: ([10, 0, 0, 7], 50000).into(), collector: 0 };
-            self.translator.take(now, origin, payload, links, &mut self.controls);
+            self.translator.process(now, origin, payload, links, &mut self.controls);
         }
     }
 

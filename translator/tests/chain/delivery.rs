@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dataplane::dta::{Config as Reporting, How, Reporter};
+use dataplane::dta::{Config as Reporting, Reporter, SendOptions};
 use dta::{Answer, DtaStore, Header, Next, Policy, region_len};
 use memory::Region;
 use translator::{CollectorConfig, Config as Translating, StoreEntry, Translator};
@@ -24,8 +24,9 @@ const LISTS: Geometry = Geometry::Append {
 const COUNTERS: Geometry = Geometry::KeyIncrement { slots: 1 << 12, family: Family::V1 };
 const STORES: [(Geometry, u16); 3] = [(VALUES, 1), (LISTS, 0), (COUNTERS, 1)];
 
-pub(crate) const ESSENTIAL: How = How { priority: Priority::High, essential: true, immediate: false };
-const OTHER: How = How { priority: Priority::Low, essential: false, immediate: false };
+pub(crate) const ESSENTIAL: SendOptions =
+    SendOptions { priority: Priority::High, essential: true, immediate: false };
+const OTHER: SendOptions = SendOptions { priority: Priority::Low, essential: false, immediate: false };
 
 /// What was reported.
 #[derive(Default)]
@@ -110,10 +111,10 @@ impl Run {
     }
 
     /// Whether it was sent: what is not essential is kept back under congestion.
-    fn send(&mut self, operation: &Operation<'_>, how: How) -> bool {
+    fn send(&mut self, operation: &Operation<'_>, options: SendOptions) -> bool {
         let chain = &mut self.world.front;
-        let sent = chain.reporter.send(operation, how, self.world.now, &mut chain.outbox).is_ok();
-        assert!(sent || how == OTHER);
+        let sent = chain.reporter.send(operation, options, self.world.now, &mut chain.outbox).is_ok();
+        assert!(sent || options == OTHER);
         sent
     }
 

@@ -1,4 +1,4 @@
-//! A reporter and a translator begin anew, at one report per second: who is silent for how long, and what becomes of each report.
+//! A reporter and a translator restart, at one report per second: how long each is silent, and the outcome of each report.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ struct Rig {
 
 /// Outcomes of the reports.
 #[derive(PartialEq, Eq, Debug)]
-struct Fate {
+struct ReportOutcome {
     lost: Vec<u32>,
     in_time: bool,
 }
 
-const NOTHING_LOST: Fate = Fate { lost: Vec::new(), in_time: true };
+const NOTHING_LOST: ReportOutcome = ReportOutcome { lost: Vec::new(), in_time: true };
 
 fn reporter(first_sequence: u16) -> Reporter {
     let reporting = Reporting { reporter: 7, longest_essential: 64, first_sequence, ..Reporting::default() };
@@ -94,7 +94,7 @@ impl Rig {
     }
 
     /// After twelve more reports.
-    fn fate(mut self) -> Fate {
+    fn outcome(mut self) -> ReportOutcome {
         self.seconds(12);
         self.world.check_books();
         let mut follower = self.lists.lists().unwrap().from_sequence(5, 1).unwrap();
@@ -111,7 +111,7 @@ impl Rig {
         let late = |(number, accepted): (&u32, &u64)| *accepted - self.sent[*number as usize] > LONGEST;
         let in_time = !found.iter().zip(&self.accepted).any(late);
         let lost = (0..self.sent.len() as u32).filter(|number| !found.contains(number)).collect();
-        Fate { lost, in_time }
+        ReportOutcome { lost, in_time }
     }
 }
 
@@ -122,13 +122,13 @@ fn a_reporter_that_restarts_is_heard_wherever_its_numbers_begin() {
     for ahead in far.into_iter().chain(behind) {
         let mut rig = Rig::new(1, Faults::default());
         rig.restart_reporter(ahead);
-        assert_eq!(rig.fate(), NOTHING_LOST, "{ahead}");
+        assert_eq!(rig.outcome(), NOTHING_LOST, "{ahead}");
     }
     // The old reporter's last number, or the one before it: what could be its repetition is taken for it.
     for (ahead, lost) in [(0, vec![5]), (u16::MAX, vec![5, 6])] {
         let mut rig = Rig::new(1, Faults::default());
         rig.restart_reporter(ahead);
-        assert_eq!(rig.fate(), Fate { lost, in_time: true });
+        assert_eq!(rig.outcome(), ReportOutcome { lost, in_time: true });
     }
 }
 
@@ -139,7 +139,7 @@ fn a_translator_that_restarts_misses_what_was_not_the_last_while_it_was_away() {
         rig.chain().down = true;
         rig.seconds(away);
         rig.restart_translator();
-        assert_eq!(rig.fate(), Fate { lost, in_time: true });
+        assert_eq!(rig.outcome(), ReportOutcome { lost, in_time: true });
     }
     // The last one is sent again until it is back.
     let mut rig = Rig::new(1, Faults::default());
@@ -148,7 +148,7 @@ fn a_translator_that_restarts_misses_what_was_not_the_last_while_it_was_away() {
     rig.restart_translator();
     rig.pass(SECOND);
     assert_eq!(rig.accepted.len(), 6);
-    assert_eq!(rig.fate(), NOTHING_LOST);
+    assert_eq!(rig.outcome(), NOTHING_LOST);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn both_restart_over_a_bad_network() {
                 }
                 rig.seconds(3);
             }
-            assert_eq!(rig.fate(), NOTHING_LOST, "{first} {second} {ahead}");
+            assert_eq!(rig.outcome(), NOTHING_LOST, "{first} {second} {ahead}");
         }
     }
 }

@@ -39,7 +39,13 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
         }
         burst.iter().for_each(|(from, bytes)| alone.send_bytes(*from, 0, bytes));
         let World { translator, memory, mail, now } = &mut together;
-        translator.take_burst(*now, 0, burst.iter().map(|(from, bytes)| (*from, &bytes[..])), memory, mail);
+        translator.process_burst(
+            *now,
+            0,
+            burst.iter().map(|(from, bytes)| (*from, &bytes[..])),
+            memory,
+            mail,
+        );
         let at = format!("{name}, round {round}");
         assert_eq!(together.memory.done(), alone.memory.done(), "{at}");
         assert_eq!(together.mail.0, alone.mail.0, "{at}");

@@ -57,7 +57,7 @@ fn each_level_drops_or_diverts_what_5_5_says() {
 }
 
 #[test]
-fn what_was_diverted_comes_again_in_its_order_when_there_is_room() {
+fn diverted_reports_are_retried_in_order_when_credit_returns() {
     let mut world = at_level(3);
     let value = |n: u32| n.to_be_bytes();
     for n in 0..100 {
@@ -87,7 +87,7 @@ fn what_was_diverted_comes_again_in_its_order_when_there_is_room() {
 }
 
 #[test]
-fn the_rate_holds_whatever_comes() {
+fn the_rate_limit_holds_under_any_load() {
     let mut world = World::of(slow(config(stores())));
     world.memory.is_logging = false;
     // Three times the rate, of all priorities, for 20 ms.
@@ -102,7 +102,7 @@ fn the_rate_holds_whatever_comes() {
     }
     let stats = world.stats();
     assert!((20_000..=21_700).contains(&stats.operations.writes), "{}", stats.operations.writes);
-    // What is left of the rate by high ones goes to nobody lower; none of these is lost.
+    // Lower priorities do not get the rate that high ones leave; no high one is lost.
     assert_eq!(world.dropped(Reason::LocalFull), 0);
     assert!(world.dropped(Reason::CongestedLow) > 18_000 && world.dropped(Reason::CongestedMedium) > 17_000);
     for _ in 0..100 {
@@ -124,7 +124,7 @@ fn an_essential_report_is_never_dropped_for_congestion_alone() {
 }
 
 #[test]
-fn when_local_memory_is_full_the_reporter_keeps_what_is_essential() {
+fn essential_reports_stay_with_the_reporter_when_local_memory_is_full() {
     let mut settings = slow(config(stores()));
     settings.local = 200;
     let mut world = World::of(settings);
@@ -213,7 +213,7 @@ fn a_closed_transport_is_level_three() {
 }
 
 #[test]
-fn a_sender_that_floods_starves_nobody() {
+fn a_flooding_sender_does_not_starve_others() {
     let mut world = World::of(Config { reporter_rate: 10_000, reporter_burst: 20, ..slow(config(stores())) });
     world.memory.is_logging = false;
     // For 100 ms: one sends a thousand times its rate under a hundred IDs, ten send half of theirs.
@@ -357,7 +357,7 @@ fn a_collector_that_is_gone_stops_no_other_and_what_was_lost_is_known() {
 }
 
 #[test]
-fn what_is_high_waits_for_a_collector_whose_memory_is_not_known_yet() {
+fn high_priority_reports_wait_for_a_collector_without_known_memory() {
     let mut settings = two();
     let memory = settings.collectors[1].take().expect("a collector");
     let mut world = World::of(settings);
@@ -383,7 +383,7 @@ fn low_entries_wait_in_their_batch_where_there_is_room_for_them() {
 }
 
 #[test]
-fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
+fn reports_that_the_reporter_still_buffers_are_never_counted_as_lost() {
     let mut settings = slow(config(stores()));
     settings.local = 100;
     let mut world = World::of(settings);
@@ -405,7 +405,7 @@ fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
 }
 
 #[test]
-fn what_is_due_and_finds_no_room_is_not_tried_without_end() {
+fn retries_without_credit_are_bounded() {
     let mut world = World::new();
     world.send(with(Priority::High), append(3, &[1; 4]));
     world.memory.room[0] = Credit::NONE;
@@ -432,7 +432,7 @@ fn a_closed_transport_is_reported_as_level_three_and_never_as_none() {
 }
 
 #[test]
-fn what_may_be_lost_leaves_half_of_local_memory_to_what_may_not() {
+fn other_reports_leave_half_of_local_memory_to_essential_ones() {
     let mut settings = config(stores());
     settings.local = 840;
     let mut world = World::of(settings);

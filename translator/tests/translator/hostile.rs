@@ -1,4 +1,4 @@
-//! Bytes that nobody should send: nothing panics, nothing is written outside a region, everything adds up.
+//! Invalid input: nothing panics, nothing is written outside a region, and the counters add up.
 
 use rdma::transport::Credit;
 use translator::{Accept, Config, Reason};

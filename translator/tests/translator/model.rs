@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
-use translator::{CollectorConfig, Config, Origin, Out, Stats, StoreEntry, Translator};
+use translator::{CollectorConfig, Config, Origin, Output, Stats, StoreEntry, Translator};
 use wire::dta::control::Body;
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
@@ -22,7 +22,7 @@ pub(crate) struct Done {
     pub(crate) offset: u64,
     pub(crate) data: Vec<u8>,
     pub(crate) immediate: Option<u32>,
-    pub(crate) keep: bool,
+    pub(crate) reliable: bool,
 }
 
 /// Memory of several collectors, and what was done to it.
@@ -35,8 +35,8 @@ pub(crate) struct Memory {
     /// Which collectors are away.
     pub(crate) away: [bool; 4],
     /// Nothing is taken that may be lost.
-    pub(crate) is_kept_only: bool,
-    /// Refuses operations after so many, though there is room.
+    pub(crate) is_reliable_only: bool,
+    /// Refuses operations after this many, although there is credit.
     pub(crate) fuse: Option<u32>,
     /// What it then says.
     pub(crate) says: Blocked,
@@ -75,8 +75,8 @@ impl Memory {
 }
 
 impl Transport for Memory {
-    fn credit(&self, collector: u8, keep: bool) -> Credit {
-        if self.away[usize::from(collector)] || self.is_kept_only && !keep {
+    fn credit(&self, collector: u8, reliable: bool) -> Credit {
+        if self.away[usize::from(collector)] || self.is_reliable_only && !reliable {
             Credit::NONE
         } else {
             self.room[usize::from(collector)]
@@ -97,14 +97,14 @@ impl Transport for Memory {
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
-        keep: bool,
+        reliable: bool,
     ) -> Result<(), Blocked> {
-        if self.is_kept_only && !keep {
+        if self.is_reliable_only && !reliable {
             return Err(Blocked::Full);
         }
         self.check(place, offset, data.len())?.copy_from_slice(data);
         if self.is_logging {
-            self.log.push(Done { place, offset, data: data.to_vec(), immediate, keep });
+            self.log.push(Done { place, offset, data: data.to_vec(), immediate, reliable });
         }
         Ok(())
     }
@@ -120,7 +120,13 @@ impl Transport for Memory {
         let counter = self.check(place, offset, 8)?.first_chunk_mut::<8>().expect("a counter");
         *counter = u64::from_le_bytes(*counter).wrapping_add(delta).to_le_bytes();
         if self.is_logging {
-            self.log.push(Done { place, offset, data: delta.to_be_bytes().to_vec(), immediate, keep: true });
+            self.log.push(Done {
+                place,
+                offset,
+                data: delta.to_be_bytes().to_vec(),
+                immediate,
+                reliable: true,
+            });
         }
         Ok(())
     }
@@ -130,7 +136,7 @@ impl Transport for Memory {
 #[derive(Debug, Default)]
 pub(crate) struct Mail(pub(crate) Vec<(SocketAddr, u8, Vec<u8>)>);
 
-impl Out for Mail {
+impl Output for Mail {
     fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]) {
         self.0.push((to, collector, payload.to_vec()));
     }
@@ -189,7 +195,7 @@ impl World {
             log: Vec::new(),
             room: [Credit::UNLIMITED; 4],
             away: [false; 4],
-            is_kept_only: false,
+            is_reliable_only: false,
             fuse: None,
             says: Blocked::Broken,
             is_logging: true,
@@ -201,7 +207,7 @@ impl World {
 
     pub(crate) fn send_bytes(&mut self, from: SocketAddr, collector: u8, payload: &[u8]) {
         let origin = Origin { sender: from, collector };
-        self.translator.take(self.now, origin, payload, &mut self.memory, &mut self.mail);
+        self.translator.process(self.now, origin, payload, &mut self.memory, &mut self.mail);
         assert!(self.stats().is_balanced(), "{:#?}", self.stats());
     }
 

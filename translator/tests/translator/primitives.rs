@@ -30,7 +30,10 @@ fn the_key_write_of_section_5_7_is_the_slot_of_section_5_9() {
     assert_eq!(offsets, [0x13f_3bc0, 0xd_f141 * 32]);
     for write in &done {
         // Essential: it must arrive.
-        assert_eq!((write.place.region, &write.data, write.immediate, write.keep), (0, &slot, None, true));
+        assert_eq!(
+            (write.place.region, &write.data, write.immediate, write.reliable),
+            (0, &slot, None, true)
+        );
     }
     assert_eq!(world.memory.body(0)[0x13f_3bc0..][..32], [slot, vec![0; 8]].concat());
 }
@@ -47,7 +50,7 @@ fn copies_go_to_their_slots_and_the_last_carries_the_immediate() {
             for (n, write) in done.iter().enumerate() {
                 let expected = (base.immediate && n + 1 == usize::from(copies)).then_some(0x1000_0001);
                 assert_eq!(write.offset, u64::from(hashes.slots[n] & 0xf_ffff) * 32);
-                assert_eq!((&write.data, write.immediate, write.keep), (&data, expected, false));
+                assert_eq!((&write.data, write.immediate, write.reliable), (&data, expected, false));
             }
             assert_eq!((done.len(), world.stats().copies.written), (usize::from(copies), copies.into()));
         }
@@ -55,7 +58,7 @@ fn copies_go_to_their_slots_and_the_last_carries_the_immediate() {
 }
 
 #[test]
-fn what_a_store_cannot_take_is_refused_by_name() {
+fn operations_unsupported_by_a_store_are_refused_with_a_reason() {
     let mut world = World::new();
     let data = [0; 21];
     let cases: [(Operation<'_>, Reason); 8] = [
@@ -176,8 +179,8 @@ fn a_batch_with_an_essential_entry_must_arrive() {
     let mut world = World::new();
     world.send(essential(1), append(0, &entries([1])));
     world.send(plain(), append(0, &entries([2, 3, 4, 5, 6, 7, 8])));
-    let keeps: Vec<bool> = world.memory.done().iter().map(|done| done.keep).collect();
-    assert_eq!(keeps, [true, false]);
+    let reliable: Vec<bool> = world.memory.done().iter().map(|done| done.reliable).collect();
+    assert_eq!(reliable, [true, false]);
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn lists_go_on_where_the_collector_says() {
         (3 * 512 + 32, Ok(18))
     );
     assert_eq!(done[1].offset, 36 + 24);
-    // The numbers go round without 0.
+    // The numbers wrap without 0.
     world.translator.set_next(0, 3, u64::from(u32::MAX));
     world.send(plain(), append(3, &entries([0; 8])));
     let sequences: Vec<u32> = world
@@ -335,7 +338,7 @@ fn a_path_is_written_when_its_hops_are_there() {
     );
     let done = world.memory.done();
     assert_eq!(done[0].data, hex("bc4f0a28 0000000b 0000000c 0000000d ffffffff ffffffff"));
-    assert_eq!((done.len(), done[0].immediate, done[0].keep), (1, None, false));
+    assert_eq!((done.len(), done[0].immediate, done[0].reliable), (1, None, false));
     // Without a length it takes all five.
     let key = [1, 2, 3];
     for hop in 1..=5 {
@@ -355,7 +358,7 @@ fn a_path_with_holes_is_written_when_it_is_old() {
     world.send(plain(), postcard(4, 4, 15, &KEY));
     assert_eq!(world.translator.deadline(), Some(world.now + 10 * MS));
     world.pass(10 * MS);
-    assert!(world.memory.done()[0].keep);
+    assert!(world.memory.done()[0].reliable);
     assert_eq!(path(&world, &KEY).1, [MISSING, 12, MISSING, 15, MISSING]);
     let stats = world.stats().postcards;
     assert_eq!((stats.accepted, stats.written, stats.replaced, stats.pending), (3, 2, 1, 0));
@@ -411,7 +414,7 @@ fn all_that_is_held_is_written_at_the_end() {
 }
 
 #[test]
-fn what_is_held_stays_when_a_collector_comes_back_and_is_lost_with_its_store() {
+fn pending_entries_survive_a_reconnect_and_are_lost_with_their_store() {
     use translator::CollectorConfig;
     let mut world = World::new();
     world.send(plain(), append(3, &entries([1])));
@@ -483,7 +486,7 @@ fn settings_that_cannot_be_used_are_named() {
 fn an_append_of_several_batches_needs_room_for_each_in_its_own_way() {
     let mut world = World::new();
     world.send(essential(1), append(3, &entries([1])));
-    world.memory.is_kept_only = true;
+    world.memory.is_reliable_only = true;
     // The first batch would be kept, because of the essential entry in it, and the others not.
     world.send(plain(), append(3, &entries(2..13)));
     let stats = world.stats();

@@ -38,7 +38,7 @@ fn a_gap_is_nacked_and_filled_by_retransmission() {
 }
 
 #[test]
-fn what_was_accepted_is_not_done_twice() {
+fn accepted_reports_are_not_executed_twice() {
     let mut world = World::new();
     (100..400).for_each(|sequence| numbered(&mut world, sequence));
     // A whole ring of the reporter again, and a number half the circle away.
@@ -95,7 +95,7 @@ fn sixty_five_thousand_reporters_are_followed() {
             bytes[2..4].copy_from_slice(&sequence.to_be_bytes());
             bytes[4..8].copy_from_slice(&(reporter * 3).to_be_bytes());
             let origin = translator::Origin { sender: sender(1), collector: 0 };
-            world.translator.take(world.now, origin, &bytes[..len], &mut world.memory, &mut world.mail);
+            world.translator.process(world.now, origin, &bytes[..len], &mut world.memory, &mut world.mail);
         }
     }
     let stats = world.stats();
@@ -132,7 +132,7 @@ fn an_id_belongs_to_the_address_that_uses_it() {
 }
 
 #[test]
-fn an_id_in_the_settings_belongs_to_nobody_else_ever() {
+fn a_configured_reporter_id_is_never_given_to_another_address() {
     let known = vec![Known { reporter: 7, address: sender(1).ip() }];
     let mut world = World::of(Config { known, bind: false, ..config(stores()) });
     world.now += 100_000 * MS;
@@ -147,7 +147,7 @@ fn an_id_in_the_settings_belongs_to_nobody_else_ever() {
 }
 
 #[test]
-fn who_makes_up_ids_fills_no_more_than_his_share() {
+fn an_address_with_many_ids_is_limited_to_its_share() {
     let mut world = World::of(Config { reporters: 1_000, owned: 100, ..config(stores()) });
     for reporter in 0..5_000 {
         world.send_from(sender(66), Base { reporter: 1_000_000 + reporter, ..essential(1) }, put(&KEY));
@@ -258,7 +258,7 @@ fn all_arrive_over_a_network_that_loses_and_repeats() {
     let mut random = Random(11);
     let (mut next, mut highest) = (0u32, 0u32);
     let total = 20_000u32;
-    // Numbers go round with 70,000 reports; each is counted in the key's counter.
+    // Numbers wrap with 70,000 reports; each is counted in the key's counter.
     while next < total || world.stats().sequences.accepted < u64::from(total) {
         // When all were sent, the last ones are sent again from time to time: nothing follows that would show a gap.
         if next == total {

@@ -51,7 +51,7 @@ fn columns_are_written_when_all_reporters_delivered_them() {
     deliver(&mut world, 2, 17, 3, 2, 10);
     let done = world.memory.done();
     let seen: Vec<(u64, usize, bool)> =
-        done.iter().map(|done| (done.offset, done.data.len(), done.keep)).collect();
+        done.iter().map(|done| (done.offset, done.data.len(), done.reliable)).collect();
     assert_eq!(seen, [(176 + 160, 16, true), (176, 64, true)]);
     assert_eq!(trailer(&world, 17), SketchTrailer { epoch: 17, sketch: 4, columns: 0, reporters: 0 });
     send(&mut world, Base { reporter: 2, ..immediate() }, (17, 5, 5), &10u32.to_be_bytes().repeat(20));
@@ -213,7 +213,7 @@ fn two_epochs_are_open_and_older_ones_are_over() {
     deliver(&mut world, 2, 3, 0, 10, 7);
     deliver(&mut world, 1, 3, 0, 10, 7);
     assert_eq!((trailer(&world, 3).epoch, columns(&world, 3)[9]), (3, 14));
-    // Epochs go round.
+    // Epochs wrap.
     world.now += 1_000 * MS;
     deliver(&mut world, 1, 0xffff, 0, 10, 7);
     deliver(&mut world, 1, 0, 0, 10, 7);
@@ -234,7 +234,7 @@ fn an_epoch_that_stays_incomplete_is_written_with_what_there_is() {
     deliver(&mut world, 2, 8, 4, 4, 3);
     assert_eq!((world.dropped(Reason::EpochOver), world.stats().sketches.partial), (1, 1));
     assert_eq!(world.translator.deadline(), None);
-    // What nobody delivered is as in an empty sketch, not as in the epoch before.
+    // Columns that were not delivered are zero, not those of the epoch before.
     deliver(&mut world, 1, 10, 0, 2, 1);
     world.pass(1_000 * MS);
     assert_eq!(columns(&world, 10), [1, 1, 0, 0, 0, 0, 0, 0, 0, 0]);

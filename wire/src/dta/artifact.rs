@@ -7,7 +7,7 @@
 //! Also the artifact's slot of a path in memory: five words, each masked with a CRC of the key.
 
 use super::layout::NO_HOP;
-use super::{Base, Operation, Priority, Report, Unwritten, ensure, hash};
+use super::{Base, EmitError, Operation, Priority, Report, ensure, hash};
 use crate::bytes::{put_u16, put_u32, put_u64, u32_at};
 use crate::refusal::Refusal;
 
@@ -121,12 +121,12 @@ fn operation(opcode: u8, body: &[u8]) -> Result<Operation<'_>, Refusal> {
 ///
 /// # Errors
 /// If `out` is too short, or the operation breaks a rule or has no such layout; then nothing is written.
-pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, Unwritten> {
-    report.operation.check().map_err(Unwritten::Invalid)?;
+pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, EmitError> {
+    report.operation.check().map_err(EmitError::Invalid)?;
     let mut body = [0; MAX_LEN];
-    let len = emit_body(&report.operation, &mut body).map_err(Unwritten::Invalid)?;
+    let len = emit_body(&report.operation, &mut body).map_err(EmitError::Invalid)?;
     let base_len = form.base_len();
-    let out = out.get_mut(..base_len + len).ok_or(Unwritten::Short(base_len + len))?;
+    let out = out.get_mut(..base_len + len).ok_or(EmitError::Short(base_len + len))?;
     let Base { immediate, essential, sequence, .. } = report.base;
     let flag = |set, bit| if set { bit } else { 0 };
     out[0] = report.operation.opcode() as u8;
@@ -305,7 +305,7 @@ mod tests {
             let mut out = [0xa5; MAX_LEN];
             assert_eq!(emit(&report, form, &mut out), Ok(bytes.len()));
             assert_eq!(out[..bytes.len()], *bytes);
-            assert_eq!(emit(&report, form, &mut out[..bytes.len() - 1]), Err(Unwritten::Short(bytes.len())));
+            assert_eq!(emit(&report, form, &mut out[..bytes.len() - 1]), Err(EmitError::Short(bytes.len())));
             assert!(Report::parse(bytes).is_err(), "version 1 is something else");
         }
         assert_eq!(
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_such_layout_is_not_written() {
+    fn operations_without_an_artifact_layout_are_not_written() {
         let report = |operation| Report { base: Base::default(), operation };
         let key = &[1, 2, 3, 4][..];
         let cases = [
@@ -397,7 +397,7 @@ mod tests {
         ];
         for (operation, refusal) in cases {
             let got = emit(&report(operation), Form::Plain, &mut [0; MAX_LEN]);
-            assert_eq!(got, Err(Unwritten::Invalid(refusal)), "{operation:?}");
+            assert_eq!(got, Err(EmitError::Invalid(refusal)), "{operation:?}");
         }
     }
 }

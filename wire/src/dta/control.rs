@@ -1,6 +1,6 @@
 //! What a translator says to a reporter (5.8): control messages, to UDP port [`CONTROL_PORT`](super::CONTROL_PORT).
 
-use super::{BASE_LEN, Base, Opcode, Unwritten};
+use super::{BASE_LEN, Base, EmitError, Opcode};
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::refusal::Refusal;
 
@@ -184,12 +184,12 @@ impl Control {
     ///
     /// # Errors
     /// If `out` is too short, or a level is none; then nothing is written.
-    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unwritten> {
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         if matches!(self.body, Body::Congestion { level: 4.., .. }) {
-            return Err(Unwritten::Invalid(Refusal::BadControl));
+            return Err(EmitError::Invalid(Refusal::BadControl));
         }
         let len = self.len();
-        let short = Unwritten::Short(len);
+        let short = EmitError::Short(len);
         let (header, out) =
             out.get_mut(..len).and_then(|out| out.split_first_chunk_mut::<BASE_LEN>()).ok_or(short)?;
         let base = Base { sequence: self.sequence, reporter: self.reporter, ..Base::default() };
@@ -265,12 +265,12 @@ mod tests {
             let mut out = [0xa5; MAX_LEN];
             assert_eq!(control.emit(&mut out), Ok(bytes.len()));
             assert_eq!(out[..bytes.len()], *bytes);
-            assert_eq!(control.emit(&mut out[..bytes.len() - 1]), Err(Unwritten::Short(bytes.len())));
+            assert_eq!(control.emit(&mut out[..bytes.len() - 1]), Err(EmitError::Short(bytes.len())));
         }
     }
 
     #[test]
-    fn what_is_no_control_message_is_refused() {
+    fn other_messages_are_refused_as_control_messages() {
         for (bytes, _) in EXAMPLES {
             for len in 0..bytes.len() {
                 assert_eq!(Control::parse(&bytes[..len]), Err(Refusal::Truncated), "{len} of {bytes:02x?}");
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(Control::parse(&level), Err(Refusal::BadControl));
         let body = Body::Congestion { level: 4, hold_us: 0, dropped: 0 };
         let control = Control { sequence: 0, reporter: 0, body };
-        assert_eq!(control.emit(&mut level), Err(Unwritten::Invalid(Refusal::BadControl)));
+        assert_eq!(control.emit(&mut level), Err(EmitError::Invalid(Refusal::BadControl)));
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub fn hashes(key: &[u8]) -> Hashes {
     Hashes { slots: [a, b, c, last(key)], checksum }
 }
 
-/// The first `N` slot hashes and the checksum: what is not asked for is not computed, and up to three cost the same.
+/// The first `N` slot hashes and the checksum: the others are not computed, and up to three cost the same.
 #[inline]
 pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     const { assert!(N <= MAX_COPIES, "there are four slot hashes") };

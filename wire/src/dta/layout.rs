@@ -486,7 +486,7 @@ impl Geometry {
     /// Is it one that both ends can work with?
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first violated rule.
     pub fn check(&self) -> Result<(), BadGeometry> {
         let ensure = |good: bool, or: BadGeometry| if good { Ok(()) } else { Err(or) };
         match *self {

@@ -24,7 +24,7 @@ pub mod hash;
 pub mod layout;
 pub mod sketch;
 
-pub use crate::refusal::Unwritten;
+pub use crate::refusal::EmitError;
 pub use control::Control;
 pub use layout::MergeOp;
 
@@ -445,10 +445,10 @@ impl<'a> Report<'a> {
     /// # Errors
     /// If `out` is too short, or the operation breaks a rule; then nothing is written.
     #[inline]
-    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unwritten> {
-        self.operation.check().map_err(Unwritten::Invalid)?;
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
+        self.operation.check().map_err(EmitError::Invalid)?;
         let len = self.len();
-        let short = Unwritten::Short(len);
+        let short = EmitError::Short(len);
         let out = out.get_mut(..len).ok_or(short)?;
         let (header, body) = out.split_first_chunk_mut::<BASE_LEN>().ok_or(short)?;
         self.base.emit(self.operation.opcode(), header);

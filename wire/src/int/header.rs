@@ -35,7 +35,7 @@ mod field {
 pub struct Header<T>(T);
 
 impl<T: AsRef<[u8]>> Header<T> {
-    /// A view of the header that `buffer` begins with, whatever its version.
+    /// A view of the header at the start of `buffer`, of any version.
     ///
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole.
@@ -349,7 +349,7 @@ pub(crate) struct Carrier<'p> {
     pub(crate) profile: &'p Profile,
     /// MD or MX, from the shim type or the Geneve option type.
     pub(crate) mode: Mode,
-    /// The shim says SF-INT: so many records may be there if it is not urgent. 0: the shim says plain INT.
+    /// Maximum number of records of a packet that is not urgent, when the shim says SF-INT; 0 when it says plain INT.
     pub(crate) sf_records: u8,
 }
 
@@ -388,7 +388,7 @@ pub(crate) fn read_2<'a>(
         let shared = data.len().checked_sub(known).ok_or(Refusal::BadIntLength)?;
         let count = layout.records(shared / 4);
         let (bytes, rest) = data.split_at_checked(count * layout.len()).ok_or(Refusal::PartialHop)?;
-        // Words after the last record are the source's own, if the domain allows any; a domain we know allows so many.
+        // Words after the last record are the source's own, if the domain allows any; a known domain has a limit.
         if rest.len() != known && (known > 0 || !domain) {
             return Err(Refusal::PartialHop);
         }
@@ -413,7 +413,7 @@ pub(crate) fn read_2<'a>(
 }
 
 /// Reads header and record of SF-INT, likewise: wire-formats section 3.2. Two records are let through, as only a report may
-/// have them: see [`Int::is_single_record`] and those who check.
+/// have them: see [`Int::is_single_record`] and its callers.
 #[inline(never)]
 fn read_sf<'a>(
     out: &mut Option<Int<'a>>,

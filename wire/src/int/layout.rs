@@ -1,6 +1,6 @@
 //! Where the items of a record lie.
 //!
-//! A [`Layout`] is worked out once per instruction bitmap, version and dialect, then kept: reading an item is one load
+//! A [`Layout`] is computed once per instruction bitmap, version and dialect, then kept: reading an item is one load
 //! at a known offset. Raw accessors answer all-ones for an item that is absent or unavailable.
 
 use crate::bytes::{put_u32, put_u64, try_u32, try_u64};
@@ -222,7 +222,7 @@ impl Layout {
     }
 
     /// Where an item begins in a record, in 4-byte words; 63, beyond any record, if the record does not have it. For
-    /// those who read many records of one layout.
+    /// callers that read many records of one layout.
     #[inline(always)]
     pub fn word_of(&self, item: Items) -> usize {
         usize::from(self.at[item.0.trailing_zeros() as usize % self.at.len()]) / 4
@@ -291,7 +291,7 @@ impl Layout {
         self.word(record, QUEUE)
     }
 
-    /// Ingress timestamp; `u64::MAX` when absent or unavailable, whatever its width.
+    /// Ingress timestamp; `u64::MAX` when absent or unavailable, for both widths.
     #[inline]
     pub fn ingress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, INGRESS)
@@ -490,7 +490,7 @@ fn join16(high: Option<u16>, low: Option<u16>) -> u32 {
     u32::from(high.unwrap_or(u16::MAX)) << 16 | u32::from(low.unwrap_or(u16::MAX))
 }
 
-/// Without a value the pair is unavailable, whatever the id: 24 ones alone would be read as a value. One that is too large
+/// Without a value the pair is unavailable, regardless of the id: 24 ones alone would be read as a value. One that is too large
 /// for its 24 bits is written as the largest that is no "unavailable".
 fn join24(id: Option<u8>, value: Option<u32>) -> u32 {
     let Some(value) = value else { return u32::MAX };

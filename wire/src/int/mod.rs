@@ -35,12 +35,12 @@ impl Version {
     }
 }
 
-/// Who carries the metadata.
+/// How metadata is transported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// The packet: hops push onto a stack.
     Md,
-    /// Nobody: hops read the instructions and send reports of their own (2.1).
+    /// Not in the packet: hops read the instructions and send their own reports (2.1).
     Mx,
 }
 

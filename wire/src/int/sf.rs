@@ -1,4 +1,4 @@
-//! SF-INT, stateful INT (Xiong et al., APNet 2024): a packet carries the record of one node, whatever the path's length, and
+//! SF-INT, stateful INT (Xiong et al., APNet 2024): a packet carries the record of one node, regardless of the path's length, and
 //! each node stores a record that it swaps with the arriving one. Wire-formats section 3.
 //!
 //! Three fields lie in reserved bits of the INT-MD 2.x header, and the Domain Specific ID is the number of the packet whose
@@ -7,7 +7,7 @@
 use crate::hop::Items;
 use crate::refusal::Refusal;
 
-/// Type of the IPv6 hop-by-hop option that holds INT: experimental (RFC 4727), skipped by who does not know it, may change
+/// Type of the IPv6 hop-by-hop option that holds INT: experimental (RFC 4727), skipped by nodes that do not know it, may change
 /// on the path. Its data are a shim of four bytes, then INT header and stack.
 pub const OPTION: u8 = 0x3e;
 /// Domain Specific ID of a compact report, "SF": its inner contents are INT header and record, without a shim.
@@ -118,7 +118,7 @@ pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Re
     if good { Ok(()) } else { Err(Refusal::BadSfHeader) }
 }
 
-/// May records of these items be asked for by SF-INT? The node id must be there, a checksum complement must not.
+/// May SF-INT request records of these items? The node id must be there, a checksum complement must not.
 pub const fn may_ask(carried: Items) -> bool {
     carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
 }

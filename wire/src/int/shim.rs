@@ -197,7 +197,7 @@ pub(crate) enum Detected {
 
 /// What depends on where a shim lies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Where {
+pub(crate) struct ShimContext {
     /// host-int's private type is known.
     pub(crate) hostint: bool,
     /// SF-INT may be here.
@@ -207,7 +207,12 @@ pub(crate) struct Where {
 /// The table of section 1.2. `version` is the high nibble of the metadata header, `zero_is_10` says that ruling (a)
 /// holds for this header.
 #[inline]
-pub(crate) fn detect(first: u8, version: u8, context: Where, zero_is_10: bool) -> Result<Detected, Refusal> {
+pub(crate) fn detect(
+    first: u8,
+    version: u8,
+    context: ShimContext,
+    zero_is_10: bool,
+) -> Result<Detected, Refusal> {
     match (first, version) {
         (0x01, 1) => Ok(Detected::Int(Version::V10, Mode::Md)),
         (0x01, 0) if zero_is_10 => Ok(Detected::Int(Version::V10, Mode::Md)),

@@ -1,12 +1,12 @@
 //! INT in a packet: where it lies, what it says, and what the packet was before it came in.
 
-use super::{self as walk, Aim, Ip, TCP, UDP, Walk};
+use super::{self as walk, Ip, Purpose, TCP, UDP, Walk};
 use crate::bytes::{try_u64, u16_at};
 use crate::flow::FlowKey;
 use crate::geneve::{CLASS_INT_1, CLASS_INT_2};
 use crate::int::header::{self, Carrier, Tail};
 use crate::int::layout::Layouts;
-use crate::int::shim::{self, Detected, Kind, Next, Shim1, Shim2, Where};
+use crate::int::shim::{self, Detected, Kind, Next, Shim1, Shim2, ShimContext};
 use crate::int::{Int, Mode, Version};
 use crate::ioam::Ioam;
 use crate::profile::{Dialect, Profile, TcpShim};
@@ -109,7 +109,7 @@ impl Contents<'_> {
 /// error.
 pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Refusal> {
     let mut layouts = Layouts::new();
-    let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
+    let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
     walk.ethernet(frame, 0)?;
     Ok(walk.out)
 }
@@ -118,7 +118,7 @@ pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, 
 /// may have. `None` for all other frames.
 pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Location> {
     let mut layouts = Layouts::new();
-    let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
+    let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
     match walk.ethernet(frame, 0) {
         Err(Refusal::BadSfStack | Refusal::PartialHop) => walk.out.location,
         _ => None,
@@ -142,7 +142,7 @@ struct L4 {
 
 /// A shim after L4 and what is known before it is read.
 #[derive(Clone, Copy)]
-struct Found {
+struct ShimPosition {
     encapsulation: Encapsulation,
     mark: Mark,
     ip: Ip,
@@ -166,7 +166,7 @@ impl<'a> Walk<'a, '_> {
             }
             return Ok(());
         };
-        if self.aim == Aim::Frame {
+        if self.purpose == Purpose::Frame {
             check_udp_length(bytes, at, ip)?;
         }
         let (mut dst_port, mut body, mut proto) = (dst_port, body, UDP);
@@ -190,7 +190,7 @@ impl<'a> Walk<'a, '_> {
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
             _ => self.out.flow = Some(flow),
         }
-        let nested = self.aim == Aim::Report && self.profile.telemetry_ports.contains(dst_port);
+        let nested = self.purpose == Purpose::Report && self.profile.telemetry_ports.contains(dst_port);
         if nested {
             self.nested = bytes.get(body..);
         }
@@ -220,13 +220,13 @@ impl<'a> Walk<'a, '_> {
 
     /// Is there a shim at `body`? A packet that ends right there was cut before INT.
     #[inline]
-    fn mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<Found> {
+    fn mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<ShimPosition> {
         if bytes.len() <= body {
             return None;
         }
         let L4 { ip, at, encapsulation } = l4;
         let is_udp = encapsulation == Encapsulation::Udp;
-        let found = |mark, shim| Some(Found { encapsulation, mark, ip, l4: at, start: body, shim });
+        let found = |mark, shim| Some(ShimPosition { encapsulation, mark, ip, l4: at, start: body, shim });
         if is_udp && dst_port == self.profile.int_udp_port && dst_port != 0 {
             return found(Mark::Port, body);
         }
@@ -243,17 +243,17 @@ impl<'a> Walk<'a, '_> {
 
     /// The shim after L4, and INT behind it. Answers where INT ends and what was there before.
     #[inline]
-    fn l4_shim(&mut self, bytes: &'a [u8], found: Found) -> Result<(usize, Original), Refusal> {
+    fn l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {
         match self.try_l4_shim(bytes, found) {
-            Err(_) if self.aim == Aim::Flow => Ok((bytes.len(), Original::default())),
+            Err(_) if self.purpose == Purpose::Flow => Ok((bytes.len(), Original::default())),
             result => result,
         }
     }
 
-    fn try_l4_shim(&mut self, bytes: &'a [u8], found: Found) -> Result<(usize, Original), Refusal> {
+    fn try_l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {
         let shim = found.shim;
         let hostint = self.profile.dialect == Dialect::HostInt;
-        match detect(bytes, shim, Where { hostint, sf: true })? {
+        match detect(bytes, shim, ShimContext { hostint, sf: true })? {
             Detected::Int(Version::V2, mode) => self.shim_2(bytes, found, Type2::Plain(mode)),
             Detected::Sf => self.shim_2(bytes, found, Type2::Sf),
             Detected::Int(_, _) if found.mark == Mark::Port && !hostint => Err(Refusal::BadShim),
@@ -272,13 +272,18 @@ impl<'a> Walk<'a, '_> {
     }
 
     #[inline]
-    fn shim_2(&mut self, bytes: &'a [u8], found: Found, kind: Type2) -> Result<(usize, Original), Refusal> {
+    fn shim_2(
+        &mut self,
+        bytes: &'a [u8],
+        found: ShimPosition,
+        kind: Type2,
+    ) -> Result<(usize, Original), Refusal> {
         let read = Shim2::parse(Kind::L4, &bytes[found.shim..])?;
         let original = fit(found.mark, read.next)?;
         let header = found.shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
         let read = self.int_2(bytes, header, end, kind);
-        // Where it lies is known, whatever it says: see `malformed_stack`.
+        // Its position is known even if it is malformed: see `malformed_stack`.
         self.found(found, header, header + header::LEN_2, end, original);
         read.map(|()| (end, original))
     }
@@ -320,7 +325,7 @@ impl<'a> Walk<'a, '_> {
         }
         let read = self.int_2(bytes, header, end, kind);
         let (encapsulation, mark) = (Encapsulation::HopByHop, Mark::Option);
-        let found = Found { encapsulation, mark, ip, l4: extension, start: option, shim };
+        let found = ShimPosition { encapsulation, mark, ip, l4: extension, start: option, shim };
         self.found(found, header, header + header::LEN_2, end, Original::default());
         read
     }
@@ -329,7 +334,7 @@ impl<'a> Walk<'a, '_> {
     fn shim_1(
         &mut self,
         bytes: &'a [u8],
-        found: Found,
+        found: ShimPosition,
         version: Version,
         private: bool,
     ) -> Result<(usize, Original), Refusal> {
@@ -362,7 +367,7 @@ impl<'a> Walk<'a, '_> {
         tail: Tail,
         private: bool,
     ) -> Result<(usize, Original), Refusal> {
-        if self.aim == Aim::Flow {
+        if self.purpose == Purpose::Flow {
             if matches!(tail, Tail::Private) {
                 return Ok((end, Original::default()));
             }
@@ -372,7 +377,9 @@ impl<'a> Walk<'a, '_> {
         }
         // In reports host-int has removed the tail, though the length may still count it.
         let there = match tail {
-            Tail::Private if self.aim == Aim::Report => &bytes[header..end.min(bytes.len()).max(header)],
+            Tail::Private if self.purpose == Purpose::Report => {
+                &bytes[header..end.min(bytes.len()).max(header)]
+            }
             _ => bytes.get(header..end).ok_or(Refusal::IntTruncated)?,
         };
         let hostint = matches!(tail, Tail::Private);
@@ -388,7 +395,7 @@ impl<'a> Walk<'a, '_> {
         let stack_end = header + header::LEN_1 + int.stack.bytes.len() + seq.map_or(0, |_| 4);
         self.out.int = Some(int);
         // Inside a report of host-int the bytes after the stack are the packet's own again.
-        let removed = self.aim == Aim::Report && hostint;
+        let removed = self.purpose == Purpose::Report && hostint;
         match shim::Tail::parse(tail) {
             Ok(tail) if !removed => Ok((stack_end + shim::TAIL_LEN, original_of(tail))),
             _ => Ok((stack_end, Original::default())),
@@ -396,7 +403,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn int_2(&mut self, bytes: &'a [u8], header: usize, end: usize, kind: Type2) -> Result<(), Refusal> {
-        if self.aim == Aim::Flow {
+        if self.purpose == Purpose::Flow {
             return Ok(());
         }
         if end < header + header::LEN_2 {
@@ -406,14 +413,14 @@ impl<'a> Walk<'a, '_> {
         let (mode, sf_records) = match kind {
             Type2::Plain(mode) => (mode, 0),
             // A report may hold the sink's own record on the stack.
-            Type2::Sf => (Mode::Md, if self.aim == Aim::Report { 2 } else { 1 }),
+            Type2::Sf => (Mode::Md, if self.purpose == Purpose::Report { 2 } else { 1 }),
         };
         let carrier = Carrier { profile: self.profile, mode, sf_records };
         header::read_2(&mut self.out.int, bytes, carrier, self.layouts)
     }
 
     fn int_10(&mut self, bytes: &'a [u8], header: usize, end: usize) -> Result<(), Refusal> {
-        if self.aim == Aim::Flow {
+        if self.purpose == Purpose::Flow {
             return Ok(());
         }
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
@@ -422,8 +429,8 @@ impl<'a> Walk<'a, '_> {
     }
 
     #[inline]
-    fn found(&mut self, found: Found, header: usize, stack: usize, end: usize, original: Original) {
-        let Found { encapsulation, mark, ip, l4, start, .. } = found;
+    fn found(&mut self, found: ShimPosition, header: usize, stack: usize, end: usize, original: Original) {
+        let ShimPosition { encapsulation, mark, ip, l4, start, .. } = found;
         self.seek = false;
         self.out.location =
             Some(Location { encapsulation, mark, ip: ip.at, l4, start, header, stack, end, original });
@@ -440,7 +447,7 @@ impl<'a> Walk<'a, '_> {
         if bytes.len() <= shim {
             return Ok(None);
         }
-        let detected = detect(bytes, shim, Where { hostint: false, sf: false })?;
+        let detected = detect(bytes, shim, ShimContext { hostint: false, sf: false })?;
         let read = Shim2::parse(Kind::Gre, &bytes[shim..])?;
         let Next::Gre { ethertype, inserted } = read.next else { return Err(Refusal::BadShim) };
         let header = shim + shim::LEN;
@@ -455,7 +462,7 @@ impl<'a> Walk<'a, '_> {
             _ => return Err(Refusal::BadIntVersion),
         }
         let (encapsulation, mark) = (Encapsulation::Gre, Mark::Tunnel);
-        let found = Found { encapsulation, mark, ip, l4: gre, start: shim, shim };
+        let found = ShimPosition { encapsulation, mark, ip, l4: gre, start: shim, shim };
         let original = Original { tunnel_inserted: inserted, ..Original::default() };
         self.found(found, header, header + header::LEN_2, end, original);
         Ok(Some((end, ethertype)))
@@ -473,7 +480,7 @@ impl<'a> Walk<'a, '_> {
             return Ok(None);
         }
         let header = shim + shim::LEN;
-        let detected = detect(bytes, shim, Where { hostint: false, sf: false })?;
+        let detected = detect(bytes, shim, ShimContext { hostint: false, sf: false })?;
         let version = match code {
             0x05 => Version::V05,
             0x08 => Version::V10,
@@ -488,7 +495,7 @@ impl<'a> Walk<'a, '_> {
             (shim + usize::from(read.length.max(1)) * 4, read.last, false)
         };
         let stack = match detected {
-            // A second INT header is stepped over, like one nobody looks for.
+            // A second INT header is skipped, like one that is not looked for.
             _ if !self.seek => return Ok(Some((end, next))),
             Detected::Destination(_) => {
                 self.out.destination = true;
@@ -506,7 +513,7 @@ impl<'a> Walk<'a, '_> {
             Detected::Private | Detected::Sf => return Err(Refusal::BadShim),
         };
         let (encapsulation, mark) = (Encapsulation::Gpe, Mark::Tunnel);
-        let found = Found { encapsulation, mark, ip, l4: shim - 16, start: shim, shim };
+        let found = ShimPosition { encapsulation, mark, ip, l4: shim - 16, start: shim, shim };
         let original = Original { tunnel_inserted: inserted, ..Original::default() };
         self.found(found, header, stack, end, original);
         Ok(Some((end, next)))
@@ -541,7 +548,7 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<(), Refusal> {
         let (class, kind) = (u16_at(bytes, option), bytes[option + 2]);
         let header = option + 4;
-        if !matches!(class, CLASS_INT_1 | CLASS_INT_2) || self.aim == Aim::Flow {
+        if !matches!(class, CLASS_INT_1 | CLASS_INT_2) || self.purpose == Purpose::Flow {
             return Ok(());
         }
         if kind == Shim2::DESTINATION {
@@ -565,7 +572,7 @@ impl<'a> Walk<'a, '_> {
             _ => return Err(Refusal::BadShim),
         };
         let (encapsulation, mark) = (Encapsulation::Geneve, Mark::Tunnel);
-        let found = Found { encapsulation, mark, ip, l4, start: option, shim: option };
+        let found = ShimPosition { encapsulation, mark, ip, l4, start: option, shim: option };
         self.found(found, header, header + stack, end, Original::default());
         Ok(())
     }
@@ -573,7 +580,7 @@ impl<'a> Walk<'a, '_> {
 
 /// The table of section 1.2 for the shim at `at`.
 #[inline]
-fn detect(bytes: &[u8], at: usize, context: Where) -> Result<Detected, Refusal> {
+fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Refusal> {
     let Some([first, ..]) = bytes.get(at..) else { return Err(Refusal::IntTruncated) };
     if matches!(first, 0x02 | 0x20..=0x2f) {
         return shim::detect(*first, 0, context, false);

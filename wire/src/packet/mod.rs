@@ -35,7 +35,7 @@ const MAX_TUNNELS: u8 = 4;
 
 /// What the walker is out for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Aim {
+pub(crate) enum Purpose {
     /// A packet inside a report.
     Report,
     /// The flow alone, as cheaply as it can be had; nothing is refused.
@@ -56,19 +56,19 @@ pub(crate) struct Ip {
 pub(crate) struct Walk<'a, 'p> {
     pub(crate) profile: &'p Profile,
     pub(crate) layouts: &'p mut Layouts,
-    pub(crate) aim: Aim,
+    pub(crate) purpose: Purpose,
     /// INT and IOAM are still looked for.
     pub(crate) seek: bool,
     pub(crate) tunnels: u8,
-    /// The payload of a UDP datagram to a telemetry port: perhaps a report inside a report ([`Aim::Report`]).
+    /// The payload of a UDP datagram to a telemetry port: perhaps a report inside a report ([`Purpose::Report`]).
     pub(crate) nested: Option<&'a [u8]>,
     pub(crate) out: Contents<'a>,
 }
 
 impl<'a, 'p> Walk<'a, 'p> {
     #[inline]
-    pub(crate) fn new(profile: &'p Profile, layouts: &'p mut Layouts, aim: Aim, seek: bool) -> Self {
-        Self { profile, layouts, aim, seek, tunnels: 0, nested: None, out: Contents::EMPTY }
+    pub(crate) fn new(profile: &'p Profile, layouts: &'p mut Layouts, purpose: Purpose, seek: bool) -> Self {
+        Self { profile, layouts, purpose, seek, tunnels: 0, nested: None, out: Contents::EMPTY }
     }
 
     /// Ethernet from `at` on.
@@ -182,7 +182,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn int_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, len: usize) -> Result<(), Refusal> {
         let (mut option, end) = (at + 2, at + len);
         while let Some(kind) = bytes.get(option).filter(|_| option < end) {
-            let wanted = *kind == sf::OPTION && self.seek && self.aim != Aim::Flow;
+            let wanted = *kind == sf::OPTION && self.seek && self.purpose != Purpose::Flow;
             let next = match (kind, bytes.get(option + 1).filter(|_| option + 1 < end)) {
                 (0, _) => option + 1,
                 (_, Some(len)) => option + 2 + usize::from(*len),
@@ -212,7 +212,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             let [len, tail @ ..] = tail else { break };
             let Some((data, tail)) = tail.split_at_checked(usize::from(*len)) else { break };
             let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
-            if wanted && self.out.ioam.is_none() && self.aim != Aim::Flow {
+            if wanted && self.out.ioam.is_none() && self.purpose != Purpose::Flow {
                 self.out.ioam = Ioam::parse(data)?;
             }
             rest = tail;
@@ -225,13 +225,17 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn trim(&self, bytes: &'a [u8], at: usize, header: usize, total: usize) -> Result<&'a [u8], Refusal> {
         if total < header {
             // Segmentation offload leaves 0 here; a packet inside a report may be as the chip had it.
-            return if self.aim == Aim::Frame && total != 0 { Err(Refusal::BadIpHeader) } else { Ok(bytes) };
+            return if self.purpose == Purpose::Frame && total != 0 {
+                Err(Refusal::BadIpHeader)
+            } else {
+                Ok(bytes)
+            };
         }
         Ok(bytes.get(..at + total).unwrap_or(bytes))
     }
 
     fn bad_ip(&self) -> Result<(), Refusal> {
-        if self.aim == Aim::Frame { Err(Refusal::BadIpHeader) } else { Ok(()) }
+        if self.purpose == Purpose::Frame { Err(Refusal::BadIpHeader) } else { Ok(()) }
     }
 
     /// What follows an IP header, from `at` on.
@@ -291,7 +295,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             match self.gpe_shim(bytes, ip, at, next) {
                 Ok(Some(after)) => (at, next) = after,
                 Ok(None) => return Ok(()),
-                // INT that nobody looks for cannot be wrong.
+                // INT that is not looked for is not validated.
                 Err(_) if !self.seek => return Ok(()),
                 Err(refusal) => return Err(refusal),
             }
@@ -321,7 +325,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             let Some(head) = bytes.get(option..option + 4) else { break };
             let next = option + 4 + usize::from(head[3] & 0x1f) * 4;
             if next > end {
-                return if self.aim == Aim::Flow { Ok(()) } else { Err(Refusal::BadGeneve) };
+                return if self.purpose == Purpose::Flow { Ok(()) } else { Err(Refusal::BadGeneve) };
             }
             self.geneve_option(bytes, (ip, at - 8), option, next)?;
             option = next;
@@ -337,7 +341,11 @@ impl<'a, 'p> Walk<'a, 'p> {
         let (flags, version, protocol) = (header[0], header[1] & 7, u16_at(header, 2));
         let is_int = protocol == self.profile.gre_protocol;
         if version != 0 || flags & ROUTING != 0 {
-            return if is_int && self.seek && self.aim != Aim::Flow { Err(Refusal::BadGre) } else { Ok(()) };
+            return if is_int && self.seek && self.purpose != Purpose::Flow {
+                Err(Refusal::BadGre)
+            } else {
+                Ok(())
+            };
         }
         // Checksum, key and sequence number are there when their bits are.
         let body = at + 4 + (flags & 0xb0).count_ones() as usize * 4;

@@ -1,6 +1,6 @@
 //! The common report as [`Brief`], by constant offsets: one length check, one comparison per assumption.
 //!
-//! It says what the whole decoder says of the same bytes, or nothing: whatever is unusual, cut or wrong is left to it. The
+//! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
 //! tests compare the two.
 
 use super::{Brief, Flags, quick};

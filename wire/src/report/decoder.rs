@@ -1,11 +1,11 @@
 //! From a datagram to its reports: which version, how many, and the little that [`peek`] needs.
 
-use super::{Brief, Inside, Peek, Report, Single, Version, brief, quick, single, start, v05, v10, v20};
+use super::{Brief, InnerPacket, Peek, Report, Single, Version, brief, quick, single, start, v05, v10, v20};
 use crate::bytes::{try_u16, try_u32};
 use crate::flow::FlowKey;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
-use crate::packet::{Aim, IPV4, IPV6, VLAN, Walk};
+use crate::packet::{IPV4, IPV6, Purpose, VLAN, Walk};
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
 
@@ -80,7 +80,7 @@ enum State {
     End,
 }
 
-/// The reports of one datagram. After a refusal that leaves no length to trust it ends; after others it goes on.
+/// The reports of one datagram. It ends after a refusal that leaves the length unknown, and continues after others.
 #[derive(Debug)]
 pub struct Reports<'a, 'd> {
     decoder: &'d mut Decoder,
@@ -203,9 +203,9 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
 }
 
 #[inline(never)]
-fn walk_flow(inside: Inside<'_>, profile: &Profile) -> Option<FlowKey> {
+fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     let mut layouts = Layouts::new();
-    let mut walk = Walk::new(profile, &mut layouts, Aim::Flow, inside.seek);
+    let mut walk = Walk::new(profile, &mut layouts, Purpose::Flow, inside.seek);
     start(&mut walk, inside).ok().and(walk.out.flow)
 }
 

@@ -18,7 +18,7 @@ use crate::hop::{Hop, Items};
 use crate::int::layout::Layouts;
 use crate::int::{Int, Layout, Sf, Stack};
 use crate::ioam::Ioam;
-use crate::packet::{Aim, IPV4, IPV6, Walk};
+use crate::packet::{IPV4, IPV6, Purpose, Walk};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
@@ -60,7 +60,7 @@ pub struct Peek {
 }
 
 /// The result of a version's `peek`: the header fields, and the first packet.
-pub(crate) type Peeked<'a> = (Peek, Inside<'a>);
+pub(crate) type Peeked<'a> = (Peek, InnerPacket<'a>);
 
 /// Why a report was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -165,7 +165,7 @@ pub struct Gap {
     pub count: u32,
 }
 
-/// One telemetry report. Borrows the datagram; hops are read when asked for.
+/// One telemetry report. Borrows the datagram; hops are read on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report<'a> {
     /// Version.
@@ -505,7 +505,7 @@ pub struct Single<'a> {
     pub metadata: &'a [u8],
     /// The record carried.
     pub carried: &'a [u8],
-    /// Equal shapes have equal layouts, whatever the decoder; see [`Single::layouts`].
+    /// Equal shapes have equal layouts, also across decoders; see [`Single::layouts`].
     pub shape: u64,
 }
 
@@ -518,7 +518,7 @@ impl Single<'_> {
 
 /// The first header of the packet inside a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum First {
+pub(crate) enum FirstHeader {
     Ethernet,
     Ipv4,
     Ipv6,
@@ -528,22 +528,22 @@ pub(crate) enum First {
 
 /// The packet inside a report.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inside<'a> {
-    pub(crate) first: First,
+pub(crate) struct InnerPacket<'a> {
+    pub(crate) first: FirstHeader,
     pub(crate) packet: &'a [u8],
     /// It may carry INT or IOAM.
     pub(crate) seek: bool,
 }
 
-impl Inside<'_> {
-    pub(crate) const NOTHING: Self = Self { first: First::Nothing, packet: &[], seek: false };
+impl InnerPacket<'_> {
+    pub(crate) const NOTHING: Self = Self { first: FirstHeader::Nothing, packet: &[], seek: false };
 }
 
 /// Reads the packet inside a report.
 #[inline(always)]
 pub(crate) fn inside<'a>(
     report: &mut Report<'a>,
-    inside: Inside<'a>,
+    inside: InnerPacket<'a>,
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
@@ -553,15 +553,15 @@ pub(crate) fn inside<'a>(
     walk_inside(report, inside, profile, layouts)
 }
 
-/// Reads the packet inside a report, whatever it is.
+/// Reads the packet inside a report.
 #[inline(never)]
 fn walk_inside<'a>(
     report: &mut Report<'a>,
-    inside: Inside<'a>,
+    inside: InnerPacket<'a>,
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
-    let mut walk = Walk::new(profile, layouts, Aim::Report, inside.seek);
+    let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.seek);
     start(&mut walk, inside)?;
     if walk.nested.is_some_and(|payload| decoder::looks_like_one(payload, profile)) {
         return Err(Refusal::Nested);
@@ -574,11 +574,11 @@ fn walk_inside<'a>(
     Ok(())
 }
 
-fn start<'a>(walk: &mut Walk<'a, '_>, inside: Inside<'a>) -> Result<(), Refusal> {
+fn start<'a>(walk: &mut Walk<'a, '_>, inside: InnerPacket<'a>) -> Result<(), Refusal> {
     match inside.first {
-        First::Ethernet => walk.ethernet(inside.packet, 0),
-        First::Ipv4 => walk.ethertype(inside.packet, 0, IPV4),
-        First::Ipv6 => walk.ethertype(inside.packet, 0, IPV6),
-        First::Nothing => Ok(()),
+        FirstHeader::Ethernet => walk.ethernet(inside.packet, 0),
+        FirstHeader::Ipv4 => walk.ethertype(inside.packet, 0, IPV4),
+        FirstHeader::Ipv6 => walk.ethertype(inside.packet, 0, IPV6),
+        FirstHeader::Nothing => Ok(()),
     }
 }

@@ -1,9 +1,9 @@
 //! The common packet in one stride: Ethernet, IPv4 without options, UDP or TCP, INT 1.0 or 2.x behind it.
 //!
-//! It says what [`crate::walk`] says of the same bytes, or nothing: whatever is unusual, cut or wrong is left to the
+//! Its result equals that of [`crate::walk`], or it returns `None`: unusual, truncated and malformed packets are left to the
 //! walker. A fuzz body compares the two.
 
-use super::{First, Inside, Report};
+use super::{FirstHeader, InnerPacket, Report};
 use crate::bytes::{try_u16, u16_at, u32_at};
 use crate::flow::FlowKey;
 use crate::geneve;
@@ -37,7 +37,7 @@ const MIN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
 #[inline(always)]
 pub(crate) fn inside<'a>(
     report: &mut Report<'a>,
-    inside: Inside<'a>,
+    inside: InnerPacket<'a>,
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> bool {
@@ -49,7 +49,7 @@ pub(crate) fn inside<'a>(
 
 /// The flow alone, likewise.
 #[inline(always)]
-pub(crate) fn flow(inside: Inside<'_>, profile: &Profile) -> Option<FlowKey> {
+pub(crate) fn flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     let start = Start::of(inside, profile)?;
     if start.bytes[start.shim] == 0x01 {
         return start.is_dscp_10(profile).then(|| start.flow(start.dst_port));
@@ -71,12 +71,12 @@ struct Start<'a> {
 
 impl<'a> Start<'a> {
     #[inline(always)]
-    fn of(inside: Inside<'a>, profile: &Profile) -> Option<Self> {
+    fn of(inside: InnerPacket<'a>, profile: &Profile) -> Option<Self> {
         let packet = match inside.first {
-            First::Ethernet if try_u16(inside.packet, field::ETHERTYPE) == Some(IPV4) => {
+            FirstHeader::Ethernet if try_u16(inside.packet, field::ETHERTYPE) == Some(IPV4) => {
                 inside.packet.get(field::IP..)?
             }
-            First::Ipv4 => inside.packet,
+            FirstHeader::Ipv4 => inside.packet,
             _ => return None,
         };
         let head = packet.first_chunk::<MIN>().filter(|_| inside.seek)?;

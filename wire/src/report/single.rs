@@ -1,7 +1,7 @@
 //! The usual report of SF-INT as [`Single`] (wire-formats section 3.7, form (a)), by offsets that are nearly constant: one
 //! comparison per assumption, as in [`super::brief`].
 //!
-//! It says what the whole decoder says of the same bytes, or nothing: whatever is unusual, cut or wrong is left to it. The
+//! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
 //! tests compare the two.
 
 use super::{Flags, Single, quick};

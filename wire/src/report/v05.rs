@@ -1,7 +1,8 @@
 //! Telemetry Report 0.5: wire-formats section 2.4, and the two private kinds of host-int (section 8.1).
 
 use super::{
-    First, Flags, Gap, Inside, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
+    FirstHeader, Flags, Gap, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason,
+    inside,
 };
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::hop::Hop;
@@ -222,9 +223,9 @@ impl<'a> Head<'a> {
         Flags((dqf >> 2 & 1 | dqf & 2 | (dqf & 1) << 2) as u8)
     }
 
-    fn inside(&self) -> Inside<'a> {
-        let first = if self.kind >= 3 { First::Ipv4 } else { First::Ethernet };
-        Inside { first, packet: self.inner, seek: true }
+    fn inside(&self) -> InnerPacket<'a> {
+        let first = if self.kind >= 3 { FirstHeader::Ipv4 } else { FirstHeader::Ethernet };
+        InnerPacket { first, packet: self.inner, seek: true }
     }
 
     fn node_id(&self) -> Option<u32> {

@@ -1,6 +1,8 @@
 //! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet runs to the end of the datagram.
 
-use super::{First, Flags, Inside, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside};
+use super::{
+    FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
+};
 use crate::bytes::{put_u32, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
@@ -166,13 +168,13 @@ fn head(payload: &[u8], profile: &Profile) -> Result<Head, Refusal> {
 
 impl Head {
     #[inline]
-    fn inside<'a>(&self, payload: &'a [u8]) -> Inside<'a> {
+    fn inside<'a>(&self, payload: &'a [u8]) -> InnerPacket<'a> {
         let first = match self.next {
-            0 => First::Ethernet,
-            1 => First::Ipv4,
-            _ => First::Ipv6,
+            0 => FirstHeader::Ethernet,
+            1 => FirstHeader::Ipv4,
+            _ => FirstHeader::Ipv6,
         };
-        Inside { first, packet: &payload[self.len..], seek: true }
+        InnerPacket { first, packet: &payload[self.len..], seek: true }
     }
 
     #[inline]
@@ -204,7 +206,7 @@ pub(crate) fn read<'a>(
         report.drop_reason = drop_reason(&layout, record);
         report.metadata = Some(ReporterMetadata::new(record, layout));
     }
-    // Embedded INT is looked for whatever F says (ruling b).
+    // Embedded INT is looked for regardless of F (wire-formats, ruling b).
     inside(report, head.inside(payload), profile, layouts)?;
     report.split_metadata()?;
     report.finish();

@@ -1,7 +1,8 @@
 //! Telemetry Report 2.0: one group header, then individual reports. Wire-formats section 2.1; postcards, section 4.1.
 
 use super::{
-    Annotations, First, Flags, Inside, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
+    Annotations, FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version,
+    drop_reason, inside,
 };
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
 use crate::hop::Hop;
@@ -209,24 +210,24 @@ fn flags(bytes: &[u8]) -> Flags {
 /// The packet inside a report, if its inner type has one, and what is odd about it. Only a report of a tracked flow may
 /// carry INT or IOAM.
 #[inline]
-fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (Inside<'_>, Annotations) {
+fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (InnerPacket<'_>, Annotations) {
     let seek = flags.contains(Flags::FLOW);
     let first = match inner_type {
         1 => return inner_tlvs(inner, seek),
-        3 => First::Ethernet,
-        4 => First::Ipv4,
-        5 => First::Ipv6,
-        _ => First::Nothing,
+        3 => FirstHeader::Ethernet,
+        4 => FirstHeader::Ipv4,
+        5 => FirstHeader::Ipv6,
+        _ => FirstHeader::Nothing,
     };
-    (Inside { first, packet: inner, seek }, Annotations::default())
+    (InnerPacket { first, packet: inner, seek }, Annotations::default())
 }
 
 /// Of two packet TLVs the first is the flow (ruling i).
-fn inner_tlvs(inner: &[u8], seek: bool) -> (Inside<'_>, Annotations) {
+fn inner_tlvs(inner: &[u8], seek: bool) -> (InnerPacket<'_>, Annotations) {
     let mut packets =
-        Tlvs::new(inner).filter_map(|tlv| Some(Inside { first: tlv.first()?, packet: tlv.value, seek }));
+        Tlvs::new(inner).filter_map(|tlv| Some(InnerPacket { first: tlv.first()?, packet: tlv.value, seek }));
     let annotations = Annotations::default().with(Annotations::PARTIAL, Tlvs::new(inner).is_partial());
-    (packets.next().unwrap_or(Inside::NOTHING), annotations)
+    (packets.next().unwrap_or(InnerPacket::NOTHING), annotations)
 }
 
 /// One TLV of a report's inner contents.
@@ -241,11 +242,11 @@ pub struct Tlv<'a> {
 }
 
 impl Tlv<'_> {
-    fn first(&self) -> Option<First> {
+    fn first(&self) -> Option<FirstHeader> {
         match self.kind {
-            1 => Some(First::Ethernet),
-            2 => Some(First::Ipv4),
-            3 => Some(First::Ipv6),
+            1 => Some(FirstHeader::Ethernet),
+            2 => Some(FirstHeader::Ipv4),
+            3 => Some(FirstHeader::Ipv6),
             _ => None,
         }
     }
@@ -287,10 +288,10 @@ pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let Group { hw_id, seq, .. } = group;
     let peek = Peek { version: Version::V20, node_id: group.node_id(), hw_id, seq, flow: None };
     let first = split(rest).ok().and_then(|(bytes, _)| first_packet(bytes));
-    Ok((peek, first.unwrap_or(Inside::NOTHING)))
+    Ok((peek, first.unwrap_or(InnerPacket::NOTHING)))
 }
 
-fn first_packet(bytes: &[u8]) -> Option<Inside<'_>> {
+fn first_packet(bytes: &[u8]) -> Option<InnerPacket<'_>> {
     let inner = match bytes[field::TYPES] >> 4 {
         0 => &bytes[LEN..],
         1 => bytes.get(LEN + MAIN_LEN + usize::from(bytes[field::MD_LENGTH]) * 4..)?,

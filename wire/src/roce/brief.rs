@@ -2,7 +2,7 @@
 //!
 //! All writes of one queue pair with the same length begin with the same bytes, but for fields that routers change. Once
 //! [`Packet::parse`](super::Packet::parse) has accepted one of them, the others need only a comparison with its headers, and the
-//! CRC of what comes after. Whatever is not alike is left to [`Packet`](super::Packet): nothing is refused here.
+//! CRC of what comes after. Packets that differ are left to [`Packet`](super::Packet): nothing is refused here.
 
 use super::{BTH_LEN, ICRC_LEN, Opcode, Packet, Psn, RETH_LEN, Reth, icrc};
 use crate::bytes::{array_at, u32_at};
@@ -62,7 +62,7 @@ pub struct Brief<'a> {
 
 /// What a frame seems to say. Nothing was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct UncheckedWrite {
     /// Its number.
     pub psn: Psn,
     /// Where it goes.
@@ -113,13 +113,13 @@ impl HeaderTemplate {
         self.read_at::<WORDS_V4, START_V4, HEAD_V4>(frame, &MASK_V4, LEN)
     }
 
-    /// What a frame says where such a write says it, whatever the frame is; to make ready for it, not to believe it. `None`: it is
+    /// The fields of a frame at the offsets of such a write, unchecked, for prefetching only. `None`: it is
     /// too short.
     #[inline(always)]
-    pub fn peek(&self, frame: &[u8]) -> Option<Seen> {
+    pub fn peek(&self, frame: &[u8]) -> Option<UncheckedWrite> {
         let head = if self.v6 { frame.get(HEAD_V6 - HEAD_V4..)? } else { frame };
         let head = head.first_chunk::<HEAD_V4>()?;
-        Some(Seen {
+        Some(UncheckedWrite {
             psn: Psn::new(u32_at(head, TAIL_V4)),
             address: u64::from_be_bytes(array_at(head, HEAD_V4 - RETH_LEN)),
             rkey: u32_at(head, HEAD_V4 - RETH_LEN + 8),
@@ -149,7 +149,7 @@ impl HeaderTemplate {
         let (begin, end) = sealed(tail, len);
         let frame = frame.get(..end)?;
         let head = frame.first_chunk::<HEAD>()?;
-        // Marked congestion is somebody's business.
+        // ECN congestion marks are left to the full parser.
         let is_marked = if HEAD == HEAD_V4 { head[15] & 3 == 3 } else { head[15] >> 4 & 3 == 3 };
         let is_as_long = u32_at(head, HEAD - RETH_LEN + 12) as usize == len;
         if is_marked || !is_as_long || self.differ::<WORDS, START>(head, mask) != 0 {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_brief_is_what_the_parser_reads() {
+    fn the_brief_reader_agrees_with_the_parser() {
         for ends in ends() {
             let mut known = HeaderTemplates::new();
             for psn in 0..400 {

@@ -59,7 +59,7 @@ impl Running {
     /// Whether `bytes` end with the CRC of all before.
     #[inline(always)]
     pub(super) fn is_sealed(self, by: Crc32, bytes: &[u8]) -> bool {
-        // A string with its CRC behind it has the same CRC register, whatever it is.
+        // The CRC register after a string followed by its CRC is a constant.
         by(self.0, bytes) == 0xdebb_20e3
     }
 
@@ -138,7 +138,7 @@ fn shifted(shift: &Shift, crc: u32) -> u32 {
     shift[0][a] ^ shift[1][b] ^ shift[2][c] ^ shift[3][d]
 }
 
-/// The shift over so many bytes, if it is kept.
+/// The table that shifts over this many bytes, if there is one.
 #[inline(always)]
 fn shift_over(len: usize) -> Option<&'static Shift> {
     if len.is_multiple_of(4) { SHIFTED.get(len / 4) } else { None }

@@ -28,8 +28,8 @@ mod icrc;
 mod packet;
 mod write;
 
-pub use brief::{Brief, HeaderTemplate, HeaderTemplates, Seen};
-pub use packet::{Ends, Packet, seal};
+pub use brief::{Brief, HeaderTemplate, HeaderTemplates, UncheckedWrite};
+pub use packet::{Endpoints, Packet, seal};
 pub use write::{Head, MixedFamilies, Path, Segment, Segments, Writer};
 
 use crate::bytes::{array_at, put_u24, put_u32, put_u64, u16_at, u24_at, u32_at};
@@ -83,7 +83,7 @@ impl Transport {
     }
 }
 
-/// What a packet asks for, whatever its transport (6.2).
+/// What a packet requests, on any transport (6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opcode {
     /// A message for the receive queue.

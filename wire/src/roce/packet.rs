@@ -18,7 +18,7 @@ const DF: u16 = 0x4000;
 
 /// The endpoints of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ends {
+pub struct Endpoints {
     /// From.
     pub source: IpAddr,
     /// To.
@@ -36,7 +36,7 @@ pub struct Packet<'a> {
     /// Ethernet destination; zero if the frame was not seen.
     pub destination_mac: [u8; 6],
     /// Its endpoints.
-    pub ends: Ends,
+    pub ends: Endpoints,
     /// A switch has marked congestion on the path (ECN 3); not known without the IP header.
     pub congestion: bool,
     /// Base transport header.
@@ -114,7 +114,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// What is to be dropped without an answer.
     #[inline]
-    pub fn parse_udp(payload: &'a [u8], ends: Ends) -> Result<Self, Refusal> {
+    pub fn parse_udp(payload: &'a [u8], ends: Endpoints) -> Result<Self, Refusal> {
         let bth = payload.first_chunk::<BTH_LEN>().ok_or(Refusal::Truncated)?;
         let len = payload.len() + 8;
         let (Ok(udp_len), Ok(total)) = (u16::try_from(len), u16::try_from(len + 20)) else {
@@ -146,7 +146,7 @@ impl<'a> Packet<'a> {
             }
             _ => return Err(Refusal::NotIp),
         };
-        let seen = Seen { macs: ([0; 6], [0; 6]), ends, congestion: false };
+        let seen = LowerLayers { macs: ([0; 6], [0; 6]), ends, congestion: false };
         Self::transport(payload, seen, |body| icrc::go_on(crc, body))
     }
 
@@ -164,12 +164,12 @@ impl<'a> Packet<'a> {
             return Err(Refusal::NotUdp);
         }
         let payload = udp(packet, 20, &array_at(head, 20), total)?;
-        let ends = Ends {
+        let ends = Endpoints {
             source: array_at::<4>(head, 12).into(),
             destination: array_at::<4>(head, 16).into(),
             source_port: u16_at(head, 20),
         };
-        let seen = Seen { macs: macs(frame), ends, congestion: head[1] & 3 == 3 };
+        let seen = LowerLayers { macs: macs(frame), ends, congestion: head[1] & 3 == 3 };
         let covered = 28 + payload.len() - ICRC_LEN;
         Self::transport(payload, seen, |_| icrc::of_v4(&packet[..covered], head))
     }
@@ -185,22 +185,26 @@ impl<'a> Packet<'a> {
             return Err(Refusal::NotUdp);
         }
         let payload = udp(packet, 40, &array_at(head, 40), total)?;
-        let ends = Ends {
+        let ends = Endpoints {
             source: array_at::<16>(head, 8).into(),
             destination: array_at::<16>(head, 24).into(),
             source_port: u16_at(head, 40),
         };
-        let seen = Seen { macs: macs(frame), ends, congestion: head[1] >> 4 & 3 == 3 };
+        let seen = LowerLayers { macs: macs(frame), ends, congestion: head[1] >> 4 & 3 == 3 };
         let covered = 48 + payload.len() - ICRC_LEN;
         Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
     }
 
     /// `crc_of` gets what lies behind the base transport header, and returns the CRC of the whole.
     ///
-    /// Everything is worked out before the packet is put together, once: a structure of this size that is copied, or changed in
+    /// Everything is computed before the packet is put together, once: a structure of this size that is copied, or changed in
     /// parts, costs more than all of the rest.
     #[inline(always)]
-    fn transport(payload: &'a [u8], seen: Seen, crc_of: impl FnOnce(&[u8]) -> u32) -> Result<Self, Refusal> {
+    fn transport(
+        payload: &'a [u8],
+        seen: LowerLayers,
+        crc_of: impl FnOnce(&[u8]) -> u32,
+    ) -> Result<Self, Refusal> {
         let (header, rest) = payload.split_first_chunk::<BTH_LEN>().ok_or(Refusal::Truncated)?;
         let (body, crc) = rest.split_last_chunk::<ICRC_LEN>().ok_or(Refusal::Truncated)?;
         if crc_of(body) != u32::from_le_bytes(*crc) {
@@ -216,7 +220,7 @@ impl<'a> Packet<'a> {
         let (extension, rest) = Extension::split(bth.opcode, body).ok_or(Refusal::BadRoceLength)?;
         let (payload, fault) = carried(&bth, extension.reth.map_or(0, |reth| reth.len), rest);
         let Extension { reth, atomic, immediate, aeth, atomic_ack } = extension;
-        let Seen { macs: (destination_mac, source_mac), ends, congestion } = seen;
+        let LowerLayers { macs: (destination_mac, source_mac), ends, congestion } = seen;
         Ok(Self {
             source_mac,
             destination_mac,
@@ -267,10 +271,10 @@ pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
 }
 
 /// What is known of a packet from below.
-struct Seen {
+struct LowerLayers {
     /// Destination, source.
     macs: ([u8; 6], [u8; 6]),
-    ends: Ends,
+    ends: Endpoints,
     congestion: bool,
 }
 

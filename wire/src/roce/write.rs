@@ -11,7 +11,7 @@ use crate::bytes::{put_u16, put_u24, put_u32, put_u64};
 use crate::checksum;
 use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 use crate::ethernet::ethertype::{IPV4, IPV6, VLAN};
-use crate::refusal::{Refusal, Unwritten};
+use crate::refusal::{EmitError, Refusal};
 use core::fmt;
 use core::net::IpAddr;
 
@@ -258,7 +258,7 @@ impl Writer {
         head: Head,
         reth: Reth,
         payload: &[u8],
-    ) -> Result<usize, Unwritten> {
+    ) -> Result<usize, EmitError> {
         fits(payload.len() == reth.len as usize)?;
         self.write_only_by(out, head, reth, |to| to.copy_from_slice(payload))
     }
@@ -274,7 +274,7 @@ impl Writer {
         head: Head,
         reth: Reth,
         fill: impl FnOnce(&mut [u8]),
-    ) -> Result<usize, Unwritten> {
+    ) -> Result<usize, EmitError> {
         self.put(out, Opcode::WriteOnly, head, reth.len as usize, |ext, payload| {
             reth.emit(ext);
             fill(payload);
@@ -293,7 +293,7 @@ impl Writer {
         reth: Reth,
         immediate: u32,
         fill: impl FnOnce(&mut [u8]),
-    ) -> Result<usize, Unwritten> {
+    ) -> Result<usize, EmitError> {
         self.put(out, Opcode::WriteOnlyImmediate, head, reth.len as usize, |ext, payload| {
             reth.emit(ext);
             put_u32(ext, RETH_LEN, immediate);
@@ -313,7 +313,7 @@ impl Writer {
         reth: Reth,
         immediate: u32,
         payload: &[u8],
-    ) -> Result<usize, Unwritten> {
+    ) -> Result<usize, EmitError> {
         fits(payload.len() == reth.len as usize)?;
         self.write_only_immediate_by(out, head, reth, immediate, |to| to.copy_from_slice(payload))
     }
@@ -328,7 +328,7 @@ impl Writer {
         head: Head,
         reth: Reth,
         payload: &[u8],
-    ) -> Result<usize, Unwritten> {
+    ) -> Result<usize, EmitError> {
         fits(payload.len().is_multiple_of(4) && payload.len() < reth.len as usize)?;
         self.put(out, Opcode::WriteFirst, head, payload.len(), |ext, to| {
             reth.emit(ext);
@@ -340,7 +340,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
-    pub fn write_middle(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, Unwritten> {
+    pub fn write_middle(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         fits(payload.len().is_multiple_of(4) && !payload.is_empty())?;
         self.put(out, Opcode::WriteMiddle, head, payload.len(), |_, to| to.copy_from_slice(payload))
     }
@@ -349,7 +349,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
-    pub fn write_last(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, Unwritten> {
+    pub fn write_last(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         fits(!payload.is_empty())?;
         self.put(out, Opcode::WriteLast, head, payload.len(), |_, to| to.copy_from_slice(payload))
     }
@@ -364,7 +364,7 @@ impl Writer {
         head: Head,
         immediate: u32,
         payload: &[u8],
-    ) -> Result<usize, Unwritten> {
+    ) -> Result<usize, EmitError> {
         fits(!payload.is_empty())?;
         self.put(out, Opcode::WriteLastImmediate, head, payload.len(), |ext, to| {
             put_u32(ext, 0, immediate);
@@ -376,7 +376,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
-    pub fn send(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, Unwritten> {
+    pub fn send(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         self.put(out, Opcode::SendOnly, head, payload.len(), |_, to| to.copy_from_slice(payload))
     }
 
@@ -385,7 +385,7 @@ impl Writer {
     /// # Errors
     /// If `out` is too short, or the connection is not reliable.
     #[inline]
-    pub fn fetch_add(&mut self, out: &mut [u8], head: Head, atomic: AtomicEth) -> Result<usize, Unwritten> {
+    pub fn fetch_add(&mut self, out: &mut [u8], head: Head, atomic: AtomicEth) -> Result<usize, EmitError> {
         self.put(out, Opcode::FetchAdd, head, 0, |ext, _| atomic.emit(ext))
     }
 
@@ -394,7 +394,7 @@ impl Writer {
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     #[inline]
-    pub fn ack(&mut self, out: &mut [u8], psn: Psn, msn: u32) -> Result<usize, Unwritten> {
+    pub fn ack(&mut self, out: &mut [u8], psn: Psn, msn: u32) -> Result<usize, EmitError> {
         self.acknowledge(out, psn, Aeth { syndrome: Syndrome::ACK, msn })
     }
 
@@ -402,7 +402,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
-    pub fn nak(&mut self, out: &mut [u8], psn: Psn, nak: Nak, msn: u32) -> Result<usize, Unwritten> {
+    pub fn nak(&mut self, out: &mut [u8], psn: Psn, nak: Nak, msn: u32) -> Result<usize, EmitError> {
         self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Nak(nak), msn })
     }
 
@@ -410,7 +410,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
-    pub fn rnr(&mut self, out: &mut [u8], psn: Psn, timer: u8, msn: u32) -> Result<usize, Unwritten> {
+    pub fn rnr(&mut self, out: &mut [u8], psn: Psn, timer: u8, msn: u32) -> Result<usize, EmitError> {
         self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Rnr(timer), msn })
     }
 
@@ -419,7 +419,7 @@ impl Writer {
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     #[inline]
-    pub fn acknowledge(&mut self, out: &mut [u8], psn: Psn, aeth: Aeth) -> Result<usize, Unwritten> {
+    pub fn acknowledge(&mut self, out: &mut [u8], psn: Psn, aeth: Aeth) -> Result<usize, EmitError> {
         self.put(out, Opcode::Acknowledge, Head::new(psn), 0, |ext, _| aeth.emit(ext))
     }
 
@@ -433,7 +433,7 @@ impl Writer {
         psn: Psn,
         msn: u32,
         original: u64,
-    ) -> Result<usize, Unwritten> {
+    ) -> Result<usize, EmitError> {
         self.put(out, Opcode::AtomicAcknowledge, Head::new(psn), 0, |ext, _| {
             Aeth { syndrome: Syndrome::ACK, msn }.emit(ext);
             put_u64(ext, 4, original);
@@ -444,7 +444,7 @@ impl Writer {
     ///
     /// # Errors
     /// If `out` is too short.
-    pub fn cnp(&mut self, out: &mut [u8]) -> Result<usize, Unwritten> {
+    pub fn cnp(&mut self, out: &mut [u8]) -> Result<usize, EmitError> {
         self.put(out, Opcode::Cnp, Head::default(), CNP_LEN, |_, payload| payload.fill(0))
     }
 
@@ -457,11 +457,11 @@ impl Writer {
         head: Head,
         payload_len: usize,
         fill: impl FnOnce(&mut [u8], &mut [u8]),
-    ) -> Result<usize, Unwritten> {
-        let number = opcode.number(self.transport).ok_or(Unwritten::Invalid(Refusal::BadRoceOpcode))?;
+    ) -> Result<usize, EmitError> {
+        let number = opcode.number(self.transport).ok_or(EmitError::Invalid(Refusal::BadRoceOpcode))?;
         fits(payload_len <= MAX_PAYLOAD)?;
         let len = self.frame_len(opcode, payload_len);
-        let out = out.get_mut(..len).ok_or(Unwritten::Short(len))?;
+        let out = out.get_mut(..len).ok_or(EmitError::Short(len))?;
         let (start, body) = out.split_at_mut(self.len);
         let template = self.template(number, opcode, head.solicited, payload_len);
         template.copy_to(start);
@@ -531,8 +531,8 @@ impl Writer {
 }
 
 #[inline(always)]
-fn fits(good: bool) -> Result<(), Unwritten> {
-    if good { Ok(()) } else { Err(Unwritten::Invalid(Refusal::BadRoceLength)) }
+fn fits(good: bool) -> Result<(), EmitError> {
+    if good { Ok(()) } else { Err(EmitError::Invalid(Refusal::BadRoceLength)) }
 }
 
 /// One packet of a write.

@@ -84,7 +84,7 @@ fn cut_anywhere_it_is_left_to_the_whole_decoder() {
 }
 
 #[test]
-fn whatever_is_changed_the_two_agree() {
+fn both_decoders_agree_on_mutated_bytes() {
     let mut state = 88_172_645_463_325_252_u64;
     let mut random = move |below: usize| {
         state ^= state << 13;

@@ -1,7 +1,7 @@
 //! DTA reports, read and written: the examples of wire-formats 5.7, and what is refused.
 
 use wire::Refusal;
-use wire::dta::{BASE_LEN, Base, MergeOp, Operation, Priority, Report, Unwritten};
+use wire::dta::{BASE_LEN, Base, EmitError, MergeOp, Operation, Priority, Report};
 
 const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
 const PATH: [u8; 20] = [0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0, 13, 0, 0, 0, 14, 0, 0, 0, 15];
@@ -71,7 +71,7 @@ fn the_examples_of_section_5_7() {
         let mut out = vec![0xa5; bytes.len() + 1];
         assert_eq!(report.emit(&mut out), Ok(bytes.len()));
         assert_eq!((&out[..bytes.len()], out[bytes.len()]), (&bytes[..], 0xa5));
-        assert_eq!(report.emit(&mut out[..bytes.len() - 1]), Err(Unwritten::Short(bytes.len())));
+        assert_eq!(report.emit(&mut out[..bytes.len() - 1]), Err(EmitError::Short(bytes.len())));
     }
 }
 
@@ -108,7 +108,7 @@ fn header_len(report: &Report<'_>) -> usize {
 
 /// Writes one byte over another in example `which`, and says what must come of it.
 #[test]
-fn each_limit_has_its_refusal() {
+fn each_exceeded_limit_has_its_own_refusal() {
     let cases: &[(usize, usize, u8, Refusal)] = &[
         (0, 0, 0x01, Refusal::UnknownVersion),
         (0, 0, 0x21, Refusal::UnknownVersion),
@@ -205,7 +205,7 @@ fn lengths_at_their_limits() {
         (postcard(1, 0, u32::MAX), Refusal::BadHopValue),
     ] {
         let report = Report { base, operation: bad };
-        assert_eq!(report.emit(&mut [0; 2000]), Err(Unwritten::Invalid(refusal)), "{bad:?}");
+        assert_eq!(report.emit(&mut [0; 2000]), Err(EmitError::Invalid(refusal)), "{bad:?}");
     }
 }
 

@@ -3,10 +3,10 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use testkit::vectors::{self, Kind};
 use wire::roce::{
-    Aeth, AtomicEth, Ends, Head, Nak, Opcode, Packet, Path, Psn, Reth, Segment, Segments, Syndrome,
+    Aeth, AtomicEth, Endpoints, Head, Nak, Opcode, Packet, Path, Psn, Reth, Segment, Segments, Syndrome,
     Transport, Writer, seal,
 };
-use wire::{Refusal, Unwritten};
+use wire::{EmitError, Refusal};
 
 const WRITE: &str = "020000000002020000000001080045020054123440004011d3f8c6336401c6336402c00112b7004000000a40
     ffff000000128000010000007f00013f3bc000001f4200000018bc4f0a280000000b0000000c0000000d0000
@@ -87,7 +87,7 @@ const DESCRIPTOR: &str = "00000000007f000000000002421f0000";
 
 /// What is written is the example, byte by byte.
 #[track_caller]
-fn writes(example: &str, write: impl FnOnce(&mut [u8]) -> Result<usize, Unwritten>) {
+fn writes(example: &str, write: impl FnOnce(&mut [u8]) -> Result<usize, EmitError>) {
     let bytes = hex(example);
     let mut out = vec![0xa5; bytes.len() + 3];
     assert_eq!(write(&mut out), Ok(bytes.len()));
@@ -144,7 +144,7 @@ fn the_examples_are_read() {
     let bytes = hex(WRITE);
     let packet = Packet::parse(&bytes).expect("good");
     assert_eq!((packet.source_mac, packet.destination_mac), ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]));
-    assert_eq!(packet.ends, Ends { source: host(1), destination: host(2), source_port: 0xc001 });
+    assert_eq!(packet.ends, Endpoints { source: host(1), destination: host(2), source_port: 0xc001 });
     assert_eq!((packet.bth.transport, packet.bth.opcode), (Some(Transport::Rc), Opcode::WriteOnly));
     assert_eq!(
         (packet.bth.queue_pair, packet.bth.psn, packet.bth.ack_request),
@@ -184,7 +184,7 @@ fn the_examples_are_read() {
 }
 
 #[test]
-fn what_a_socket_sends_is_what_a_frame_holds() {
+fn a_datagram_equals_the_udp_payload_of_its_frame() {
     let host6 = |last| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last));
     for (from, to) in [(host(1), host(2)), (host6(1), host6(2))] {
         let path = Path { tos: 0, hop_limit: 9, ..path(from, to, 0) };
@@ -192,17 +192,17 @@ fn what_a_socket_sends_is_what_a_frame_holds() {
         let mut out = [0; 200];
         let len = writer.write_only(&mut out, Head::new(Psn::new(1)), TO_SLOT, &slot()).expect("room");
         let frame = Packet::parse(&out[..len]).expect("good");
-        let ends = Ends { source: from, destination: to, source_port: 0xc001 };
+        let ends = Endpoints { source: from, destination: to, source_port: 0xc001 };
         let socket = Packet::parse_udp(&out[writer.headers_len()..len], ends).expect("good");
         assert_eq!(Packet { source_mac: [0; 6], destination_mac: [0; 6], ..frame }, socket);
-        let other = Ends { source_port: 0xc002, ..ends };
+        let other = Endpoints { source_port: 0xc002, ..ends };
         assert_eq!(Packet::parse_udp(&out[writer.headers_len()..len], other), Err(Refusal::BadIcrc));
-        let mixed = Ends { source: host(9), destination: host6(9), source_port: 1 };
+        let mixed = Endpoints { source: host(9), destination: host6(9), source_port: 1 };
         assert_eq!(Packet::parse_udp(&out[writer.headers_len()..len], mixed), Err(Refusal::NotIp));
     }
     // With an identification the bytes are not those of a socket.
     let bytes = hex(WRITE);
-    let ends = Ends { source: host(1), destination: host(2), source_port: 0xc001 };
+    let ends = Endpoints { source: host(1), destination: host(2), source_port: 0xc001 };
     assert_eq!(Packet::parse_udp(&bytes[42..], ends), Err(Refusal::BadIcrc));
     assert!(Writer::new(Path::new(host(1), host6(1), 1), Transport::Uc, 1).is_err());
 }
@@ -237,7 +237,7 @@ fn said<'a>(packet: &Packet<'a>) -> Packet<'a> {
 }
 
 #[test]
-fn whatever_bit_changes_the_packet_is_refused_or_says_the_same() {
+fn a_packet_with_a_flipped_bit_is_refused_or_reads_the_same() {
     let (mut refused, mut same) = (0, 0);
     for vector in good_frames() {
         let whole = Packet::parse(&vector.bytes).expect("good");
@@ -275,16 +275,16 @@ fn a_seal_makes_any_change_good() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_written() {
+fn oversized_packets_are_not_written() {
     let mut writer = there(0x12);
     let mut out = [0xa5; 200];
     let frame = hex(WRITE);
     for len in 0..frame.len() {
-        let short = Err(Unwritten::Short(frame.len()));
+        let short = Err(EmitError::Short(frame.len()));
         assert_eq!(writer.write_only(&mut out[..len], wanted(0x100), TO_SLOT, &slot()), short);
     }
     assert_eq!(out, [0xa5; 200]);
-    let wrong = Err(Unwritten::Invalid(Refusal::BadRoceLength));
+    let wrong = Err(EmitError::Invalid(Refusal::BadRoceLength));
     let reth = |len| Reth { len, ..TO_SLOT };
     let head = Head::default();
     assert_eq!(writer.write_only(&mut out, head, reth(23), &slot()), wrong);
@@ -296,7 +296,7 @@ fn what_does_not_fit_is_not_written() {
     assert_eq!(writer.write_last(&mut out, head, &[]), wrong);
     assert_eq!(writer.write_last_immediate(&mut out, head, 0, &[]), wrong);
     assert_eq!(writer.send(&mut [0; 8000], head, &[0; 4097]), wrong);
-    let unreliable = Err(Unwritten::Invalid(Refusal::BadRoceOpcode));
+    let unreliable = Err(EmitError::Invalid(Refusal::BadRoceOpcode));
     assert_eq!(over_v6().fetch_add(&mut out, head, TO_COUNTER), unreliable);
     assert_eq!(over_v6().ack(&mut out, Psn::new(0), 0), unreliable);
     assert_eq!(out, [0xa5; 200]);

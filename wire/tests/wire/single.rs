@@ -112,7 +112,7 @@ fn the_usual_report_is_read_briefly_with_all_items_states_and_protocols() {
 }
 
 #[test]
-fn what_is_unusual_is_left_to_the_whole_decoder() {
+fn unusual_datagrams_are_left_to_the_full_decoder() {
     let with = |flag| Flags::FLOW.with(flag, true);
     let unusual = [
         Made { proto: 1, ..USUAL },
@@ -133,7 +133,7 @@ fn what_is_unusual_is_left_to_the_whole_decoder() {
 }
 
 #[test]
-fn whatever_is_changed_the_two_agree() {
+fn both_decoders_agree_on_mutated_bytes() {
     let mut state = 88_172_645_463_325_252_u64;
     let mut random = move |below: usize| {
         state ^= state << 13;

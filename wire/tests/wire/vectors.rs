@@ -33,7 +33,7 @@ fn names_are_unique() {
 }
 
 #[test]
-fn what_is_read_is_written_again_byte_by_byte() {
+fn vectors_round_trip_byte_for_byte() {
     let mut written = 0;
     let mut wrong = Vec::new();
     for vector in vectors::all() {

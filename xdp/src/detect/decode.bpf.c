@@ -15,7 +15,7 @@ struct parsed {
 struct outcome {
     u32 frame;  /* enum frame_outcome */
     u32 reason; /* of a frame that is no datagram of ours */
-    u32 dport;
+    u32 dst_port;
     u32 count; /* of answers, stored or not */
     u8 source[16];
     struct peeked peeked;
@@ -90,7 +90,7 @@ SEC("xdp.frags") int hopwise_decode(struct xdp_md *frame)
     out->peeked.version = 0;
     out->frame = parse_frame(frame, s, listening);
     out->reason = s->reason;
-    out->dport = s->dport;
+    out->dst_port = s->dst_port;
     __builtin_memcpy(out->source, s->source, sizeof(out->source));
     if (out->frame != FRAME_TELEMETRY)
         return XDP_PASS;

@@ -346,7 +346,7 @@ static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct 
     p = profile_of(s, c);
     if (!p)
         return XDP_PASS;
-    port = port_number(c, s->dport);
+    port = port_number(c, s->dst_port);
     dg->listener = c->listeners[port & (MAX_PORTS - 1)];
     datagram_begin(dg, p, c);
     start_reports(s);

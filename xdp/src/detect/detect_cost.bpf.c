@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What detection costs. BPF_PROG_TEST_RUN gives a program the same frame over and over; so this one makes another report of
+/* What detection costs. BPF_PROG_TEST_RUN gives a program the same frame repeatedly; so this one makes another report of
  * it each time (flow, number, nodes, values), as `hopwise bench fastpath` does, and then decides it by the same code as
  * hopwise_detect. hopwise_cost_only makes the changes and nothing else: what it takes is to be subtracted. Never attached.
  */
@@ -12,7 +12,7 @@ const volatile u32 cost_hops = 6;
 const volatile u32 cost_words = 8;
 /* Values vary by less than this (a power of two, or 0), below every threshold. */
 const volatile u32 cost_jitter = 512;
-/* One of so many reports (a power of two; 0: none) changes by more than its threshold. */
+/* One in this many reports (a power of two; 0: none) changes by more than its threshold. */
 const volatile u32 cost_change = 0;
 
 /* Bytes in front of the report's IPv4 header, beside Ethernet: 4 for a VLAN tag. */

@@ -9,7 +9,7 @@
 #define HOPWISE_EVALUATE_H
 
 #include "flows.h"
-#include "levels.h"
+#include "node_metrics.h"
 #include "lock.h"
 #include "report.h"
 #include "rules.h"
@@ -97,14 +97,14 @@ noinline int others_are_quiet(const struct hop *hop, const struct thresholds *t)
     if (!hop || !t)
         return 0;
     if (hop->utilization != NO_VALUE &&
-        !level_is_quiet(LEVEL_LINK, level_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization,
-                        t->of[LINK_UTILIZATION]))
+        !metric_is_quiet(METRIC_LINK, metric_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization,
+                         t->of[LINK_UTILIZATION]))
         return 0;
-    if (hop->queue != ABSENT && !level_is_quiet(LEVEL_QUEUE, level_key(hop->node, hop->queue >> 24),
-                                                hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
+    if (hop->queue != ABSENT && !metric_is_quiet(METRIC_QUEUE, metric_key(hop->node, hop->queue >> 24),
+                                                 hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
         return 0;
-    return hop->congestion == ABSENT || level_is_quiet(LEVEL_CONGESTION, level_key(hop->node, hop->congestion >> 24),
-                                                       hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]);
+    return hop->congestion == ABSENT || metric_is_quiet(METRIC_CONGESTION, metric_key(hop->node, hop->congestion >> 24),
+                                                        hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]);
 }
 
 /* Values whose latest one no flow stores. */
@@ -113,13 +113,13 @@ noinline int note_others(const struct hop *hop, u32 stored)
     if (!hop)
         return 0;
     if (hop->congestion != ABSENT)
-        level_note(LEVEL_CONGESTION, level_key(hop->node, hop->congestion >> 24), hop->congestion & 0xffffff);
+        metric_note(METRIC_CONGESTION, metric_key(hop->node, hop->congestion >> 24), hop->congestion & 0xffffff);
     if (stored)
         return 0;
     if (hop->queue != ABSENT)
-        level_note(LEVEL_QUEUE, level_key(hop->node, hop->queue >> 24), hop->queue & 0xffffff);
+        metric_note(METRIC_QUEUE, metric_key(hop->node, hop->queue >> 24), hop->queue & 0xffffff);
     if (hop->utilization != NO_VALUE)
-        level_note(LEVEL_LINK, level_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization);
+        metric_note(METRIC_LINK, metric_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization);
     return 0;
 }
 
@@ -327,22 +327,22 @@ noinline int commit_others(const struct hop *hop, const struct thresholds *t)
 
     if (!hop || !t)
         return 0;
-    link = level_key(hop->node, egress_of(hop->link, hop->level_2));
-    queue = level_key(hop->node, hop->queue >> 24);
-    congestion = level_key(hop->node, hop->congestion >> 24);
+    link = metric_key(hop->node, egress_of(hop->link, hop->level_2));
+    queue = metric_key(hop->node, hop->queue >> 24);
+    congestion = metric_key(hop->node, hop->congestion >> 24);
     /* Values within their threshold leave nothing to store. */
-    if (hop->utilization != NO_VALUE && !level_is_quiet(LEVEL_LINK, link, hop->utilization, t->of[LINK_UTILIZATION]))
-        stored &= level_commit(LEVEL_LINK, link, hop->utilization);
-    if (hop->queue != ABSENT && !level_is_quiet(LEVEL_QUEUE, queue, hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
-        stored &= level_commit(LEVEL_QUEUE, queue, hop->queue & 0xffffff);
+    if (hop->utilization != NO_VALUE && !metric_is_quiet(METRIC_LINK, link, hop->utilization, t->of[LINK_UTILIZATION]))
+        stored &= metric_commit(METRIC_LINK, link, hop->utilization);
+    if (hop->queue != ABSENT && !metric_is_quiet(METRIC_QUEUE, queue, hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
+        stored &= metric_commit(METRIC_QUEUE, queue, hop->queue & 0xffffff);
     if (hop->congestion != ABSENT &&
-        !level_is_quiet(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]))
-        stored &= level_commit(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff);
+        !metric_is_quiet(METRIC_CONGESTION, congestion, hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]))
+        stored &= metric_commit(METRIC_CONGESTION, congestion, hop->congestion & 0xffffff);
     if (!stored) {
         struct counters *counters = my_counters();
 
         if (counters)
-            counters->levels_full++;
+            counters->node_metrics_full++;
     }
     return 0;
 }

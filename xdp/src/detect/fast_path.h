@@ -63,7 +63,7 @@ static inline_always u32 is_all_items(u32 bitmap, u32 words, u32 dialect)
     return bitmap == 0xfd00 && (words == 7 || words == 9);
 }
 
-/* Records in so many words of stack. */
+/* Number of records in this many words of stack. */
 static inline_always u32 records_in(u32 stack, u32 words)
 {
     switch (words) {
@@ -148,10 +148,10 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     if ((u64)latest + deadband - state->reported > 2 * deadband)
         return 0;
     if (used != ABSENT &&
-        !level_is_quiet(LEVEL_LINK, level_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
+        !metric_is_quiet(METRIC_LINK, metric_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
         return 0;
     if (queue != ABSENT &&
-        !level_is_quiet(LEVEL_QUEUE, level_key(node, queue >> 24), queue & 0xffffff, flow->queue_threshold))
+        !metric_is_quiet(METRIC_QUEUE, metric_key(node, queue >> 24), queue & 0xffffff, flow->queue_threshold))
         return 0;
     state->link = link;
     state->latest = latest;

@@ -22,7 +22,7 @@ static inline_always void key_of(const struct report *r, struct key *key)
     key->words[1] = words[1];
     key->words[2] = words[2];
     key->words[3] = words[3];
-    key->words[4] = (u64)flow->sport | (u64)flow->dport << 16 | (u64)flow->proto << 32 | (u64)flow->kind << 40;
+    key->words[4] = (u64)flow->src_port | (u64)flow->dst_port << 16 | (u64)flow->proto << 32 | (u64)flow->kind << 40;
 }
 
 static inline_always struct tags *tags_at(u32 bucket) { return map_lookup(&flow_tags, &bucket); }
@@ -137,8 +137,8 @@ static long override_next(u32 i, struct override_ctx *ctx)
     o = &ctx->detection->overrides[i];
     if ((o->proto <= 255 && o->proto != (tail >> 32 & 0xff)) ||
         !is_in(ctx->key.words, o->src, o->src_mask, o->src_v6) ||
-        !is_in(ctx->key.words + 2, o->dst, o->dst_mask, o->dst_v6) || !is_in_range(tail & 0xffff, ports, o->sport) ||
-        !is_in_range(tail >> 16 & 0xffff, ports, o->dport))
+        !is_in(ctx->key.words + 2, o->dst, o->dst_mask, o->dst_v6) || !is_in_range(tail & 0xffff, ports, o->src_port) ||
+        !is_in_range(tail >> 16 & 0xffff, ports, o->dst_port))
         return 0;
     for (int metric = 0; metric < METRICS; metric++)
         if (o->given >> metric & 1)

@@ -7,7 +7,7 @@ use wire::{FlowKey, Refusal};
 /// Entries of one bucket of flows.
 pub(crate) const WAYS: usize = 8;
 /// Slots of one bucket of queues or links.
-pub(crate) const LEVEL_WAYS: usize = 4;
+pub(crate) const METRIC_WAYS: usize = 4;
 /// Bytes of `struct prefix`.
 pub(crate) const PREFIX_LEN: usize = 24;
 /// Slots that are searched for a stream.
@@ -44,7 +44,7 @@ pub(crate) mod flow {
     pub(crate) const LEN: usize = 256;
 }
 
-/// Offsets in `struct level_slot`.
+/// Offsets in `struct metric_slot`.
 pub(crate) mod slot {
     pub(crate) const KEY: usize = 0;
     pub(crate) const REPORTED: usize = 8;
@@ -170,7 +170,7 @@ pub struct Counters {
     /// Reports of flows for which the table had no room.
     pub flows_full: u64,
     /// Values of queues and links for which the tables had no room.
-    pub levels_full: u64,
+    pub node_metrics_full: u64,
     /// Datagrams of numbered streams for which the table had no room.
     pub streams_full: u64,
     /// Refused reports, by [`Refusal::index`].
@@ -204,7 +204,7 @@ impl Counters {
             contended: next(),
             undecided: next(),
             flows_full: next(),
-            levels_full: next(),
+            node_metrics_full: next(),
             streams_full: next(),
             refused: refusals(&mut next),
             refused_datagrams: refusals(&mut next),
@@ -351,10 +351,10 @@ impl Seed {
     }
 
     /// The two buckets of a value of a node.
-    pub(crate) fn level_buckets(self, key: u64, size: usize) -> [usize; 2] {
+    pub(crate) fn metric_buckets(self, key: u64, size: usize) -> [usize; 2] {
         let hash = (key ^ u64::from(self.0) << 20).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let other = (hash ^ hash >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        [scale((hash >> 32) as u32, size * LEVEL_WAYS) / LEVEL_WAYS, scale((other >> 32) as u32, size)]
+        [scale((hash >> 32) as u32, size * METRIC_WAYS) / METRIC_WAYS, scale((other >> 32) as u32, size)]
     }
 
     /// The first slot to search for a stream.

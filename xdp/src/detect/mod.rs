@@ -7,4 +7,4 @@ mod tables;
 
 pub use self::layout::{Counters, FLOW_HOPS, Reason, Record};
 pub use self::profile::{PORTS_LEN, PROFILE_LEN, Units, ports, profile};
-pub use self::tables::{FlowEntry, HopEntry, LevelEntry, Sizes, StreamEntry, Tables};
+pub use self::tables::{FlowEntry, HopEntry, MetricEntry, Sizes, StreamEntry, Tables};

@@ -155,8 +155,8 @@ struct walk {
     u8 dscp;
     u8 proto;
     u8 has_flow;
-    u16 sport; /* of the flow found */
-    u16 dport;
+    u16 src_port; /* of the flow found */
+    u16 dst_port;
     u32 flow_ip;
     u8 flow_v6;
     u8 flow_ports;
@@ -196,7 +196,7 @@ struct scratch {
     u32 len;       /* of the frame */
     u32 loaded;    /* bytes copied so far */
     u32 reason;    /* why a frame was refused or passed: a refusal, or enum pass_reason */
-    u32 dport;     /* UDP destination port, once known, else ABSENT */
+    u32 dst_port;  /* UDP destination port, once known, else ABSENT */
     u8 source[16]; /* sender, IPv4 mapped into IPv6 */
     u32 at;        /* the datagram's payload */
     u32 end;
@@ -221,7 +221,7 @@ struct scratch {
     u8 frame[FRAME_BYTES + FRAME_SLACK];
 };
 
-/* Numbers as they lie, whatever they lie in. */
+/* Numbers that may alias memory of any type. */
 typedef u16 __attribute__((may_alias)) raw16;
 typedef u32 __attribute__((may_alias)) raw32;
 typedef u64 __attribute__((may_alias)) raw64;
@@ -268,7 +268,7 @@ enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081 };
 /* Tags, labels, extension headers stepped over in a row. */
 #define MAX_TAGS 8
 
-/* Bytes of an IPv6 extension header are 8 and so many times its length field; 0xff: it is none. */
+/* The factor of an IPv6 extension header's length field: its length is 8 plus that many bytes; 0xff: not an extension header. */
 static inline_always u32 extension_units(u32 next)
 {
     switch (next) {

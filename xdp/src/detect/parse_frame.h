@@ -53,7 +53,7 @@ static inline_always int note_port(struct scratch *s, u32 at)
         return 0;
     if (at + 4 > s->loaded)
         return MORE;
-    s->dport = be16(bytes(s, at) + 2);
+    s->dst_port = be16(bytes(s, at) + 2);
     return 0;
 }
 
@@ -198,7 +198,7 @@ int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *por
 
     if (!s || !ports)
         return FRAME_PASSED;
-    s->dport = ABSENT;
+    s->dst_port = ABSENT;
     s->reason = PASS_UNREADABLE;
     *(raw64 *)s->source = 0;
     *(raw64 *)(s->source + 8) = 0;
@@ -211,7 +211,7 @@ int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *por
             return FRAME_PASSED;
         answer = frame_headers(s);
     }
-    ours = is_port(ports, s->dport);
+    ours = is_port(ports, s->dst_port);
     if (ours && len > FRAME_BYTES) {
         s->reason = PASS_TOO_LONG;
         return FRAME_PASSED;

@@ -146,9 +146,9 @@ static noinline void merge(struct node_metadata *hop, const struct node_metadata
     MERGE(buffer, ITEM(BUFFER));
 }
 
-static inline_always u32 pair(u32 id, u32 level)
+static inline_always u32 pair(u32 id, u32 value)
 {
-    return id == ABSENT || level == ABSENT ? ABSENT : id << 24 | (level & 0xffffff);
+    return id == ABSENT || value == ABSENT ? ABSENT : id << 24 | (value & 0xffffff);
 }
 
 /* Reading::of. */

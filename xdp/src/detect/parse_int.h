@@ -148,7 +148,7 @@ int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 type
     record = hop_ml * 4;
     count = record ? (data - known) / record : 0;
     left = data - count * record;
-    /* Words after the last record are the source's own, if the domain allows any; a domain we know allows so many. */
+    /* Words after the last record are the source's own, if the domain allows any; a known domain has a limit. */
     if (left != known && (known || !domain))
         return REFUSE(PARTIAL_HOP);
     flags = (header[0] & 4 ? REPORT_HOP_LIMIT : 0) | (header[0] & 2 ? REPORT_MTU : 0);
@@ -409,7 +409,7 @@ int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
         s->walk.after = at + SHIM_LEN + shim[1] * 4;
     else
         s->walk.after = at + (shim[2] ? shim[2] : 1) * 4;
-    /* A second INT header is stepped over, like one nobody looks for. */
+    /* A second INT header is skipped, like one that is not looked for. */
     if (!s->walk.seek || found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2)
         return next;
     if ((found == FOUND_MX ? FOUND_MD : found) != (int)version)

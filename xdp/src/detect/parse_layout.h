@@ -14,8 +14,7 @@ enum rules {
     WIDE_L2 = 2,
     CONGESTED = 4, /* bit 6 is queue congestion */
     BUFFERED = 8,  /* bit 8 is buffer occupancy */
-    DROPPED =
-        16, /* bit 15 is the drop reason; bit 0 says nothing, and nobody asks it: the node is in the report's header */
+    DROPPED = 16,  /* bit 15 is the drop reason; bit 0 is never looked up: the node is in the report's header */
 };
 enum {
     INT_2 = WIDE_TIME | WIDE_L2 | BUFFERED,
@@ -211,7 +210,7 @@ static inline_always u64 item64(const struct layout *layout, const u8 *record, u
     return be64(record + (at & MAX_OFFSET)) | IF_NOWHERE(at);
 }
 
-/* A timestamp; NO_VALUE when absent or unavailable, whatever its width. */
+/* A timestamp; NO_VALUE when absent or unavailable, for both widths. */
 static inline_always u64 stamp(const struct layout *layout, const u8 *record, u32 item)
 {
     u32 narrow;

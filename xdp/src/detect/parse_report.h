@@ -222,7 +222,7 @@ static inline_always void write_flow(struct scratch *s)
     if (!w->has_flow) {
         for (u32 i = 0; i < 4; i++)
             ((raw64 *)key)[i] = 0;
-        key->sport = key->dport = 0;
+        key->src_port = key->dst_port = 0;
         key->proto = key->kind = 0;
         return;
     }
@@ -236,8 +236,8 @@ static inline_always void write_flow(struct scratch *s)
         *(raw32 *)(key->src + 12) = *(const raw32 *)(ip + 12);
         *(raw32 *)(key->dst + 12) = *(const raw32 *)(ip + 16);
     }
-    key->sport = w->sport;
-    key->dport = w->dport;
+    key->src_port = w->src_port;
+    key->dst_port = w->dst_port;
     key->proto = w->flow_proto;
     key->kind = (w->flow_v6 ? FLOW_V6 : 0) | (w->flow_ports ? FLOW_PORTS : 0);
 }
@@ -341,7 +341,7 @@ static inline_always int read_report_05(struct scratch *s)
     return h->first;
 }
 
-/* The one report of a datagram of version 1.0, likewise. Embedded INT is looked for whatever F says (ruling b). */
+/* The one report of a datagram of version 1.0, likewise. Embedded INT is looked for regardless of F (wire-formats, ruling b). */
 static inline_always int read_report_10(struct scratch *s, const struct profile *p)
 {
     const struct head *h = &s->head;
@@ -531,7 +531,7 @@ static inline_always void start_reports(struct scratch *s)
 }
 
 /* The next report of the datagram, into s->report: REPORT, or NO_REPORT at its end, or a refusal; after one that leaves no
- * length to trust the next answer is NO_REPORT.
+ * length the next answer is NO_REPORT.
  */
 int next_report(struct scratch *s, const struct profile *p)
 {

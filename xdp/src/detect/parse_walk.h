@@ -34,15 +34,15 @@ enum step {
 int looks_like_report(struct scratch *s, const struct profile *p, u32 at);
 
 /* The latest IP header is the flow's. */
-static inline_always void set_flow(struct walk *w, u32 has_ports, u32 sport, u32 dport, u32 proto)
+static inline_always void set_flow(struct walk *w, u32 has_ports, u32 src_port, u32 dst_port, u32 proto)
 {
     w->has_flow = 1;
     w->flow_ip = w->ip;
     w->flow_v6 = w->v6;
     w->flow_ports = has_ports;
     w->flow_proto = proto;
-    w->sport = has_ports ? sport : 0;
-    w->dport = has_ports ? dport : 0;
+    w->src_port = has_ports ? src_port : 0;
+    w->dst_port = has_ports ? dst_port : 0;
 }
 
 /* A tunnel begins: the outer headers are not the flow, and the tunnel is not stored here. */
@@ -289,18 +289,18 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
 }
 
 /* Do the bytes after UDP look like the header of the tunnel that the port announces? */
-static inline_always u32 is_tunnel(const u8 *body, u32 available, u32 dport)
+static inline_always u32 is_tunnel(const u8 *body, u32 available, u32 dst_port)
 {
     u32 protocol = be16(body + 2);
 
-    if (dport == VXLAN_PORT || dport == GPE_PORT)
+    if (dst_port == VXLAN_PORT || dst_port == GPE_PORT)
         return body[0] >> 3 & 1;
-    return dport == GENEVE_PORT && available >= 4 && body[0] >> 6 == 0 &&
+    return dst_port == GENEVE_PORT && available >= 4 && body[0] >> 6 == 0 &&
            (protocol == ETH_ETHERNET || protocol == ETH_IPV4 || protocol == ETH_IPV6);
 }
 
 /* Is there a shim at `body`? A packet that ends right there was cut before INT. */
-static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 body, u32 is_udp, u32 dport)
+static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 body, u32 is_udp, u32 dst_port)
 {
     struct walk *w = &s->walk;
     const u8 *shim = bytes(s, body);
@@ -309,7 +309,7 @@ static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 
     if (!w->seek || w->end <= body)
         return MARK_NONE;
     w->shim = body;
-    if (is_udp && dport == p->int_udp_port && dport)
+    if (is_udp && dst_port == p->int_udp_port && dst_port)
         return MARK_PORT;
     if (p->has_probe_marker && body + 8 <= w->end && be64(shim) == p->probe_marker) {
         w->shim = body + 8;
@@ -317,22 +317,22 @@ static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 
     }
     marks = (p->dscp_mask && (w->dscp & p->dscp_mask) == p->dscp) || p->dscp_other == w->dscp;
     /* A tunnel may copy the inner packet's DSCP to its outer header; its own header is then no shim. */
-    if (marks && !(is_udp && is_tunnel(shim, w->end - body, dport)))
+    if (marks && !(is_udp && is_tunnel(shim, w->end - body, dst_port)))
         return MARK_DSCP;
     return MARK_NONE;
 }
 
-static inline_always u32 is_tunnel_port(u32 dport)
+static inline_always u32 is_tunnel_port(u32 dst_port)
 {
-    return dport == VXLAN_PORT || dport == GPE_PORT || dport == GENEVE_PORT;
+    return dst_port == VXLAN_PORT || dst_port == GPE_PORT || dst_port == GENEVE_PORT;
 }
 
-static inline_always u32 is_report_port(const struct profile *p, u32 dport)
+static inline_always u32 is_report_port(const struct profile *p, u32 dst_port)
 {
     u32 found = 0;
 
     for (int i = 0; i < MAX_PORTS; i++)
-        found |= i < p->port_count && p->ports[i] == dport;
+        found |= i < p->port_count && p->ports[i] == dst_port;
     return found;
 }
 
@@ -340,7 +340,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
 {
     struct walk *w;
     const u8 *udp;
-    u32 at, body, has_ports, sport, dport, proto = IPPROTO_UDP;
+    u32 at, body, has_ports, src_port, dst_port, proto = IPPROTO_UDP;
     int answer;
 
     if (!s || !p)
@@ -350,17 +350,17 @@ int walk_udp(struct scratch *s, const struct profile *p)
     udp = bytes(s, at);
     body = at + 8;
     has_ports = at + 4 <= w->end;
-    sport = be16(udp);
-    dport = be16(udp + 2);
+    src_port = be16(udp);
+    dst_port = be16(udp + 2);
     if (body > w->end) {
         /* Cut inside the header of a tunnel: the tenant's flow is not there. */
-        if (has_ports && is_tunnel_port(dport))
+        if (has_ports && is_tunnel_port(dst_port))
             enter(w);
         else
-            set_flow(w, has_ports, sport, dport, IPPROTO_UDP);
+            set_flow(w, has_ports, src_port, dst_port, IPPROTO_UDP);
         return STEP_DONE;
     }
-    w->mark = marked(s, p, body, 1, dport);
+    w->mark = marked(s, p, body, 1, dst_port);
     if (w->mark != MARK_NONE) {
         answer = l4_shim(s, p);
         if (answer < 0)
@@ -375,17 +375,17 @@ int walk_udp(struct scratch *s, const struct profile *p)
             return STEP_TRANSPORT;
         }
         if (w->original_port != ABSENT)
-            dport = w->original_port;
+            dst_port = w->original_port;
         if (w->original_proto != ABSENT)
             proto = w->original_proto;
     }
     w->at = body;
-    if (is_tunnel_port(dport)) {
+    if (is_tunnel_port(dst_port)) {
         enter(w);
-        return dport == VXLAN_PORT ? STEP_VXLAN : dport == GPE_PORT ? STEP_GPE : STEP_GENEVE;
+        return dst_port == VXLAN_PORT ? STEP_VXLAN : dst_port == GPE_PORT ? STEP_GPE : STEP_GENEVE;
     }
-    set_flow(w, 1, sport, dport, proto);
-    if (is_report_port(p, dport) && looks_like_report(s, p, body))
+    set_flow(w, 1, src_port, dst_port, proto);
+    if (is_report_port(p, dst_port) && looks_like_report(s, p, body))
         return REFUSE(NESTED);
     return STEP_DONE;
 }
@@ -394,7 +394,7 @@ int walk_tcp(struct scratch *s, const struct profile *p)
 {
     struct walk *w;
     const u8 *tcp;
-    u32 at, body, has_ports, sport, dport, words;
+    u32 at, body, has_ports, src_port, dst_port, words;
     int answer;
 
     if (!s || !p)
@@ -403,22 +403,22 @@ int walk_tcp(struct scratch *s, const struct profile *p)
     at = w->at;
     tcp = bytes(s, at);
     has_ports = at + 4 <= w->end;
-    sport = be16(tcp);
-    dport = be16(tcp + 2);
-    set_flow(w, has_ports, sport, dport, IPPROTO_TCP);
+    src_port = be16(tcp);
+    dst_port = be16(tcp + 2);
+    set_flow(w, has_ports, src_port, dst_port, IPPROTO_TCP);
     if (at + 20 > w->end)
         return STEP_DONE;
     words = tcp[12] >> 4;
     body = at + (p->tcp_after_options && words > 5 ? words * 4 : 20);
-    w->mark = marked(s, p, body, 0, dport);
+    w->mark = marked(s, p, body, 0, dst_port);
     if (w->mark == MARK_NONE)
         return STEP_DONE;
     answer = l4_shim(s, p);
     if (answer < 0)
         return answer;
     if (w->original_port != ABSENT)
-        dport = w->original_port;
-    set_flow(w, 1, sport, dport, w->original_proto != ABSENT ? w->original_proto : IPPROTO_TCP);
+        dst_port = w->original_port;
+    set_flow(w, 1, src_port, dst_port, w->original_proto != ABSENT ? w->original_proto : IPPROTO_TCP);
     return STEP_DONE;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A report in normal form: what the decoder hands to detection, whatever format it came in. Numbers are in host order and
+/* A report in normal form: what the decoder passes to detection, for every report format. Numbers are in host order and
  * in the collector's units; all-ones stand for what the report does not say. The Rust counterpart of a hop is the collector's
  * `Reading`.
  */
@@ -18,8 +18,8 @@
 struct flow_key {
     u8 src[16];
     u8 dst[16];
-    u16 sport;
-    u16 dport;
+    u16 src_port;
+    u16 dst_port;
     u8 proto;
     u8 kind; /* FLOW_V6, FLOW_PORTS */
 };

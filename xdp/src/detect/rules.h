@@ -10,7 +10,7 @@ enum subject { OF_FLOW_LATENCY, OF_HOPS, OF_LOOP, OF_HOP_LATENCY, OF_OCCUPANCY, 
 enum aggregate { A_FLOW, A_MAX, A_MIN, A_SUM, A_AVG, A_COUNT, A_COUNT_WHERE, A_ANY, A_ALL };
 
 /* What the hops say to one row. */
-struct gathered {
+struct hop_aggregate {
     u32 count;
     u32 hits;
     u64 greatest;
@@ -53,7 +53,7 @@ static inline_always u32 holds_wide(u32 comparison, u64 a_high, u64 a, u64 b_hig
     return a_high == b_high ? holds(comparison, a, b) : holds(comparison, a_high, b_high);
 }
 
-static inline_always u64 level_of(u32 pair) { return pair == ABSENT ? NO_VALUE : pair & 0x00ffffff; }
+static inline_always u64 queue_value(u32 queue) { return queue == ABSENT ? NO_VALUE : queue & 0x00ffffff; }
 
 static inline_always u64 value_of(const struct hop *hop, u32 subject)
 {
@@ -61,15 +61,15 @@ static inline_always u64 value_of(const struct hop *hop, u32 subject)
     case OF_HOP_LATENCY:
         return hop->latency;
     case OF_OCCUPANCY:
-        return level_of(hop->queue);
+        return queue_value(hop->queue);
     case OF_CONGESTION:
-        return level_of(hop->congestion);
+        return queue_value(hop->congestion);
     default:
         return hop->utilization;
     }
 }
 
-static inline_always u32 decide_row(const struct row *row, const struct gathered *all)
+static inline_always u32 decide_row(const struct row *row, const struct hop_aggregate *all)
 {
     if (row->aggregate == A_COUNT)
         return holds(row->comparison, all->count, row->value);
@@ -97,7 +97,7 @@ static inline_always u32 decide_row(const struct row *row, const struct gathered
 }
 
 /* Adds what one hop says to a row. A global function, which the verifier looks at once, for any row and hop. */
-noinline int gather(const struct row *row, const struct hop *hop, struct gathered *all)
+noinline int gather(const struct row *row, const struct hop *hop, struct hop_aggregate *all)
 {
     u64 value;
 
@@ -120,7 +120,7 @@ noinline int gather(const struct row *row, const struct hop *hop, struct gathere
 /* A row about hops. */
 static inline_always u32 is_true_of_hops(const struct row *row, const struct report *r)
 {
-    struct gathered all = { .least = NO_VALUE };
+    struct hop_aggregate all = { .least = NO_VALUE };
 
     for (int i = 0; i < MAX_HOPS; i++) {
         if (i >= (int)r->hop_count)

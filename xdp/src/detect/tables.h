@@ -102,7 +102,7 @@ struct tags {
 };
 
 /* A value of a node and its queue or link. */
-struct level_slot {
+struct metric_slot {
     u64 key;      /* node << 32 | part */
     u64 reported; /* plus 1; 0: the slot is free */
     u64 latest;   /* of reports without a flow, and their number */
@@ -110,13 +110,13 @@ struct level_slot {
     u32 pad;
 };
 
-#define LEVEL_WAYS 4
-struct level_bucket {
-    struct level_slot slots[LEVEL_WAYS];
+#define METRIC_WAYS 4
+struct metric_bucket {
+    struct metric_slot slots[METRIC_WAYS];
 };
-_Static_assert(sizeof(struct level_bucket) == 128, "layout.rs mirrors this struct");
+_Static_assert(sizeof(struct metric_bucket) == 128, "layout.rs mirrors this struct");
 
-enum level { LEVEL_QUEUE, LEVEL_CONGESTION, LEVEL_LINK };
+enum node_metric { METRIC_QUEUE, METRIC_CONGESTION, METRIC_LINK };
 
 /* A source of sequence numbers. */
 struct stream {
@@ -150,10 +150,10 @@ _Static_assert(sizeof(struct control) == 56, "layout.rs mirrors this struct");
 struct override {
     u64 src[2], src_mask[2];
     u64 dst[2], dst_mask[2];
-    u16 sport[2], dport[2]; /* first and last */
-    u16 proto;              /* more than 255: any */
-    u8 src_v6, dst_v6;      /* never an IPv4 address */
-    u32 given;              /* bit m: metric m is overridden */
+    u16 src_port[2], dst_port[2]; /* first and last */
+    u16 proto;                    /* more than 255: any */
+    u8 src_v6, dst_v6;            /* never an IPv4 address */
+    u32 given;                    /* bit m: metric m is overridden */
     u64 values[METRICS];
 };
 _Static_assert(sizeof(struct override) == 128, "layout.rs mirrors this struct");
@@ -204,7 +204,7 @@ struct counters {
     u64 contended;
     u64 undecided;
     u64 flows_full;
-    u64 levels_full;
+    u64 node_metrics_full;
     u64 streams_full;
     u64 refused[REFUSALS];
     u64 refused_datagrams[REFUSALS];
@@ -225,9 +225,9 @@ TABLE(control, MAP_ARRAY, 1, MAP_MMAPABLE, struct control);
 TABLE(flows, MAP_ARRAY, 1024, MAP_MMAPABLE, struct flow);
 TABLE(far_hops, MAP_ARRAY, 1024, MAP_MMAPABLE, struct far_hops);
 TABLE(flow_tags, MAP_ARRAY, 128, MAP_MMAPABLE, struct tags);
-TABLE(queues, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
-TABLE(congestions, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
-TABLE(links, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
+TABLE(queues, MAP_ARRAY, 64, MAP_MMAPABLE, struct metric_bucket);
+TABLE(congestions, MAP_ARRAY, 64, MAP_MMAPABLE, struct metric_bucket);
+TABLE(links, MAP_ARRAY, 64, MAP_MMAPABLE, struct metric_bucket);
 TABLE(streams, MAP_ARRAY, 64, MAP_MMAPABLE, struct stream);
 TABLE(detection, MAP_ARRAY, 2, 0, struct detection);
 TABLE(profiles, MAP_ARRAY, 256, 0, struct profile);
@@ -299,33 +299,33 @@ static inline_always u32 flow_is(const struct flow *flow, const u64 *key)
              (flow->key[4] ^ key[4]));
 }
 
-static inline_always u64 level_hash(u64 key) { return (key ^ (u64)seed << 20) * 0xff51afd7ed558ccdull; }
-static inline_always u32 level_buckets(u32 level) { return level == LEVEL_LINK ? link_buckets : queue_buckets; }
+static inline_always u64 metric_hash(u64 key) { return (key ^ (u64)seed << 20) * 0xff51afd7ed558ccdull; }
+static inline_always u32 metric_buckets(u32 metric) { return metric == METRIC_LINK ? link_buckets : queue_buckets; }
 /* The first slot of a key, among all slots: one multiplication gives bucket and way. */
-static inline_always u32 level_slot(u32 level, u64 hash)
+static inline_always u32 metric_slot(u32 metric, u64 hash)
 {
-    return scale(hash >> 32, level_buckets(level) * LEVEL_WAYS);
+    return scale(hash >> 32, metric_buckets(metric) * METRIC_WAYS);
 }
 /* The second bucket of a key. */
-static inline_always u32 level_other_bucket(u32 level, u64 hash)
+static inline_always u32 metric_other_bucket(u32 metric, u64 hash)
 {
     hash ^= hash >> 29;
-    return scale(hash * 0xc4ceb9fe1a85ec53ull >> 32, level_buckets(level));
+    return scale(hash * 0xc4ceb9fe1a85ec53ull >> 32, metric_buckets(metric));
 }
 
-static inline_always struct level_bucket *level_bucket_at(u32 level, u32 index)
+static inline_always struct metric_bucket *metric_bucket_at(u32 metric, u32 index)
 {
-    switch (level) {
-    case LEVEL_QUEUE:
+    switch (metric) {
+    case METRIC_QUEUE:
         return map_lookup(&queues, &index);
-    case LEVEL_CONGESTION:
+    case METRIC_CONGESTION:
         return map_lookup(&congestions, &index);
     default:
         return map_lookup(&links, &index);
     }
 }
 
-static inline_always u64 level_key(u32 node, u32 part) { return (u64)node << 32 | part; }
+static inline_always u64 metric_key(u32 node, u32 part) { return (u64)node << 32 | part; }
 
 /* The egress interface of a link, all-ones when it was not reported. */
 static inline_always u32 egress_of(u32 link, u32 level_2)

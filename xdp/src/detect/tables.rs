@@ -1,6 +1,6 @@
 //! User space's side of the tables of detection in the kernel: fills and reads them, and deletes entries that the collector removed.
 //!
-//! The tables are mapped memory and change at any moment: each value of an entry is read atomically, the entry as a whole is not.
+//! The tables are mapped memory and change at any time: each value of an entry is read atomically, the entry as a whole is not.
 //! Deleting is one atomic store, after which the kernel may reuse the slot.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -11,8 +11,8 @@ use nic::bpf::{LoadOptions, Map, Mapped, Object};
 use wire::FlowKey;
 
 use super::layout::{
-    self, Counters, FLOW_HOPS, LEVEL_WAYS, STREAM_WINDOW, Seed, WAYS, control, flow, key_of, key_words, slot,
-    stream, wide,
+    self, Counters, FLOW_HOPS, METRIC_WAYS, STREAM_WINDOW, Seed, WAYS, control, flow, key_of, key_words,
+    slot, stream, wide,
 };
 use super::profile::{Units, profile};
 
@@ -23,7 +23,7 @@ const RING_HEADER: usize = 8;
 /// hops beyond the sixth), 32 per queue and link, 64 per stream, times the reserve that hashing needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
-    /// Flows: those of the collector, and some more, because the collector removes a flow a moment before the kernel does.
+    /// Flows: those of the collector, and some more, because the collector removes a flow a little before the kernel does.
     pub flows: u32,
     /// Queues, and as many buffers.
     pub queues: u32,
@@ -43,7 +43,7 @@ impl Sizes {
         self.flows.div_ceil(5).max(2)
     }
 
-    fn level_buckets(count: u32) -> u32 {
+    fn metric_buckets(count: u32) -> u32 {
         count.div_ceil(2).max(2)
     }
 
@@ -53,7 +53,7 @@ impl Sizes {
 
     /// The options to load the object with.
     pub fn options(&self) -> LoadOptions<'static> {
-        let [queues, links] = [self.queues, self.links].map(Self::level_buckets);
+        let [queues, links] = [self.queues, self.links].map(Self::metric_buckets);
         LoadOptions {
             max_entries: vec![
                 ("flows", self.flow_buckets() * WAYS as u32),
@@ -118,7 +118,7 @@ pub struct HopEntry {
 
 /// A queue, buffer or link in the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LevelEntry {
+pub struct MetricEntry {
     /// The node.
     pub node: u32,
     /// Its queue, buffer or egress interface.
@@ -160,7 +160,7 @@ pub struct Tables {
     far: Mapped,
     tags: Mapped,
     /// Queues, congestions, links.
-    levels: [Mapped; 3],
+    node_metrics: [Mapped; 3],
     streams: Mapped,
     sizes: Sizes,
     detection: Map,
@@ -182,7 +182,7 @@ impl Tables {
             flows: memory("flows")?,
             far: memory("far_hops")?,
             tags: memory("flow_tags")?,
-            levels: [memory("queues")?, memory("congestions")?, memory("links")?],
+            node_metrics: [memory("queues")?, memory("congestions")?, memory("links")?],
             streams: memory("streams")?,
             sizes,
             detection: map("detection")?,
@@ -369,30 +369,30 @@ impl Tables {
         true
     }
 
-    fn levels(&self, metric: Metric) -> Option<(&Mapped, usize)> {
-        let [queues, links] = [self.sizes.queues, self.sizes.links].map(Sizes::level_buckets);
+    fn node_metrics(&self, metric: Metric) -> Option<(&Mapped, usize)> {
+        let [queues, links] = [self.sizes.queues, self.sizes.links].map(Sizes::metric_buckets);
         match metric {
-            Metric::QueueOccupancy => Some((&self.levels[0], queues as usize)),
-            Metric::QueueCongestion => Some((&self.levels[1], queues as usize)),
-            Metric::LinkUtilization => Some((&self.levels[2], links as usize)),
+            Metric::QueueOccupancy => Some((&self.node_metrics[0], queues as usize)),
+            Metric::QueueCongestion => Some((&self.node_metrics[1], queues as usize)),
+            Metric::LinkUtilization => Some((&self.node_metrics[2], links as usize)),
             _ => None,
         }
     }
 
     /// Slots for values of a metric of nodes.
-    pub fn level_slots(&self, metric: Metric) -> usize {
-        self.levels(metric).map_or(0, |(_, buckets)| buckets * LEVEL_WAYS)
+    pub fn metric_slots(&self, metric: Metric) -> usize {
+        self.node_metrics(metric).map_or(0, |(_, buckets)| buckets * METRIC_WAYS)
     }
 
     /// The value in a slot.
-    pub fn level(&self, metric: Metric, slot: usize) -> Option<LevelEntry> {
-        let (map, _) = self.levels(metric)?;
-        let start = slot % LEVEL_WAYS * slot::LEN;
-        let word = |offset| Some(map.word(slot / LEVEL_WAYS, start + offset)?.load(Acquire));
+    pub fn metric_entry(&self, metric: Metric, slot: usize) -> Option<MetricEntry> {
+        let (map, _) = self.node_metrics(metric)?;
+        let start = slot % METRIC_WAYS * slot::LEN;
+        let word = |offset| Some(map.word(slot / METRIC_WAYS, start + offset)?.load(Acquire));
         let reported = word(slot::REPORTED)?.checked_sub(1)?;
         let key = word(slot::KEY)?;
         let reports = word(slot::REPORTS)? as u32;
-        Some(LevelEntry {
+        Some(MetricEntry {
             node: (key >> 32) as u32,
             part: key as u32,
             reported,
@@ -402,11 +402,11 @@ impl Tables {
     }
 
     /// Removes a value of a node; `false` if it was not there.
-    pub fn forget_level(&self, metric: Metric, node: u32, part: u32) -> bool {
-        let Some((map, size)) = self.levels(metric) else { return false };
+    pub fn forget_metric(&self, metric: Metric, node: u32, part: u32) -> bool {
+        let Some((map, size)) = self.node_metrics(metric) else { return false };
         let key = u64::from(node) << 32 | u64::from(part);
-        for bucket in self.seed().level_buckets(key, size) {
-            for way in 0..LEVEL_WAYS {
+        for bucket in self.seed().metric_buckets(key, size) {
+            for way in 0..METRIC_WAYS {
                 let word = |offset| map.word(bucket, way * slot::LEN + offset);
                 if let (Some(reported), Some(stored)) = (word(slot::REPORTED), word(slot::KEY))
                     && reported.load(Acquire) != 0

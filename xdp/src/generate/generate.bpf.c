@@ -61,7 +61,7 @@ SEC("xdp") int hopwise_bench(struct xdp_md *frame)
     u64 n = progress->frames++;
     if (gap) {
         u64 due = progress->start + n * gap;
-        /* A frame waits for some milliseconds at most, whatever the clock says. */
+        /* A frame waits for some milliseconds at most, even if the clock jumps. */
         if (progress->start)
             bpf_loop(1 << 18, not_yet, &due, 0);
         else

@@ -2,7 +2,7 @@
 /* The fast path: the next single-packet write of a queue pair, without an immediate, with the IPv4 or IPv6 header of an earlier one.
  *
  * The headers up to the second word of the base header are compared with those of a packet that the slow path accepted
- * (struct seen): equal headers need no second check, and the checksum state behind them is known. The fast path checks every
+ * (struct header_template): equal headers need no second check, and the checksum state behind them is known. The fast path checks every
  * field that differs from packet to packet. It leaves any other packet, unchanged and uncounted, to the slow path, which alone
  * refuses packets.
  */
@@ -45,15 +45,15 @@ static inline_always void read_head(const u8 *ip, u64 head[HEAD_WORDS], const u3
 #define IDENTIFICATION 0xffff00000000ull
 
 /* The cached headers of a queue pair are indexed by packet length: packets of one kind have few lengths. */
-static inline_always struct seen *seen_at(u32 index, u32 udp_len)
+static inline_always struct header_template *template_at(u32 index, u32 udp_len)
 {
-    u32 words = udp_len >> 2, at = index * SEEN + ((words ^ words >> 3) & (SEEN - 1));
+    u32 words = udp_len >> 2, at = index * TEMPLATES + ((words ^ words >> 3) & (TEMPLATES - 1));
 
-    return map_lookup(&seen, &at);
+    return map_lookup(&templates, &at);
 }
 
 /* 0: the headers are cached. An empty entry is all-ones, which no difference of headers is (the IP version is the same). */
-static inline_always u64 differs(const struct seen *known, const u64 head[HEAD_WORDS], const u32 v6)
+static inline_always u64 differs(const struct header_template *known, const u64 head[HEAD_WORDS], const u32 v6)
 {
     u64 crcs = known->crcs;
     u64 differs = (head[1] ^ known->head[1] ^ crcs) | (head[2] ^ known->head[2] ^ crcs) |
@@ -70,7 +70,7 @@ static noinline u32 remember(struct xdp_md *frame, u32 index, u32 v6)
     const u8 *ip = (const u8 *)(long)frame->data + L3, *end = (const u8 *)(long)frame->data_end;
     const u8 *tables = icrc_start_of_tables();
     u64 head[HEAD_WORDS] = {};
-    struct seen *known;
+    struct header_template *known;
     u32 crc, udp_len;
 
     if (v6) {
@@ -84,7 +84,7 @@ static noinline u32 remember(struct xdp_md *frame, u32 index, u32 v6)
         udp_len = be16(ip + 24);
         read_head(ip, head, 0);
     }
-    known = seen_at(index, udp_len);
+    known = template_at(index, udp_len);
     if (!known || !(v6 ? differs(known, head, 1) : differs(known, head, 0)))
         return 0;
     crc = icrc_16(tables, ICRC_START, head[0], head[1]);
@@ -95,9 +95,9 @@ static noinline u32 remember(struct xdp_md *frame, u32 index, u32 v6)
     } else {
         crc = icrc_4(tables, crc, head[4]);
     }
-    /* Word by word. An entry written while another CPU reads or writes it matches nothing and does no harm: see struct seen. */
+    /* Word by word. An entry written while another CPU reads or writes it matches nothing and does no harm: see struct header_template. */
     u64 crcs = (u64)crc << 32 | crc;
-    volatile struct seen *to = known;
+    volatile struct header_template *to = known;
     to->crcs = crcs;
     to->head[0] = head[0] ^ crcs;
     to->head[1] = head[1] ^ crcs;
@@ -154,7 +154,7 @@ static inline_always void copy_short(u8 *to, const u8 *from, const u8 *end, u32 
 
 /* A packet on the fast path. */
 struct fast_packet {
-    struct pair *pair;
+    struct queue_pair *qp;
     u32 number;
     u32 index; /* of the pair */
     u32 kind;  /* the required flags of the pair */
@@ -180,7 +180,7 @@ static inline_always u32 read_fast(struct fast_packet *f, const u8 *data, const 
 {
     const u8 *ip = data + L3, *p = data + f->at_psn;
     u64 head[HEAD_WORDS];
-    struct seen *known;
+    struct header_template *known;
     u32 udp_len, opcode;
 
     /* The slow path handles packets that write nothing. */
@@ -188,14 +188,14 @@ static inline_always u32 read_fast(struct fast_packet *f, const u8 *data, const 
         return 0;
     read_head(ip, head, v6);
     f->number = from_be32(v6 ? head[6] >> 32 : head[4]) & 0xffffff;
-    f->index = f->number & (MAX_PAIRS - 1);
-    f->pair = pair_at(f->index);
+    f->index = f->number & (MAX_QUEUE_PAIRS - 1);
+    f->qp = queue_pair_at(f->index);
     udp_len = from_be16(v6 ? head[5] >> 32 : head[3]);
-    known = seen_at(f->index, udp_len);
-    if (!f->pair || !known || !f->number || differs(known, head, v6))
+    known = template_at(f->index, udp_len);
+    if (!f->qp || !known || !f->number || differs(known, head, v6))
         return 0;
     opcode = v6 ? head[6] : head[3] >> 32;
-    f->kind = (opcode & 0x20 ? 0 : PAIR_RELIABLE) | (v6 ? PAIR_V6 : 0);
+    f->kind = (opcode & 0x20 ? 0 : QUEUE_PAIR_RELIABLE) | (v6 ? QUEUE_PAIR_V6 : 0);
     f->source[0] = v6 ? head[1] : head[1] >> 32;
     f->source[1] = v6 ? head[2] : 0;
     f->bytes = udp_len - 8 - BTH_BYTES - 16 - ICRC_BYTES;
@@ -238,14 +238,14 @@ static inline_always u32 find_target(struct fast_packet *f)
 /* Under the pair's lock: are pair and region unchanged, and is this the expected packet? */
 static inline_always u32 is_still_fast(const struct fast_packet *f)
 {
-    const volatile struct pair *pair = f->pair;
+    const volatile struct queue_pair *qp = f->qp;
     const volatile struct region *region = f->region;
     u64 offset = f->address - region->address;
 
-    if (pair->number != f->number || pair->flags != f->kind || pair->error | pair->open ||
-        pair->peer[0] != f->source[0] || pair->peer[1] != f->source[1] || f->len > pair->mtu)
+    if (qp->number != f->number || qp->flags != f->kind || qp->error | qp->open || qp->peer[0] != f->source[0] ||
+        qp->peer[1] != f->source[1] || f->len > qp->mtu)
         return 0;
-    if (f->kind & PAIR_RELIABLE && f->psn != pair->expected)
+    if (f->kind & QUEUE_PAIR_RELIABLE && f->psn != qp->expected)
         return 0;
     return f->rkey && region->rkey == f->rkey && region->flags & REGION_WRITE && region->start + offset == f->at &&
            offset <= region->len && f->len <= region->len - offset;
@@ -307,20 +307,20 @@ static inline_always int fast_path(struct xdp_md *frame, const u8 *data, const u
                                : icrc_good_from(frame, f.crc, v6, 16 + f.bytes)))
         return NO_VERDICT;
     c = map_lookup(&rdma_counted, &zero);
-    if (!c || __sync_val_compare_and_swap(&f.pair->locked, 0, 1))
+    if (!c || __sync_val_compare_and_swap(&f.qp->locked, 0, 1))
         return NO_VERDICT;
     if (!is_still_fast(&f) || store_fast(frame, &f, data, end)) {
-        unlock_pair(f.pair);
+        unlock_queue_pair(f.qp);
         return NO_VERDICT;
     }
-    ahead = psn_distance(f.psn, f.pair->expected);
-    f.pair->expected = psn_next(f.psn);
-    messages = f.pair->messages = (f.pair->messages + 1) & 0xffffff;
-    if (f.kind & PAIR_RELIABLE)
-        f.pair->nak_sent = 0;
-    unlock_pair(f.pair);
+    ahead = psn_distance(f.psn, f.qp->expected);
+    f.qp->expected = psn_next(f.psn);
+    messages = f.qp->messages = (f.qp->messages + 1) & 0xffffff;
+    if (f.kind & QUEUE_PAIR_RELIABLE)
+        f.qp->nak_sent = 0;
+    unlock_queue_pair(f.qp);
     count_fast(c, &f, ahead);
-    if (!(f.kind & PAIR_RELIABLE) || !f.wants_ack)
+    if (!(f.kind & QUEUE_PAIR_RELIABLE) || !f.wants_ack)
         return XDP_DROP;
     c->acks++;
     reply.psn = f.psn;

@@ -1,6 +1,6 @@
 //! The Rust side of `tables.h`.
 
-use rdma::responder::{Order, QueuePairConfig, Reason, Registered, Rights, Stats};
+use rdma::responder::{AccessFlags, Order, QueuePairConfig, Reason, Registered, Stats};
 use wire::Refusal;
 use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 
@@ -9,11 +9,11 @@ pub(super) const CHUNK: u64 = 1 << 20;
 /// The largest path MTU supported.
 pub(super) const MAX_PAYLOAD: u32 = 2048;
 /// Slots of queue pairs; the low bits of a number select one.
-pub(super) const MAX_PAIRS: usize = 4096;
+pub(super) const MAX_QUEUE_PAIRS: usize = 4096;
 /// Slots of regions; the low bits of an rkey select one.
 pub(super) const MAX_REGIONS: usize = 256;
 /// Results of atomic operations stored for each pair.
-pub(super) const SAVED: usize = 128;
+pub(super) const SAVED_ATOMICS: usize = 128;
 
 /// A C structure that is written field by field.
 struct Layout(Vec<u8>);
@@ -53,10 +53,16 @@ pub(super) mod region {
 }
 
 /// An entry without its rkey, which is stored last.
-pub(super) fn region(named: &Registered, start: u64, rights: Rights, order: Order, number: u16) -> Vec<u8> {
+pub(super) fn region(
+    named: &Registered,
+    start: u64,
+    access: AccessFlags,
+    order: Order,
+    number: u16,
+) -> Vec<u8> {
     let flags = [
-        (rights.write, region::WRITE),
-        (rights.atomic, region::ATOMIC),
+        (access.write, region::WRITE),
+        (access.atomic, region::ATOMIC),
         (order == Order::HeadLast, region::HEAD_LAST),
     ];
     let mut entry = Layout::of(region::SIZE);
@@ -68,8 +74,8 @@ pub(super) fn region(named: &Registered, start: u64, rights: Rights, order: Orde
     entry.0
 }
 
-/// `struct pair`.
-pub(super) mod pair {
+/// `struct queue_pair`.
+pub(super) mod queue_pair {
     pub(in crate::rdma) const NUMBER: usize = 0;
     pub(in crate::rdma) const LOCK: usize = 4;
     pub(super) const FLAGS: usize = 8;
@@ -84,27 +90,27 @@ pub(super) mod pair {
 }
 
 /// An entry without its number, which is stored last.
-pub(super) fn pair(config: &QueuePairConfig) -> Vec<u8> {
-    let mut entry = Layout::of(pair::SIZE);
-    let reliable = if config.transport == Transport::Rc { pair::RELIABLE } else { 0 };
-    let v6 = if config.path.destination.is_ipv6() { pair::V6 } else { 0 };
-    entry.u32(pair::FLAGS, reliable | v6);
-    entry.u32(pair::MTU, config.mtu);
-    entry.u32(pair::RECEIVES, config.receives);
-    entry.u32(pair::EXPECTED, config.psn.value());
+pub(super) fn queue_pair(config: &QueuePairConfig) -> Vec<u8> {
+    let mut entry = Layout::of(queue_pair::SIZE);
+    let reliable = if config.transport == Transport::Rc { queue_pair::RELIABLE } else { 0 };
+    let v6 = if config.path.destination.is_ipv6() { queue_pair::V6 } else { 0 };
+    entry.u32(queue_pair::FLAGS, reliable | v6);
+    entry.u32(queue_pair::MTU, config.mtu);
+    entry.u32(queue_pair::RECEIVES, config.receives);
+    entry.u32(queue_pair::EXPECTED, config.psn.value());
     match config.path.destination {
-        std::net::IpAddr::V4(peer) => entry.put(pair::PEER, &peer.octets()),
-        std::net::IpAddr::V6(peer) => entry.put(pair::PEER, &peer.octets()),
+        std::net::IpAddr::V4(peer) => entry.put(queue_pair::PEER, &peer.octets()),
+        std::net::IpAddr::V6(peer) => entry.put(queue_pair::PEER, &peer.octets()),
     }
     entry.0
 }
 
-/// An empty `struct saved`.
-pub(super) fn saved() -> Vec<u8> {
-    const PSN: usize = 8 * SAVED;
-    const SIZE: usize = 12 * SAVED + 8;
+/// An empty `struct saved_atomics`.
+pub(super) fn saved_atomics() -> Vec<u8> {
+    const PSN: usize = 8 * SAVED_ATOMICS;
+    const SIZE: usize = 12 * SAVED_ATOMICS + 8;
     let mut entry = Layout::of(SIZE);
-    entry.put(PSN, &[0xff; 4 * SAVED]);
+    entry.put(PSN, &[0xff; 4 * SAVED_ATOMICS]);
     entry.0
 }
 

@@ -18,11 +18,11 @@ use memory::{Access, Region};
 use nic::Error;
 use nic::bpf::{LoadOptions, Map, Mapped, Object, Ring};
 use nic::receive::{self, Filter};
-use rdma::responder::{Completion, Order, Out, QueuePairConfig, QueuePairState, Registered, Rights};
+use rdma::responder::{AccessFlags, Completion, Order, Output, QueuePairConfig, QueuePairState, Registered};
 use wire::roce::Psn;
 
 pub use layout::Counted;
-use layout::{CHUNK, COUNTERS, MAX_PAIRS, MAX_PAYLOAD, MAX_REGIONS, pair, region};
+use layout::{CHUNK, COUNTERS, MAX_PAYLOAD, MAX_QUEUE_PAIRS, MAX_REGIONS, queue_pair, region};
 
 /// Options of the responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +87,7 @@ pub struct Rdma {
     memory: Map,
     memory_len: u64,
     regions: (Map, Mapped),
-    pairs: (Map, Mapped),
+    queue_pairs: (Map, Mapped),
     control: Mapped,
     answers: Map,
     results: Map,
@@ -131,7 +131,7 @@ impl Rdma {
             memory: map("memory")?,
             memory_len: chunks * CHUNK,
             regions: mapped("regions")?,
-            pairs: mapped("pairs")?,
+            queue_pairs: mapped("queue_pairs")?,
             control: object.map("rdma_control")?.map_memory()?,
             answers: map("answers")?,
             results: map("results")?,
@@ -181,12 +181,12 @@ impl Rdma {
         &mut self,
         named: &Registered,
         start: u64,
-        rights: Rights,
+        access: AccessFlags,
         order: Order,
         number: u16,
     ) -> Result<(), Refused> {
         let end = start.checked_add(named.len).ok_or(Refused::Range)?;
-        if named.len == 0 || end > self.memory_len || rights.atomic && !start.is_multiple_of(8) {
+        if named.len == 0 || end > self.memory_len || access.atomic && !start.is_multiple_of(8) {
             return Err(Refused::Range);
         }
         let slot = named.rkey as usize % MAX_REGIONS;
@@ -194,7 +194,7 @@ impl Rdma {
         if named.rkey == 0 || key.load(Relaxed) != 0 {
             return Err(Refused::Taken);
         }
-        let entry = layout::region(named, start, rights, order, number);
+        let entry = layout::region(named, start, access, order, number);
         self.regions.0.update(&(slot as u32).to_ne_bytes(), &entry)?;
         // Release: pairs with the program, which reads the other fields only if the rkey matches.
         key.store(named.rkey, Release);
@@ -209,7 +209,9 @@ impl Rdma {
             return false;
         }
         // The program reads regions under a pair's lock, so after this no earlier read is in progress.
-        (0..MAX_PAIRS).filter(|&slot| self.word(slot, pair::NUMBER) != 0).for_each(|slot| self.pass(slot));
+        (0..MAX_QUEUE_PAIRS)
+            .filter(|&slot| self.word(slot, queue_pair::NUMBER) != 0)
+            .for_each(|slot| self.pass(slot));
         true
     }
 
@@ -234,16 +236,16 @@ impl Rdma {
         if config.path.source.is_ipv4() != config.path.destination.is_ipv4() {
             return Err(Refused::Addresses);
         }
-        let slot = number as usize % MAX_PAIRS;
-        if number == 0 || number >> 24 != 0 || self.word(slot, pair::NUMBER) != 0 {
+        let slot = number as usize % MAX_QUEUE_PAIRS;
+        if number == 0 || number >> 24 != 0 || self.word(slot, queue_pair::NUMBER) != 0 {
             return Err(Refused::Taken);
         }
         let key = (slot as u32).to_ne_bytes();
         let answer = layout::answer(config, port).ok_or(Refused::Addresses)?;
         self.answers.update(&key, &answer)?;
-        self.results.update(&key, &layout::saved())?;
-        self.pairs.0.update(&key, &layout::pair(config))?;
-        if let Some(word) = self.pairs.1.half(slot, pair::NUMBER) {
+        self.results.update(&key, &layout::saved_atomics())?;
+        self.queue_pairs.0.update(&key, &layout::queue_pair(config))?;
+        if let Some(word) = self.queue_pairs.1.half(slot, queue_pair::NUMBER) {
             // Release: pairs with the program, which reads the other fields only if the number matches the packet's.
             word.store(number, Release);
         }
@@ -252,8 +254,8 @@ impl Rdma {
 
     /// Removes a queue pair; `false` if none has this number. After this returns, none of its requests writes.
     pub fn disconnect(&mut self, number: u32) -> bool {
-        let slot = number as usize % MAX_PAIRS;
-        let Some(word) = self.pairs.1.half(slot, pair::NUMBER) else { return false };
+        let slot = number as usize % MAX_QUEUE_PAIRS;
+        let Some(word) = self.queue_pairs.1.half(slot, queue_pair::NUMBER) else { return false };
         if number == 0 || word.compare_exchange(number, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
@@ -264,31 +266,31 @@ impl Rdma {
 
     /// The state of a queue pair; `None` if none has this number.
     pub fn state(&self, number: u32) -> Option<QueuePairState> {
-        let error = self.of_pair(number, pair::ERROR)?;
+        let error = self.of_pair(number, queue_pair::ERROR)?;
         Some(if error == 0 { QueuePairState::Ready } else { QueuePairState::Error })
     }
 
     /// The expected PSN of a queue pair.
     pub fn expected(&self, number: u32) -> Option<Psn> {
-        self.of_pair(number, pair::EXPECTED).map(Psn::new)
+        self.of_pair(number, queue_pair::EXPECTED).map(Psn::new)
     }
 
     /// Receive credits left: messages with an immediate, and sends.
     pub fn receives(&self, number: u32) -> Option<u32> {
-        self.of_pair(number, pair::RECEIVES)
+        self.of_pair(number, queue_pair::RECEIVES)
     }
 
     /// Adds receive credits. The sum is limited to 2^31.
     pub fn replenish(&mut self, number: u32, receives: u32) {
         let Some(left) = self.receives(number) else { return };
-        if let Some(word) = self.pairs.1.half(number as usize % MAX_PAIRS, pair::RECEIVES) {
+        if let Some(word) = self.queue_pairs.1.half(number as usize % MAX_QUEUE_PAIRS, queue_pair::RECEIVES) {
             // The program only lowers it meanwhile, so the sum does not overflow.
             word.fetch_add(receives.min((1_u32 << 31).saturating_sub(left)), AcqRel);
         }
     }
 
     /// Reports completed messages to `out`, at most `most`; returns their number.
-    pub fn completed(&mut self, most: usize, out: &mut impl Out) -> usize {
+    pub fn completed(&mut self, most: usize, out: &mut impl Output) -> usize {
         self.completions.consume(most, |record| report(record, out))
     }
 
@@ -312,17 +314,17 @@ impl Rdma {
 
     fn word(&self, slot: usize, offset: usize) -> u32 {
         // Acquire: pairs with the exchange by which the program releases a pair's lock.
-        self.pairs.1.half(slot, offset).map_or(0, |word| word.load(Acquire))
+        self.queue_pairs.1.half(slot, offset).map_or(0, |word| word.load(Acquire))
     }
 
     fn of_pair(&self, number: u32, offset: usize) -> Option<u32> {
-        let slot = number as usize % MAX_PAIRS;
-        (number != 0 && self.word(slot, pair::NUMBER) == number).then(|| self.word(slot, offset))
+        let slot = number as usize % MAX_QUEUE_PAIRS;
+        (number != 0 && self.word(slot, queue_pair::NUMBER) == number).then(|| self.word(slot, offset))
     }
 
     /// Waits until every holder of the pair's lock from before this call has released it.
     fn pass(&self, slot: usize) {
-        let Some(lock) = self.pairs.1.half(slot, pair::LOCK) else { return };
+        let Some(lock) = self.queue_pairs.1.half(slot, queue_pair::LOCK) else { return };
         // Pairs with the program's own lock and unlock. The program holds the lock for some microseconds at most, and this thread
         // cannot interrupt it.
         while lock.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
@@ -350,7 +352,7 @@ impl AsRawFd for Rdma {
 }
 
 /// Reads a `struct completion` and the payload behind it.
-fn report(record: &[u8], out: &mut impl Out) {
+fn report(record: &[u8], out: &mut impl Output) {
     const WRITE: u16 = 1;
     const SEND: u16 = 2;
     let Some((head, text)) = record.split_first_chunk::<24>() else { return };

@@ -14,7 +14,7 @@
 #define BTH_BYTES 12
 #define ICRC_BYTES 4
 
-enum opcode_marks {
+enum opcode_table {
     BEGINS = 1,
     ENDS = 2,
     HAS_RETH = 4,
@@ -32,7 +32,7 @@ enum opcode_marks {
     [kind(0x08)] = KNOWN | ENDS, [kind(0x09)] = KNOWN | ENDS | HAS_IMMEDIATE,                                          \
     [kind(0x0a)] = KNOWN | BEGINS | ENDS | HAS_RETH, [kind(0x0b)] = KNOWN | BEGINS | ENDS | HAS_RETH | HAS_IMMEDIATE
 
-static const u8 opcode_marks[256] = {
+static const u8 opcode_table[256] = {
     WRITES(RELIABLE),
     WRITES(UNRELIABLE),
     [0x11] = KNOWN | IS_ANSWER,
@@ -42,11 +42,11 @@ static const u8 opcode_marks[256] = {
 };
 
 struct request {
-    struct pair *pair;
+    struct queue_pair *qp;
     u32 index; /* of the pair */
     u32 number;
     u32 opcode;
-    u32 marks;
+    u32 opcode_flags;
     u32 psn;
     u32 wants_ack;
     u32 rkey;
@@ -59,7 +59,7 @@ struct request {
     u32 fault; /* what is invalid, as far as one packet shows: enum fault */
 };
 
-enum fault { FAULTLESS, FAULT_LENGTH, FAULT_OPCODE };
+enum fault { FAULT_NONE, FAULT_LENGTH, FAULT_OPCODE };
 
 static inline_always u16 be16(const u8 *at) { return from_be16(*(const u16 *)at); }
 static inline_always u32 be32(const u8 *at) { return from_be32(*(const u32 *)at); }
@@ -87,7 +87,7 @@ static inline_always u32 kind_of(const u8 *data, const u8 *end)
 /* Reads the extended headers at `at`, behind the base header. 1: the frame has all of them. */
 static inline_always u32 read_extensions(struct request *r, const u8 *at, const u8 *end)
 {
-    if (r->marks & IS_ATOMIC) {
+    if (r->opcode_flags & IS_ATOMIC) {
         if (at + 28 > end)
             return 0;
         r->address = be64(at);
@@ -95,7 +95,7 @@ static inline_always u32 read_extensions(struct request *r, const u8 *at, const 
         r->add = be64(at + 12);
         return 1;
     }
-    if (r->marks & HAS_RETH) {
+    if (r->opcode_flags & HAS_RETH) {
         if (at + 16 > end)
             return 0;
         r->address = be64(at);
@@ -103,7 +103,7 @@ static inline_always u32 read_extensions(struct request *r, const u8 *at, const 
         r->total = be32(at + 12);
         at += 16;
     }
-    if (r->marks & HAS_IMMEDIATE) {
+    if (r->opcode_flags & HAS_IMMEDIATE) {
         if (at + 4 > end)
             return 0;
         r->immediate = be32(at);
@@ -111,15 +111,15 @@ static inline_always u32 read_extensions(struct request *r, const u8 *at, const 
     return 1;
 }
 
-static inline_always u32 extension_bytes(u32 opcode, u32 marks)
+static inline_always u32 extension_bytes(u32 opcode, u32 opcode_flags)
 {
-    if (marks & IS_ATOMIC)
+    if (opcode_flags & IS_ATOMIC)
         return 28;
     if (opcode == 0x11)
         return 4;
     if (opcode == 0x12)
         return 12;
-    return (marks & HAS_RETH ? 16 : 0) + (marks & HAS_IMMEDIATE ? 4 : 0);
+    return (opcode_flags & HAS_RETH ? 16 : 0) + (opcode_flags & HAS_IMMEDIATE ? 4 : 0);
 }
 
 /* Why a frame could not be read; layout.rs has the same order. */
@@ -145,26 +145,26 @@ static inline_always u32 is_pmtu(u32 len)
 /* Does the payload's length fit opcode and message length, as far as one packet shows? */
 static inline_always u32 has_right_length(const struct request *r)
 {
-    u32 marks = r->marks & (BEGINS | ENDS | HAS_RETH);
+    u32 opcode_flags = r->opcode_flags & (BEGINS | ENDS | HAS_RETH);
 
-    if (r->marks & (IS_ATOMIC | IS_SEND))
-        return r->marks & IS_SEND || !r->len;
-    if (marks == (BEGINS | ENDS | HAS_RETH))
+    if (r->opcode_flags & (IS_ATOMIC | IS_SEND))
+        return r->opcode_flags & IS_SEND || !r->len;
+    if (opcode_flags == (BEGINS | ENDS | HAS_RETH))
         return r->len == r->total;
-    if (marks == (BEGINS | HAS_RETH))
+    if (opcode_flags == (BEGINS | HAS_RETH))
         return is_pmtu(r->len) && r->total > r->len;
-    return marks == ENDS ? r->len > 0 : is_pmtu(r->len);
+    return opcode_flags == ENDS ? r->len > 0 : is_pmtu(r->len);
 }
 
 /* What is wrong with a request that has `r->len` bytes, padding included, behind its headers. */
 static inline_always u32 fault_of(struct request *r, u32 padding)
 {
-    if (!(r->marks & KNOWN))
+    if (!(r->opcode_flags & KNOWN))
         return FAULT_OPCODE;
     if (padding > r->len || r->len & 3)
         return FAULT_LENGTH;
     r->len -= padding;
-    return has_right_length(r) ? FAULTLESS : FAULT_LENGTH;
+    return has_right_length(r) ? FAULT_NONE : FAULT_LENGTH;
 }
 
 /* Reads an IPv6 (`v6`) or IPv4 frame for a known pair. Gives READ or the first refusal, in the order of wire::roce. */
@@ -186,12 +186,12 @@ static inline_always u32 read_request(struct xdp_md *frame, struct request *r, u
     if (udp_len < 8 + BTH_BYTES + ICRC_BYTES)
         return REFUSED_LENGTH;
     r->opcode = bth[0];
-    r->marks = opcode_marks[r->opcode & 255];
+    r->opcode_flags = opcode_table[r->opcode & 255];
     padding = bth[1] >> 4 & 3;
     r->psn = be32(bth + 8) & 0xffffff;
     r->wants_ack = bth[8] >> 7;
     r->len = udp_len - 8 - BTH_BYTES - ICRC_BYTES;
-    bytes = extension_bytes(r->opcode, r->marks);
+    bytes = extension_bytes(r->opcode, r->opcode_flags);
     space = (bth[1] & 15) << 16 | be16(bth + 2);
     good = r->len <= MAX_REST && (r->len < bytes || read_extensions(r, bth + BTH_BYTES, end)) &&
            (v6 ? icrc_good_v6(frame, r->len) : icrc_good_v4(frame, r->len));

@@ -10,37 +10,37 @@
 
 #include "fast_path.h"
 
-static inline_always u32 is_from(const struct pair *pair, const u8 *data, u32 v6)
+static inline_always u32 is_from(const struct queue_pair *qp, const u8 *data, u32 v6)
 {
     const u8 *ip = data + L3;
 
-    if (v6 != !!(pair->flags & PAIR_V6))
+    if (v6 != !!(qp->flags & QUEUE_PAIR_V6))
         return 0;
     if (!v6)
-        return half(ip + 12) == (u32)pair->peer[0];
-    return !((word(ip + 8) ^ pair->peer[0]) | (word(ip + 16) ^ pair->peer[1]));
+        return half(ip + 12) == (u32)qp->peer[0];
+    return !((word(ip + 8) ^ qp->peer[0]) | (word(ip + 16) ^ qp->peer[1]));
 }
 
 /* Attempts to take the lock of a pair, at most: some microseconds, in which its holder finishes. */
 #define PATIENCE 4096
 
 struct lock_attempt {
-    struct pair *pair;
+    struct queue_pair *qp;
     u32 locked;
 };
 
 static long try_lock(u32 i, struct lock_attempt *on)
 {
     (void)i;
-    on->locked = __sync_val_compare_and_swap(&on->pair->locked, 0, 1) == 0;
+    on->locked = __sync_val_compare_and_swap(&on->qp->locked, 0, 1) == 0;
     return on->locked;
 }
 
-static inline_always u32 lock_pair(struct pair *pair)
+static inline_always u32 lock_queue_pair(struct queue_pair *qp)
 {
-    struct lock_attempt attempt = { pair, 0 };
+    struct lock_attempt attempt = { qp, 0 };
 
-    if (likely(__sync_val_compare_and_swap(&pair->locked, 0, 1) == 0))
+    if (likely(__sync_val_compare_and_swap(&qp->locked, 0, 1) == 0))
         return 1;
     bpf_loop(PATIENCE, try_lock, &attempt, 0);
     return attempt.locked;
@@ -51,12 +51,12 @@ static inline_always u32 execute(struct xdp_md *frame, struct request *r, u32 fr
 {
     if (!from_peer)
         return WRONG_PEER;
-    if (r->pair->error)
-        return PAIR_IN_ERROR;
+    if (r->qp->error)
+        return QUEUE_PAIR_IN_ERROR;
     /* The upper bits name the transport: 0 reliable, 1 not. */
-    if (r->marks & IS_ANSWER || r->opcode >> 5 != !(r->pair->flags & PAIR_RELIABLE))
+    if (r->opcode_flags & IS_ANSWER || r->opcode >> 5 != !(r->qp->flags & QUEUE_PAIR_RELIABLE))
         return WRONG_TRANSPORT;
-    return r->pair->flags & PAIR_RELIABLE ? reliable(frame, r, c, reply) : unreliable(frame, r, c);
+    return r->qp->flags & QUEUE_PAIR_RELIABLE ? reliable(frame, r, c, reply) : unreliable(frame, r, c);
 }
 
 static inline_always int count(struct rdma_counters *c, u32 outcome)
@@ -85,14 +85,15 @@ static inline_always int respond(struct xdp_md *frame, struct request *r, struct
     }
     if (data + L3 + (v6 ? 40 : 20) > end)
         return XDP_DROP;
-    from_peer = is_from(r->pair, data, v6);
-    if (!lock_pair(r->pair))
+    from_peer = is_from(r->qp, data, v6);
+    if (!lock_queue_pair(r->qp))
         return count(c, CONTENDED);
     /* The pair may have been disconnected meanwhile; disconnecting waits for the lock afterwards. */
-    outcome = *(volatile u32 *)&r->pair->number == r->number ? execute(frame, r, from_peer, c, &reply) : UNKNOWN_PAIR;
-    messages = r->pair->messages;
+    outcome =
+        *(volatile u32 *)&r->qp->number == r->number ? execute(frame, r, from_peer, c, &reply) : UNKNOWN_QUEUE_PAIR;
+    messages = r->qp->messages;
     c->atomic_acks += reply.kind == ANSWER_ATOMIC;
-    unlock_pair(r->pair);
+    unlock_queue_pair(r->qp);
     count(c, outcome);
     if (outcome == GOOD && (r->opcode & 31) == 0x0a && r->len)
         remember(frame, r->index, v6);
@@ -123,9 +124,9 @@ noinline int rdma_slow_path(struct xdp_md *frame)
             return XDP_PASS;
         r.number = be32(data + L3 + 20 + 8 + 4) & 0xffffff;
     }
-    r.index = r.number & (MAX_PAIRS - 1);
-    r.pair = pair_at(r.index);
-    if (!r.pair || !r.number || r.pair->number != r.number) {
+    r.index = r.number & (MAX_QUEUE_PAIRS - 1);
+    r.qp = queue_pair_at(r.index);
+    if (!r.qp || !r.number || r.qp->number != r.number) {
         c->passed++;
         return XDP_PASS;
     }

@@ -55,26 +55,26 @@ static noinline u32 store_head(u64 at, u64 head)
     return 0;
 }
 
-struct crossing {
+struct copy_ctx {
     struct xdp_md *frame;
     u64 at;
     u32 from;
 };
 
-static long store_octet(u32 i, struct crossing *on)
+static long store_octet(u32 i, struct copy_ctx *copy)
 {
-    u8 *chunk = chunk_of(on->at + i), octet;
+    u8 *chunk = chunk_of(copy->at + i), octet;
 
-    if (!chunk || xdp_load(on->frame, on->from + i, &octet, 1))
+    if (!chunk || xdp_load(copy->frame, copy->from + i, &octet, 1))
         return 1;
-    chunk[(on->at + i) & (CHUNK - 1)] = octet;
+    chunk[(copy->at + i) & (CHUNK - 1)] = octet;
     return 0;
 }
 
 /* Across the end of a chunk: octet by octet. 0: done. */
 static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len, u32 head_last)
 {
-    struct crossing crossing = { frame, at, from };
+    struct copy_ctx copy = { frame, at, from };
     u8 *chunk = chunk_of(at);
     u64 head = 0;
     u32 offset = at & (CHUNK - 1) & ~7u;
@@ -82,15 +82,15 @@ static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len
     if (!chunk)
         return 1;
     if (!head_last) {
-        bpf_loop(len, store_octet, &crossing, 0);
+        bpf_loop(len, store_octet, &copy, 0);
         return 0;
     }
     if (len <= 8 || xdp_load(frame, from, &head, 8))
         return 1;
     store_word(chunk + offset, 0);
-    crossing.at += 8;
-    crossing.from += 8;
-    bpf_loop(len - 8, store_octet, &crossing, 0);
+    copy.at += 8;
+    copy.from += 8;
+    bpf_loop(len - 8, store_octet, &copy, 0);
     store_word(chunk + offset, head);
     return 0;
 }
@@ -146,14 +146,14 @@ struct send_record {
 
 RDMA_ARRAY(send_buffer, MAP_PERCPU_ARRAY, 1, 0, struct send_record);
 
-static inline_always u32 report_send(struct xdp_md *frame, u32 pair, u32 from, u32 len)
+static inline_always u32 report_send(struct xdp_md *frame, u32 qpn, u32 from, u32 len)
 {
     u32 zero = 0;
     struct send_record *record = map_lookup(&send_buffer, &zero);
 
     if (!record || len > MAX_PAYLOAD)
         return BAD_LENGTH;
-    record->head = (struct completion){ .pair = pair, .len = len, .kind = COMPLETION_SEND };
+    record->head = (struct completion){ .qpn = qpn, .len = len, .kind = COMPLETION_SEND };
     if (len && xdp_load(frame, from, record->payload, len))
         return BAD_LENGTH;
     return ring_output(&completions, record, sizeof(record->head) + len, 0) ? NO_RECEIVE : GOOD;

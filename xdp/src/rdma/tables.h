@@ -17,18 +17,18 @@
 
 /* The longest payload of a packet: the largest path MTU supported here. A longer packet does not fit into one buffer. */
 #define MAX_PAYLOAD 2048
-/* The most bytes that are read behind the base header: the longest payload, its extended headers and padding, and a few more, so
+/* Maximum number of bytes read behind the base header: the longest payload, its extended headers and padding, and a few more, so
  * that a slightly longer packet is refused for the right reason. */
 #define MAX_REST (MAX_PAYLOAD + 48)
 
-#define MAX_PAIRS 4096
+#define MAX_QUEUE_PAIRS 4096
 #define MAX_REGIONS 256
 /* Stored results of atomic operations per pair: as many as a requester may have outstanding. */
-#define SAVED 128
+#define SAVED_ATOMICS 128
 
 /* Set where a store may overtake another (not on x86). */
 const volatile u32 weak_order = 0;
-/* As rdma::responder::Config has it. */
+/* See rdma::responder::Config. */
 const volatile u32 not_ready_timer = 14;
 
 enum region_flags {
@@ -48,9 +48,9 @@ struct region {
 };
 _Static_assert(sizeof(struct region) == 64, "rdma/layout.rs mirrors this struct");
 
-enum pair_flags { PAIR_RELIABLE = 1, PAIR_V6 = 2 };
+enum queue_pair_flags { QUEUE_PAIR_RELIABLE = 1, QUEUE_PAIR_V6 = 2 };
 
-struct pair {
+struct queue_pair {
     u32 number; /* 0: there is none */
     u32 locked;
     u32 flags;
@@ -70,7 +70,7 @@ struct pair {
     u64 open_head; /* the first eight bytes, withheld until the message is complete */
     u64 rest[5];
 };
-_Static_assert(sizeof(struct pair) == 128 && __builtin_offsetof(struct pair, peer) == 64,
+_Static_assert(sizeof(struct queue_pair) == 128 && __builtin_offsetof(struct queue_pair, peer) == 64,
                "rdma/layout.rs mirrors this struct");
 
 /* Templates of a pair's acknowledgements, plain and atomic. The fields that differ (PSN, syndrome, MSN, result) are in the last
@@ -85,33 +85,33 @@ struct answer {
 };
 _Static_assert(sizeof(struct answer) == 256, "rdma/layout.rs mirrors this struct");
 
-struct saved {
-    u64 original[SAVED];
-    u32 psn[SAVED]; /* all-ones: none */
+struct saved_atomics {
+    u64 original[SAVED_ATOMICS];
+    u32 psn[SAVED_ATOMICS]; /* all-ones: none */
     u32 next;
     u32 pad;
 };
-_Static_assert(sizeof(struct saved) == 1544, "rdma/layout.rs mirrors this struct");
+_Static_assert(sizeof(struct saved_atomics) == 1544, "rdma/layout.rs mirrors this struct");
 
 /* Cached headers of a valid single-packet write, and the checksum state behind them, twice side by side. The headers are XORed
  * with that state: no word of a half-written entry matches the others, so that no lock is needed. A match does not imply that
  * the packet is valid for its pair: the pair may have been replaced. */
-#define SEEN 8
-struct seen {
+#define TEMPLATES 8
+struct header_template {
     u64 crcs;
     u64 head[7];
 };
-_Static_assert(sizeof(struct seen) == 64, "one of a cache line");
+_Static_assert(sizeof(struct header_template) == 64, "one of a cache line");
 
 /* Why a packet could not be read: enum roce_refusal. */
 #define ROCE_REFUSALS_KEPT 8
 
 /* Why a good packet was not executed: those of rdma::responder::Reason; rdma/layout.rs has the same order. */
 enum reason {
-    UNKNOWN_PAIR,
+    UNKNOWN_QUEUE_PAIR,
     WRONG_PEER,
     WRONG_TRANSPORT,
-    PAIR_IN_ERROR,
+    QUEUE_PAIR_IN_ERROR,
     AHEAD,
     PART_OF_LOST,
     BAD_OPCODE,
@@ -123,7 +123,7 @@ enum reason {
     MISALIGNED,
     NO_RECEIVE,
     FORGOTTEN,
-    /* Of this program alone. */
+    /* Only in this program. */
     CONTENDED, /* another CPU held the pair's lock for too long */
     TOO_LONG,  /* the payload is longer than any path MTU, or does not fit into one buffer */
     REASONS,
@@ -156,7 +156,7 @@ struct rdma_counters {
 /* A message that is reported to user space. */
 enum completion_kind { COMPLETION_WRITE = 1, COMPLETION_SEND = 2 };
 struct completion {
-    u32 pair;
+    u32 qpn;
     u32 immediate;
     u64 offset; /* from the region's first byte */
     u32 len;
@@ -180,10 +180,10 @@ struct chunk {
 
 RDMA_ARRAY(memory, MAP_ARRAY, 1, MAP_MMAPABLE, struct chunk);
 RDMA_ARRAY(regions, MAP_ARRAY, MAX_REGIONS, MAP_MMAPABLE, struct region);
-RDMA_ARRAY(pairs, MAP_ARRAY, MAX_PAIRS, MAP_MMAPABLE, struct pair);
-RDMA_ARRAY(answers, MAP_ARRAY, MAX_PAIRS, 0, struct answer);
-RDMA_ARRAY(results, MAP_ARRAY, MAX_PAIRS, 0, struct saved);
-RDMA_ARRAY(seen, MAP_ARRAY, MAX_PAIRS *SEEN, 0, struct seen);
+RDMA_ARRAY(queue_pairs, MAP_ARRAY, MAX_QUEUE_PAIRS, MAP_MMAPABLE, struct queue_pair);
+RDMA_ARRAY(answers, MAP_ARRAY, MAX_QUEUE_PAIRS, 0, struct answer);
+RDMA_ARRAY(results, MAP_ARRAY, MAX_QUEUE_PAIRS, 0, struct saved_atomics);
+RDMA_ARRAY(templates, MAP_ARRAY, MAX_QUEUE_PAIRS *TEMPLATES, 0, struct header_template);
 RDMA_ARRAY(rdma_counted, MAP_PERCPU_ARRAY, 1, 0, struct rdma_counters);
 
 struct {
@@ -201,6 +201,6 @@ struct rdma_control {
 RDMA_ARRAY(rdma_control, MAP_ARRAY, 1, MAP_MMAPABLE, struct rdma_control);
 
 static inline_always struct region *region_at(u32 index) { return map_lookup(&regions, &index); }
-static inline_always struct pair *pair_at(u32 index) { return map_lookup(&pairs, &index); }
+static inline_always struct queue_pair *queue_pair_at(u32 index) { return map_lookup(&queue_pairs, &index); }
 
 #endif

@@ -3,7 +3,7 @@
  * stack, untouched.
  *
  * Taken are whole datagrams over IPv4 (with options) and IPv6 (with extension headers), behind VLAN tags: as many of them as
- * wire::frame reads. A datagram whose lengths contradict each other is taken too: whoever reads it says what is wrong and
+ * wire::frame reads. A datagram whose lengths contradict each other is redirected too: the reader refuses it with a reason and
  * counts it, where the stack would drop it unseen. Fragments go to the stack, which puts them together for a UDP socket.
  */
 #include "bpf.h"
@@ -29,7 +29,7 @@ struct {
     MAP_TYPE(value, u64);
 } ports SEC(".maps");
 
-/* What became of frames to our ports, by reason. A reason is a key, not a place in a value: whoever loads this without
+/* Counts of frames to our ports, by reason. A reason is a key, not an index into a value: a process without
  * CAP_PERFMON may not compute an address inside a value.
  */
 struct {
@@ -90,7 +90,7 @@ static inline_always u32 plain(const u8 *data, const u8 *end)
     return UNDECIDED;
 }
 
-/* All others. Their headers are copied out one by one: who loads this without CAP_PERFMON may not compute an address inside
+/* All others. Their headers are copied out one by one: a process without CAP_PERFMON may not compute an address inside
  * the frame from what the frame says.
  */
 struct walk {

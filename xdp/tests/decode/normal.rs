@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use wire::frame::Envelope;
+use wire::frame::PartialHeaders;
 use wire::report::v20::POSTCARD_DOMAIN;
 use wire::{Annotations, Decoder, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
 use xdp::Units;
@@ -93,7 +93,7 @@ const NO_VALUE: u64 = u64::MAX;
 
 /// What `wire` says of a frame, in the form of the kernel's decoder, with the first `kept` answers.
 pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> Outcome {
-    let envelope = Envelope::of_frame(frame);
+    let envelope = PartialHeaders::of_frame(frame);
     let ours = |port: u16| profile.telemetry_ports.contains(port);
     let datagram = match wire::datagram(frame) {
         Ok(datagram) if ours(datagram.dst_port) => datagram,

@@ -20,7 +20,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The decoder, or nothing (said aloud) where this process may not load one.
+    /// The decoder, or nothing (reported as skipped) where this process may not load one.
     pub(crate) fn new(test: &str) -> Option<Self> {
         /// EPERM.
         const FORBIDDEN: i32 = 1;
@@ -40,7 +40,7 @@ impl Kernel {
         }
     }
 
-    /// From now on frames are read as `profile` says.
+    /// Sets the profile of all sources.
     pub(crate) fn read_as(&mut self, profile: &Profile, units: &Units) {
         if self.set != Some((*profile, *units)) {
             let map = |name| self.object.map(name).unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use memory::Region;
 use rdma::responder::{
-    Completion, Config, Order, Out, QueuePairConfig, QueuePairState, Registered, Registration, Responder,
-    Rights,
+    AccessFlags, Completion, Config, Order, Output, QueuePairConfig, QueuePairState, Registered,
+    Registration, Responder,
 };
 use wire::roce::{Packet, Path, Psn, Transport};
 use xdp::rdma::{Options, Rdma};
@@ -16,7 +16,7 @@ use crate::frames::{HERE, address};
 /// Bytes of memory: two of the kernel's pieces.
 const MEMORY: u64 = 2 << 20;
 
-/// What a responder said.
+/// The output of a responder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
     Answer(Vec<u8>),
@@ -25,9 +25,9 @@ pub(crate) enum Said {
 }
 
 #[derive(Default)]
-struct Ears(Vec<Said>);
+struct Recorder(Vec<Said>);
 
-impl Out for Ears {
+impl Output for Recorder {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.0.push(Said::Answer(frame.to_vec()));
     }
@@ -63,7 +63,7 @@ const DROP: u32 = 1;
 const PASS: u32 = 2;
 const SENT_BACK: u32 = 3;
 
-/// The kernel's responder, or nothing (said aloud) where this process may not load it.
+/// The kernel's responder, or nothing (reported as skipped) where this process may not load it.
 pub(crate) fn load(test: &str, options: &Options) -> Option<Rdma> {
     /// EPERM.
     const FORBIDDEN: i32 = 1;
@@ -93,21 +93,21 @@ impl Both {
             regions: Vec::new(),
             pairs: Vec::new(),
         };
-        let none = Rights { write: false, atomic: true };
-        both.register(4096, 64 << 10, Rights::ALL, Order::HeadLast);
+        let none = AccessFlags { write: false, atomic: true };
+        both.register(4096, 64 << 10, AccessFlags::ALL, Order::HeadLast);
         // Over the seam of the kernel's two pieces, once at an odd address and once not.
-        both.register((1 << 20) - 5001, 10_000, Rights::WRITE, Order::Ascending);
-        both.register((1 << 20) - 8 * 1003, 16_000, Rights::ALL, Order::HeadLast);
+        both.register((1 << 20) - 5001, 10_000, AccessFlags::WRITE, Order::Ascending);
+        both.register((1 << 20) - 8 * 1003, 16_000, AccessFlags::ALL, Order::HeadLast);
         both.register(MEMORY - 4096, 4096, none, Order::Ascending);
         Some(both)
     }
 
-    pub(crate) fn register(&mut self, start: u64, len: u64, rights: Rights, order: Order) {
+    pub(crate) fn register(&mut self, start: u64, len: u64, access: AccessFlags, order: Order) {
         let region = self.regions.len() as u16 + 100;
         let memory = Arc::clone(&self.theirs);
         let named =
-            self.responder.register(&Registration { memory, start, len, rights, order, region }).unwrap();
-        self.kernel.register(&named, start, rights, order, region).unwrap();
+            self.responder.register(&Registration { memory, start, len, access, order, region }).unwrap();
+        self.kernel.register(&named, start, access, order, region).unwrap();
         self.regions.push(named);
     }
 
@@ -145,8 +145,8 @@ impl Both {
         assert_eq!(self.kernel.receives(number), self.responder.receives(number));
     }
 
-    /// Gives a frame to both and compares what they do; gives what they said.
-    pub(crate) fn take(&mut self, what: &str, frame: &[u8]) -> Vec<Said> {
+    /// Passes a frame to both and compares memory and state; returns their output.
+    pub(crate) fn process(&mut self, what: &str, frame: &[u8]) -> Vec<Said> {
         let run = self.kernel.object().test_run(Rdma::PROGRAM, frame, 1).unwrap();
         let known = |number| self.pairs.iter().any(|pair| pair.number == number);
         if run.verdict == PASS {
@@ -159,14 +159,14 @@ impl Both {
             );
             return Vec::new();
         }
-        let (mut kernel, mut user) = (Ears::default(), Ears::default());
+        let (mut kernel, mut user) = (Recorder::default(), Recorder::default());
         self.kernel.completed(usize::MAX, &mut kernel);
         if run.verdict == SENT_BACK {
             kernel.0.push(Said::Answer(run.frame));
         } else {
             assert_eq!(run.verdict, DROP, "{what}");
         }
-        self.responder.take([frame], &mut user);
+        self.responder.process([frame], &mut user);
         assert_eq!(kernel.0, user.0, "{what} {frame:02x?}");
         let counted = self.kernel.counted().unwrap();
         assert_eq!(counted.stats, *self.responder.stats(), "{what} {frame:02x?}");

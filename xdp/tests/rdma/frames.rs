@@ -77,7 +77,7 @@ impl Request {
 /// Where in the headers of a frame there is what the checksum does not cover, from the IP header on.
 const UNCOVERED: [&[usize]; 2] = [&[1, 8, 10, 11, 26, 27, 32], &[1, 2, 3, 7, 46, 47, 52]];
 
-/// Other values for what may differ from packet to packet: of IPv4 the identification, which the checksum covers; and whatever it
+/// Other values for what may differ from packet to packet: of IPv4 the identification, which the checksum covers; and fields that it
 /// does not cover.
 pub(crate) fn vary(frame: &mut [u8], mut roll: impl FnMut() -> u8) {
     let v6 = frame[12] == 0x86;

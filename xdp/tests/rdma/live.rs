@@ -6,8 +6,8 @@ use nic::frames::{self, Port};
 use nic::netns::{Pair, send_frames};
 use nic::receive::RxPath;
 use nic::udp::{Burst, Receiver};
-use rdma::responder::{Order, QueuePairConfig, Registered, Rights};
-use wire::roce::{Aeth, Ends, Head, Opcode, Packet, Path, Psn, Syndrome, Transport, Writer};
+use rdma::responder::{AccessFlags, Order, QueuePairConfig, Registered};
+use wire::roce::{Aeth, Endpoints, Head, Opcode, Packet, Path, Psn, Syndrome, Transport, Writer};
 use xdp::rdma::Options;
 
 use crate::both::load;
@@ -83,7 +83,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
     let memory = kernel.map(4096, 8192).unwrap();
     let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
     // The first page is where a store has its header: nothing from the network gets there.
-    kernel.register(&named, 8192, Rights::ALL, Order::HeadLast, 3).unwrap();
+    kernel.register(&named, 8192, AccessFlags::ALL, Order::HeadLast, 3).unwrap();
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
     kernel.connect(0x5002, &config(Transport::Rc)).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
@@ -95,7 +95,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
         request(0x5001, 0x2a, 0xff_ffff, reth(ADDRESS + 8, KEY, 24), &[1; 24]),
         request(0x5002, 0x0a, 0xff_ffff, reth(ADDRESS + 40, KEY, 5), &[2; 5]),
         request(0x5002, 0x14, 0, atomic(ADDRESS + 48, KEY, 77), &[]),
-        // Ahead of the one expected; and one for nobody.
+        // Ahead of the expected PSN; and one for an unknown queue pair.
         request(0x5002, 0x0a, 5, reth(ADDRESS, KEY, 4), &[3; 4]),
         request(0x5003, 0x0a, 5, reth(ADDRESS, KEY, 4), &[3; 4]),
     ];
@@ -115,7 +115,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
     assert!(counted.is_balanced() && counted.unanswered == 0, "{counted:?}");
     assert_eq!((counted.stats.packets, counted.stats.executed, counted.stats.bytes), (4, 3, 29));
     holds(&memory, &[(8, &[1; 24]), (40, &[2; 5]), (48, &[77])]);
-    // What is dropped leaves the interface, and the memory stays as long as somebody looks at it.
+    // What is dropped leaves the interface, and the memory stays as long as it is mapped.
     let ids = kernel.object().ids().unwrap();
     drop((attached, kernel));
     assert_eq!(memory.load_u64(4096 + 48).unwrap(), 77);
@@ -133,7 +133,7 @@ fn answers_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         Err(error) => return crate::skipped(NAME, &error),
     };
     let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
-    kernel.register(&named, 4096, Rights::ALL, Order::HeadLast, 3).unwrap();
+    kernel.register(&named, 4096, AccessFlags::ALL, Order::HeadLast, 3).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
     pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
     for family in 0..2 {
@@ -164,7 +164,7 @@ fn answers_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         );
         let packet = burst.iter().next().unwrap();
         assert_eq!(packet.source.ip(), far);
-        let ends = Ends { source: far, destination: near, source_port: packet.source.port() };
+        let ends = Endpoints { source: far, destination: near, source_port: packet.source.port() };
         let answer = Packet::parse_udp(packet.data, ends).unwrap();
         assert_eq!((answer.bth.queue_pair, answer.aeth.unwrap().syndrome), (9, Syndrome::ACK));
     }
@@ -184,7 +184,7 @@ fn a_flood_is_executed_or_counted_to_the_last_packet() {
         Err(error) => return crate::skipped("a_flood_is_executed_or_counted", &error),
     };
     let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
-    kernel.register(&named, 4096, Rights::ALL, Order::HeadLast, 3).unwrap();
+    kernel.register(&named, 4096, AccessFlags::ALL, Order::HeadLast, 3).unwrap();
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
     let before = pair.link_drops().unwrap();

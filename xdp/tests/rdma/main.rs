@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use both::{Both, Pair, Said};
 use frames::{Request, atomic, reth, seal, vary};
-use rdma::responder::{Order, Out, QueuePairConfig, Reason, Registered, Rights};
+use rdma::responder::{AccessFlags, Order, Output, QueuePairConfig, Reason, Registered};
 use testkit::rng::Rng;
 use wire::roce::{Psn, Transport};
 use xdp::rdma::{Options, Refused};
@@ -214,7 +214,7 @@ fn random_requests(mut both: Both, seed: u64) {
         let mut request = requester.request(&both, index);
         let frame =
             if requester.chance(15) { requester.spoil(&mut request) } else { requester.good(&request) };
-        both.take(&format!("{round}: {request:?}"), &frame);
+        both.process(&format!("{round}: {request:?}"), &frame);
         if requester.chance(50) {
             both.reset_pair(index);
         }
@@ -231,7 +231,7 @@ fn random_requests(mut both: Both, seed: u64) {
     // Everything has happened that can: an unknown pair is left to the stack.
     let not_seen = |reason: &&Reason| stats.dropped[**reason as usize] == 0;
     let unseen: Vec<_> = Reason::ALL.iter().filter(not_seen).collect();
-    assert_eq!(unseen, [&Reason::UnknownQueuePair, &Reason::Lent]);
+    assert_eq!(unseen, [&Reason::UnknownQueuePair, &Reason::Offloaded]);
     assert!(stats.naks.iter().all(|count| *count > 0) && stats.abandoned > 0 && stats.duplicates > 0);
 }
 
@@ -275,14 +275,14 @@ fn a_head_that_is_known_excuses_no_other() {
             for sealed in [true, false] {
                 let next = both.responder.expected(both.pairs[index].number).unwrap().value();
                 let good = write(&both, index, next, 0, 64, &[9; 23]).frame();
-                both.take("good", &good);
+                both.process("good", &good);
                 let next = both.responder.expected(both.pairs[index].number).unwrap().value();
                 let mut other = write(&both, index, next, 0, 64, &[8; 23]).frame();
                 other[at] ^= 1 << bit;
                 if sealed {
                     seal(&mut other);
                 }
-                both.take(
+                both.process(
                     &format!("{transport:?}, IPv6 {v6}: bit {bit} of byte {at}, sealed {sealed}"),
                     &other,
                 );
@@ -325,7 +325,7 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
         let frame =
             |both: &Both, psn: Psn| write(both, index, psn.value(), 0, 64, &[u8::from(v6); 512]).frame();
         let mut next = config.psn;
-        let mut take = |both: &mut Both, config: QueuePairConfig, key: Option<u32>| {
+        let mut process = |both: &mut Both, config: QueuePairConfig, key: Option<u32>| {
             let before = both.kernel.counted().unwrap().stats;
             let mut bytes = frame(both, next);
             if let Some(key) = key {
@@ -344,10 +344,10 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
                 .find(|reason| after.dropped[*reason as usize] > before.dropped[*reason as usize])
         };
         // The whole way, and the short one.
-        assert_eq!([take(&mut both, config, None), take(&mut both, config, None)], [None, None]);
+        assert_eq!([process(&mut both, config, None), process(&mut both, config, None)], [None, None]);
         let mut other = config;
         other.path.destination = frames::address(v6, 99);
-        assert_eq!(take(&mut both, other, None), Some(Reason::WrongPeer));
+        assert_eq!(process(&mut both, other, None), Some(Reason::WrongPeer));
         let mut far = config;
         if v6 {
             // Another network's, with the same last eight bytes.
@@ -355,20 +355,20 @@ fn a_head_that_is_known_does_not_outlive_its_pair() {
             let mut octets = peer.octets();
             octets[7] ^= 1;
             far.path.destination = octets.into();
-            assert_eq!(take(&mut both, far, None), Some(Reason::WrongPeer));
+            assert_eq!(process(&mut both, far, None), Some(Reason::WrongPeer));
         }
-        assert_eq!(take(&mut both, QueuePairConfig { mtu: 256, ..config }, None), Some(Reason::BadLength));
+        assert_eq!(process(&mut both, QueuePairConfig { mtu: 256, ..config }, None), Some(Reason::BadLength));
         let turned = if transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
         assert_eq!(
-            take(&mut both, QueuePairConfig { transport: turned, ..config }, None),
+            process(&mut both, QueuePairConfig { transport: turned, ..config }, None),
             Some(Reason::WrongTransport)
         );
         // A place where a region was, and the key of none: the last round.
         let key = both.regions[0].rkey;
         if v6 && transport == Transport::Rc {
             assert!(key.is_multiple_of(256) && both.kernel.deregister(key));
-            assert_eq!(take(&mut both, config, None), Some(Reason::BadRkey));
-            assert_eq!(take(&mut both, config, Some(0)), Some(Reason::BadRkey));
+            assert_eq!(process(&mut both, config, None), Some(Reason::BadRkey));
+            assert_eq!(process(&mut both, config, Some(0)), Some(Reason::BadRkey));
         }
     }
 }
@@ -386,7 +386,7 @@ fn a_message_that_is_sent_while_its_region_is_closed_is_dropped() {
         let mut first = write(&both, index, psn, region, 8, &[7; 256]);
         first.opcode -= 4;
         first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
-        both.take("first", &first.frame());
+        both.process("first", &first.frame());
         let key = both.regions[region].rkey;
         assert!(
             both.responder.deregister(key) && both.kernel.deregister(key) && !both.kernel.deregister(key)
@@ -394,7 +394,7 @@ fn a_message_that_is_sent_while_its_region_is_closed_is_dropped() {
         let mut last = write(&both, index, psn + 1, region, 0, &[8; 44]);
         last.opcode -= 2;
         last.extension.clear();
-        both.take("last", &last.frame());
+        both.process("last", &last.frame());
         both.compare("closed");
     }
     assert_eq!(both.responder.stats().dropped[Reason::BadRkey as usize], 2);
@@ -419,7 +419,7 @@ fn slots_of_every_short_length_and_of_many_packets_are_alike() {
         for byte in [0x51, 0x52, 0x53] {
             for len in 1..=17 {
                 let only = write(&both, 0, step(), region, offset, &vec![byte; len]);
-                both.take("a short slot", &only.frame());
+                both.process("a short slot", &only.frame());
             }
         }
         both.compare("short slots");
@@ -430,14 +430,14 @@ fn slots_of_every_short_length_and_of_many_packets_are_alike() {
         let mut first = write(&both, 0, step(), region, offset, &[7; 256]);
         first.opcode -= 4;
         first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
-        both.take("first", &first.frame());
+        both.process("first", &first.frame());
         both.compare("a first packet");
         let psn = step();
         if whole {
             let mut last = write(&both, 0, psn, region, 0, &[8; 44]);
             last.opcode -= 2;
             last.extension.clear();
-            both.take("last", &last.frame());
+            both.process("last", &last.frame());
             both.compare("a last packet");
         }
     }
@@ -454,15 +454,15 @@ fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
     let mut first = write(&both, 0, psn, 0, 8, &[7; 256]);
     first.opcode -= 4;
     first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
-    both.take("first", &first.frame());
+    both.process("first", &first.frame());
     let key = both.regions[0].rkey;
     assert!(both.responder.deregister(key) && both.kernel.deregister(key));
-    both.register(4096, 64 << 10, Rights::ALL, Order::HeadLast);
+    both.register(4096, 64 << 10, AccessFlags::ALL, Order::HeadLast);
     assert_eq!(both.regions[4].rkey & 0xff, key & 0xff, "the same place");
     let mut last = write(&both, 0, psn + 1, 0, 0, &[8; 44]);
     last.opcode -= 2;
     last.extension.clear();
-    both.take("last", &last.frame());
+    both.process("last", &last.frame());
     both.compare("another region");
     assert_eq!(both.responder.stats().dropped[Reason::BadRkey as usize], 1);
 }
@@ -477,7 +477,7 @@ fn a_full_ring_is_an_empty_receive_queue() {
     pair.config.receives = 1000;
     kernel.connect(pair.number, &pair.config).unwrap();
     struct Sum(usize);
-    impl Out for Sum {
+    impl Output for Sum {
         fn answer(&mut self, _: &wire::roce::Path, _: &[u8]) {}
         fn sent(&mut self, _: u32, message: &[u8]) {
             self.0 += message.len();
@@ -502,25 +502,25 @@ fn a_full_ring_is_an_empty_receive_queue() {
 }
 
 #[test]
-fn what_is_not_for_the_kernel_is_left_to_the_stack() {
-    let Some(mut both) = Both::new("what_is_not_for_the_kernel_is_left_to_the_stack") else { return };
+fn frames_for_other_queue_pairs_are_passed_to_the_stack() {
+    let Some(mut both) = Both::new("frames_for_other_queue_pairs_are_passed_to_the_stack") else { return };
     both.connect(Transport::Uc, false, 1024);
     let mut request = write(&both, 0, 0, 0, 0, &[1; 24]);
     request.pair += 0x1000;
-    assert_eq!(both.take("another pair", &request.frame()), Vec::<Said>::new());
+    assert_eq!(both.process("another pair", &request.frame()), Vec::<Said>::new());
     request.pair = both.pairs[0].number;
     let mut tagged = request.frame();
     tagged.splice(12..12, [0x81, 0, 0, 5]);
-    both.take("a tag", &tagged);
+    both.process("a tag", &tagged);
     let mut port = request.frame();
     port[37] += 1;
-    both.take("another port", &port);
+    both.process("another port", &port);
     let counted = both.kernel.counted().unwrap();
     assert_eq!((counted.stats.packets, counted.passed), (0, 1));
-    // It is gone from the moment that this returns.
+    // After this returns it no longer exists.
     assert!(both.kernel.disconnect(request.pair) && !both.kernel.disconnect(request.pair));
     both.pairs.clear();
-    both.take("a pair that is gone", &request.frame());
+    both.process("a pair that is gone", &request.frame());
     assert_eq!(both.kernel.counted().unwrap().passed, 2);
 }
 
@@ -536,8 +536,8 @@ fn a_packet_longer_than_any_pair_takes_is_dropped() {
 }
 
 #[test]
-fn what_the_kernel_cannot_take_over_is_said() {
-    let Some(mut both) = Both::new("what_the_kernel_cannot_take_over_is_said") else { return };
+fn unsupported_queue_pairs_and_regions_are_refused() {
+    let Some(mut both) = Both::new("unsupported_queue_pairs_and_regions_are_refused") else { return };
     both.connect(Transport::Uc, false, 1024);
     let pair = both.pairs[0];
     let refused = |answer: Result<(), Refused>| format!("{:?}", answer.unwrap_err());
@@ -550,7 +550,7 @@ fn what_the_kernel_cannot_take_over_is_said() {
     config.path.source = frames::address(true, 2);
     assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Addresses");
     let mut register =
-        |named, start| refused(both.kernel.register(&named, start, Rights::ALL, Order::Ascending, 0));
+        |named, start| refused(both.kernel.register(&named, start, AccessFlags::ALL, Order::Ascending, 0));
     let named = Registered { address: 1 << 41, len: 100, rkey: 0x120 };
     assert_eq!(register(named, (2 << 20) - 99), "Range");
     assert_eq!(register(named, u64::MAX), "Range");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nic::bpf::{Ids, LoadOptions, Mode, Object};
 use nic::netns::{Namespace, Pair, send_frames};
-use nic::receive::{self, Counters, NoRxPath, Opened, Options, RxPath, State};
+use nic::receive::{self, Counters, NoRxPath, OpenInterface, Options, RxPath, State};
 use nic::source::{Source, Stats};
 use nic::{device, netns};
 
@@ -35,17 +35,17 @@ pub(crate) fn pair(test: &str, queues: u32) -> Option<Pair> {
 }
 
 /// Opens the far side.
-pub(crate) fn open(pair: &Pair, options: &Options) -> Opened {
+pub(crate) fn open(pair: &Pair, options: &Options) -> OpenInterface {
     try_open(&pair.far, options).unwrap()
 }
 
-fn try_open(namespace: &Namespace, options: &Options) -> Result<Opened, NoRxPath> {
+fn try_open(namespace: &Namespace, options: &Options) -> Result<OpenInterface, NoRxPath> {
     namespace.run(|| receive::open(Pair::DEVICE, options)).unwrap()
 }
 
-/// Opens the far side again, after it was closed. A process that another test starts at that moment has our ports until it has
+/// Opens the far side again, after it was closed. A process that another test starts at that time has our ports until it has
 /// become another program, which on a busy machine takes a while.
-fn open_again(pair: &Pair, options: &Options) -> Opened {
+fn open_again(pair: &Pair, options: &Options) -> OpenInterface {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         match try_open(&pair.far, options) {
@@ -74,14 +74,14 @@ pub(crate) fn receive(source: &mut dyn Source, count: usize) -> Vec<(Vec<u8>, So
 }
 
 /// Drops what was opened, and fails if a program or map of it is still there after that.
-pub(crate) fn close(opened: Opened) {
+pub(crate) fn close(opened: OpenInterface) {
     let ids = opened.watch.ids().unwrap();
     assert!(!opened.rx_path.name().starts_with("xdp") || (ids.programs.len() == 1 && ids.maps.len() >= 3));
     drop(opened);
     gone(&ids);
 }
 
-/// The kernel frees what nobody holds a moment later.
+/// The kernel frees unreferenced objects with a delay.
 fn gone(ids: &Ids) {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -293,7 +293,7 @@ fn two_interfaces_are_received_from_at_once() {
         (open(&one, &options(RxPath::Native)), open(&two, &options(RxPath::Generic)));
     send(&one, &[plain(100), plain(200)]);
     send(&two, &[plain(300)]);
-    let lengths = |opened: &mut Opened| -> Vec<usize> {
+    let lengths = |opened: &mut OpenInterface| -> Vec<usize> {
         receive(opened.sources[0].as_mut(), 3).into_iter().map(|(data, _)| data.len()).collect()
     };
     assert_eq!((lengths(&mut first), lengths(&mut second)), (vec![58, 158], vec![258]));
@@ -331,7 +331,7 @@ fn the_reason_of_each_refusal_is_kept() {
             ]
         )
     );
-    // Somebody has the interface already.
+    // The interface already has a program.
     let all = Options { best: RxPath::Native, worst: RxPath::Udp, ..options(RxPath::Udp) };
     let second = try_open(&pair.far, &all).unwrap_err().to_string();
     assert!(
@@ -383,7 +383,7 @@ fn a_veth_that_receives_on_too_few_queues_is_detected() {
 }
 
 /// The counters when the device has dropped something.
-fn counted(opened: &mut Opened) -> Counters {
+fn counted(opened: &mut OpenInterface) -> Counters {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let counters = opened.watch.counters().unwrap();
@@ -427,7 +427,7 @@ fn the_watch_reports_queues_and_a_removed_interface() {
     assert_eq!(opened.queues, 1);
     pair.far.run(|| device::set_queues(Pair::DEVICE, 2, 2)).unwrap().unwrap();
     assert_eq!(opened.watch.check().unwrap(), State::QueuesChanged { before: 1, now: 2 });
-    // Nobody takes this one, and the device counts it.
+    // No receiver accepts this one; the device counts the drop.
     send(&pair, &[ethernet(&[], 0x88b5, &[0; 50])]);
     let lost = counted(&mut opened);
     assert_eq!(lost.device_dropped, 1);
@@ -466,7 +466,7 @@ fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
         drop(attached);
         assert_eq!(replacing.replaced().unwrap(), None, "the other's is left alone");
         drop(replacing);
-        // What a killed run leaves: nobody detaches it. The next run does.
+        // A killed run leaves its program attached. The next run detaches it.
         let left = attach(&steer, "hopwise_steer").unwrap();
         std::mem::forget(left);
         let mut opened = open(&pair, &options(RxPath::Native));
@@ -498,7 +498,7 @@ fn a_port_that_somebody_reads_is_no_reason_to_do_without_xdp() {
     close(opened);
 }
 
-/// What is said without the right to load programs.
+/// The error without the capability to load programs.
 const NOT_LOADED: &str = "refused nothing can be received from veth0; xdp-native: load the BPF object: BPF programs need CAP_BPF and \
                           CAP_NET_ADMIN: grant both, or run as root";
 
@@ -568,7 +568,7 @@ fn child_with_few_capabilities() {
 /// Says which test the child is, and in which namespace.
 const CHILD: &str = "HOPWISE_TEST_NAMESPACE";
 
-/// Not a test by itself: what [`nothing_is_left_of_a_run_that_is_killed`] kills.
+/// Not a test by itself: what [`a_killed_run_leaves_no_state_behind`] kills.
 #[test]
 fn child_that_is_killed() {
     let Ok(namespace) = std::env::var(CHILD) else { return };
@@ -579,7 +579,7 @@ fn child_that_is_killed() {
 }
 
 #[test]
-fn nothing_is_left_of_a_run_that_is_killed() {
+fn a_killed_run_leaves_no_state_behind() {
     let Some(pair) = pair("kill", 1) else { return };
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "fallback::child_that_is_killed", "--nocapture"])

@@ -26,7 +26,7 @@ pub(crate) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     [&SOURCE.to_be_bytes()[..], &port.to_be_bytes(), &len.to_be_bytes(), &[0, 0], payload].concat()
 }
 
-/// With so many bytes of options (a multiple of four), this fragment field and protocol.
+/// An IPv4 header with this many bytes of options (a multiple of four), this fragment field and protocol.
 pub(crate) fn ipv4(options: usize, fragment: u16, protocol: u8, body: &[u8]) -> Vec<u8> {
     let len = (20 + options + body.len()) as u16;
     let mut packet = vec![0x45 + (options / 4) as u8, 0];

@@ -62,7 +62,7 @@ impl Steering {
 }
 
 #[test]
-fn datagrams_to_the_ports_are_taken_whatever_is_around_them() {
+fn datagrams_to_the_ports_are_redirected_in_any_encapsulation() {
     let Some(steering) = Steering::load("steering") else { return };
     let (ours, other) = (udp(PORT, b"report"), udp(PORT ^ 1, b"report"));
     for tags in [&[][..], &[0x8100], &[0x88a8, 0x8100], &[0x9100, 0x8100, 0x8100], &[0x8100; 7]] {
@@ -98,7 +98,7 @@ fn datagrams_to_the_ports_are_taken_whatever_is_around_them() {
 }
 
 #[test]
-fn what_is_too_long_or_unusual_is_passed_and_counted() {
+fn long_or_unusual_frames_are_passed_and_counted() {
     let Some(steering) = Steering::load("steering") else { return };
     let ours = udp(PORT, b"report");
     let long = |bytes: usize| steering.of(&crate::frames::plain(bytes));

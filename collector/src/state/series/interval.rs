@@ -1,4 +1,4 @@
-//! Numbers of one interval of a series, and how it ends.
+//! Totals of one interval of a series, and its summary.
 
 use crate::event::Nanos;
 use crate::state::sketch::{Handle, Sketches};
@@ -15,7 +15,7 @@ pub(super) struct Totals {
     pub(super) merged: bool,
 }
 
-/// Values that somebody else has summed up.
+/// The sum, count and range of values, summed up elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Merged {
     pub(crate) count: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    /// Least or greatest: the one further from the value reported last, if that is further than `threshold`.
+    /// The minimum or the maximum: the one further from the value reported last, if that is further than `threshold`.
     pub(crate) fn outside(&self, last: u64, threshold: u64) -> Option<u64> {
         let far = if last.abs_diff(self.min) > last.abs_diff(self.max) { self.min } else { self.max };
         (last.abs_diff(far) > threshold).then_some(far)
@@ -44,7 +44,7 @@ impl Totals {
         self.merged |= other.merged;
     }
 
-    /// Ends the interval: its summary, for which the sketch is given back.
+    /// Ends the interval: computes its summary and releases the sketch.
     pub(super) fn finish(&self, sketches: &mut Sketches) -> Summary {
         let quantiles = sketches.quantiles(self.sketch).filter(|_| !self.merged);
         sketches.release(self.sketch);
@@ -66,9 +66,9 @@ impl Totals {
 pub struct Summary {
     /// Values.
     pub count: u64,
-    /// Least value.
+    /// Minimum.
     pub min: u64,
-    /// Greatest value.
+    /// Maximum.
     pub max: u64,
     /// Their sum.
     pub sum: u64,

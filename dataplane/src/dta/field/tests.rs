@@ -6,21 +6,21 @@ fn field(text: &str) -> Field {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn data(text: &str, context: &Context<'_>) -> Result<Vec<u8>, Unfit> {
+fn data(text: &str, context: &Context<'_>) -> Result<Vec<u8>, ValueError> {
     let mut bytes = [0xa5; 64];
     let mut out = Scratch::new(&mut bytes);
-    let subject = Subject { hop: context.last_hop(), number: 3 };
+    let subject = ReportedHop { hop: context.last_hop(), number: 3 };
     field(text).put_data(context, &subject, 0x1122_3344_5566_7788, &mut out)?;
     let len = out.len();
     Ok(bytes[..len].to_vec())
 }
 
-fn key(text: &str, context: &Context<'_>) -> Result<Vec<u8>, Unfit> {
+fn key(text: &str, context: &Context<'_>) -> Result<Vec<u8>, ValueError> {
     let mut bytes = [0xa5; 64];
     let mut out = Scratch::new(&mut bytes);
     field(text).put_key(
         context,
-        &Subject { hop: context.last_hop(), number: 3 },
+        &ReportedHop { hop: context.last_hop(), number: 3 },
         0x1122_3344_5566_7788,
         &mut out,
     )?;
@@ -43,7 +43,7 @@ fn a_field_reads_back_as_it_is_written() {
 }
 
 #[test]
-fn what_is_no_field_is_refused_by_what_is_wrong() {
+fn invalid_fields_are_refused_with_the_cause() {
     let reported = |text: &str| text.parse::<Field>().map(|field| field.to_string()).unwrap_err();
     assert_eq!(reported("flwo"), FieldError::Unknown("flwo".to_owned()));
     assert_eq!(reported("node:32"), FieldError::Width("32".to_owned()));
@@ -85,11 +85,17 @@ fn ipv6_has_a_long_key_and_no_place_in_short_data() {
     let context = Context { flow: Some(&flow), ..Context::new(Trigger::Path, 7) };
     assert_eq!(key("flow", &context).map(|key| key.len()), Ok(37));
     assert_eq!(key("src", &context), Ok(vec![0x20; 16]));
-    assert_eq!((data("flow", &context), data("src", &context)), (Err(Unfit::Size), Err(Unfit::Size)));
+    assert_eq!(
+        (data("flow", &context), data("src", &context)),
+        (Err(ValueError::Size), Err(ValueError::Size))
+    );
     assert_eq!(data("flow6", &context).map(|key| key.len()), Ok(37));
     let id = FlowKey::of_id(7);
     let context = Context { flow: Some(&id), ..context };
-    assert_eq!((key("flow", &context), data("flow6", &context)), (Err(Unfit::Absent), Err(Unfit::Absent)));
+    assert_eq!(
+        (key("flow", &context), data("flow6", &context)),
+        (Err(ValueError::Absent), Err(ValueError::Absent))
+    );
 }
 
 #[test]
@@ -113,7 +119,7 @@ fn numbers_are_encoded_in_the_given_width() {
     assert_eq!(data("ingress_ts:u32", &context), Ok(vec![0, 0, 0, 2]), "of times the low bits");
     assert_eq!(data("time:u16", &context), Ok(vec![0x77, 0x88]));
     assert_eq!(data("egress_ts:u16", &context), Ok(vec![0xff, 0xff]), "unknown");
-    assert_eq!(key("egress_ts:u16", &context), Err(Unfit::Absent));
+    assert_eq!(key("egress_ts:u16", &context), Err(ValueError::Absent));
     assert_eq!(data("reason", &context), Ok(vec![0xff]));
     assert_eq!(data("hop", &context), Ok(vec![3]));
     assert_eq!(data("0x1234:u24", &context), Ok(vec![0, 0x12, 0x34]));
@@ -147,7 +153,7 @@ fn a_tables_record_and_window_are_fields_too() {
         (key("key", &context), data("key[4]", &context)),
         (Ok(vec![1, 2, 3, 4]), Ok(vec![1, 2, 3, 4]))
     );
-    assert_eq!(data("key[13]", &context), Err(Unfit::Size));
+    assert_eq!(data("key[13]", &context), Err(ValueError::Size));
     assert_eq!(data("packets:u8", &context), Ok(vec![90]));
     assert_eq!(data("total_packets:u16", &context), Ok(vec![3, 0xe8]));
     assert_eq!(data("loss_rate", &context), Ok(100_000_u32.to_be_bytes().to_vec()));
@@ -166,7 +172,7 @@ fn conditions_compare_what_is_known() {
     let metadata = Hop { node_id: Some(11), hop_latency: Some(500_000), ..Hop::default() };
     let packet = PacketFacts { bytes: 64, ..PacketFacts::default() };
     let context = Context { metadata: Some(&metadata), packet, ..Context::new(Trigger::Hop, 11) };
-    let subject = Subject { hop: context.last_hop(), number: 0 };
+    let subject = ReportedHop { hop: context.last_hop(), number: 0 };
     let met = |text: &str| text.parse::<Condition>().unwrap().is_met(&context, &subject, 0);
     for text in ["hop_latency >= 500us", "hop_latency == 500_000", "hop_latency<1ms", "packet_bytes <= 64"] {
         assert!(met(text), "{text}");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Field, FieldError, MAX_KEY, NAMES, Number, What, most};
+use super::{Field, FieldError, FieldKind, MAX_KEY, NAMES, Number, most};
 
 impl FromStr for Field {
     type Err = FieldError;
@@ -25,7 +25,7 @@ impl FromStr for Field {
         if let Some(value) = number_of(name) {
             let width = width.filter(|width| value <= most(*width) && count.is_none());
             let width = width.ok_or_else(|| FieldError::Width(text.to_owned()))?;
-            return Ok(Self { what: What::Constant(value), width, count: 0 });
+            return Ok(Self { what: FieldKind::Constant(value), width, count: 0 });
         }
         if let Some((number, _, usual)) = Number::ALL.iter().find(|(_, word, _)| *word == name) {
             if number.is_pint() && count.is_none() {
@@ -35,7 +35,7 @@ impl FromStr for Field {
                 return Err(FieldError::Fixed(text.to_owned()));
             }
             let count = count.unwrap_or(0);
-            return Ok(Self { what: What::Number(*number), width: width.unwrap_or(*usual), count });
+            return Ok(Self { what: FieldKind::Number(*number), width: width.unwrap_or(*usual), count });
         }
         named(name, text, width, count)
     }
@@ -44,17 +44,17 @@ impl FromStr for Field {
 /// One of [`NAMES`].
 fn named(name: &str, text: &str, width: Option<u8>, count: Option<u8>) -> Result<Field, FieldError> {
     let what = match name {
-        "flow" => What::Flow { wide: false },
-        "flow6" => What::Flow { wide: true },
-        "src" => What::Address { source: true, wide: false },
-        "dst" => What::Address { source: false, wide: false },
-        "src6" => What::Address { source: true, wide: true },
-        "dst6" => What::Address { source: false, wide: true },
-        "key" => What::Key { top: false },
-        "top_key" => What::Key { top: true },
+        "flow" => FieldKind::Flow { wide: false },
+        "flow6" => FieldKind::Flow { wide: true },
+        "src" => FieldKind::Address { source: true, wide: false },
+        "dst" => FieldKind::Address { source: false, wide: false },
+        "src6" => FieldKind::Address { source: true, wide: true },
+        "dst6" => FieldKind::Address { source: false, wide: true },
+        "key" => FieldKind::Key { top: false },
+        "top_key" => FieldKind::Key { top: true },
         _ => return Err(FieldError::Unknown(name.to_owned())),
     };
-    let is_key = matches!(what, What::Key { .. });
+    let is_key = matches!(what, FieldKind::Key { .. });
     if width.is_some() || (count.is_some() && !is_key) {
         return Err(FieldError::Fixed(text.to_owned()));
     }
@@ -87,12 +87,12 @@ pub(in crate::dta) fn number_of(text: &str) -> Option<u64> {
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, usual) = match self.what {
-            What::Constant(value) => return write!(f, "{value}:u{}", self.width * 8),
-            What::Flow { wide } => (if wide { "flow6" } else { "flow" }, self.width),
-            What::Address { source: true, wide } => (if wide { "src6" } else { "src" }, self.width),
-            What::Address { source: false, wide } => (if wide { "dst6" } else { "dst" }, self.width),
-            What::Key { top } => (if top { "top_key" } else { "key" }, self.width),
-            What::Number(number) => {
+            FieldKind::Constant(value) => return write!(f, "{value}:u{}", self.width * 8),
+            FieldKind::Flow { wide } => (if wide { "flow6" } else { "flow" }, self.width),
+            FieldKind::Address { source: true, wide } => (if wide { "src6" } else { "src" }, self.width),
+            FieldKind::Address { source: false, wide } => (if wide { "dst6" } else { "dst" }, self.width),
+            FieldKind::Key { top } => (if top { "top_key" } else { "key" }, self.width),
+            FieldKind::Number(number) => {
                 let found = Number::ALL.iter().find(|(other, ..)| *other == number);
                 found.map_or(("", 0), |(_, word, width)| (*word, *width))
             }

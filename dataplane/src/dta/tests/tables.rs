@@ -141,7 +141,7 @@ pub(super) fn sketch_config(kind: SketchKind, depth: u8, columns: u32, width: u8
         epoch: 1_000_000_000,
         per_report: 7,
         pace: 10_000,
-        how: How::default(),
+        options: SendOptions::default(),
     }
 }
 

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use dataplane::fabric::{
-    Channel, DatagramTruth, DropReason, Fate, FlowSpec, Frames, HopTruth, ReportKind, ReportTruth, Transport,
-    Wire,
+    Channel, DatagramOutcome, DatagramTruth, DropReason, FlowSpec, Frames, HopTruth, ReportKind, ReportTruth,
+    Transport, Wire,
 };
 use dataplane::report::{Format, Version};
 use dataplane::switch::{self, Congestion, Mark};
 use dataplane::watchlist::Mode;
-use dataplane::{Action, Config, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch};
+use dataplane::{Action, Config, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch};
 use detect::Match;
 use wire::report::Decoder;
 use wire::{Hop, Profile, Report};
@@ -158,25 +158,25 @@ impl FabricSink for Auditor {
         }
     }
 
-    fn truth(&mut self, truth: &Truth<'_>) {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         match truth {
-            Truth::Datagram(datagram) => {
-                let copies = match datagram.fate {
-                    Fate::Lost => 0,
-                    Fate::Duplicated => 2,
-                    Fate::Delivered | Fate::Delayed => 1,
+            GroundTruth::Datagram(datagram) => {
+                let copies = match datagram.outcome {
+                    DatagramOutcome::Lost => 0,
+                    DatagramOutcome::Duplicated => 2,
+                    DatagramOutcome::Delivered | DatagramOutcome::Delayed => 1,
                 };
                 let key = (datagram.node, datagram.hw_id, datagram.seq);
                 let queue = self.underway.entry(key).or_default();
                 queue.extend((0..copies).map(|_| (*datagram).clone()));
             }
-            Truth::Dropped { node, reason, reported, .. } => {
+            GroundTruth::Dropped { node, reason, reported, .. } => {
                 assert_eq!(*reported, *reason != DropReason::LostOnLink && *node < 10_000);
                 if *reported {
                     *self.drops_true.entry((*node, reason.code())).or_default() += 1;
                 }
             }
-            Truth::PathChange { .. } => self.path_changes += 1,
+            GroundTruth::PathChange { .. } => self.path_changes += 1,
             _ => {}
         }
     }
@@ -279,7 +279,7 @@ fn every_report_matches_the_ground_truth() {
             for totals in fabric.flows() {
                 assert_eq!(totals.sent, totals.delivered + totals.dropped, "{}", totals.flow);
             }
-            // Whatever arrives is, to the byte, what was sent.
+            // Packets arrive byte for byte as they were sent.
             for (frame, count) in &auditor.received {
                 assert!(auditor.sent.get(frame).is_some_and(|sent| sent >= count), "case {case}");
             }

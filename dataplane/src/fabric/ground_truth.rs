@@ -1,4 +1,4 @@
-//! What really happened, for comparison with what a collector concludes.
+//! The ground truth of a simulation, to compare with the results of a collector.
 
 use wire::FlowKey;
 use wire::int::Sf;
@@ -12,7 +12,7 @@ pub struct HopTruth {
     pub node: u32,
     /// Interface the packet came in by.
     pub ingress_if: u16,
-    /// Interface it left by; also the queue's id. 0 when it never got as far as a queue.
+    /// Interface it left by; also the queue's id. 0 when it never reached a queue.
     pub egress_if: u16,
     /// What it found waiting in the egress queue, in the fabric's queue unit.
     pub queue_occupancy: u32,
@@ -45,9 +45,9 @@ impl HopTruth {
     }
 }
 
-/// One packet's path, as far as it came.
+/// The path of one packet, up to where it was delivered or dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Journey<'a> {
+pub struct PacketTrace<'a> {
     /// Number of the packet in this run, from 0.
     pub packet: u64,
     /// Its 5-tuple.
@@ -60,7 +60,7 @@ pub struct Journey<'a> {
     pub hops: &'a [HopTruth],
 }
 
-impl Journey<'_> {
+impl PacketTrace<'_> {
     /// The nodes it went through.
     pub fn path(&self) -> Vec<u32> {
         self.hops.iter().map(|hop| hop.node).collect()
@@ -79,7 +79,7 @@ pub enum DropReason {
     QueueFull = 71,
     /// The egress link is cut and routes have not changed yet, or it was waiting in the queue when the link was cut.
     LinkDown = 128,
-    /// It was on the link when that was cut, or the link lost it ([`super::Mishaps`]). No switch knows of it, so nothing
+    /// It was on the link when that was cut, or the link lost it ([`super::Impairments`]). No switch knows of it, so nothing
     /// reports it.
     LostOnLink = 0,
 }
@@ -94,7 +94,7 @@ impl DropReason {
         self as u8
     }
 
-    /// For profiles and people.
+    /// Its name in profiles and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::TooManyHops => "ttl_zero",
@@ -106,7 +106,7 @@ impl DropReason {
     }
 }
 
-/// What one report says if it is right.
+/// What one report says if it is correct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportTruth {
     /// What it is about.
@@ -143,7 +143,7 @@ impl ReportTruth {
 
 /// What happened to a datagram of reports in the channel to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DatagramOutcome {
     /// It arrived once.
     Delivered,
     /// It never arrived.
@@ -165,8 +165,8 @@ pub struct DatagramTruth {
     pub hw_id: u8,
     /// Its sequence number.
     pub seq: u32,
-    /// What becomes of it.
-    pub fate: Fate,
+    /// What happens to it in the channel.
+    pub outcome: DatagramOutcome,
     /// The reports in it, in order.
     pub reports: Vec<ReportTruth>,
 }
@@ -188,15 +188,15 @@ pub struct Arrival {
     pub overtaken: bool,
 }
 
-/// Something that really happened.
+/// An event of the ground truth.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Truth<'a> {
+pub enum GroundTruth<'a> {
     /// A packet reached its host.
-    Delivered(Journey<'a>),
+    Delivered(PacketTrace<'a>),
     /// A packet was lost, at `node`; for [`DropReason::LostOnLink`] the node before the link.
     Dropped {
         /// Its path so far; `ended` is the time of the drop.
-        journey: Journey<'a>,
+        trace: PacketTrace<'a>,
         /// Where.
         node: u32,
         /// Why.
@@ -230,7 +230,7 @@ pub enum Truth<'a> {
         /// It works now.
         up: bool,
     },
-    /// All switches use new routes from now on.
+    /// All switches have switched to new routes.
     Converged {
         /// When, true time, ns.
         at: u64,
