@@ -1,5 +1,5 @@
-//! A datagram as the parts of the program hand it on: what its port says that it holds, which profile reads it, and how
-//! packets of a source become datagrams of the collector.
+//! Datagrams inside the program: their kind by port, the profile that reads them, and the conversion from packets of a source
+//! to datagrams of the collector.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -20,7 +20,7 @@ pub(crate) enum Contents {
 pub(crate) struct AggregatePorts(pub(crate) Arc<[u16]>);
 
 impl AggregatePorts {
-    /// What comes to a port.
+    /// The kind of datagrams to a port.
     #[inline]
     pub(crate) fn contents(&self, port: u16) -> Contents {
         if self.0.contains(&port) { Contents::Aggregates } else { Contents::Reports }
@@ -62,10 +62,10 @@ pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Which profile reads whose reports.
+/// Profiles by source address.
 #[derive(Clone, Debug)]
 pub(crate) struct Profiles {
-    /// For all others.
+    /// The default profile.
     pub(crate) default: wire::Profile,
     /// The longest prefix first.
     pub(crate) by_source: Vec<(Prefix, wire::Profile)>,

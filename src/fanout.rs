@@ -1,10 +1,9 @@
 //! Fan-out from receiving threads to several workers, by inner flow, so that one busy reporter
 //! can use every worker and a flow's reports stay in order.
 //!
-//! A source lends its datagrams for one call, because a ring wants its frames back soon. So they are copied here, each
-//! worker's share into one piece of memory, which comes back when the worker is done with it. Sequence numbers are noted
-//! here, where all are still in order; the receivers of one input share that account, because a reporter may reach
-//! several queues of an interface.
+//! The frames of a ring are valid only during one call. So datagrams are copied, each worker's share into one buffer, which
+//! returns when the worker has processed it. Sequence accounting happens here, where datagrams are still in order; the
+//! receivers of one input share it, because the reports of one reporter may arrive at several queues of an interface.
 
 use std::sync::{
     Arc, Mutex,
@@ -35,7 +34,7 @@ pub(crate) struct Share {
     home: Arc<Mutex<Vec<Load>>>,
 }
 
-/// Datagrams one after the other, and where each begins.
+/// Datagrams in one buffer, with their offsets.
 #[derive(Debug, Default)]
 struct Load {
     bytes: Vec<u8>,
@@ -64,21 +63,21 @@ impl Load {
     }
 }
 
-/// What was spread and what found no room.
+/// Counters of distributed and dropped datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FanoutStats {
-    /// Datagrams that came.
+    /// Datagrams received.
     pub(crate) datagrams: u64,
     /// Datagrams whose worker's queue was full.
     pub(crate) shed: u64,
 }
 
-/// The figures of an input's fan-out, for others.
+/// The counters of an input's fan-out, for display.
 #[derive(Debug, Default)]
 pub(crate) struct FanoutGauge {
-    /// What was spread.
+    /// Counters of datagrams.
     pub(crate) stats: Mutex<FanoutStats>,
-    /// The streams and their losses, and what was lost in those given up, as of the last second.
+    /// The streams and their losses, and the losses of evicted streams, as of the last second.
     pub(crate) streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, u64)>,
 }
 
@@ -107,7 +106,7 @@ impl Ledger {
         Self { accounts, gauge: Arc::default() }
     }
 
-    /// The figures.
+    /// The counters.
     pub(crate) fn gauge(&self) -> Arc<FanoutGauge> {
         Arc::clone(&self.gauge)
     }
@@ -129,7 +128,7 @@ impl Ledger {
         }
     }
 
-    /// The end: what is still missing is lost.
+    /// At the end, missing sequence numbers count as lost.
     pub(crate) fn finish(&self, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
         accounts.sequencer.finish(now, &mut LossSink(&mut accounts.batch));
@@ -146,12 +145,12 @@ impl Accounts {
     }
 }
 
-/// How datagrams are spread: what the spreaders of one input have in common.
+/// Shared by the spreaders of one input.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The workers' queues.
     pub(crate) workers: Vec<SyncSender<Share>>,
-    /// How to read a datagram's flow.
+    /// Parser of a datagram's flow.
     pub(crate) profiles: Arc<Profiles>,
     /// Keeps a sender from targeting one worker.
     pub(crate) seed: u64,
@@ -163,8 +162,7 @@ pub(crate) struct Plan {
     pub(crate) aggregate_ports: AggregatePorts,
 }
 
-/// Spreads what one thread receives. Its memory is bounded by the queues: each load is in one of them, in a worker's hands,
-/// being filled, or free.
+/// Distributes the datagrams of one thread. Its memory is bounded: each load is in a queue, in a worker, being filled, or free.
 #[derive(Debug)]
 pub(crate) struct Spreader {
     plan: Plan,
@@ -203,15 +201,15 @@ impl Spreader {
         self.plan.ledger.observe(&self.noted);
     }
 
-    /// Notes the number of a report; answers its flow.
+    /// Accounts the sequence number of a report; returns its flow.
     fn note_report(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
         let peek = peek(packet.data, self.plan.profiles.of(&source)).ok()?;
         self.noted.push((stream(&peek, self.plan.listener, source), peek.seq, packet.received));
         peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
     }
 
-    /// Notes the number of an aggregate. All those of one aggregator go to one worker, so that the postcards of a packet meet;
-    /// the aggregator takes the place of the flow.
+    /// Accounts the sequence number of an aggregate. All aggregates of one aggregator go to one worker, so that the postcards of a packet
+    /// can be joined.
     fn note_aggregate(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
         let header = Header::parse(packet.data).ok()?;
         let node = Some(header.aggregator);
@@ -221,7 +219,7 @@ impl Spreader {
         Some(FlowKey::of_id(header.aggregator))
     }
 
-    /// Sends what is there to the workers, and reports losses when it is time.
+    /// Passes full and partial loads to the workers, and reports losses at intervals.
     pub(crate) fn poll(&mut self, now: Nanos) {
         for worker in 0..self.filling.len() {
             if !self.filling[worker].entries.is_empty() {
@@ -236,7 +234,7 @@ impl Spreader {
         let load = std::mem::replace(&mut self.filling[worker], empty);
         let datagrams = load.entries.len() as u64;
         let gauge = &self.plan.ledger.gauge;
-        // Before the worker can have them: it must never seem to have handled more than came.
+        // Counted before the worker gets them, so that its output never exceeds the input.
         lock(&gauge.stats).datagrams += datagrams;
         let share = Share { load, listener: self.plan.listener, home: Arc::clone(&self.free) };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
@@ -288,7 +286,7 @@ impl std::fmt::Debug for Ledger {
     }
 }
 
-/// The loop of a worker behind a queue: until all receivers have ended, and what they left is handled.
+/// The loop of a worker behind a queue: until all receivers have ended and their datagrams are processed.
 pub(crate) fn work(queue: &Receiver<Share>, mut worker: Worker) {
     let wait = Duration::from_nanos(TICK);
     loop {
@@ -335,7 +333,7 @@ impl Drop for Share {
 const SHARE: usize = 64;
 /// Bytes after which a load is handed over, however few datagrams they are.
 const SHARE_BYTES: usize = 256 << 10;
-/// How often losses are reported, ns.
+/// Interval between reports of losses, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;
 
 #[cfg(test)]

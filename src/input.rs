@@ -1,9 +1,8 @@
-//! Where reports come in: sockets and rings, each read by a thread of its own. With one worker the thread does the work
-//! itself; with several it accounts for sequence numbers, where all are still in order, and spreads the datagrams by their
-//! inner flow.
+//! Inputs of reports: sockets and rings, each read by its own thread. With one worker the thread does the work itself; with
+//! several it does the sequence accounting, while datagrams are still in order, and distributes them by inner flow.
 //!
-//! An input is opened by its [`Open`], at the start and, where [`watch`] finds that it no longer works, again; its figures
-//! go on over that.
+//! An input is opened by its [`Open`] at the start, and again when [`watch`] finds that it no longer works; its counters
+//! continue.
 
 pub(crate) mod device;
 mod gauge;
@@ -34,49 +33,49 @@ use terminal::CliError;
 
 /// Something that one thread reads.
 pub(crate) enum RxSource {
-    /// Every datagram that was sent to us.
+    /// All datagrams to this input.
     Source(Box<dyn Source>),
-    /// Those that the kernel did not deal with itself.
+    /// The datagrams that the kernel program passed to user space.
     Kernel(Box<dyn KernelRxSource>),
 }
 
-/// An input that is open.
+/// An open input.
 pub(crate) struct Opened {
-    /// What to read, each by a thread.
+    /// Its sources, each read by a thread.
     pub(crate) sources: Vec<RxSource>,
-    /// What to show of it.
+    /// Its description for the API.
     pub(crate) setup: Setup,
-    /// Does it still work?
+    /// Checks whether it still works.
     pub(crate) health: Box<dyn Check>,
 }
 
-/// How an input is opened, again and again.
+/// Opens an input, at the start and after failures.
 pub(crate) trait Open: Send {
     /// Opens it.
     ///
     /// # Errors
-    /// One sentence: why not, and what to do.
+    /// The cause and a remedy, in one sentence.
     fn open(&mut self) -> Result<Opened, String>;
 
-    /// Is another try likely to end better than what is open now?
+    /// Whether another attempt may find a better receive path.
     fn could_be_better(&mut self) -> bool {
         false
     }
 }
 
-/// Asked each second whether an open input still works.
+/// Checked each second: whether an open input still works.
 pub(crate) trait Check: Send {
     /// # Errors
-    /// One sentence: what happened.
+    /// The cause, in one sentence.
     fn check(&mut self) -> Result<(), String>;
 
-    /// What happened outside its sources, since it was opened.
+    /// Counters outside its sources, since it was opened.
     fn counters(&mut self) -> Counters {
         Counters::default()
     }
 }
 
-/// What nothing can happen to that its own thread does not notice.
+/// An input whose own thread notices every failure.
 #[derive(Debug)]
 struct AlwaysWell;
 
@@ -91,7 +90,7 @@ impl Check for AlwaysWell {
 pub(crate) enum Dispatch {
     /// The receiving threads themselves, with a collector that they share.
     Inline(Arc<Mutex<Worker>>),
-    /// Workers, over which it is spread.
+    /// Workers, to which datagrams are distributed.
     Spread(Plan),
 }
 
@@ -103,7 +102,7 @@ impl Dispatch {
         }
     }
 
-    /// What is due, while nothing is received: time goes on, and questions are answered. Workers do it by themselves.
+    /// Runs timers and queries while nothing is received. Workers do this themselves.
     fn poll(&self) {
         if let Self::Inline(worker) = self {
             poll(worker);
@@ -117,14 +116,14 @@ fn poll(worker: &Mutex<Worker>) {
     worker.poll(nic::time::now());
 }
 
-/// What a receiving thread does with its datagrams.
+/// The processing of a receiving thread.
 #[derive(Debug)]
 enum Handler {
     Inline(Arc<Mutex<Worker>>),
     Spread(Box<Spreader>),
 }
 
-/// An input that is open, without a reader yet.
+/// An open input without a reader.
 pub(crate) struct Input {
     opened: Opened,
     opener: Option<Box<dyn Open>>,
@@ -153,13 +152,13 @@ pub(crate) fn open(active_config: &Arc<ActiveConfig>) -> Result<Vec<Input>, CliE
 
 impl Input {
     fn new(listener: usize, opened: Opened, opener: Option<Box<dyn Open>>) -> Self {
-        // A configuration with 65,536 sockets is beyond what any kernel lets one process open by default.
+        // More than 65,536 sockets exceed the default limit of open files.
         let listener = u16::try_from(listener).unwrap_or(u16::MAX);
         let gauge = Arc::new(InputGauge::new(&opened.setup, opener.is_some()));
         Self { opened, opener, gauge, listener }
     }
 
-    /// Its figures.
+    /// Its counters.
     pub(crate) fn gauge(&self) -> Arc<InputGauge> {
         Arc::clone(&self.gauge)
     }
@@ -172,7 +171,7 @@ impl Input {
     /// Its threads, if it needs no supervision; else the input itself, for its supervisor.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn read(
         self,
         dispatch: Dispatch,
@@ -187,21 +186,21 @@ impl Input {
         }
     }
 
-    /// Does it need supervision?
+    /// Whether it needs supervision.
     pub(crate) fn is_watched(&self) -> bool {
         self.opener.is_some()
     }
 }
 
-/// An input that is read, or about to be.
+/// An input with its reader.
 pub(crate) enum Reading {
-    /// Read by these threads, until `stop` is set and what had arrived by then is handled.
+    /// Read by these threads, until `stop` is set and all datagrams received until then are processed.
     Threads(Vec<JoinHandle<()>>),
-    /// To be given to [`watch::Watch::add`].
+    /// For [`watch::Watch::add`].
     Watched(Box<watch::Watched>),
 }
 
-/// The context for reading an input, whenever it is opened.
+/// The context for reading an input, kept over reopenings.
 struct Work {
     gauge: Arc<InputGauge>,
     dispatch: Dispatch,

@@ -3,7 +3,7 @@
 //!
 //! - **Records** (whole frames in a ring) go to the collector, after the sequence numbers that were suppressed before them.
 //! - **Suppressed** reports reach the collector about once per [`ROUND`]: sequence numbers as runs, values applied silently. Each
-//!   round walks the kernel's tables in steps.
+//!   round reads the kernel's tables in steps.
 //! - What the collector **removes** is deleted in the kernel, so that its next report is a significant change in both.
 //! - Thresholds and rules **change** in the kernel first; the collector changes between the last record under the old ones and
 //!   the first under the new.
@@ -80,7 +80,7 @@ pub(crate) trait Kernel: Send {
     /// Detaches the program from the interface: nothing changes any more.
     fn detach(&mut self);
 
-    /// Slots for streams; a stream stays in its slot until it is forgotten.
+    /// Slots for streams; a stream stays in its slot until it is removed.
     fn streams(&self) -> u32;
 
     /// The stream in a slot, and its present run; the count goes on over runs, modulo 2^31.
@@ -98,7 +98,7 @@ pub(crate) trait Kernel: Send {
     /// Copies the flow in a slot. `false`: there is none, or it changed meanwhile.
     fn flow(&self, slot: u32, copy: &mut FlowCopy) -> bool;
 
-    /// Forgets a flow.
+    /// Removes a flow.
     fn forget_flow(&mut self, key: &FlowKey);
 
     /// Slots for keys of nodes of a metric.
@@ -107,7 +107,7 @@ pub(crate) trait Kernel: Send {
     /// The key in a slot, and the values suppressed that no flow keeps, modulo 2^32.
     fn key(&self, metric: Metric, slot: u32) -> Option<(SuppressedKey, u32)>;
 
-    /// Forgets a key.
+    /// Removes a key.
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32);
 
     /// Applies thresholds and rules; returns their generation, the [`KernelRecord::generation`] of records under them.
@@ -130,9 +130,9 @@ pub(crate) struct KernelRecord<'a> {
     pub(crate) at: Nanos,
     /// Its stream and the slot of it; `None` when its number is not followed there.
     pub(crate) stream: Option<(u32, StreamId)>,
-    /// The run that it ended or goes on with; `None` where it began the stream. It is not counted in it.
+    /// The run that it ended or continues; `None` where it began the stream. It is not counted in it.
     pub(crate) before: Option<Run>,
-    /// The listener that its port stands for.
+    /// The listener of its port.
     pub(crate) listener: u16,
     /// The generation of the thresholds and rules applied.
     pub(crate) generation: u32,
@@ -181,7 +181,7 @@ pub(crate) trait KernelRxSource: Send {
     /// The system refused; the input is then closed and opened again.
     fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error>;
 
-    /// The end: no more records, and the collector absorbs everything suppressed in the kernel.
+    /// The end: no more records, and the collector applies everything suppressed in the kernel.
     ///
     /// # Errors
     /// The system refused.

@@ -1,4 +1,4 @@
-//! The parts of a running hopwise, wired by hand: started in order, stopped in reverse; the first failure stops all.
+//! The parts of a running hopwise: started in order, stopped in reverse; the first failure stops all.
 
 use std::{
     net::SocketAddr,
@@ -62,11 +62,11 @@ pub(crate) struct Server {
     generation: u32,
     /// Gives up privileges when they are no longer needed.
     gives_up: bool,
-    /// Something could not be stored for the next start.
+    /// Whether state could not be saved for the next start.
     lost: bool,
 }
 
-/// The inputs and workers at work.
+/// The running inputs and workers.
 #[derive(Debug, Default)]
 struct Collecting {
     stop: Arc<AtomicBool>,
@@ -80,22 +80,22 @@ struct Collecting {
     handles: Vec<WorkerHandle>,
 }
 
-/// Where a running server can be reached.
+/// Addresses of a running server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Addresses {
     /// The API and the pages.
     pub(crate) api: SocketAddr,
-    /// The sockets of the inputs, as far as these are sockets.
+    /// The sockets of inputs.
     pub(crate) inputs: Vec<SocketAddr>,
     /// The socket of the aggregator, if there is one.
     pub(crate) aggregator: Option<SocketAddr>,
-    /// Where DTA reports for each collector come to, if there is a translator of them.
+    /// Addresses that receive DTA reports, by collector, if there is a translator.
     pub(crate) dta: Vec<SocketAddr>,
-    /// Where RoCEv2 comes to and where translators ask, if there is memory.
+    /// Addresses that receive RoCEv2 and the exchange, if there is collector memory.
     pub(crate) memory: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// What the sockets and workers leave for the monitor.
+/// Handles of sockets and workers for the monitor.
 #[derive(Default)]
 struct Gauges {
     workers: Vec<WorkerHandle>,
@@ -103,7 +103,7 @@ struct Gauges {
     fanouts: Vec<Arc<fanout::FanoutGauge>>,
 }
 
-/// The roles of Direct Telemetry Access, set up.
+/// The roles of Direct Telemetry Access, opened.
 struct Dta {
     translator: Option<translator_role::Ready>,
     memory: Option<memory_role::Ready>,
@@ -117,7 +117,7 @@ impl Dta {
         let memory = memory.map(memory_role::Ready::open).transpose()?;
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
-            // The system has chosen the port by now.
+            // The kernel has assigned the port by now.
             let own = translator.collectors.iter_mut().filter_map(|collector| collector.exchange.as_mut());
             own.filter(|exchange| exchange.port() == 0).for_each(|exchange| *exchange = memory.exchange());
         }
@@ -134,8 +134,8 @@ impl Dta {
         Ok(Self { translator, memory })
     }
 
-    /// RDMA devices. The system lets one be used only by threads with the very credentials of the one that opened it: they come after
-    /// privileges were dropped, sockets and other privileged resources before.
+    /// Opens RDMA devices. Linux allows the use of a device only with the credentials of the thread that opened it: so they are opened after
+    /// privileges are dropped, sockets and other privileged resources before.
     fn open_devices(&mut self, settings: &Settings) -> Result<(), CliError> {
         if let Some(translator) = &mut self.translator {
             translator.open_device()?;
@@ -196,13 +196,13 @@ impl Server {
         }
     }
 
-    /// The same with what the command line says instead of the file, which has been applied to the settings already.
+    /// The same with overrides of the command line, which are already applied to the settings.
     pub(crate) fn with_overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// The same, which gives up privileges as `[collector] capabilities` says. For a process that is a server and nothing else.
+    /// The same, but it drops privileges as `[collector] capabilities` requires. For a process that only runs the server.
     pub(crate) fn dropping_capabilities(mut self) -> Self {
         self.gives_up = true;
         self
@@ -385,7 +385,7 @@ impl Server {
     /// Waits for the end, and reloads on request.
     ///
     /// # Errors
-    /// A thread that cannot go on.
+    /// A thread failed.
     pub(crate) fn wait(&mut self) -> Result<(), CliError> {
         while let Ok(message) = self.messages.recv() {
             match message {
@@ -455,7 +455,7 @@ impl Server {
         memory.chain(translator).map(|file| file.again().map_err(|error| error.to_string())).collect()
     }
 
-    /// Stops everything, in reverse: no more answers, no more datagrams, queued records go to disk.
+    /// Stops everything in reverse order: API, inputs, then the store, which writes queued records.
     pub(crate) fn stop(&mut self) {
         notify::stopping();
         if let Some(mut api) = self.api.take() {
@@ -475,12 +475,12 @@ impl Server {
         self.pipeline.stop();
     }
 
-    /// Was something lost at the stop that should be there at the next start? The log says what.
+    /// Whether state for the next start was lost at the stop; the log says which.
     pub(crate) fn has_lost(&self) -> bool {
         self.lost
     }
 
-    /// What was stored in the end; `None` without a store.
+    /// Final counters of the store; `None` without a store.
     pub(crate) fn stored(&self) -> Option<store::Stats> {
         self.pipeline.gauge().store()
     }
@@ -496,7 +496,7 @@ impl Collecting {
     fn stop(self) {
         // Relaxed: the flag orders no other memory; joining the threads orders everything else.
         self.stop.store(true, Ordering::Relaxed);
-        // A thread that panicked has said so already; the others still bring in what they have.
+        // A panic was reported when it happened; the other threads still deliver their data.
         for receiver in self.receivers {
             let _ = receiver.join();
         }
@@ -504,7 +504,7 @@ impl Collecting {
         for ledger in self.ledgers {
             ledger.finish(nic::time::now());
         }
-        // The queues closed with the receivers, so the workers come to their end.
+        // The receivers are gone and their queues closed, so the workers end.
         for worker in self.workers {
             let _ = worker.join();
         }

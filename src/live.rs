@@ -14,7 +14,7 @@ use wire::FlowKey;
 
 use crate::view::{EventView, ReasonNames, StreamsView};
 
-/// Which events a client wants. Absent filters match everything.
+/// A client's filter. Absent fields match everything.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) kind: Option<Kind>,
@@ -62,9 +62,9 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Events that found the queue full since this was last asked.
+    /// Events that found the queue full since the last call.
     pub(crate) fn take_shed(&self) -> u64 {
-        // Relaxed: a count that travels alone; nothing else is read on its account.
+        // Relaxed: an independent counter.
         self.shed.swap(0, Ordering::Relaxed)
     }
 }
@@ -88,7 +88,7 @@ impl Hub {
         Some(Subscription { events, shed })
     }
 
-    /// Offers the events of a batch to everyone. `rules` are the names in force when the batch was filled. Never waits.
+    /// Offers the events of a batch to all clients. `rules` are the active names when the batch was filled. Never blocks.
     pub(crate) fn publish(&self, batch: &Batch, rules: &[String]) {
         let mut clients = self.clients();
         if clients.list.is_empty() {
@@ -121,7 +121,7 @@ impl Hub {
         self.clients().list.clear();
     }
 
-    /// What was counted.
+    /// The counters.
     pub(crate) fn stats(&self) -> StreamsView {
         let clients = self.clients();
         let open = clients.list.iter().filter(|client| !client.queue.is_closed()).count();
@@ -129,7 +129,7 @@ impl Hub {
     }
 
     fn clients(&self) -> MutexGuard<'_, Clients> {
-        // The list is valid after every statement that changes it: a panic elsewhere does no harm to it.
+        // The list is valid after each statement, so a panic elsewhere leaves it valid.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What the program knows about itself: the figures of every stage, put together for the API and for Prometheus.
+//! Counters of all stages, combined for the API and for Prometheus.
 
 use std::{
     cmp::Ordering,
@@ -27,7 +27,7 @@ use crate::{
     worker::WorkerHandle,
 };
 
-/// Collects the figures.
+/// Collects the counters.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     workers: Vec<WorkerHandle>,
@@ -44,14 +44,14 @@ pub(crate) struct Monitor {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
-    /// The same by the wall's clock, ns.
+    /// The same by the wall clock, ns.
     ts: u64,
     reports: u64,
     events: u64,
     datagrams: u64,
 }
 
-/// Figures that only the workers have.
+/// Values that only the workers have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detail {
     /// Numbered streams of reports.
@@ -103,7 +103,7 @@ impl Monitor {
         }
     }
 
-    /// Things per second over the last few seconds.
+    /// Rates over the last few seconds.
     pub(crate) fn rates(&self) -> Rates {
         let samples = lock(&self.samples);
         let first = samples.len().saturating_sub(RATE_SECONDS + 1);
@@ -118,10 +118,10 @@ impl Monitor {
         history(&lock(&self.samples))
     }
 
-    /// Asks every worker, and waits a moment for the answers.
+    /// Queries all workers, and waits for the answers up to a time limit.
     ///
     /// # Errors
-    /// One of them does not answer: without it the answer would be short, and look whole.
+    /// A worker does not answer: a partial answer would look complete.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(&Collector) -> T + Clone + Send + 'static,
@@ -134,7 +134,7 @@ impl Monitor {
         Ok(answers)
     }
 
-    /// Asks every worker piece by piece: `step` answers for the flows from a slot on, and names the next slot. `process`
+    /// Queries each worker in steps: `step` answers for the flows from a slot on, and names the next slot. `process`
     /// gets each answer.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl Monitor {
 
     /// The stages of the loss budget, in order. `missing`: what [`Detail::lost`] says.
     pub(crate) fn stages(&self, missing: u64) -> Vec<Stage> {
-        // What comes later is read first: then a stage never seems to give more than it took.
+        // Later stages are read first: then a stage never seems to have more output than input.
         let later = self.pipeline.stages();
         let workers: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let stats = |count: fn(&Stats) -> u64| workers.iter().map(count).sum::<u64>();
@@ -234,7 +234,7 @@ impl Monitor {
         all
     }
 
-    /// The stages before us: `network`, `nic` when there are interfaces, `kernel`.
+    /// The stages before the program: `network`, `nic` when there are interfaces, `kernel`.
     fn arrival(&self, missing: u64) -> Vec<Stage> {
         let (mut received, mut missed, mut by_device, mut interfaces) = (0, 0, 0, false);
         let mut drops: NamedCounts = [("socket_buffer_full", 0)].into();
@@ -262,7 +262,7 @@ impl Monitor {
         };
         let kernel = stage("kernel", arrived, received, drops);
         let at_device = arrived + by_device;
-        // What was dropped here is missing in its sequence as well; it must not be counted twice.
+        // Datagrams dropped here are missing in the sequence, too; they must not count twice.
         let lost = missing.saturating_sub(missed + by_device);
         let mut stages = vec![stage("network", at_device + lost, at_device, [("lost", lost)].into())];
         if interfaces {
@@ -279,7 +279,7 @@ impl Monitor {
         view::PostcardsView::from(&all)
     }
 
-    /// Everything on the first screen.
+    /// The answer of `/status`.
     pub(crate) async fn status(&self, settings: &Settings) -> Result<StatusView, Busy> {
         let detail = self.detail().await?;
         Ok(StatusView {
@@ -313,22 +313,22 @@ impl Monitor {
         reasons
     }
 
-    /// The workers' counters, added up over workers by `count`.
+    /// The sum of `count` over all workers.
     pub(crate) fn total(&self, count: impl Fn(&Stats) -> u64) -> u64 {
         self.workers.iter().map(|worker| count(&worker.stats())).sum()
     }
 
-    /// The inputs' figures.
+    /// The inputs.
     pub(crate) fn inputs(&self) -> Vec<InputView> {
         self.inputs.iter().map(|input| input_view(input)).collect()
     }
 
-    /// The pipeline's figures.
+    /// The pipeline.
     pub(crate) fn pipeline(&self) -> &Gauge {
         &self.pipeline
     }
 
-    /// The live stream's figures.
+    /// The live stream.
     pub(crate) fn hub(&self) -> &Hub {
         &self.hub
     }
@@ -430,7 +430,7 @@ fn input_view(input: &InputGauge) -> InputView {
     }
 }
 
-/// What was sent to an input and not received, by reason; only what happened.
+/// Datagrams sent to an input and not received, by reason; without zero counts.
 fn drops_of(stats: &nic::source::Stats) -> NamedCounts {
     let reasons = [
         ("socket_buffer_full", stats.kernel_drops),
@@ -466,13 +466,13 @@ fn worker_view(index: usize, worker: &WorkerHandle) -> WorkerView {
     WorkerView { worker: index, datagrams: stats.datagrams, reports: stats.reports }
 }
 
-/// What countable streams have lost.
+/// Losses of countable streams.
 fn lost(streams: impl Iterator<Item = StreamView>) -> u64 {
     streams.filter(|stream| stream.countable).map(|stream| stream.lost).sum()
 }
 
-/// The busiest streams first; the first of an address bears what that address had refused. Then addresses of which nothing
-/// could be read.
+/// The busiest streams first; the first stream of an address has the refusals of the address. Then addresses without a readable
+/// report.
 fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
     let refused_by = |source: &[u8; 16]| {
         let mut refused = NamedCounts::default();
@@ -532,7 +532,7 @@ pub(crate) fn version_name(code: u8) -> &'static str {
     }
 }
 
-/// An address as people write it; IPv4 is mapped into IPv6.
+/// An address as text; IPv4 addresses are stored as mapped IPv6.
 fn address(octets: &[u8; 16]) -> String {
     Ipv6Addr::from(*octets).to_canonical().to_string()
 }
@@ -603,7 +603,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RATE_SECONDS: usize = 5;
 /// Rates are stored for this many seconds.
 const HISTORY_SECONDS: usize = 900;
-/// Sources on the first screen.
+/// Maximum number of sources in `/status`.
 const SHOWN_SOURCES: usize = 512;
 /// Streams and sources reported per worker.
 const MAX_SOURCES: usize = 4_096;

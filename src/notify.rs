@@ -8,18 +8,18 @@ use std::os::{
     },
 };
 
-/// Everything runs.
+/// The program is ready.
 pub(crate) fn ready() {
     send("READY=1");
 }
 
-/// The configuration is read again; [`ready`] ends it.
+/// A reload starts; [`ready`] ends it.
 pub(crate) fn reloading() {
-    // systemd wants to know since when, on the monotonic clock, in microseconds.
+    // systemd requires the time on the monotonic clock, in microseconds.
     send(&format!("RELOADING=1\nMONOTONIC_USEC={}", nic::time::monotonic() / 1_000));
 }
 
-/// The end begins.
+/// The program is stopping.
 pub(crate) fn stopping() {
     send("STOPPING=1");
 }
@@ -30,6 +30,6 @@ fn send(state: &str) {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&path),
     };
-    // There is no one to report an error to, and the program runs without it.
+    // Errors are ignored: the program runs without systemd.
     let _ = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
 }

@@ -1,4 +1,4 @@
-//! From the workers to the store and the live stream: a bounded queue, one thread behind it, and an account that balances.
+//! From the workers to the store and the live stream: a bounded queue, a thread that drains it, and balanced counters.
 //!
 //! Nothing here ever makes a worker wait, unless `[store] policy = "block"` asks for it.
 
@@ -18,7 +18,7 @@ use store::{ReportRow, Store};
 use crate::{config::sections::Policy, control::Control, live::Hub, lock::lock, view::Stage};
 use terminal::CliError;
 
-/// Names of the rules in force, in order.
+/// Names of the active rules, in order.
 pub(crate) type RuleNames = Arc<[String]>;
 
 /// Settings of the pipeline.
@@ -30,11 +30,11 @@ pub(crate) struct Config {
     pub(crate) queue: usize,
     /// What a worker does when the queue is full.
     pub(crate) policy: Policy,
-    /// The store; `None` keeps nothing.
+    /// The store; `None`: events go to the live stream only.
     pub(crate) store: Option<store::Config>,
 }
 
-/// What goes through the queue.
+/// An item of the queue.
 #[derive(Debug)]
 enum Parcel {
     /// A batch, with the names that its rule numbers refer to.
@@ -43,7 +43,7 @@ enum Parcel {
     Reports(Vec<ReportRow>),
 }
 
-/// Records that came, went, and were lost. `offered = delivered + full + shed + queued`.
+/// Counters of records: `offered = delivered + full + shed + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Account {
     offered: u64,
@@ -53,7 +53,7 @@ struct Account {
     shed: u64,
 }
 
-/// What workers, pipeline and API share.
+/// Shared by workers, pipeline and API.
 #[derive(Debug)]
 struct Shared {
     account: Mutex<Account>,
@@ -84,7 +84,7 @@ pub(crate) struct Outlet {
     batch: usize,
 }
 
-/// What is shown of the pipeline.
+/// The pipeline's counters for display.
 #[derive(Clone, Debug)]
 pub(crate) struct Gauge {
     shared: Arc<Shared>,
@@ -92,7 +92,7 @@ pub(crate) struct Gauge {
 }
 
 impl Pipeline {
-    /// An inert pipeline.
+    /// A pipeline that is not started.
     pub(crate) fn new(config: Config, hub: Arc<Hub>, control: Control) -> Self {
         let (sender, receiver) = sync_channel(config.queue);
         let shared = Shared {
@@ -147,7 +147,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Waits until everything that the workers handed over is on disk. The workers must have stopped.
+    /// Waits until all queued records are on disk. The workers must have stopped.
     pub(crate) fn stop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
@@ -166,7 +166,7 @@ impl Outlet {
         lock(&self.shared.spare).pop().unwrap_or_else(|| Batch::with_capacity(self.batch))
     }
 
-    /// Hands over what is in `batch` and leaves an empty one there. A full queue is met as the policy says.
+    /// Hands over what is in `batch` and leaves an empty one there. The policy applies when the queue is full.
     pub(crate) fn send(&self, batch: &mut Batch, rules: &RuleNames) {
         self.hand_over(batch, rules, self.policy);
     }
@@ -176,7 +176,7 @@ impl Outlet {
         self.hand_over(batch, rules, Policy::Block);
     }
 
-    /// Hands over reports for the table of reports. A full queue is met as the policy says.
+    /// Hands over reports for the table of reports. The policy applies when the queue is full.
     pub(crate) fn send_reports(&self, rows: Vec<ReportRow>) {
         let records = rows.len() as u64;
         lock(&self.shared.account).offered += records;
@@ -205,7 +205,7 @@ impl Outlet {
         }
     }
 
-    /// What found no room comes back.
+    /// Returns items that found the queue full.
     fn enqueue(&self, parcel: Parcel, policy: Policy) -> Option<Parcel> {
         let sent = match policy {
             Policy::Block => self.sender.send(parcel).map_err(|error| error.0),
@@ -252,7 +252,7 @@ impl Gauge {
         lock(&self.shared.drops).clone()
     }
 
-    /// What the store counted; `None` without a store.
+    /// Counters of the store; `None` without a store.
     pub(crate) fn store(&self) -> Option<store::Stats> {
         let store = self.shared.store.read().unwrap_or_else(PoisonError::into_inner);
         store.as_ref().map(Store::stats).or_else(|| lock(&self.shared.last).clone())
@@ -308,7 +308,7 @@ fn run(receiver: &Receiver<Parcel>, shared: &Shared, hub: &Hub) {
             Parcel::Reports(rows) => {
                 let records = rows.len() as u64;
                 if let Some(store) = &*store {
-                    // What is not taken has been counted by the store.
+                    // The store has counted refused records.
                     store.submit_reports(rows);
                 }
                 records
@@ -322,7 +322,7 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Empty batches retained for reuse; more than are in use at a time is waste.
+/// Maximum number of empty batches retained for reuse.
 const SPARE_BATCHES: usize = 8;
 /// Nodes whose drops are counted one by one.
 const MAX_NODES: usize = 65_536;

@@ -1,5 +1,5 @@
-//! Every report, for the store's table of reports (`[store] reports = true`): decoded a second time, beside the collector,
-//! so that the usual case pays nothing for it.
+//! Every report, for the store's table of reports (`[store] reports = true`): decoded separately from the collector,
+//! so that the default configuration has no overhead.
 
 use collector::Datagram;
 use store::ReportRow;
@@ -33,7 +33,7 @@ impl ReportRecorder {
         }
     }
 
-    /// Passes on what is there.
+    /// Passes on a partial batch.
     pub(crate) fn send(&mut self, outlet: &Outlet) {
         if !self.rows.is_empty() {
             outlet.send_reports(std::mem::take(&mut self.rows));
@@ -41,5 +41,5 @@ impl ReportRecorder {
     }
 }
 
-/// Reports handed on at once.
+/// Reports per batch.
 const ROWS: usize = 1024;

@@ -9,12 +9,12 @@ use std::{
 use dataplane::dta::Outbox;
 use nic::udp::{Burst, Options, Receiver, Sender};
 
-/// Control messages taken at once.
+/// Control messages received at once.
 const BURST: usize = 64;
-/// Longer than any of them, so that what is no such message is seen to be none.
+/// Longer than any control message, so that longer datagrams are recognised as invalid.
 const SLOT: usize = 128;
 
-/// Where reports go, and where answers come from.
+/// Destinations of reports and sources of control messages.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     collectors: Vec<SocketAddr>,
@@ -24,14 +24,14 @@ pub(crate) struct Sockets {
     pub(crate) stats: Stats,
 }
 
-/// What went through the sockets.
+/// Counters of the sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     /// Reports sent.
     pub(crate) sent: u64,
-    /// Reports for which there was no route.
+    /// Reports that the kernel refused.
     pub(crate) lost: u64,
-    /// Datagrams to the control port whose sender is none of the translators.
+    /// Datagrams to the control port from unknown senders.
     pub(crate) unknown_senders: u64,
 }
 
@@ -39,9 +39,9 @@ impl Sockets {
     /// Listens on `control`. Collectors that cannot be reached yet are tried again by [`Sockets::look`].
     ///
     /// # Errors
-    /// The port is in use, or the address is not ours: what to do.
+    /// The port is in use, or the address is not local; says what to do.
     pub(crate) fn open(collectors: &[SocketAddr], control: SocketAddr) -> Result<Self, nic::Error> {
-        // No wait for a full batch: requests for retransmission are urgent, and so is the other work of the thread.
+        // Do not wait for a full batch: requests for retransmission are urgent.
         let options = Options { recv_buffer: 1 << 20, batch_wait: Duration::ZERO, ..Options::default() };
         let control = Receiver::bind(control, &options)?;
         let mut sockets = Self {
@@ -66,7 +66,7 @@ impl Sockets {
         self.look();
     }
 
-    /// Tries again to reach collectors for which there was no route.
+    /// Retries collectors without a route.
     pub(crate) fn look(&mut self) {
         let from = SocketAddr::new(self.control.local_addr().ip(), 0);
         for (sender, to) in self.senders.iter_mut().zip(&self.collectors) {
@@ -109,7 +109,7 @@ impl Sockets {
                     rest = &rest[sent..];
                 }
                 Err(_) => {
-                    // The first of them; a socket that cannot send at all is opened again.
+                    // The first failure; a socket that cannot send at all is reopened.
                     self.stats.lost += 1;
                     rest = &rest[1..];
                     self.senders[to] = None;
@@ -146,8 +146,8 @@ fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
     exact.or_else(alone).and_then(|at| u8::try_from(at).ok())
 }
 
-/// The sequence with which a reporter that starts at `now` (ns) begins. The numbers go round in 262 s, so it may be ahead of what a
-/// translator knows of it, or behind: what is far behind is known for a new beginning by eight in a row, and asked for again.
+/// The sequence with which a reporter that starts at `now` (ns) begins. The sequence space wraps in 262 s, so the number can be ahead of
+/// or behind the translator's state: a translator detects a restart by eight reports in a row that are far behind.
 pub(crate) fn first_sequence(now: u64) -> u16 {
     (now / 4_000_000) as u16
 }

@@ -7,14 +7,14 @@ use collector::{Collector, FlowView, event::Nanos};
 
 use crate::view::{self, LinkView, PathView};
 
-/// Flows looked at in one go: well below a tick.
+/// Flows per step: takes well below a tick.
 pub(crate) const PIECE: u32 = 8_192;
-/// Different links stored by a scan; more are left out.
+/// Maximum number of links of a scan; more are ignored.
 const MAX_LINKS: usize = 65_536;
-/// Different paths stored by a scan; more are left out.
+/// Maximum number of paths of a scan; more are ignored.
 const MAX_PATHS: usize = 16_384;
 
-/// What the flows say about the network.
+/// Nodes, links and paths of the flows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     nodes: HashMap<u32, Node>,
@@ -27,7 +27,7 @@ pub(crate) struct Topology {
 pub(crate) struct Node {
     /// Reports of flows that pass it.
     pub(crate) reports: u64,
-    /// When the latest came.
+    /// Receive time of the latest.
     pub(crate) last_seen: Nanos,
 }
 
@@ -49,7 +49,7 @@ struct Path {
 }
 
 impl Topology {
-    /// What the flows in the slots from `first` on say, and the first slot not looked at; `None` at the end.
+    /// Scans the flows in the slots from `first` on; also returns the first slot not scanned, `None` at the end.
     pub(crate) fn scan(collector: &Collector, first: u32) -> (Self, Option<u32>) {
         let mut found = Self::default();
         let end = first.saturating_add(PIECE);
@@ -68,7 +68,7 @@ impl Topology {
             known.last_seen = known.last_seen.max(row.last_seen);
         }
         if flow.path_length == 0 {
-            // Of postcards: nodes, in no order.
+            // From postcards: nodes without an order.
             return;
         }
         for pair in hops.windows(2) {
@@ -95,7 +95,7 @@ impl Topology {
         }
     }
 
-    /// Adds what another scan found.
+    /// Adds the result of another scan.
     pub(crate) fn merge(&mut self, other: Self) {
         for (node, seen) in other.nodes {
             let known = self.nodes.entry(node).or_default();

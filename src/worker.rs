@@ -24,13 +24,13 @@ use crate::{
 
 pub(crate) use removals::Removals;
 
-/// How often the collector's own work is done, ns. Also the longest time that a question waits.
+/// Interval of the collector's timers, ns. Also the longest delay of a query.
 pub(crate) const TICK: Nanos = 20_000_000;
 
-/// Questions that may wait for a worker.
+/// Maximum number of queued queries of a worker.
 const QUESTIONS: usize = 16;
 
-/// Work for a worker between two bursts. It must be short: datagrams wait in the meantime.
+/// Work for a worker between two bursts. It must be short: datagrams queue in the meantime.
 type Task = Box<dyn FnOnce(&mut Worker) + Send>;
 
 /// A collector with its outlet. Belongs to one thread at a time.
@@ -94,7 +94,7 @@ impl Worker {
         (worker, handle)
     }
 
-    /// Which ports aggregates come to.
+    /// Ports that receive aggregates.
     pub(crate) fn aggregate_ports(&self) -> AggregatePorts {
         self.aggregate_ports.clone()
     }
@@ -106,7 +106,7 @@ impl Worker {
         self
     }
 
-    /// Datagrams that arrived, of one kind.
+    /// Processes datagrams of one kind.
     pub(crate) fn process(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
         match contents {
             Contents::Reports => self.process_reports(datagrams),
@@ -119,9 +119,9 @@ impl Worker {
         }
     }
 
-    /// Reports that arrived.
+    /// Processes reports.
     pub(crate) fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
-        // A second that ends with the first of them emits all that it found.
+        // The first of them may end an interval, whose results are then emitted.
         let Self { collector, outlet, batch, rules, .. } = self;
         collector.handle(datagrams, &mut FlushSink { batch, outlet, rules, blocking: false });
         if let Some(recorder) = &mut self.recorder {
@@ -138,7 +138,7 @@ impl Worker {
 
     /// Does what is due at `now`: the collector's timers, queries, pending results, statistics.
     pub(crate) fn poll(&mut self, now: Nanos) {
-        // A clock that was set back must not stop the work.
+        // The clock may have been set back.
         if self.ticked.is_some_and(|ticked| now >= ticked && now - ticked < TICK) {
             return;
         }
@@ -169,12 +169,12 @@ impl Worker {
         }
     }
 
-    /// The collector, to be asked.
+    /// The collector, for queries.
     pub(crate) fn collector(&self) -> &Collector {
         &self.collector
     }
 
-    /// At once, unless a program of the kernel must have them first.
+    /// At once, unless a kernel program must apply them first.
     fn set_detection(&mut self, pending: PendingDetection) {
         self.pending = Some(pending);
         if !self.removals.is_asked() {
@@ -182,10 +182,10 @@ impl Worker {
         }
     }
 
-    /// Puts them in force.
+    /// Applies them.
     pub(crate) fn apply_detection(&mut self) {
         let Some(PendingDetection { detection, rules, done }) = self.pending.take() else { return };
-        // What was found so far refers to the old rules.
+        // Results so far refer to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
         self.collector.set_detection(detection);
         self.rules = rules;
@@ -196,7 +196,7 @@ impl Worker {
     fn publish(&self) {
         let mut stats = self.collector.stats();
         stats += &self.elsewhere;
-        // A copy is put in whole, so a panic elsewhere leaves a good one.
+        // The copy is replaced as a whole, so a panic elsewhere leaves a valid one.
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }
 }
@@ -283,12 +283,12 @@ impl Sink for FlushSink<'_> {
 }
 
 impl WorkerHandle {
-    /// The figures, as of the last tick.
+    /// The counters, as of the last tick.
     pub(crate) fn stats(&self) -> Stats {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the collector; the answer comes within a tick, or not at all when the worker has ended or too many ask.
+    /// Queries the collector; the answer comes within a tick, or never if the worker has ended or its queue is full.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Collector) -> T + Send + 'static,

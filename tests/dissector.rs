@@ -1,5 +1,5 @@
 //! The Wireshark dissector, `packaging/wireshark/hopwise.lua`, run by the real tshark over captures made from `vectors/`:
-//! what it shows is what the vectors expect, value by value.
+//! its output is compared with the vectors, value by value.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 #[allow(dead_code, reason = "each test program uses a part")]
@@ -30,7 +30,7 @@ const NOT_COMPARED: [(&str, &str); 5] = [
     ("n_udp_length_0_ipv6", "Wireshark treats it as a jumbogram"),
 ];
 
-/// Refusals of frames that never become a datagram: Wireshark's own layers say them, and ours must stay silent.
+/// Refusals of frames without a datagram: Wireshark's own dissectors report them, and this one must not.
 const BELOW_UDP: [&str; 6] =
     ["truncated", "not_ip", "not_udp", "fragment", "bad_ip_header", "bad_udp_length"];
 
@@ -38,7 +38,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Is tshark here? Says so when not.
+/// Whether tshark is installed; reports the test as skipped if not.
 fn has_tshark(what: &str) -> bool {
     let run = Command::new("tshark").arg("--version").stdin(Stdio::null()).output();
     let found = run.is_ok_and(|output| output.status.success());
@@ -48,7 +48,7 @@ fn has_tshark(what: &str) -> bool {
     found
 }
 
-/// What tshark prints about a capture with our dissector, ended after two minutes if it hangs.
+/// The output of tshark for a capture with this dissector, with a timeout of two minutes.
 fn tshark(file: &Path, args: &[&str]) -> (String, String) {
     let script = root().join("packaging/wireshark/hopwise.lua");
     let output = Command::new("timeout")
@@ -171,7 +171,7 @@ fn by_settings() -> BTreeMap<Vec<String>, Vec<Vector>> {
 
 // What tshark shows, as the objects of the vectors ---------------------------------------------------------------
 
-/// What tshark shows of the vector's frame, as far as the vector's kind says it.
+/// The part of tshark's tree of the frame that the vector's kind describes.
 fn shown(vector: &Vector, layers: &Value) -> Vec<Value> {
     let Some(tree) = layers.get("hopwise") else { return Vec::new() };
     if vector.is_packet() {
@@ -189,7 +189,7 @@ fn shown(vector: &Vector, layers: &Value) -> Vec<Value> {
     all(tree, "report").into_iter().map(|each| report(tree, each)).collect()
 }
 
-/// What the vector expects to be shown; nothing of packets without telemetry, nor of frames that hold no datagram.
+/// The tree that the vector expects; empty for packets without telemetry and for frames without a datagram.
 fn expected(vector: &Vector) -> Vec<Value> {
     let telemetry = |object: &Value| {
         ["int_version", "ioam", "error", "annotations"].iter().any(|name| object.get(name).is_some())
@@ -527,7 +527,7 @@ fn ports_are_preferences() {
 
 // Hostile input ------------------------------------------------------------------------------------------------------
 
-/// Small numbers that look like chance, the same in every run.
+/// Pseudo-random small numbers, the same in every run.
 struct Rng(u64);
 
 impl Rng {

@@ -29,7 +29,7 @@ use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 const SIZES: Sizes =
     Sizes { flows: 2048, queues: 1024, links: 1024, streams: 256, ring: 1 << 20, seed: 0x1234_5678 };
 
-/// `XDP_DROP`: a datagram that was decided or passed to user space.
+/// `XDP_DROP`: a datagram that was suppressed or passed to user space.
 const DROP: u32 = 1;
 
 fn same_events(ours: &[Event], theirs: &[Event]) {
@@ -614,7 +614,7 @@ fn two_processors_report_what_the_collector_reported_last() {
 const ROUNDS: u32 = 100;
 const REPORTS: u32 = 300;
 
-/// What was last reported of each flow, hop, queue and link, by names that mean something to a reader.
+/// The last reported value of each flow, hop, queue and link, by readable names.
 type LastReported = BTreeMap<(u8, String, Option<u32>, Option<u32>), u64>;
 
 fn last_reported(reported: &mut LastReported, events: &[Event]) {

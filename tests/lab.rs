@@ -1,5 +1,5 @@
-//! `hopwise lab`: a network of three switches in namespaces, measured in three ways, broken, and gone without a trace. Needs root,
-//! `ip`, `ping` and `iperf3`; what cannot be tested says so.
+//! `hopwise lab`: a network of three switches in namespaces, measured in three ways, broken, and removed completely. Needs root,
+//! `ip`, `ping` and `iperf3`; tests that cannot run are reported as skipped.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[allow(dead_code, reason = "each test program uses a part")]
@@ -61,7 +61,7 @@ impl Lab {
         ])
     }
 
-    /// `hopwise lab WORDS --lab NAME`, which must go well.
+    /// `hopwise lab WORDS --lab NAME`, which must succeed.
     fn run(&self, words: &str) -> Run {
         let run = self.try_run(words);
         assert_eq!(run.code, Some(0), "{words}: {}{}", run.stdout, run.stderr);
@@ -72,7 +72,7 @@ impl Lab {
         hopwise(["lab"].into_iter().chain(words.split(' ')).chain(["--lab", &self.name]))
     }
 
-    /// A program in a host, which must go well.
+    /// A program in a host, which must succeed.
     fn exec(&self, host: &str, words: &str) -> String {
         let output = self.command(host, words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -95,7 +95,7 @@ impl Lab {
         assert_eq!(run.code, Some(0), "{}", run.stderr);
     }
 
-    /// Nothing of it is left: no namespace, no process, no file, no link.
+    /// Checks that nothing is left: no namespace, process, file or link.
     fn is_gone(&self) -> Result<(), String> {
         let directory = format!("/run/hopwise/lab-{}", self.name);
         if Path::new(&directory).exists() {
@@ -155,7 +155,7 @@ impl Collector {
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
     }
 
-    /// Asks until the answer is good.
+    /// Polls until the condition holds.
     fn wait_for(&self, what: &str, path: &str, good: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {

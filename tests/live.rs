@@ -1,5 +1,5 @@
 //! Roles of hopwise on real sockets and interfaces, most of them in network namespaces, which need root and `ip`. A test that cannot
-//! run says so.
+//! run is reported as skipped.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[allow(dead_code, reason = "each test program uses a part")]

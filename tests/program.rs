@@ -1,4 +1,4 @@
-//! The commands, the configuration, the repository as a whole, and the fabrics that know the truth: mostly without root.
+//! The commands, the configuration, the repository as a whole, and simulated fabrics with known ground truth: mostly without root.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[allow(dead_code, reason = "each test program uses a part")]

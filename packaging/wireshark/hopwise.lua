@@ -55,10 +55,10 @@ local function all_ones(w, at, len) return w.s:sub(at + 1, at + len) == ("\255")
 
 local ONES = 4294967295
 
--- Throws a refusal: `name` as hopwise counts it, and the offset that it is about.
+-- Throws a refusal: its name in hopwise's counters, and its offset.
 local function refuse(name, at) error({ refused = name, at = at }, 0) end
 
--- Calls; answers nil, or the refusal that was thrown. Errors that are no refusals go on.
+-- Calls a function; returns nil, or the refusal that it threw. Other errors propagate.
 local function guarded(f, ...)
   local ok, problem = pcall(f, ...)
   if ok then return nil end
@@ -532,9 +532,8 @@ local function node_of(w, layout, at)
 end
 
 ---------------------------------------------------------------------------------------------------------------------
--- The walk through a packet. `w`: s (the bytes), fin (where they end), aim ("frame" or "report"), seek (INT is still
--- looked for), tunnels, trail (what was stepped over and is worth showing), and what was found: flow, tunnel, int,
--- place, ioam, destination.
+-- The walk through a packet. `w`: s (the bytes), fin (their end), aim ("frame" or "report"), seek (INT is not found yet),
+-- tunnels, trail (skipped headers to show), and the results: flow, tunnel, int, place, ioam, destination.
 
 local function new_walk(s, fin, aim, seek)
   return { s = s, fin = fin, aim = aim, seek = seek, tunnels = 0, trail = {} }
@@ -552,7 +551,7 @@ local function flow_of(ip, at, sport, dport, proto)
   return { ip = ip.at, v6 = ip.v6, at = at, sport = sport, dport = dport, proto = proto }
 end
 
--- A tunnel begins: what was the flow is the tunnel. The outermost tunnel stays.
+-- Start of a tunnel: the flow so far becomes the tunnel. The outermost tunnel stays.
 local function enter(w, outer)
   w.tunnels = w.tunnels + 1
   w.tunnel = w.tunnel or outer
@@ -603,7 +602,7 @@ local function bad_ip(w, at)
   if w.aim == "frame" then refuse("bad_ip_header", at) end
 end
 
--- The bytes end where the packet does: what lies behind it is padding.
+-- Limits the bytes to the packet: the rest is padding.
 local function trim(w, at, header, total)
   if total < header then
     if w.aim == "frame" and total ~= 0 then refuse("bad_ip_header", at) end
@@ -717,7 +716,7 @@ function W.transport(w, at, ip, proto)
   w.flow = flow_of(ip, at, sport, dport, proto)
 end
 
--- Do the bytes after UDP look like the header of the tunnel that the port announces?
+-- Whether the bytes after UDP look like the tunnel header that belongs to the port.
 local function is_tunnel(w, dport, at)
   local first = u8(w, at)
   if dport == 4789 or dport == 4790 then return first and bits(first, 3, 1) == 1 end
@@ -727,7 +726,7 @@ local function is_tunnel(w, dport, at)
   end
 end
 
--- Is there a shim at `body`? A packet that ends right there was cut before INT.
+-- Whether there is a shim at `body`. A packet that ends there was truncated before INT.
 local function find_int(w, l4, body, dport)
   if w.fin <= body then return nil end
   local function found(by, shim)
@@ -807,7 +806,7 @@ local function is_10_under_version_0(w, at)
   return u8(w, at + 1) % 32 ~= popcount(bitmap) and u8(w, at + 2) % 32 == words_10
 end
 
--- What first shim byte and version nibble say together: "2" with a mode, "1.0", "0.5", "private", "destination".
+-- The version by first shim byte and version nibble: "2" with a mode, "1.0", "0.5", "private", "destination".
 local function detect_by(first, version, zero_is_10, sf)
   local type_2 = floor(first / 16)
   if first == 0x01 and (version == 1 or version == 0 and zero_is_10) then return "1.0" end
@@ -1296,7 +1295,7 @@ local function head_10(w, at)
   return { word = word, metadata = metadata, len = len, following = following }
 end
 
--- host-int's kind 4 may put the reporter's id before IPv4, and nothing says so but the bytes: 0 or 4.
+-- Kind 4 of host-int may have the reporter's id before IPv4; only the bytes show it. Returns 0 or 4.
 local function sink_word(w, at)
   local function is_ipv4(here)
     local first = u8(w, here)
@@ -1326,7 +1325,7 @@ local function head_05(w, at)
   return { word = word, kind = kind, extra = extra }
 end
 
--- Does the start of a UDP payload, which may be cut, read as a report?
+-- Whether the start of a UDP payload, which may be truncated, parses as a report.
 looks_like_report = function(w, at)
   local version = version_of(w, at)
   if version == "1.0" then return head_10(w, at) ~= nil end
@@ -1366,7 +1365,7 @@ local function split_own(report)
   int.stack, int.count = int.stack + int.layout.bytes, 1
 end
 
--- Marks that depend on the whole report, and its path.
+-- Annotations that depend on the whole report, and its path.
 local function finish(report, w)
   split_own(report)
   if report.drop and report.drop.value and not report.flags.drop then report.odd_drop = true end
@@ -1677,7 +1676,7 @@ function SHOW.drop(h, at)
   if not find_item(h.layout, "queue") then value(h, "queue_id", at, 1, all_ones(h.w, at, 4)) end
 end
 
--- The items of the record at `at` into `tree`; answers what is worth a line.
+-- Adds the items of the record at `at` to `tree`; returns its summary line.
 local function show_record(tree, key, tvb, w, layout, at)
   local h = { tree = tree, key = key, tvb = tvb, w = w, layout = layout, text = {} }
   for _, item in ipairs(layout) do SHOW[item[1]](h, at + item[2], item[3]) end
@@ -1845,7 +1844,7 @@ local function show_place(tree, tvb, w, zero)
   end
 end
 
--- What the walk found of INT, or as much of it as there was before it was refused. `zero`: where the packet begins.
+-- The INT results of the walk, complete or up to a refusal. `zero`: offset of the packet.
 local function show_int(tree, tvb, w, zero, problem)
   if #w.trail == 0 and not w.int then return nil end
   local from = w.place and w.place.start or w.trail[1] and w.trail[1].at or w.int.header
@@ -2151,7 +2150,7 @@ local function fit_lengths(s, ip)
   return s, total
 end
 
--- What Wireshark's dissectors get of a packet: without INT, and as long as it says; nil if it is cut too early.
+-- The packet for Wireshark's dissectors: without INT, with its stated length; nil if it is truncated too early.
 local function presentable(report)
   local walk, packet = report.walk, report.packet
   local bytes = without_int(walk, packet.from) or walk.s:sub(packet.from + 1, packet.fin)
@@ -2284,7 +2283,7 @@ local function at_most(high_a, low_a, high_b, low_b)
   return high_a < high_b or (high_a == high_b and low_a <= low_b)
 end
 
--- Could values have these numbers?
+-- Whether values can have this count, minimum, maximum and sum.
 local function holds_together(w, at)
   local min, max, count = u32(w, at + 4), u32(w, at + 8), u32(w, at + 20)
   local sum_high, sum_low = u32(w, at + 12), u32(w, at + 16)
@@ -2294,7 +2293,7 @@ local function holds_together(w, at)
     at_most(sum_high, sum_low, max_high, max_low)
 end
 
--- Wire-formats 4.3: all of it is checked before anything counts.
+-- Wire-formats 4.3: everything is checked before values are used.
 local function check_aggregate(w)
   if w.fin < 24 then refuse("truncated", 0) end
   local kind = u8(w, 0) % 16
@@ -2592,7 +2591,7 @@ local function show_packet(tree, tvb, w, problem)
   return line
 end
 
--- UDP to an INT port: INT is shown by the search below; here the payload goes on to where it was bound.
+-- UDP to an INT port: the search below shows INT; here the payload goes to the dissector of its destination.
 local I = Proto("hopwise_int", "INT over UDP (hopwise)")
 
 function I.dissector(tvb, pinfo, tree)

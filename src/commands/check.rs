@@ -71,7 +71,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
     warnings
 }
 
-/// Could a store be opened in `dir`? Leaves nothing behind.
+/// Whether a store can be opened in `dir`, without leaving files.
 fn usable(dir: &Path) -> Result<(), CliError> {
     if let Some(blocked) = dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
         let blocked = blocked.display();
@@ -92,7 +92,7 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
     Ok(kernel::explain_rules(&rules))
 }
 
-/// What would run.
+/// The configured parts.
 fn summary(settings: &Settings) -> String {
     let switch = settings.switch.as_ref().map(|switch| {
         let (node, ports, routes) = (switch.node, switch.ports.len(), switch.routes.len());
@@ -124,7 +124,7 @@ fn summary(settings: &Settings) -> String {
     )
 }
 
-/// What would run of DTA.
+/// The configured parts of DTA.
 fn dta(settings: &Settings) -> String {
     let translator = settings.translator.as_ref().map(|dta| {
         let listens: Vec<String> = dta.listens().iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! `hopwise replay`: a capture through the whole collector, and what it found.
+//! `hopwise replay`: runs the collector over a capture and prints the results.
 
 mod findings;
 mod json;

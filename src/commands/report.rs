@@ -1,4 +1,4 @@
-//! `hopwise report`: DTA reports by hand, or many of them.
+//! `hopwise report`: sends single DTA reports, or a load of them.
 
 mod load;
 mod text;
@@ -19,11 +19,11 @@ use crate::reporter::{Sockets, first_sequence};
 use terminal::CliError;
 use terminal::units;
 
-/// Send DTA reports to a translator, one by hand or many
+/// Send DTA reports to a translator: a single one, or many at a rate
 ///
-/// Direct Telemetry Access: a report names an operation on a collector's memory, and the translator on the path converts it
-/// into RDMA. With --essential the report is numbered, and sent again when the translator misses it; the command then waits for what
-/// translators say. Exit code 1 when something was refused or could not be sent.
+/// Direct Telemetry Access: a report names an operation on collector memory, and the translator on the path converts it
+/// to RDMA. With --essential the report is numbered and retransmitted on request; the command then waits for answers of translators.
+/// Exit code 1 when a report was refused or could not be sent.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise report --to 10.0.0.9:40040 key-write --store 1 --key '10.0.0.1:1234>10.0.0.2:80/6' --data 0000000b0000000c
@@ -34,11 +34,11 @@ use terminal::units;
   hopwise report sketch --sketch 4 --epoch 17 --depth 2 --counters 1,2,3,4
   hopwise report load key-write --store 1 --rate 100000 --count 1000000 --keys 50000")]
 pub(crate) struct Args {
-    /// A collector's address, which its translator takes reports for; several share the keys, in the order in which they are given
+    /// Address of a collector, for which its translator receives reports; keys are distributed over several, in the given order
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:40040", global = true)]
     to: Vec<SocketAddr>,
 
-    /// The collectors of this map, spread as it says (see `hopwise map`), instead of --to
+    /// Send to the collectors of this map (see `hopwise map`) instead of --to
     #[arg(long, value_name = "FILE", conflicts_with = "to", global = true)]
     map: Option<PathBuf>,
 
@@ -46,11 +46,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", default_value_t = 1, global = true)]
     reporter: u32,
 
-    /// What may be lost first when there is too much
+    /// Priority under congestion: `low` is dropped first
     #[arg(long, value_enum, default_value_t = PriorityArg::Medium, global = true)]
     priority: PriorityArg,
 
-    /// It must arrive
+    /// Reliable delivery
     #[arg(long, global = true)]
     essential: bool,
 
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, global = true)]
     immediate: bool,
 
-    /// Where translators' answers come to; by default port 40044 of every address with --essential or load, else not listened to
+    /// Address that receives answers of translators; default: port 40044 of every address with --essential or load, otherwise none
     #[arg(long, value_name = "ADDRESS", global = true)]
     control: Option<SocketAddr>,
 
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 500, global = true)]
     wait: u64,
 
-    /// Print what was sent and answered as one JSON object
+    /// Print the counters as one JSON object
     #[arg(long, global = true)]
     json: bool,
 
@@ -83,23 +83,23 @@ enum PriorityArg {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Put a value under a key
+    /// Write a value for a key
     KeyWrite(KeyWrite),
-    /// Put entries at the end of a list
+    /// Append entries to a list
     Append(Append),
-    /// Add to the counters of a key
+    /// Add to the counter of a key
     KeyIncrement(KeyIncrement),
     /// Report one hop of the path of a key
     Postcard(Postcard),
     /// Send columns of a sketch
     Sketch(Sketch),
-    /// Send many, at a rate
+    /// Send many reports at a rate
     Load(load::Args),
 }
 
 #[derive(clap::Args, Debug)]
 struct KeyWrite {
-    /// Number of the store
+    /// Store ID
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
@@ -108,62 +108,62 @@ struct KeyWrite {
     /// The value, as hexadecimal digits
     #[arg(long, value_name = "HEX", value_parser = text::hex)]
     data: text::Bytes,
-    /// In how many slots, 1 to 4
+    /// Number of copies, 1 to 4
     #[arg(long, default_value_t = 2)]
     copies: u8,
 }
 
 #[derive(clap::Args, Debug)]
 struct Append {
-    /// Number of the list
+    /// List ID
     #[arg(long)]
     list: u32,
-    /// An entry, as hexadecimal digits; several are of one length, and go in one report
+    /// An entry, as hexadecimal digits; several entries have the same length and share a report
     #[arg(long, value_name = "HEX", required = true, value_parser = text::hex)]
     entry: Vec<text::Bytes>,
 }
 
 #[derive(clap::Args, Debug)]
 struct KeyIncrement {
-    /// Number of the store
+    /// Store ID
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
     #[arg(long, value_parser = text::key)]
     key: text::Bytes,
-    /// What is added
+    /// Number to add
     #[arg(long, default_value_t = 1)]
     by: u64,
-    /// To how many counters, 1 to 4
+    /// Number of counters, 1 to 4
     #[arg(long, default_value_t = 2)]
     copies: u8,
 }
 
 #[derive(clap::Args, Debug)]
 struct Postcard {
-    /// Number of the store
+    /// Store ID
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
     #[arg(long, value_parser = text::key)]
     key: text::Bytes,
-    /// Which hop, from 1
+    /// Number of the hop, from 1
     #[arg(long)]
     hop: u8,
-    /// Hops of the whole path; 0 is unknown
+    /// Number of hops of the path; 0: unknown
     #[arg(long, default_value_t = 0)]
     path_len: u8,
-    /// What the hop says, such as its node's id
+    /// Value of the hop, such as its node id
     #[arg(long)]
     value: u32,
 }
 
 #[derive(clap::Args, Debug)]
 struct Sketch {
-    /// Number of the sketch
+    /// Sketch ID
     #[arg(long)]
     sketch: u16,
-    /// Its epoch
+    /// Epoch
     #[arg(long, default_value_t = 0)]
     epoch: u16,
     /// First column
@@ -183,7 +183,7 @@ struct Sketch {
     counters: Vec<u64>,
 }
 
-/// A reporter, its sockets, and how reports are sent.
+/// A reporter, its sockets and options.
 pub(super) struct Sending {
     pub(super) reporter: Reporter,
     pub(super) outbox: Outbox,
@@ -276,7 +276,7 @@ impl Sketch {
 }
 
 impl Args {
-    /// Where reports go, and which of them where.
+    /// The destinations of reports, and the assignment of keys.
     fn collectors(&self) -> Result<(Vec<SocketAddr>, Spread), CliError> {
         let Some(file) = &self.map else { return Ok((self.to.clone(), Spread::even(self.to.len()))) };
         let map = load_map(file)?;
@@ -317,7 +317,7 @@ impl Sending {
         Ok(Self { reporter, outbox, sockets, options, json, suppressed: 0, no_room: 0 })
     }
 
-    /// Puts a report into the outbox.
+    /// Queues a report in the outbox.
     pub(super) fn send(&mut self, operation: &Operation<'_>) {
         match self.reporter.send(operation, self.options, time::monotonic(), &mut self.outbox) {
             Ok(()) => {}
@@ -326,7 +326,7 @@ impl Sending {
         }
     }
 
-    /// Sends what there is, and heeds answers; waits for the first of them for `patience` ms.
+    /// Sends queued reports and processes answers; waits up to `patience` ms for the first.
     pub(super) fn poll(&mut self, patience: u32) {
         let Self { reporter, outbox, sockets, .. } = self;
         sockets.send(outbox);
@@ -337,7 +337,7 @@ impl Sending {
         sockets.send(outbox);
     }
 
-    /// Waits for answers until none has come for `patience`.
+    /// Processes answers until none arrives for `patience`.
     fn settle(&mut self, patience: Duration) {
         let received = |sending: &Self| sending.reporter.stats().controls;
         let nanoseconds = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);

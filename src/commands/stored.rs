@@ -112,7 +112,7 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
     Some(FlowDetail { flow, hops: Vec::new() })
 }
 
-/// The latest reported values of each node of the flow's path: its latency for this flow, and its fullest queue of late.
+/// The latest reported values of each node of the flow's path: its latency for this flow, and its queue with the latest event.
 fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
     let query = "SELECT node, value FROM events WHERE flow = ?1 AND metric = 'hop_latency' ORDER BY ts DESC LIMIT 1000";
     let latencies = rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)?;

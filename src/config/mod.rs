@@ -80,7 +80,7 @@ impl Settings {
         (merged, kept)
     }
 
-    /// May the API be served where it is to be served? For settings changed by hand after they were read.
+    /// Checks that the API is protected where it is reachable. For settings that were changed after they were read.
     ///
     /// # Errors
     /// A sentence that says what to do.

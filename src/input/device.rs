@@ -34,13 +34,13 @@ pub(super) struct Device {
     interface: String,
     ports: Vec<u16>,
     listener: u16,
-    /// What the interface was like when it was opened last.
+    /// Facts about the interface at the last opening.
     known: Option<Traits>,
-    /// It is on the best receive path there is: nothing could be better.
+    /// It uses the fastest receive path.
     best: bool,
 }
 
-/// What decides which receive paths work: when it changes, another try may end better.
+/// Facts that determine which receive paths work: after a change, another attempt may succeed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Traits {
     /// The kernel's number of the interface; `None`: there is none of this name.
@@ -123,7 +123,7 @@ impl Open for Device {
 
 impl Device {
     fn traits(&self) -> Traits {
-        // What cannot be asked is as if it were not there: then nothing seems to change.
+        // Unknown facts count as absent: then nothing seems to change.
         let Ok(Some(facts)) = device::facts(&self.interface) else { return Traits::default() };
         let programs = facts.xdp.unwrap_or_default().iter().map(|program| program.id).collect();
         Traits { index: Some(facts.index), up: facts.up, programs }
@@ -201,7 +201,7 @@ impl Device {
         Ok(Opened { sources, setup, health })
     }
 
-    /// What the kernel's program has room for: a quarter more flows than the collector, which forgets them first.
+    /// Table sizes of the kernel program: a quarter more flows than the collector, which evicts them first.
     fn sizes(&self) -> Sizes {
         let collector = &self.settings.collector;
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX / 64);
@@ -273,7 +273,7 @@ impl Check for KernelHealth {
     }
 }
 
-/// Whether an interface is as it was when it was opened.
+/// Whether an interface is unchanged since it was opened.
 struct Health {
     watch: Watch,
     counted: Counters,

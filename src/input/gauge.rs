@@ -1,4 +1,4 @@
-//! The figures of an input. They go on when it is closed and opened again.
+//! The counters of an input. They continue when it is reopened.
 
 use std::{
     net::SocketAddr,
@@ -12,20 +12,20 @@ use crate::lock::lock;
 /// The setup of an input, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
-    /// As it is shown: `udp://10.0.0.1:32766`, `xdp://eth1`.
+    /// Its name: `udp://10.0.0.1:32766`, `xdp://eth1`.
     pub(crate) listen: String,
-    /// Where a socket really listens.
+    /// The bound address of a socket.
     pub(crate) address: Option<SocketAddr>,
-    /// What receives: the `kind` of its sources.
+    /// The receive path: the `kind` of its sources.
     pub(crate) kind: &'static str,
-    /// Bytes of receive buffer in force; 0 where there is none.
+    /// Effective receive buffer, bytes; 0 without one.
     pub(crate) receive_buffer: u64,
-    /// Of an interface.
+    /// Facts about an interface.
     pub(crate) interface: Option<Interface>,
 }
 
 impl Setup {
-    /// What receives and why not what is faster, in a sentence's part.
+    /// The receive path, and why no faster one, as part of a sentence.
     pub(crate) fn sentence(&self) -> String {
         let Some(interface) = &self.interface else { return self.kind.to_owned() };
         let mut text = self.kind.to_owned();
@@ -41,14 +41,14 @@ impl Setup {
     }
 }
 
-/// How an interface is read.
+/// The receive path of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interface {
     /// Its name.
     pub(crate) name: String,
     /// Queues that are read.
     pub(crate) queues: u32,
-    /// What was tried before, and why it is not that.
+    /// Receive paths tried before, and why they failed.
     pub(crate) tried: Vec<(&'static str, String)>,
 }
 
@@ -66,14 +66,14 @@ struct State {
     down: Option<String>,
     /// Times it was opened again.
     reopened: u64,
-    /// What earlier openings did.
+    /// Counters of earlier openings.
     before: (Stats, Counters),
-    /// What happened outside the sources since it was opened.
+    /// Counters outside its sources, since it was opened.
     counters: Counters,
     meters: Vec<Arc<Meter>>,
 }
 
-/// Where one thread notes its figures.
+/// A slot for one thread's counters.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     stats: Mutex<Stats>,
@@ -81,12 +81,12 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// The figures as of now.
+    /// Updates the counters.
     pub(super) fn note(&self, stats: Stats) {
         *lock(&self.stats) = stats;
     }
 
-    /// The thread cannot go on, for this reason.
+    /// The thread failed, for this reason.
     pub(super) fn fail(&self, reason: String) {
         *lock(&self.failed) = Some(reason);
     }
@@ -106,7 +106,7 @@ impl InputGauge {
         Self { watched, state: Mutex::new(state) }
     }
 
-    /// Does a supervisor open it again?
+    /// Whether a supervisor reopens it.
     pub(super) fn is_watched(&self) -> bool {
         self.watched
     }
@@ -123,7 +123,7 @@ impl InputGauge {
         lock(&self.state).meters.iter().find_map(|meter| lock(&meter.failed).clone())
     }
 
-    /// Its threads have ended; what they counted stays.
+    /// Its threads have ended; their counters stay.
     pub(super) fn closed(&self, why: String) {
         let state = &mut *lock(&self.state);
         for meter in state.meters.drain(..) {
@@ -146,7 +146,7 @@ impl InputGauge {
         state.reopened += 1;
     }
 
-    /// What happened so far, as of the last tick.
+    /// Its statistics, as of the last tick.
     pub(crate) fn stats(&self) -> Stats {
         let state = lock(&self.state);
         let mut sum = state.before.0;
@@ -156,7 +156,7 @@ impl InputGauge {
         sum
     }
 
-    /// What happened outside its sources, as of the last second.
+    /// Counters outside its sources, as of the last second.
     pub(crate) fn counters(&self) -> Counters {
         let state = lock(&self.state);
         sum(state.before.1, state.counters)
@@ -172,7 +172,7 @@ impl InputGauge {
         lock(&self.state).setup.clone()
     }
 
-    /// Why it does not work now, and how often it was opened again.
+    /// Why it does not work, and how often it was reopened.
     pub(crate) fn trouble(&self) -> (Option<String>, u64) {
         let state = lock(&self.state);
         (state.down.clone(), state.reopened)

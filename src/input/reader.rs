@@ -1,4 +1,4 @@
-//! A thread that reads.
+//! The reading thread of an input.
 
 use std::{
     sync::{
@@ -15,10 +15,10 @@ use nic::source::Packet;
 use super::{Handler, RxSource, gauge::Meter};
 use crate::{datagram::each_chunk, lock::lock, worker::TICK};
 
-/// How long a thread waits for a datagram before it looks around, ms.
+/// Longest wait for a datagram, ms; then the thread runs timers and checks for a stop.
 const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
 
-/// How long an input is emptied at the end, ns.
+/// Time limit for draining an input at the end, ns.
 const DRAIN: Nanos = 500_000_000;
 
 /// Reads one source.
@@ -32,17 +32,17 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads until `stop` is set and what had arrived by then is handled.
+    /// Reads until `stop` is set and all datagrams received until then are processed.
     pub(super) fn run(mut self, stop: &AtomicBool) {
         let mut looked: Nanos = 0;
         let mut failing = false;
         let mut last_call: Option<Nanos> = None;
         loop {
-            // Relaxed: the flag carries nothing but itself; one tick more or less does not matter.
+            // Relaxed: the flag orders no other memory.
             let stopping = stop.load(Ordering::Relaxed);
             let received = self.receive(if stopping { 0 } else { WAIT_MS });
             let now = nic::time::now();
-            // What had arrived before the stop is still ours; what keeps coming is not.
+            // Process datagrams received before the stop, but not an endless stream.
             let deadline = stopping.then(|| *last_call.get_or_insert(now + DRAIN));
             match received {
                 Ok(0) if stopping => break,
@@ -73,7 +73,7 @@ impl Reader {
         }
         self.finish();
         self.note();
-        // What was copied for the workers goes to them.
+        // Pass copied datagrams to the workers.
         self.handler.poll(nic::time::now());
     }
 
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// A program of the kernel leaves what it knows.
+    /// Collects the state of a kernel program.
     fn finish(&mut self) {
         if let (RxSource::Kernel(kernel), Handler::Inline(worker)) = (&mut self.source, &self.handler)
             && let Err(error) = kernel.finish(worker)

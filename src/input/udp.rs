@@ -33,8 +33,8 @@ pub(super) fn input(
     Ok(Input::new(listener, Opened { sources, setup, health: Box::new(AlwaysWell) }, None))
 }
 
-/// How sockets on `ports` are set up. Where an interface's datagrams come to a port that is listened on beside it, the two
-/// share the port: the kernel then gives each datagram to the socket of its interface.
+/// Options of sockets on `ports`. If a port is also configured for an interface, two sockets share it: the kernel passes each
+/// datagram to the socket of its interface.
 pub(super) fn options(settings: &CollectorSettings, ports: &[u16]) -> Options {
     let concerned =
         settings.listen.iter().filter(|listen| listen.ports().iter().any(|port| ports.contains(port)));
@@ -65,7 +65,7 @@ pub(super) fn both_families(
     Ok(())
 }
 
-/// Does something in the namespace of the sockets, which is usually the program's own.
+/// Runs `work` in the network namespace of the sockets, usually that of the program.
 fn inside<T: Send>(settings: &CollectorSettings, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
     let Some(name) = &settings.namespace else { return Ok(work()) };
     nic::netns::within(name, work).map_err(|error| {

@@ -1,6 +1,6 @@
 //! Inputs that can disappear and return: an interface is deleted, its number of queues changes, another process replaces the program
-//! on it. One thread looks after all of them: it asks each second whether each still works, closes one that does not, and
-//! opens it again, less and less often until that succeeds.
+//! on it. One thread supervises all of them: each second it checks that each works, closes one that does not, and
+//! reopens it, with exponential backoff.
 
 use std::{
     sync::{
@@ -16,16 +16,16 @@ use super::{Check, Opened, Work};
 use crate::control::Control;
 use terminal::CliError;
 
-/// Between two looks.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_secs(1);
 /// Between two polls of a collector whose input is closed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Delay before the first attempt to reopen an input; doubled for each further one, up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Between two tries, at most.
+/// Longest delay between two attempts.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// An input that is looked after.
+/// A supervised input.
 pub(crate) struct Watched {
     opener: Box<dyn super::Open>,
     work: Work,
@@ -36,18 +36,18 @@ enum State {
     /// It has no reader yet.
     Opened(Opened),
     Open(Open),
-    /// Tried again at this moment, or after so long if that fails.
+    /// Time of the next attempt, and the delay after it.
     Closed(Instant, Duration),
 }
 
-/// What is open of an input.
+/// The open parts of an input.
 struct Open {
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     health: Box<dyn Check>,
 }
 
-/// The thread that looks after the inputs. It ends, and closes them, when this is dropped.
+/// The supervising thread. Dropping this ends it and closes the inputs.
 #[derive(Debug)]
 pub(crate) struct Watch {
     inputs: Option<Sender<Watched>>,
@@ -55,11 +55,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts the thread, which has nothing to do yet. It keeps the capabilities of the caller, and so can open inputs later; see
+    /// Starts the thread, without inputs. It keeps the capabilities of the caller, and so can open inputs later; see
     /// [`crate::capabilities`].
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn start(control: &Control) -> Result<Self, CliError> {
         let (inputs, added) = channel();
         let shared = control.clone();
@@ -67,7 +67,7 @@ impl Watch {
         Ok(Self { inputs: Some(inputs), thread: Some(thread) })
     }
 
-    /// Begins to read an input, and looks after it.
+    /// Starts reading an input, and supervises it.
     pub(crate) fn add(&self, input: Watched) {
         if let Some(inputs) = &self.inputs {
             // Fails when the thread has died, which ends the program already.
@@ -77,7 +77,7 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Ends the reading: what had arrived is handled.
+    /// Stops reading; received datagrams are processed.
     fn drop(&mut self) {
         drop(self.inputs.take());
         if let Some(thread) = self.thread.take() {
@@ -120,7 +120,7 @@ impl Watched {
         matches!(self.state, State::Closed(..))
     }
 
-    /// How long from `now` until it must be looked at.
+    /// Time from `now` until its next check.
     fn due(&self, now: Instant) -> Duration {
         match &self.state {
             State::Opened(_) => Duration::ZERO,
@@ -178,14 +178,14 @@ impl Watched {
         self.state = State::Closed(now + SHORTEST, SHORTEST);
     }
 
-    /// No more is taken from the interface; what was taken is handled.
+    /// Stops receiving; received datagrams are processed.
     fn end(&mut self) {
         let ended = State::Closed(Instant::now(), LONGEST);
         if let State::Open(Open { threads, stop, mut health }) = std::mem::replace(&mut self.state, ended) {
             self.work.gauge.note(health.counters());
             // This detaches the program from the interface: the rings get no more records.
             drop(health);
-            // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
+            // Relaxed: the flag orders no other memory; joining the threads orders everything else.
             stop.store(true, Ordering::Relaxed);
             for thread in threads {
                 // The panic of a thread has been logged already.

@@ -19,7 +19,7 @@ const FLOWS_PER_STEP: u32 = 32_768;
 /// Rounds without a number after which the slot of a stream is freed: ten minutes.
 const PATIENCE: u32 = 600;
 
-/// How often the counters are read, ns.
+/// Interval between reads of the counters, ns.
 const COUNTING: Nanos = 20_000_000;
 
 /// Metrics whose values the kernel stores by key.
@@ -125,7 +125,7 @@ impl<K: Kernel> KernelSync<K> {
         count
     }
 
-    /// Does what is due at `now`.
+    /// Runs work due at `now`.
     ///
     /// # Errors
     /// The system refused.

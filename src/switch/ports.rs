@@ -25,7 +25,7 @@ use crate::config::{
 };
 use terminal::CliError;
 
-/// Everything that the switch's thread has.
+/// State of the switch's thread.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     pub(super) settings: SwitchSettings,
@@ -35,7 +35,7 @@ pub(crate) struct Forwarder {
     pub(super) dta: Option<Dta>,
     staged: Vec<Staged>,
     clock: Clock,
-    /// For frames that are cut into several, or completed.
+    /// Buffer for frames that are segmented or completed.
     scratch: [Vec<u8>; 2],
     next_look: u64,
 }
@@ -44,22 +44,22 @@ pub(crate) struct Forwarder {
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) frames: frames::Port,
-    /// It is gone, and will be opened again.
+    /// Why it is closed; it will be reopened.
     pub(super) failed: Option<String>,
-    /// Of the interface.
+    /// Interface settings.
     pub(super) mtu: u16,
-    /// What was counted by sockets that were closed since.
+    /// Counters of earlier sockets.
     before: frames::Stats,
 }
 
-/// Frames that wait to be sent together.
+/// Frames to send as a burst.
 #[derive(Debug, Default)]
 struct Staged {
     frames: Vec<Vec<u8>>,
     used: usize,
 }
 
-/// Where reports go.
+/// The socket for reports.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     sender: Option<Sender>,
@@ -69,7 +69,7 @@ pub(super) struct Reports {
     pub(super) lost: u64,
 }
 
-/// Timestamps that never go back, near the system's clock as it was at the start.
+/// Monotonic timestamps, aligned with the system clock at the start.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     offset: u64,
@@ -117,7 +117,7 @@ impl Forwarder {
     /// Opens the interfaces.
     ///
     /// # Errors
-    /// One cannot be opened; what to do.
+    /// An interface cannot be opened; says what to do.
     pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
         let mut ports = Vec::new();
         for port in &settings.ports {
@@ -153,7 +153,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// Waits until there is something to do, or `wake` says so. True: that is so soon that it did not wait.
+    /// Sleeps until work is due or `wake` is readable. Returns true if work is due so soon that it did not sleep.
     pub(crate) fn rest(&self, wake: Option<&UnixStream>, poll_fds: &mut PollFds) -> bool {
         let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(self.router.switch()));
         let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look).min(dta);
@@ -167,28 +167,28 @@ impl Forwarder {
         let descriptors = ports.chain(wake.map(UnixStream::as_fd)).chain(control);
         let timeout = Duration::from_nanos((rest - AWAKE / 2).min(LONGEST_REST));
         if frames::wait(descriptors, poll_fds, timeout).is_err() {
-            // Nothing but a lack of memory; then not in a tight loop.
+            // Only possible when memory is short; avoids a tight loop.
             std::thread::sleep(Duration::from_millis(10));
         }
         false
     }
 
-    /// No frame is queued inside or waits to be received.
+    /// Whether no frame is queued or ready to be received.
     pub(crate) fn is_empty(&self) -> bool {
         self.router.queued() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
     }
 
-    /// What it did, and how many frames it holds.
+    /// Its counters, and the number of queued frames.
     pub(crate) fn totals(&self) -> (&Stats, u64) {
         (self.router.stats(), self.router.queued())
     }
 
-    /// Frames that came too fast.
+    /// Frames dropped because the ring was full.
     pub(crate) fn ring_full(&mut self) -> u64 {
         self.ports.iter_mut().map(|port| port.stats().ring_full).sum()
     }
 
-    /// Does what there is to do now. False: nothing.
+    /// Runs due work. Returns false if there was none.
     pub(crate) fn poll(&mut self) -> bool {
         let now = self.clock.now();
         if now >= self.next_look {
@@ -209,7 +209,7 @@ impl Forwarder {
         busy
     }
 
-    /// Takes a burst of frames from a port.
+    /// Receives a burst of frames from a port.
     fn receive(&mut self, index: usize) -> usize {
         let Self { router, ports, staged, clock, scratch, .. } = self;
         let frames = &mut ports[index].frames;
@@ -221,7 +221,7 @@ impl Forwarder {
         frames.receive(BURST, &mut |arrived| receive(router, index, now, &arrived, scratch, &mut staging))
     }
 
-    /// Sends what is staged.
+    /// Sends the staged frames.
     fn send(&mut self) {
         for (index, staged) in self.staged.iter_mut().enumerate().filter(|(_, staged)| staged.used > 0) {
             let failed = self.ports[index].frames.send(&staged.frames[..staged.used]);
@@ -230,7 +230,7 @@ impl Forwarder {
         }
     }
 
-    /// Sends the reports that were made.
+    /// Sends pending reports.
     fn report(&mut self) {
         let outbox = self.router.reports();
         if outbox.is_empty() {
@@ -241,7 +241,7 @@ impl Forwarder {
         outbox.clear();
     }
 
-    /// Looks after interfaces that went away and a collector that could not be reached.
+    /// Reopens lost interfaces, and retries an unreachable collector.
     fn look(&mut self) {
         self.next_look = self.clock.now() + LOOK;
         self.router.flush_reports();
@@ -256,25 +256,25 @@ impl Forwarder {
         }
     }
 
-    /// What it reported by DTA.
+    /// The DTA view.
     pub(super) fn dta_view(&self) -> Option<super::DtaView> {
         self.dta.as_ref().and_then(|dta| dta.view(self.clock.now(), self.router.switch()))
     }
 
-    /// The settings in force.
+    /// The active settings.
     pub(crate) fn settings(&self) -> &SwitchSettings {
         &self.settings
     }
 
-    /// Forgets what SF-INT keeps of all flows.
+    /// Clears the SF-INT registers.
     pub(crate) fn wipe_registers(&mut self) {
         self.router.switch_mut().wipe_registers();
     }
 
-    /// Watches other flows.
+    /// Replaces the watch list.
     ///
     /// # Errors
-    /// A sentence; nothing was changed.
+    /// The cause, in one sentence; nothing changes.
     pub(crate) fn watch(&mut self, watch: Vec<WatchSettings>) -> Result<(), String> {
         self.router.watch(switch::watchlist(&watch)).map_err(|error| error.to_string())?;
         self.settings.watch = watch;
@@ -284,7 +284,7 @@ impl Forwarder {
     /// Replaces the filters. Unchanged filters keep their state.
     ///
     /// # Errors
-    /// A sentence; nothing was changed.
+    /// The cause, in one sentence; nothing changes.
     pub(crate) fn set_filters(&mut self, filter: Vec<FilterSettings>) -> Result<(), String> {
         self.put_filters(&SwitchSettings { filter, ..self.settings.clone() })
     }
@@ -300,7 +300,7 @@ impl Forwarder {
     /// Changes a port.
     ///
     /// # Errors
-    /// A sentence; nothing was changed.
+    /// The cause, in one sentence; nothing changes.
     pub(crate) fn set_port(&mut self, settings: PortSettings) -> Result<(), String> {
         let at = self.settings.ports.iter().position(|port| port.number == settings.number);
         let at = at.ok_or_else(|| format!("there is no port {}", settings.number))?;
@@ -312,10 +312,10 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Puts the live parts of other settings in force, and other ways to collectors.
+    /// Applies the reloadable settings, and the destinations of reports.
     ///
     /// # Errors
-    /// A sentence; what came before it was changed.
+    /// The cause, in one sentence; earlier changes stay.
     pub(super) fn apply(&mut self, settings: SwitchSettings, ways: Option<Ways>) -> Result<(), String> {
         change::same_ports(&self.settings.ports, &settings.ports)?;
         if let (Some(dta), Some(ways)) = (&mut self.dta, ways) {
@@ -336,7 +336,7 @@ impl Forwarder {
     }
 }
 
-/// Gives a frame, or the parts it is to be cut into, to the router.
+/// Passes a frame, or its segments, to the router.
 fn receive(
     router: &mut Router,
     port: usize,
@@ -393,7 +393,7 @@ impl Reports {
                     rest = &rest[sent..];
                 }
                 Err(_) => {
-                    // The first of them; a socket that cannot send at all is opened again.
+                    // The first failure; a socket that cannot send at all is reopened.
                     self.lost += 1;
                     rest = &rest[1..];
                     self.sender = None;
@@ -423,7 +423,7 @@ impl Port {
                 "the interface drops packets that the port's mtu allows"
             );
         }
-        // With tags and Ethernet header, and room for what INT adds on the path.
+        // With tags and Ethernet header, and room for INT.
         let frame_len = usize::from(mtu) + 64;
         let options = Options { frames: ring, frame_len, ..Options::default() };
         let frames = frames::Port::open(interface, &options)
@@ -431,7 +431,7 @@ impl Port {
         Ok(Self { frames, failed: None, mtu, before: frames::Stats::default() })
     }
 
-    /// Opens it again if its interface went away and came back.
+    /// Reopens it if its interface was removed and is back.
     fn look(&mut self, settings: &PortSettings, ring: usize) {
         if let Some(failure) = self.frames.failure() {
             tracing::warn!(port = settings.number, error = %failure, "the port failed");
@@ -455,7 +455,7 @@ impl Port {
         }
     }
 
-    /// What was counted at the interface.
+    /// Counters of the interface.
     pub(super) fn stats(&mut self) -> frames::Stats {
         let (now, before) = (self.frames.stats(), self.before);
         frames::Stats {
@@ -476,5 +476,5 @@ fn unspecified(to: std::net::SocketAddr) -> std::net::SocketAddr {
     }
 }
 
-/// Where the interface does not say.
+/// MTU of an interface without one.
 const USUAL_MTU: u16 = 1500;

@@ -242,7 +242,7 @@ impl Forwarder {
             dropped: stats.drops(),
             drops: Drop::ALL.iter().filter_map(of).collect(),
             ring_full: ports.iter().map(|port| port.ring_full).sum(),
-            balanced: stats.adds_up(queued),
+            balanced: stats.is_balanced(queued),
         };
         let counts = self.router.switch().filters().entries().map(|(_, counts)| counts);
         let filters = self.settings.filter.iter().zip(counts);

@@ -1,4 +1,4 @@
-//! The way that operations go: as frames by a UDP socket, or by an RDMA device.
+//! The transport of operations: frames by a UDP socket, or an RDMA device.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub(super) enum RdmaTransport {
 }
 
 impl RdmaTransport {
-    /// As the settings say.
+    /// Opens the transport of the settings.
     ///
     /// # Errors
     /// There is no such device, or the settings cannot be used.
@@ -33,12 +33,12 @@ impl RdmaTransport {
         Ok(Self::Frames(Box::new(links.map_err(|error| wrong(&error))?)))
     }
 
-    /// The address of the device that is to be used.
+    /// The address of the device to use.
     pub(super) fn verbs(settings: &TranslatorSettings) -> Option<IpAddr> {
         settings.source.filter(|_| settings.mode == TransportMode::Verbs)
     }
 
-    /// Where frames are made, if they are made here.
+    /// The software requester, if there is no device.
     pub(super) fn frames(&mut self) -> Option<&mut Links> {
         match self {
             Self::Frames(links) => Some(links),

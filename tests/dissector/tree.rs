@@ -1,4 +1,4 @@
-//! Reads tshark's JSON trees: what it shows, in the form in which the vectors expect it.
+//! Converts tshark's JSON trees to the form of the vectors.
 
 use crate::*;
 
@@ -10,7 +10,7 @@ pub(crate) fn get<'a>(tree: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// A field of a tree, as often as it is there.
+/// All occurrences of a field of a tree.
 pub(crate) fn all<'a>(tree: &'a Value, name: &str) -> Vec<&'a Value> {
     match tree.get(format!("hopwise.{name}")) {
         Some(Value::Array(many)) => many.iter().collect(),
@@ -109,7 +109,7 @@ pub(crate) fn flow(tree: &Value, which: &str) -> Option<Value> {
     Some(Value::Object(out))
 }
 
-/// Puts numbers into an object under other names, as far as they are there.
+/// Copies numbers that are present into an object under other names.
 pub(crate) fn numbers(tree: &Value, out: &mut Map<String, Value>, names: &[(&str, &str)]) {
     for (name, field) in names {
         if let Some(value) = number(tree, field) {
@@ -118,7 +118,7 @@ pub(crate) fn numbers(tree: &Value, out: &mut Map<String, Value>, names: &[(&str
     }
 }
 
-/// What packets and reports have in common.
+/// Fields common to packets and reports.
 pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
     for which in ["flow", "tunnel"] {
         if let Some(flow) = flow(tree, which) {
@@ -170,7 +170,7 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
     }
 }
 
-/// A report's object. `datagram` has what is said once.
+/// A report's object. `datagram` has the fields that occur once.
 pub(crate) fn report(datagram: &Value, tree: &Value) -> Value {
     if let Some(refused) = string(tree, "refused") {
         return json!({"error": refused});

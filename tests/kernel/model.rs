@@ -1,4 +1,4 @@
-//! The kernel program with its tables and ring, and the model that says which datagrams it passes to user space.
+//! The kernel program with its tables and ring, and the model that predicts which datagrams it passes to user space.
 
 use crate::*;
 
@@ -10,7 +10,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The program, or nothing (said aloud) where this process may not load one.
+    /// The program; `None`, reported as skipped, if this process may not load one.
     pub(crate) fn new(test: &str, sizes: Sizes) -> Option<Self> {
         Self::load(test, xdp::DETECT, &sizes.options(), sizes)
     }
@@ -103,11 +103,11 @@ pub(crate) struct Model {
     pub(crate) config: Config,
     pub(crate) streams: BTreeMap<StreamId, Run>,
     pub(crate) applied: BTreeMap<StreamId, u32>,
-    /// Flows that had a path of more hops than the kernel holds: all their reports go up.
+    /// Flows that had a path of more hops than the kernel holds: all their reports pass to user space.
     pub(crate) long: BTreeSet<String>,
     pub(crate) up: u64,
     pub(crate) spare: u64,
-    /// Some may go up without a reason that the collector shows.
+    /// Some may pass to user space for a reason that the collector does not show.
     pub(crate) spare_allowed: bool,
     pub(crate) now: u64,
 }
@@ -212,7 +212,7 @@ impl Model {
         }
     }
 
-    /// Is the datagram's number another than the next of its stream?
+    /// Whether the datagram's number is not the next of its stream.
     pub(crate) fn number(&mut self, datagram: &Datagram<'_>, profile: &wire::Profile) -> bool {
         let Some((id, number)) = stream(datagram, profile) else { return false };
         let Some(run) = self.streams.get_mut(&id) else {

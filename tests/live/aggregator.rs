@@ -19,7 +19,7 @@ use crate::support::{TempDir, command, hex, hopwise, text};
 /// Time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running aggregator and the socket that its aggregates come to.
+/// A running aggregator and the socket that receives its aggregates.
 struct Stage {
     child: Child,
     lines: Receiver<String>,
@@ -68,7 +68,7 @@ impl Stage {
         (head.to_owned(), body.to_owned())
     }
 
-    /// What the API says once `done` is true of it.
+    /// The answer of the API once `done` is true for it.
     fn view(&self, done: impl Fn(&Value) -> bool) -> Value {
         // Each answer is at most as old as a sleep of the stage; what never comes fails by the number of tries.
         for _ in 0..100_000 {
@@ -87,7 +87,7 @@ impl Stage {
         buffer[..length].to_vec()
     }
 
-    /// Ends it in good order.
+    /// Stops it cleanly.
     fn stop(&mut self) {
         let status = std::process::Command::new("kill").arg(self.child.id().to_string()).status();
         assert!(status.unwrap().success());
@@ -110,7 +110,7 @@ fn postcard(seq: u8, flow: u16) -> Vec<u8> {
 }
 
 #[test]
-fn postcards_in_aggregates_out_and_everything_adds_up() {
+fn postcards_become_aggregates_and_counters_balance() {
     let mut stage = Stage::start("kind = \"agg_n\"\nr = 3\ntimer = \"10m\"\naggregator = 99");
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     // Number 4 is lost; the last datagram is not a report.

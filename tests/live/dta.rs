@@ -108,7 +108,7 @@ fn report_all(reporter: &mut Reporter) {
     reporter.send(true, false, columns);
 }
 
-/// The answers of the API about what was reported.
+/// Queries by the API.
 fn answers(keeper: &Program) {
     let key = escape(FLOW);
     let path = keeper.get(&format!("/api/v1/dta/stores/paths/get?key={key}"));
@@ -150,7 +150,7 @@ fn answers(keeper: &Program) {
     }
 }
 
-/// Every answer is as the OpenAPI document says.
+/// Every answer conforms to the OpenAPI document.
 fn as_documented(keeper: &Program, stage: &Program) {
     let document = keeper.get("/api/v1/openapi.json");
     let check = |path: &str, answer: &Value| {
@@ -177,7 +177,7 @@ fn as_documented(keeper: &Program, stage: &Program) {
     check("/api/v1/translator", &stage.get("/api/v1/translator"));
 }
 
-/// The same by the commands.
+/// The same queries by the commands.
 fn commands(from: &[&str]) {
     let ask = |args: &[&str]| {
         let run = hopwise(args.iter().chain(from));
@@ -222,7 +222,7 @@ fn report_keys(reporters: &mut [Reporter; 2], keys: std::ops::Range<u32>) {
     }
 }
 
-/// How many of these keys a collector knows.
+/// Number of these keys that a collector answers.
 fn known(region: &Path, keys: impl Iterator<Item = u32>) -> u64 {
     use dta::{Answer, DtaStore, Policy};
     let memory = memory::Region::open_read_only(&region.join("paths.region")).unwrap();

@@ -123,7 +123,7 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     answers_of_the_artifact(&keeper, &at.join("memory"));
 }
 
-/// The same by those who ask.
+/// The same by the query commands.
 fn answers_of_the_artifact(keeper: &Program, directory: &Path) {
     for source in [["--api", &keeper.url()], ["--directory", text(directory)]] {
         let ask = |args: &[&str]| {
@@ -228,7 +228,7 @@ fn snapshots_are_taken_by_schedule_and_old_ones_go() {
         keeper.wait(&path, "written", |view| view["fields"]["value"][0] == 11);
         let now = newest(&keeper.get(list));
         let next = newest(&keeper.wait(list, "taken", |view| newest(view) > now));
-        let kept = newest(&keeper.wait(list, "taken again", |view| newest(view) > next));
+        let kept = newest(&keeper.wait(list, "snapshot taken", |view| newest(view) > next));
         reporter.key_write(&flow(), &path_of(99));
         keeper.wait(&path, "overwritten", |view| view["fields"]["value"][0] == 99);
         let (status, snapshot) = keeper.ask("GET", &format!("{path}&snapshot={kept}"), "");
@@ -467,7 +467,7 @@ impl Network {
     }
 }
 
-/// What a load said at its end.
+/// The summary of a load.
 fn ended(load: std::process::Child) -> Value {
     let output = load.wait_with_output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
@@ -531,7 +531,7 @@ fn in_namespaces_a_collector_dies_under_load_and_what_was_lost_is_known() {
     essential_entries(&network, &stage, &mut second, &at);
 }
 
-/// Values before, while the second collector is away, and after; the translator's books when all is settled, and the reports that the reporter
+/// Values before, while the second collector is away, and after; the translator's counters at the end, and the reports that the reporter
 /// suppressed because the translator requested it.
 fn values(
     network: &Network,
@@ -588,7 +588,7 @@ fn values(
     (after, suppressed.get())
 }
 
-/// Entries that must arrive, to a list of each collector; the second dies in their midst and comes back: all are there, once and in order.
+/// Entries that must arrive, to a list of each collector; the second is killed meanwhile and restarted: all entries are there, once and in order.
 fn essential_entries(network: &Network, stage: &Program, second: &mut Program, at: &Path) {
     let count = (2 * PART).to_string();
     let args = ["append", "--list", "10", "--lists", "2", "--data", "4", "--rate", "2000", "--count", &count];

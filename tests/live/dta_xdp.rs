@@ -1,5 +1,5 @@
 //! The collector's memory in the kernel (`[collector.memory] mode = "xdp"`): a translator in one namespace, the memory in another,
-//! RoCEv2 over a link between them. Needs root and `ip`; without, it says so.
+//! RoCEv2 over a link between them. Needs root and `ip`; otherwise skipped.
 
 use std::{
     fs,
@@ -36,7 +36,7 @@ fn translator(family: usize) -> String {
     )
 }
 
-/// Two namespaces with a link, or a word about why there are none.
+/// Two namespaces with a link; otherwise reports the test as skipped.
 fn pair() -> Option<Pair> {
     let pair = Pair::create();
     let pair = pair.map_err(|error| skipped(&format!("memory in the kernel: needs root ({error})"))).ok()?;
@@ -79,7 +79,7 @@ impl Reporter {
     }
 }
 
-/// What the API says at `path` once `done` is true of it.
+/// The answer of the API at `path` once `done` is true for it.
 fn wait(server: &Server, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
@@ -115,7 +115,7 @@ fn get(pair: &Pair, from: &[&str]) -> String {
     run.stdout
 }
 
-/// The memory says that everything was done in the kernel, and it adds up.
+/// The memory reports that the kernel executed everything, and the counters balance.
 fn all_in_the_kernel(keeper: &Server) -> Value {
     let view = wait(keeper, "/api/v1/dta", "balanced", |view| view["balanced"] == true);
     assert_eq!((&view["mode"], &view["xdp"]["up"]), (&json!("xdp"), &json!(true)), "{view:#}");
@@ -190,7 +190,7 @@ fn reports_are_written_by_the_kernel_and_asked_as_ever() {
     }
 }
 
-/// A clean stop keeps everything, a crash what there was at the last clean stop.
+/// A clean stop saves everything; after a crash the state of the last clean stop is restored.
 fn stops_and_comes_back(
     pair: &Pair,
     (stage, keeper): (&Server, Server),

@@ -1,5 +1,5 @@
 //! Interfaces as inputs: the whole program in a network namespace, reports from the other end of a link. Needs root and `ip`;
-//! what cannot be tested says so.
+//! tests that cannot run are reported as skipped.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::support::skipped;
 /// The port of reports.
 const PORT: u16 = 32766;
 
-/// Two namespaces with a link, or a word about why there are none.
+/// Two namespaces with a link; otherwise reports the test as skipped.
 fn pair() -> Option<Pair> {
     let pair = Pair::create();
     pair.map_err(|error| skipped(&format!("interfaces: network namespaces need root ({error})"))).ok()
@@ -30,7 +30,7 @@ fn send(pair: &Pair, family: usize, datagrams: &[Vec<u8>]) {
     }
 }
 
-/// Reports good and bad, with gaps in their numbers: what they say does not depend on when they come.
+/// Valid and invalid reports, with sequence gaps; their contents do not depend on the receive time.
 fn mixed() -> Vec<Vec<u8>> {
     let good = report(0, 1, [1, 2, 3]);
     let mut datagrams: Vec<Vec<u8>> =
@@ -41,8 +41,8 @@ fn mixed() -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// Everything that the program concluded, without what depends on the time: when it was, and which of the missing numbers have
-/// been waited for long enough.
+/// All results of the program, except those that depend on the time: timestamps, and which missing numbers count as lost
+/// already.
 fn conclusions(server: &Server, status: &Value) -> Value {
     let events = server
         .query(

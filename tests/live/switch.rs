@@ -1,4 +1,4 @@
-//! The switch role on real interfaces: two hosts, three switches between them, in network namespaces. The hosts notice nothing.
+//! The switch role on real interfaces: two hosts, three switches between them, in network namespaces. INT is invisible to the hosts.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -27,7 +27,7 @@ const NODES: [u32; 3] = [11, 12, 13];
 const HOSTS: [[&str; 2]; 2] = [["10.0.1.5", "fd00:0:0:1::5"], ["10.0.2.6", "fd00:0:0:2::6"]];
 
 impl Line {
-    /// `watch`: lines of `[[switch.watch]]`, for every switch. `None`, said aloud: it cannot be made here.
+    /// `watch`: lines of `[[switch.watch]]`, for every switch. `None`, reported as skipped: not possible on this machine.
     fn new(watch: &str) -> Option<Self> {
         match Self::links() {
             Ok((hosts, namespaces)) => Some(Self::start(hosts, namespaces, watch)),
@@ -126,7 +126,7 @@ impl Line {
         paths
     }
 
-    /// Every switch's books are closed, and nothing was lost but for the reasons in `but`.
+    /// The counters of each switch balance, with drops only for the reasons in `but`.
     fn assert_balanced(&self, but: &[&str]) {
         let document: Value = self.switches[0].json("/api/v1/openapi.json");
         for server in &self.switches {
@@ -295,7 +295,7 @@ fn a_queue_with_a_rate_keeps_to_it_and_reports_itself() {
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
 
-/// A filter that nothing on one machine is an event for.
+/// A filter that reports nothing on an idle machine.
 const STEADY: &str = "algorithm = \"per_flow\"\nmetric = \"flow_latency\"\nthreshold = \"5s\"\n";
 
 #[test]
@@ -331,7 +331,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
         metrics.contains("hopwise_switch_filter_total{filter=\"0\",decision=\"suppressed\"}"),
         "{metrics}"
     );
-    // The file says the same filter behind another: it goes on, and so does what it has counted.
+    // The file has the same filter after another one: it keeps its state and counters.
     let other = "[[switch.filter]]\ndport = 9\nalgorithm = \"change\"\n";
     let file = format!("{watch}{other}[[switch.filter]]\nproto = \"udp\"\n{STEADY}");
     reload(sink, &config(2, &file), |view| view["filters"].as_array().unwrap().len() == 2);
@@ -347,7 +347,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
 
-/// Puts another file in force.
+/// Applies another file.
 fn reload(server: &Server, file: &str, done: impl Fn(&Value) -> bool) {
     server.reconfigure_raw(file);
     server.signal("-HUP");
@@ -357,7 +357,7 @@ fn reload(server: &Server, file: &str, done: impl Fn(&Value) -> bool) {
     }
 }
 
-/// What a switch says of its reports.
+/// A switch's counters of reports.
 struct Books {
     plain: u64,
     reported: u64,
@@ -368,7 +368,7 @@ struct Books {
 }
 
 impl Books {
-    /// Checks that they add up: every packet that left is of one kind, and every report was made for a reason.
+    /// Checks that they balance: each sent packet has one kind, and each report one reason.
     fn of(view: &Value) -> Self {
         let int = |name: &str| view["int"][name].as_u64().unwrap();
         let kinds = [
@@ -403,7 +403,7 @@ impl Books {
     }
 }
 
-/// Paths that flows took, as a collector says.
+/// Paths of flows, from a collector.
 #[derive(Default)]
 struct Paths(Vec<(String, Vec<u32>)>);
 
@@ -549,7 +549,7 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     a_map_is_read_again(&line.switches[2], &map, one);
 }
 
-/// It grows; and one that does not fit is refused, and changes nothing.
+/// A map grows; one that does not fit is refused and changes nothing.
 fn a_map_is_read_again(switch: &Server, map: &std::path::Path, one: &str) {
     let grown = support::hopwise(["map", "grow", support::text(map), "b=http://127.0.0.1:2,127.0.0.1:40041"]);
     fs::write(map, grown.stdout).unwrap();

@@ -1,5 +1,5 @@
 //! hopwise run by an ordinary user who has capabilities and nothing else, in a network namespace. Needs root to be set up,
-//! and `setpriv`; what cannot be tested says so.
+//! and `setpriv`; tests that cannot run are reported as skipped.
 
 use std::collections::BTreeMap;
 use std::fs;

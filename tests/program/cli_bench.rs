@@ -1,4 +1,4 @@
-//! `hopwise bench`: every case once, so that none rots.
+//! `hopwise bench`: every case once.
 
 use serde_json::Value;
 
@@ -109,7 +109,7 @@ fn plausible(outcome: &Value) {
     }
 }
 
-/// All fields are there and make sense.
+/// All fields are present and plausible.
 fn complete(outcome: &Value) {
     let number = |name: &str| outcome[name].as_f64().filter(|number| *number > 0.0);
     let [Some(ns), Some(_), Some(runs), Some(min), Some(median), Some(max)] =

@@ -1,4 +1,4 @@
-//! `hopwise demo` and the commands that ask a running hopwise: `top`, `path`, `events`.
+//! `hopwise demo` and the commands that query a running hopwise: `top`, `path`, `events`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Stdio};

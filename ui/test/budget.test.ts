@@ -43,7 +43,7 @@ test('a source that cannot be counted qualifies it', () => {
   assert.equal(detail, 'Losses of 1 source are not countable: the sequence number never advances.');
 });
 
-test('a loss says how many, where, why, and whether it goes on', () => {
+test('a loss shows its number, stage, reason, and recent losses', () => {
   const lost = {
     network: { out: 97, drops: { lost: 3 } },
     queue: { out: 99, drops: { queue_full: 1, other: 0 } },

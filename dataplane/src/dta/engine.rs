@@ -32,7 +32,7 @@ pub struct MappingStats {
 
 impl MappingStats {
     /// Is everything accounted for?
-    pub fn adds_up(&self) -> bool {
+    pub fn is_balanced(&self) -> bool {
         let Self { made, sent, pending, suppressed, absent, size, no_room } = *self;
         made == sent + pending + suppressed + absent + size + no_room
     }

@@ -140,7 +140,7 @@ fn the_other_operations_are_those_of_5_7() {
     let key = [10, 0, 0, 1, 10, 0, 0, 2, 4, 0xd2, 0, 80, 6];
     let last = Operation::Postcard { hop: 3, path_len: 3, store: 1, value: 15, key: &key };
     assert_eq!(Report::parse(&made[4]).map(|report| report.operation), Ok(last));
-    assert!(reporter.mappings().all(|(_, stats)| stats.adds_up()));
+    assert!(reporter.mappings().all(|(_, stats)| stats.is_balanced()));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn entries_wait_for_others_but_not_for_long() {
     assert_eq!(out.len(), 0);
     reporter.tick(6_000_000, &mut out);
     assert_eq!((sent(&mut out)[0].len(), pending(&reporter)), (16 + 4, 0));
-    assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.sent == 5));
+    assert!(reporter.mappings().all(|(_, stats)| stats.is_balanced() && stats.sent == 5));
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn all_essential_reports_arrive_in_order_despite_loss() {
         let expected: Vec<u32> = (0..20_000).step_by(every as usize).collect();
         assert_eq!(tracker.accepted.len(), expected.len(), "{loss} %");
         assert_eq!(tracker.accepted, expected, "{loss} %");
-        assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.pending == 0));
+        assert!(reporter.mappings().all(|(_, stats)| stats.is_balanced() && stats.pending == 0));
     }
 }
 

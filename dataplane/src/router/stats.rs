@@ -165,7 +165,7 @@ impl Stats {
     }
 
     /// Does it add up, with `queued` frames inside?
-    pub fn adds_up(&self, queued: u64) -> bool {
+    pub fn is_balanced(&self, queued: u64) -> bool {
         self.received() + self.originated == self.sent() + self.consumed + self.drops() + queued
     }
 }

@@ -122,8 +122,8 @@ fn assert_sound(frame: &[u8]) {
     assert_eq!(checksum::transport(addresses, ip.proto, segment), 0, "{frame:02x?}");
 }
 
-fn assert_adds_up(router: &Router) {
-    assert!(router.stats().adds_up(router.queued()), "{:?} queued {}", router.stats(), router.queued());
+fn assert_balanced(router: &Router) {
+    assert!(router.stats().is_balanced(router.queued()), "{:?} queued {}", router.stats(), router.queued());
 }
 
 fn arp(operation: u16, sender: ([u8; 6], Ipv4Addr), target: ([u8; 6], Ipv4Addr), dst: [u8; 6]) -> Vec<u8> {
@@ -155,7 +155,7 @@ fn a_packet_goes_to_the_next_switch_with_one_hop_less() {
     assert_eq!((port, packet::ip_of(&out).unwrap().hops), (1, 8));
     assert_sound(&out);
     assert_eq!((router.queued(), router.stats().received(), router.stats().sent()), (0, 2, 2));
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn any_address_a_host_asks_for_is_ours() {
     router.receive(3, 1, &question, 3, &mut sent);
     assert_eq!((sent.take(), router.stats().dropped(Drop::NotIp)), (vec![], 1));
     assert_eq!(router.stats().consumed, 4);
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_host_is_asked_for_and_its_packets_wait() {
         out.iter().map(|(port, frame)| (*port, &frame[..6])).collect::<Vec<_>>(),
         [(2, &OTHER[..]); 2]
     );
-    assert_adds_up(&router);
+    assert_balanced(&router);
     router.advance(10 * SECOND, &mut sent);
     assert_eq!((sent.take(), router.queued()), (vec![], 0));
 }
@@ -227,7 +227,7 @@ fn packets_to_a_host_that_never_answers_are_dropped_and_the_sender_is_notified()
         router.receive(4 * SECOND, 0, &frame, 0, &mut sent);
     }
     assert_eq!(router.queued(), 16 + 255);
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn neighbour_solicitations_are_answered_and_asked() {
     router.receive(1, 2, &answer, 1, &mut sent);
     let (port, out) = sent.one();
     assert_eq!((port, &out[..6]), (2, &Port::mac_for(11, 3)[..]));
-    assert_adds_up(&router);
-    assert_adds_up(&second);
+    assert_balanced(&router);
+    assert_balanced(&second);
     // Duplicate detection comes from no address, and is not answered; a wrong checksum is no solicitation.
     let mut detection = question.clone();
     detection[22..38].fill(0);
@@ -284,7 +284,7 @@ fn packets_that_cannot_be_forwarded_are_dropped_with_a_reason() {
     // Padding behind the packet is not part of it.
     router.receive(2, 0, &changed(&|frame| frame.extend([0; 20])), 2, &mut sent);
     assert_eq!(sent.one().1.len(), good.len());
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn errors_are_sent_to_the_sender_at_a_limited_rate() {
         (98, 102),
         "a hundred, and one a millisecond"
     );
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]
@@ -340,12 +340,12 @@ fn a_queue_is_paced_and_measured() {
     // One is being sent, three wait, one was too many.
     assert_eq!((router.queued(), router.stats().dropped(Drop::QueueFull)), (4, 1));
     assert_eq!(router.queue(1), QueueStats { bytes: 375, frames: 3, most_bytes: 375 });
-    assert_adds_up(&router);
+    assert_balanced(&router);
     let mut times = Vec::new();
     while let Some(next) = router.next() {
         router.advance(next, &mut sent);
         sent.take().iter().for_each(|_| times.push(next / MS));
-        assert_adds_up(&router);
+        assert_balanced(&router);
     }
     assert_eq!(times, [11, 12, 13, 14]);
     // What each found in the queue, and how long it was there: 0, 0, 125, 250 bytes; 0, 1, 2, 3 ms. And the drop.
@@ -377,7 +377,7 @@ fn ingress_can_be_shaped_by_a_link() {
         sent.take().iter().for_each(|_| times.push(next / MS));
     }
     assert_eq!(times, [6, 7]);
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn loss_and_reordering_are_as_asked_and_the_same_each_time() {
             router.receive(number * 1000, 0, &frame, 0, &mut sent);
         }
         router.advance(SECOND, &mut sent);
-        assert_adds_up(&router);
+        assert_balanced(&router);
         let lost = router.stats().dropped(Drop::LinkLoss);
         let numbers = sent.take().into_iter().map(|(_, f)| u64::from_be_bytes(f[44..52].try_into().unwrap()));
         (lost, numbers.collect::<Vec<_>>())
@@ -424,7 +424,7 @@ fn a_port_that_goes_down_loses_what_it_holds_and_comes_back() {
     router.receive(SECOND, 0, &from_1_to(2, 83), 0, &mut sent);
     router.advance(2 * SECOND, &mut sent);
     assert_eq!(sent.take().len(), 1);
-    assert_adds_up(&router);
+    assert_balanced(&router);
     assert_eq!(router.set_port(0, 1, Port::new(9, [2; 6])), Err(ConfigError::OtherPorts));
 }
 
@@ -440,7 +440,7 @@ fn a_rate_that_is_taken_away_empties_the_queue() {
     assert_eq!((sent.take().len(), router.queued()), (5, 0));
     router.receive(3 * SECOND, 0, &from_1_to(2, 83), 0, &mut sent);
     assert_eq!(sent.take().len(), 1);
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]
@@ -503,8 +503,8 @@ fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
     let report = decoder.reports(&reports[0]).next().unwrap().unwrap();
     let hops: Vec<_> = report.hops().map(|hop| (hop.node_id, hop.hop_latency)).collect();
     assert_eq!(hops, [(Some(11), Some(500)), (Some(12), Some(500))]);
-    assert_adds_up(&first);
-    assert_adds_up(&last);
+    assert_balanced(&first);
+    assert_balanced(&last);
 }
 
 #[test]
@@ -527,7 +527,7 @@ fn a_packet_that_int_makes_too_long_for_a_later_link_is_reported_with_its_own_le
     assert_eq!((port, &error[34..36]), (1, &[3, 4][..]));
     assert_eq!(u16::from_be_bytes([error[40], error[41]]) as usize, 1500 - int);
     assert_eq!(u16::from_be_bytes([error[44], error[45]]), 1500, "the quoted packet is as it was sent");
-    assert_adds_up(&last);
+    assert_balanced(&last);
 }
 
 #[test]
@@ -566,10 +566,10 @@ fn no_bytes_make_it_panic_and_all_are_accounted_for() {
         router.receive(round * 1000, random.below(3) as usize, &frame, 0, &mut sent);
         router.advance(round * 1000, &mut sent);
     }
-    assert_adds_up(&router);
+    assert_balanced(&router);
     router.advance(100 * SECOND, &mut sent);
     assert_eq!(router.queued(), 0);
-    assert_adds_up(&router);
+    assert_balanced(&router);
 }
 
 #[test]

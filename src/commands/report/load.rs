@@ -11,18 +11,18 @@ use super::Sending;
 use terminal::CliError;
 use terminal::progress::Progress;
 
-/// What to send, how fast, how long
+/// Options of the load
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
-    /// The operation
+    /// Operation
     #[arg(value_enum)]
     operation: OperationArg,
 
-    /// Number of the store
+    /// Store ID
     #[arg(long, default_value_t = 1)]
     store: u16,
 
-    /// Number of the list
+    /// List ID
     #[arg(long, default_value_t = 0)]
     list: u32,
 
@@ -30,23 +30,23 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     lists: u32,
 
-    /// Reports per second; 0: as fast as it goes
+    /// Reports per second; 0: as fast as possible
     #[arg(long, default_value_t = 10_000)]
     rate: u64,
 
-    /// Reports in all
+    /// Total number of reports
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 
-    /// Different keys, random 5-tuples, one after the other
+    /// Number of different keys: random 5-tuples, used in turn
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
 
-    /// Bytes of a value or an entry; they begin with the number of the report (4 bytes)
+    /// Bytes of a value or an entry; the first 4 are the number of the report
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1024))]
     data: u16,
 
-    /// Entries in a report
+    /// Entries per report
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     entries: u8,
 
@@ -54,11 +54,11 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: u8,
 
-    /// Hops of a key's path; each key's postcards follow each other
+    /// Hops of a key's path; the postcards of a key are sent in a row
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
     hops: u8,
 
-    /// Other keys
+    /// Random seed of the keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -71,7 +71,7 @@ enum OperationArg {
     Postcard,
 }
 
-/// Reports between two looks at the clock.
+/// Reports between two reads of the clock.
 const BURST: u64 = 64;
 
 /// Sends the load.

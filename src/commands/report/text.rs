@@ -1,11 +1,11 @@
-//! Keys and bytes as people write them.
+//! Keys and bytes in text form.
 
 use wire::dta::MergeOp;
 
 use dta::fields::unhex;
 use dta::key::Key;
 
-/// Bytes that were written as text.
+/// Bytes in text form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
@@ -18,7 +18,7 @@ pub(super) fn hex(text: &str) -> Result<Bytes, String> {
     })
 }
 
-/// A key, as everywhere else: a flow, an address, a number, bytes, or several of these.
+/// A key: a flow, an address, a number, bytes, or several of these.
 pub(super) fn key(text: &str) -> Result<Bytes, String> {
     text.parse::<Key>().map(|key| Bytes(key.bytes().to_vec()))
 }

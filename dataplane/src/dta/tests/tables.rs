@@ -54,7 +54,7 @@ fn an_evicted_record_is_reported_and_nothing_is_counted_twice() {
     assert_eq!((stats.counted, stats.periods, stats.keyless), (30_000, 3, 0));
     assert_eq!(stats.made, stats.evicted + stats.idle + stats.records);
     assert_eq!((sums.len(), sums.values().sum::<u64>()), (300, 30_000));
-    assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.sent > 50));
+    assert!(reporter.mappings().all(|(_, stats)| stats.is_balanced() && stats.sent > 50));
 }
 
 #[test]
