@@ -1,6 +1,6 @@
 //! INT in a packet: where it lies, what it says, and what the packet was before it came in.
 
-use super::{self as walk, Ip, Purpose, TCP, UDP, Walk};
+use super::{Ip, Purpose, TCP, UDP, Walk};
 use crate::bytes::{try_u64, u16_at};
 use crate::flow::FlowKey;
 use crate::geneve::{CLASS_INT_1, CLASS_INT_2};
@@ -9,6 +9,7 @@ use crate::int::layout::Layouts;
 use crate::int::shim::{self, Detected, Kind, Next, Shim1, Shim2, ShimContext};
 use crate::int::{Int, Mode, Version};
 use crate::ioam::Ioam;
+use crate::packet as walk;
 use crate::profile::{Dialect, Profile, TcpShim};
 use crate::refusal::Refusal;
 
