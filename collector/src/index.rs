@@ -127,6 +127,12 @@ impl Index {
         }
     }
 
+    /// How busy the entry of `hash` in `slot` is in `second`.
+    pub(crate) fn heat(&self, hash: u64, slot: u32, second: u32) -> u8 {
+        let entry = self.place(hash, |candidate| candidate == slot);
+        entry.map_or(0, |(place, _)| cooled(&self.buckets[place.bucket as usize], place.way as usize, second))
+    }
+
     /// Finds room for a new entry in `second`. With `full`, only an eviction makes room, since the slab has no free slot.
     pub(crate) fn room(&self, hash: u64, second: u32, full: bool) -> InsertSlot {
         let first = self.first(hash);

@@ -33,6 +33,9 @@ pub struct Table {
 pub struct Tables {
     /// Flows.
     pub flows: Table,
+    /// Hops of the paths of all flows: `used` and `capacity` in hops, flows `evicted` so that another's path found room,
+    /// and paths of which not every hop could be stored (`refused`).
+    pub hops: Table,
     /// Nodes.
     pub nodes: Table,
     /// Queues with an occupancy.
@@ -55,9 +58,10 @@ pub struct Tables {
 
 impl Tables {
     /// All of them by name.
-    pub fn named(&self) -> [(&'static str, Table); 10] {
+    pub fn named(&self) -> [(&'static str, Table); 11] {
         [
             ("flows", self.flows),
+            ("hops", self.hops),
             ("nodes", self.nodes),
             ("queues", self.queues),
             ("congestion", self.congestion),
@@ -101,8 +105,10 @@ pub struct Stats {
     pub drop_reports: u64,
     /// Flows and keys that expired.
     pub expired: u64,
-    /// Reports of paths of which not every hop could be stored.
-    pub cut_paths: u64,
+    /// Paths of which not every hop could be stored.
+    pub truncated_paths: u64,
+    /// Flows with such a path now.
+    pub truncated_flows: u64,
     /// Outcomes of postcards.
     pub postcards: PostcardStats,
     /// Events emitted, by kind.
@@ -127,7 +133,8 @@ impl Default for Stats {
             unadmitted: 0,
             drop_reports: 0,
             expired: 0,
-            cut_paths: 0,
+            truncated_paths: 0,
+            truncated_flows: 0,
             postcards: PostcardStats::default(),
             events: [0; Kind::ALL.len()],
             sf: JoinStats::default(),
@@ -157,6 +164,7 @@ impl AddAssign<&Self> for Stats {
     fn add_assign(&mut self, other: &Self) {
         self.combine(other, |one, other| *one += other);
         self.sf.pending += other.sf.pending;
+        self.truncated_flows += other.truncated_flows;
     }
 }
 
@@ -182,7 +190,7 @@ impl Stats {
             (&mut self.unadmitted, other.unadmitted),
             (&mut self.drop_reports, other.drop_reports),
             (&mut self.expired, other.expired),
-            (&mut self.cut_paths, other.cut_paths),
+            (&mut self.truncated_paths, other.truncated_paths),
         ] {
             with(one, other);
         }

@@ -9,7 +9,7 @@ use crate::config::{JoinConfig, Units};
 use crate::decode::{DatagramContext, Head, Plan, ReadHops, Reading, Shapes, version};
 use crate::event::{Nanos, Sink};
 use crate::index::NO_SLOT;
-use crate::state::flows::HopState;
+use crate::state::hops::HopState;
 use crate::state::{State, saturated};
 use crate::stats::{JoinStats, Table};
 

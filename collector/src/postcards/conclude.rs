@@ -64,10 +64,12 @@ impl Settling<'_> {
         state.refresh_if_due(slot, *sink);
         let (flow, _, states) = state.flows.parts(slot);
         let known = if flow.path_length == 0 { &[] } else { &*states };
-        let same = known.len() == postcards.len()
+        let same = usize::from(flow.path_length) == postcards.len()
             && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node);
         if !same {
             state.set_path(slot, &head, hops, *sink);
+            self.emit_new_hops(&head, postcards);
+        } else if state.retry_path(slot, &head, hops, *sink) {
             self.emit_new_hops(&head, postcards);
         }
         self.conclude_values(&head, hops);

@@ -9,7 +9,7 @@ use crate::decode::{ABSENT, MAX_HOPS};
 use crate::event::{Basis, Nanos, Sink};
 use crate::hash::fold;
 use crate::state::State;
-use crate::state::flows::HopState;
+use crate::state::hops::HopState;
 use crate::state::pending::Postcard;
 use crate::stats::{Partial, Unjoinable};
 
@@ -162,7 +162,8 @@ impl Postcards {
         if set.len() == known
             && let Ok(basis) = arrange(&mut set, &self.links)
             && ends(&set) == settling.state.postcards.flow_mut(slot).ends
-            && is_path(settling.state.flows.parts(slot).2, &set)
+            && let (flow, _, states) = settling.state.flows.parts(slot)
+            && is_path(states, flow.path_length, &set)
         {
             let others = |postcard: &Postcard| postcard.signature != signature;
             settling.state.postcards.pull(slot, |_| {}, others);
@@ -320,7 +321,7 @@ impl Postcards {
         }
         let known = if flow.path_length == 0 { &[] } else { &*states };
         let pending = state.postcards.flow_mut(slot);
-        if is_path(known, postcards) {
+        if is_path(known, flow.path_length, postcards) {
             pending.confirmations = 0;
             return Ok(());
         }
@@ -380,8 +381,9 @@ impl Settling<'_> {
     }
 }
 
-fn is_path(known: &[HopState], postcards: &[Postcard]) -> bool {
-    known.len() == postcards.len()
+/// Are these the nodes of a path of `length` nodes, of which those in `known` are stored?
+fn is_path(known: &[HopState], length: u16, postcards: &[Postcard]) -> bool {
+    usize::from(length) == postcards.len()
         && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node)
 }
 

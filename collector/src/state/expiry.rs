@@ -3,6 +3,7 @@
 use detect::Metric;
 
 use super::State;
+use super::flows::Flags;
 use super::removals::Removed;
 use super::series::Closing;
 use crate::decode::NO_VALUE;
@@ -56,6 +57,7 @@ impl State {
             sink.rollup(&flow.minute(cold));
         }
         cold.minute = minute;
+        flow.flags.set(Flags::RETRY, flow.flags.has(Flags::TRUNCATED));
         flow.begin_minute(cold);
     }
 

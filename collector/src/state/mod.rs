@@ -7,11 +7,13 @@ mod emit;
 mod expiry;
 mod flow;
 pub(crate) mod flows;
+pub(crate) mod hops;
 mod node_metrics;
 mod path;
 pub(crate) mod pending;
 pub(crate) mod removals;
 mod rule_history;
+mod runs;
 pub(crate) mod series;
 mod sketch;
 pub(crate) mod suppressed;
@@ -36,7 +38,8 @@ pub(crate) use emit::EventCounts;
 pub(crate) use node_metrics::{NodeMetrics, emit_hop_latency, saturated};
 
 use directory::{Directory, Resolved};
-use flows::{Admission, Flows, HopState};
+use flows::{Admission, Flows};
+use hops::HopState;
 use node_metrics::WIDEST_DEADBAND;
 use path::Scratch;
 use pending::PendingPostcards;
@@ -295,12 +298,9 @@ impl State {
             }
         };
         let slot = self.flows.insert(place, head.about.key, head.hash, now, self.second);
-        self.counts.unadmitted += u64::from(slot.is_none());
-        if let Some(slot) = slot {
-            self.detection.forget(slot);
-            self.directory.enter(&head.about.key, slot);
-        }
-        slot
+        self.detection.forget(slot);
+        self.directory.enter(&head.about.key, slot);
+        Some(slot)
     }
 
     /// Brings a flow up to date, unless it is.

@@ -3,7 +3,7 @@
 use detect::Metric;
 
 use super::emit::Emitter;
-use super::flows::HopState;
+use super::hops::HopState;
 use super::series::{Change, Key, Merged, Series};
 use super::sketch::Sketches;
 use super::suppressed::SuppressedHop;

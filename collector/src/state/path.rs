@@ -3,7 +3,8 @@
 use detect::{HopValues, Metric};
 
 use super::State;
-use super::flows::{Flags, HopState};
+use super::flows::Flags;
+use super::hops::HopState;
 use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
 use crate::event::{Kind, Sink};
 
@@ -41,15 +42,42 @@ impl State {
     #[cold]
     #[inline(never)]
     pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
-        self.scratch.path.clear();
-        self.scratch.path.extend(hops.records(0).take(MAX_HOPS).map(|record| hops.node(record)));
-        self.resize_states(slot);
+        self.store_path(slot, head, hops, sink);
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
         let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
         flow.flags.set(Flags::LOOP, looped.is_some());
         flow.flags.set_order(head.basis);
         self.emit_path(head, previous, looped, sink);
+    }
+
+    /// Stores the nodes of `hops` as the path of the flow in `slot`, as far as there is room.
+    fn store_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
+        let count = hops.count().min(MAX_HOPS);
+        if let Some(victim) = self.flows.make_room(slot, count, self.second) {
+            self.remove(victim, head.about.ts, sink);
+        }
+        self.scratch.path.clear();
+        self.scratch.path.extend(hops.records(0).take(MAX_HOPS).map(|record| hops.node(record)));
+        self.resize_states(slot);
+    }
+
+    /// Tries to store the rest of a truncated path, at most once a minute. `false`: nothing changed.
+    pub(crate) fn retry_path<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let (flow, ..) = self.flows.parts(slot);
+        if !flow.flags.has(Flags::RETRY) {
+            return false;
+        }
+        flow.flags.set(Flags::RETRY, false);
+        let before = flow.hops;
+        self.store_path(slot, head, hops, sink);
+        self.flows.parts(slot).0.hops > before
     }
 
     fn emit_path(&mut self, head: &Head, previous: u16, looped: Option<u32>, sink: &mut dyn Sink) {

@@ -3,7 +3,8 @@
 use detect::{HopValues, Observation};
 
 use super::State;
-use super::flows::{Flags, HopState};
+use super::flows::Flags;
+use super::hops::HopState;
 use crate::decode::{Head, Hops, NO_VALUE, Reading};
 use crate::event::Sink;
 
@@ -78,6 +79,9 @@ impl State {
         while !self.update_hops(slot, head, hops, &mut sum, sink) {
             // The nodes before this one are those of the old path, and their values have been applied.
             self.set_path(slot, head, hops, sink);
+        }
+        if sum.hops < hops.count() && self.retry_path(slot, head, hops, sink) {
+            self.update_hops(slot, head, hops, &mut sum, sink);
         }
         if sum.hops < hops.count() {
             self.update_beyond(slot, head, hops, &mut sum, sink);

@@ -1,7 +1,8 @@
 //! The present state of a flow: plain values, copied out.
 
 use super::State;
-use super::flows::{Flags, HopState};
+use super::flows::Flags;
+use super::hops::HopState;
 use super::series::Key;
 use crate::decode::{ABSENT, egress};
 use crate::event::{Basis, FlowRow};
@@ -32,6 +33,8 @@ pub struct FlowView<'a> {
     pub row: FlowRow,
     /// Nodes that its path has; more than [`FlowView::hops`] where not all could be stored.
     pub path_length: u16,
+    /// Not every hop could be stored: the memory for hops was full.
+    pub truncated: bool,
     /// Its path visits a node twice.
     pub looped: bool,
     /// The E bit of its latest report: the hop limit was reached.
@@ -91,6 +94,7 @@ impl State {
         Some(FlowView {
             row: flow.row(cold),
             path_length: flow.path_length,
+            truncated: flow.flags.has(Flags::TRUNCATED),
             looped: flow.flags.has(Flags::LOOP),
             hop_limit: flow.flags.has(Flags::HOP_LIMIT),
             mtu: flow.flags.has(Flags::MTU),

@@ -6,5 +6,6 @@ mod captures;
 mod events;
 mod fabric;
 mod filter;
+mod paths;
 mod postcards;
 mod sf_run;

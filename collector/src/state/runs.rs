@@ -1,0 +1,412 @@
+//! A slab allocator for runs of hops: which flow owns which part of the arena. It works with positions only; the owner of
+//! the arena copies what lies there.
+//!
+//! The arena consists of pages of [`PAGE`] hops. While a run of a page is in use, all runs of that page have the length of
+//! one size class; an empty page returns to the pool that all classes share. Any mix of path lengths therefore fills the
+//! same memory. When a class needs a page and the pool is empty, the runs of a sparsely used page of another class move
+//! into free runs of that class. So at most about one page per class is unused when the arena counts as full, and one
+//! allocation copies at most one page.
+
+/// Hops per page.
+pub(crate) const PAGE: usize = 256;
+
+/// Lengths of runs, in hops: even, so that each run begins with a cache line.
+const CLASSES: [usize; 14] = [2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256];
+
+/// The most runs in a page: those of the first class.
+const MOST_RUNS: usize = PAGE / CLASSES[0];
+
+/// Pages of a class among which the emptiest is sought.
+const SOUGHT: usize = 8;
+
+/// No page.
+const NONE: u32 = u32::MAX;
+
+/// A run of hops: where it begins, and its size class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    pub(crate) start: u32,
+    pub(crate) class: u8,
+}
+
+impl Run {
+    /// A run without hops, which belongs to no page.
+    pub(crate) const EMPTY: Self = Self { start: 0, class: u8::MAX };
+
+    /// Hops that it has room for.
+    pub(crate) fn capacity(self) -> usize {
+        CLASSES.get(usize::from(self.class)).copied().unwrap_or(0)
+    }
+
+    /// Is this a run of the class that a path of `hops` hops gets?
+    pub(crate) fn fits(self, hops: usize) -> bool {
+        if hops == 0 { self == Self::EMPTY } else { usize::from(self.class) == class_of(hops) }
+    }
+}
+
+/// A run that moved; the owner copies `run.capacity()` hops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Relocation {
+    pub(crate) owner: u32,
+    pub(crate) from: u32,
+    pub(crate) run: Run,
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    /// Bit i: run i is free.
+    free: u128,
+    /// Neighbours in the list of the class's partly used pages; `next` also links the pool.
+    next: u32,
+    previous: u32,
+    class: u8,
+    used: u8,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    pages: Vec<Page>,
+    /// Who owns each run: [`MOST_RUNS`] places per page.
+    owners: Vec<u32>,
+    max_pages: usize,
+    /// Where the first page begins.
+    base: usize,
+    /// Empty pages.
+    pool: u32,
+    /// Partly used pages of each class, and their free runs.
+    partial: [u32; CLASSES.len()],
+    free_runs: [usize; CLASSES.len()],
+    used_hops: usize,
+}
+
+impl Runs {
+    /// An allocator of at most `max_pages` pages, the first of which begins at `base`.
+    pub(crate) fn with_pages(max_pages: usize, base: usize) -> Self {
+        Self {
+            pages: Vec::with_capacity(max_pages),
+            owners: Vec::with_capacity(max_pages * MOST_RUNS),
+            max_pages,
+            base,
+            pool: NONE,
+            partial: [NONE; CLASSES.len()],
+            free_runs: [0; CLASSES.len()],
+            used_hops: 0,
+        }
+    }
+
+    /// Where the pages that were ever used end.
+    pub(crate) fn end(&self) -> usize {
+        self.base + self.pages.len() * PAGE
+    }
+
+    /// Hops of all runs in use.
+    pub(crate) fn used_hops(&self) -> usize {
+        self.used_hops
+    }
+
+    /// Hops of all pages.
+    pub(crate) fn capacity(&self) -> usize {
+        self.max_pages * PAGE
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pages.len() * size_of::<Page>() + self.owners.len() * size_of::<u32>()
+    }
+
+    /// Is there a run for `hops` hops?
+    pub(crate) fn has_room(&self, hops: usize) -> bool {
+        let longer = || self.partial[class_of(hops)..].iter().any(|page| *page != NONE);
+        hops == 0
+            || self.pool != NONE
+            || self.pages.len() < self.max_pages
+            || longer()
+            || self.sparsest().is_some()
+    }
+
+    /// A run for `hops` hops, or the longest shorter one when there is none; [`Run::EMPTY`] when no run is left.
+    /// `relocate` is called for each run that moves.
+    pub(crate) fn acquire(&mut self, hops: usize, owner: u32, mut relocate: impl FnMut(Relocation)) -> Run {
+        if hops == 0 {
+            return Run::EMPTY;
+        }
+        let class = class_of(hops);
+        if self.partial[class] == NONE && (self.has_page() || self.empty_page(&mut relocate)) {
+            self.add_page(class);
+        }
+        let longer = class..CLASSES.len();
+        let shorter = (0..class).rev();
+        longer.chain(shorter).find_map(|class| self.take(class, owner)).unwrap_or(Run::EMPTY)
+    }
+
+    /// Gives a run back.
+    pub(crate) fn release(&mut self, run: Run) {
+        let class = usize::from(run.class);
+        let Some(length) = CLASSES.get(class) else { return };
+        let position = run.start as usize - self.base;
+        let at = position / PAGE;
+        let page = &mut self.pages[at];
+        let was_full = page.free == 0;
+        page.free |= 1 << (position % PAGE / length);
+        page.used -= 1;
+        let empty = page.used == 0;
+        self.free_runs[class] += 1;
+        self.used_hops -= length;
+        match (was_full, empty) {
+            (true, false) => self.link(at),
+            (false, true) => {
+                self.unlink(at);
+                self.return_page(at);
+            }
+            (true, true) => self.return_page(at),
+            (false, false) => {}
+        }
+    }
+
+    fn has_page(&self) -> bool {
+        self.pool != NONE || self.pages.len() < self.max_pages
+    }
+
+    /// A free run of a class's pages.
+    fn take(&mut self, class: usize, owner: u32) -> Option<Run> {
+        let at = self.partial[class] as usize;
+        let page = self.pages.get_mut(at)?;
+        let number = page.free.trailing_zeros() as usize;
+        page.free &= page.free - 1;
+        page.used += 1;
+        if page.free == 0 {
+            self.unlink(at);
+        }
+        self.free_runs[class] -= 1;
+        self.used_hops += CLASSES[class];
+        self.owners[at * MOST_RUNS + number] = owner;
+        Some(Run { start: self.start(at, number * CLASSES[class]), class: class as u8 })
+    }
+
+    fn start(&self, page: usize, hop: usize) -> u32 {
+        (self.base + page * PAGE + hop) as u32
+    }
+
+    /// Gives an empty page, which there is, to a class.
+    fn add_page(&mut self, class: usize) {
+        let runs = PAGE / CLASSES[class];
+        let free = u128::MAX >> (128 - runs);
+        let page = Page { free, next: NONE, previous: NONE, class: class as u8, used: 0 };
+        let at = self.pool as usize;
+        if let Some(pooled) = self.pages.get_mut(at) {
+            self.pool = pooled.next;
+            *pooled = page;
+            self.link(at);
+        } else {
+            self.pages.push(page);
+            self.owners.resize(self.pages.len() * MOST_RUNS, NONE);
+            self.link(self.pages.len() - 1);
+        }
+        self.free_runs[class] += runs;
+    }
+
+    /// Returns a page without used runs, which is in no list, to the pool.
+    fn return_page(&mut self, at: usize) {
+        let class = usize::from(self.pages[at].class);
+        self.free_runs[class] -= PAGE / CLASSES[class];
+        self.pages[at].next = self.pool;
+        self.pool = at as u32;
+    }
+
+    /// The class with the most free runs in proportion to a page, when they are at least a page's.
+    fn sparsest(&self) -> Option<usize> {
+        let spare = |class: usize| self.free_runs[class] * CLASSES[class];
+        let enough = |class: &usize| self.free_runs[*class] >= PAGE / CLASSES[*class];
+        (0..CLASSES.len()).filter(enough).max_by_key(|class| spare(*class))
+    }
+
+    /// Empties a page by moving its runs to other pages of its class. `false`: no class has room for that.
+    fn empty_page(&mut self, relocate: &mut impl FnMut(Relocation)) -> bool {
+        let Some(class) = self.sparsest() else { return false };
+        let linked = |at: u32| self.pages.get(at as usize).map(|page| page.next);
+        let pages = std::iter::successors(Some(self.partial[class]), |at| linked(*at));
+        let pages = pages.take(SOUGHT).filter(|at| *at != NONE);
+        let Some(at) = pages.min_by_key(|at| self.pages[*at as usize].used) else { return false };
+        let at = at as usize;
+        self.unlink(at);
+        let (length, free) = (CLASSES[class], self.pages[at].free);
+        for number in (0..PAGE / length).filter(|number| free >> number & 1 == 0) {
+            let owner = self.owners[at * MOST_RUNS + number];
+            // Other pages have as many free runs, since all of them together have a page's.
+            let Some(run) = self.take(class, owner) else { continue };
+            self.used_hops -= length;
+            // The run that it leaves is free until the page goes back.
+            self.free_runs[class] += 1;
+            relocate(Relocation { owner, from: self.start(at, number * length), run });
+        }
+        self.pages[at].used = 0;
+        self.return_page(at);
+        true
+    }
+
+    /// Puts a page first in its class's list: it was full, so that it fills up again before others.
+    fn link(&mut self, at: usize) {
+        let class = usize::from(self.pages[at].class);
+        let next = std::mem::replace(&mut self.partial[class], at as u32);
+        (self.pages[at].next, self.pages[at].previous) = (next, NONE);
+        if let Some(next) = self.pages.get_mut(next as usize) {
+            next.previous = at as u32;
+        }
+    }
+
+    fn unlink(&mut self, at: usize) {
+        let Page { next, previous, class, .. } = self.pages[at];
+        match self.pages.get_mut(previous as usize) {
+            Some(previous) => previous.next = next,
+            None => self.partial[usize::from(class)] = next,
+        }
+        if let Some(next) = self.pages.get_mut(next as usize) {
+            next.previous = previous;
+        }
+    }
+}
+
+/// The class of a path of so many hops, at most [`PAGE`].
+fn class_of(hops: usize) -> usize {
+    CLASSES.iter().position(|length| hops <= *length).unwrap_or(CLASSES.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::Jitter;
+
+    /// Owners with what they stored: the allocator's promise is checked after each step.
+    struct Model {
+        runs: Runs,
+        arena: Vec<u64>,
+        held: Vec<(Run, Vec<u64>)>,
+        moved: usize,
+    }
+
+    impl Model {
+        fn with_pages(pages: usize, owners: usize) -> Self {
+            Self {
+                runs: Runs::with_pages(pages, 1),
+                arena: vec![0; 1 + pages * PAGE],
+                held: vec![(Run::EMPTY, Vec::new()); owners],
+                moved: 0,
+            }
+        }
+
+        /// Gives an owner a run for `hops` hops in place of its own, filled with `seed`. Returns what it has room for.
+        fn set(&mut self, owner: usize, hops: usize, seed: u64) -> usize {
+            let Self { runs, arena, held, moved } = self;
+            runs.release(held[owner].0);
+            held[owner] = (Run::EMPTY, Vec::new());
+            let before = *moved;
+            let run = runs.acquire(hops, owner as u32, |relocation| {
+                let (from, to) = (relocation.from as usize, relocation.run.start as usize);
+                assert_eq!(held[relocation.owner as usize].0.start as usize, from, "the owner's run");
+                arena.copy_within(from..from + relocation.run.capacity(), to);
+                held[relocation.owner as usize].0 = relocation.run;
+                *moved += relocation.run.capacity();
+            });
+            assert!(*moved - before <= PAGE, "{} hops moved at once", *moved - before);
+            let content: Vec<u64> = (0..run.capacity().min(hops) as u64).map(|hop| seed << 9 | hop).collect();
+            let start = run.start as usize;
+            arena[start..start + content.len()].copy_from_slice(&content);
+            held[owner] = (run, content);
+            held[owner].0.capacity()
+        }
+
+        /// No two runs overlap, everything stored is still there, and the sums agree.
+        fn check(&self) {
+            let mut taken = vec![false; self.arena.len()];
+            for (run, content) in &self.held {
+                let start = run.start as usize;
+                assert_eq!(&self.arena[start..start + content.len()], &content[..]);
+                for hop in &mut taken[start..start + run.capacity()] {
+                    assert!(!std::mem::replace(hop, true), "two runs overlap");
+                }
+            }
+            let used = taken.iter().filter(|taken| **taken).count();
+            assert_eq!(self.runs.used_hops(), used);
+            let free: usize = (0..CLASSES.len()).map(|class| self.runs.free_runs[class]).sum();
+            let listed: u32 = self.partial_pages().map(|page| page.free.count_ones()).sum();
+            assert_eq!(free, listed as usize);
+        }
+
+        fn partial_pages(&self) -> impl Iterator<Item = &Page> {
+            let page = |at: u32| self.runs.pages.get(at as usize);
+            let list = move |first: u32| std::iter::successors(page(first), move |at| page(at.next));
+            self.runs.partial.iter().flat_map(move |first| list(*first))
+        }
+    }
+
+    #[test]
+    fn random_mixes_never_overlap_and_keep_what_was_stored() {
+        let mut moved = 0;
+        for (pages, most) in [(4, 16), (16, 64), (40, 256), (3, 256)] {
+            let mut model = Model::with_pages(pages, 300);
+            let mut random = Jitter::new(pages as u64);
+            let mut below = |bound: usize| (random.around(1 << 30) as usize >> 4) % bound;
+            for step in 0..6000_u64 {
+                // Times of short paths alternate with times of long ones.
+                let most = if step / 1000 % 2 == 0 { most } else { 12 };
+                let hops = if below(4) == 0 { 0 } else { 1 + below(most) };
+                model.set(below(300), hops, step);
+                if step % 16 == 0 {
+                    model.check();
+                }
+            }
+            moved += model.moved;
+        }
+        assert!(moved > 1000, "{moved} hops moved");
+    }
+
+    #[test]
+    fn each_length_alone_fills_the_arena() {
+        for length in (1..=16).chain([24, 32, 48, 64, 128, 250, 256]) {
+            let mut model = Model::with_pages(8, 2000);
+            let each = CLASSES[class_of(length)];
+            let room = 8 * (PAGE / each);
+            let stored = |model: &mut Model, owner| model.set(owner, length, owner as u64);
+            assert!((0..room.min(2000)).all(|owner| stored(&mut model, owner) >= length), "{length} hops");
+            if room < 2000 {
+                assert_eq!(stored(&mut model, room), 0, "{length} hops");
+                assert!(!model.runs.has_room(length));
+            }
+            model.check();
+        }
+    }
+
+    #[test]
+    fn a_class_gets_the_pages_that_others_use_sparsely() {
+        let mut model = Model::with_pages(8, 2000);
+        for owner in 0..8 * 64 {
+            model.set(owner, 4, 1);
+        }
+        // Every second run goes: each page stays half used.
+        for owner in (0..8 * 64).step_by(2) {
+            model.set(owner, 0, 0);
+        }
+        for owner in 600..604 {
+            assert!(model.runs.has_room(200));
+            assert_eq!(model.set(owner, 200, 2), 256);
+        }
+        assert!(!model.runs.has_room(200));
+        assert_eq!((model.set(605, 200, 3), model.runs.used_hops()), (0, 8 * PAGE));
+        model.check();
+    }
+
+    #[test]
+    fn without_a_page_a_longer_run_is_used_and_then_a_shorter_one() {
+        let mut model = Model::with_pages(2, 400);
+        assert_eq!((model.set(0, 128, 1), model.set(1, 4, 1)), (128, 4));
+        assert_eq!(model.set(2, 6, 1), 128, "the rest of the page of long runs");
+        assert_eq!(model.set(3, 6, 1), 4, "a shorter run when no other is left");
+        model.check();
+    }
+
+    #[test]
+    fn runs_begin_with_a_cache_line() {
+        assert!(CLASSES.iter().all(|length| length % 2 == 0));
+    }
+}
