@@ -83,6 +83,7 @@ local REFUSALS = {
   bad_int_length = "the INT length contradicts the header",
   bad_hop_ml = "the words per hop contradict the instruction bitmap",
   bad_instruction_count = "the instruction count contradicts the instruction bitmap",
+  int_not_marked = "INT that no configured mark announces: neither DSCP nor port nor probe marker",
   too_many_hops = "more hops than the header's own maximum",
   partial_hop = "the stack is not a whole number of hops",
   bad_gre = "a GRE header with fields that cannot be stepped over",
@@ -171,6 +172,7 @@ local function read_settings()
   C.dscp, C.dscp_mask, C.dscp_other = 0x17, 0x3f, nil
   if C.dialect == "hostint" then C.dscp, C.dscp_mask = 0x01, 0x01 end
   if C.dialect == "geant" then C.dscp, C.dscp_other = 0x20, 0x17 end
+  if C.dialect == "intcollector-gen" then C.dscp, C.dscp_other = 0, 0x17 end
   local value, mask = prefs.dscp:match("^%s*(%x+)/?(%x*)%s*$")
   if value then
     C.dscp, C.dscp_mask, C.dscp_other = tonumber(value, 16), tonumber(mask, 16) or 0x3f, nil
@@ -501,6 +503,18 @@ local function layout_10(bitmap, hop_ml, at)
   refuse("bad_hop_ml", at)
 end
 
+-- Words of a record of INT 1.0. HopML says so, unless it counts the items and the stack has the words: then the length of the
+-- stack decides.
+local function words_of_10(bitmap, hop_ml, stack)
+  local items = popcount(bitmap)
+  local wide = items + popcount(bits(bitmap, 9, 1))
+  if hop_ml == wide or hop_ml ~= items or items == 0 then return hop_ml end
+  local geant = items + popcount(bits(bitmap, 10, 2))
+  local as_said = stack % items == 0 and (C.dialect == "intcollector-gen" or geant == items)
+  if (C.dialect == "onos" or not as_said) and stack % wide == 0 then return wide end
+  return hop_ml
+end
+
 -- Optional metadata of Report 1.0: six bits.
 local function layout_report_10(six)
   local order = { "ports", "latency", "queue", "egress", "drop", "tx" }
@@ -741,6 +755,16 @@ local function find_int(w, l4, body, dport)
   if is_int_dscp(l4.ip.dscp) and not (is_udp and is_tunnel(w, dport, body)) then return found("dscp", body) end
 end
 
+-- What lies at `body`, should no mark announce it.
+local function unmarked(w, l4, body)
+  if not w.seek or w.fin <= body then return nil end
+  local first = u8(w, body)
+  -- A next-protocol type of 0 belongs to the DSCP, others to the port.
+  local by_port = bits(first, 2, 2) ~= 0 and first >= 16
+  return { encapsulation = l4.encapsulation, found_by = by_port and "port" or "dscp", ip = l4.ip, l4 = l4.at,
+    start = body, shim = body }
+end
+
 local function check_udp_length(w, at, ip)
   local claimed = u16(w, at + 4)
   local header = ip.v6 and 40 or 0
@@ -783,6 +807,7 @@ function W.udp(w, at, ip)
     return W.geneve(w, body, ip, flow)
   end
   w.flow = flow
+  if not found then w.unmarked = unmarked(w, { ip = ip, at = at, encapsulation = "udp" }, body) end
   if w.aim == "report" and C.is_report_port(dport) and looks_like_report(w, body) then refuse("nested", at) end
 end
 
@@ -792,18 +817,22 @@ function W.tcp(w, at, ip)
   if not sport or not w.seek or w.fin < at + 20 then return end
   local body = at + 20
   if C.after_options then body = at + math.max(bits(u8(w, at + 12), 4, 4), 5) * 4 end
-  local found = find_int(w, { ip = ip, at = at, encapsulation = "tcp" }, body, dport)
-  if not found then return end
+  local l4 = { ip = ip, at = at, encapsulation = "tcp" }
+  local found = find_int(w, l4, body, dport)
+  if not found then
+    w.unmarked = unmarked(w, l4, body)
+    return
+  end
   local _, original = W.l4_shim(w, found)
   w.flow = flow_of(ip, at, sport, original.port or dport, original.proto or 6)
 end
 
--- Ruling (a): version nibble 0, but the counts are those of INT 1.0.
+-- Ruling (a): version nibble 0, but the counts are those of INT 1.0. HopML counts words, or items: see words_of_10.
 local function is_10_under_version_0(w, at)
   if at + 8 > w.fin then return false end
   local bitmap = u16(w, at + 4)
-  local words_10 = popcount(bitmap) + popcount(bits(bitmap, 9, 1))
-  return u8(w, at + 1) % 32 ~= popcount(bitmap) and u8(w, at + 2) % 32 == words_10
+  local items, hop_ml = popcount(bitmap), u8(w, at + 2) % 32
+  return u8(w, at + 1) % 32 ~= items and (hop_ml == items + popcount(bits(bitmap, 9, 1)) or hop_ml == items)
 end
 
 -- The version by first shim byte and version nibble: "2" with a mode, "1.0", "0.5", "private", "destination".
@@ -926,7 +955,7 @@ function W.read_10(w, header, fin)
   local hop_ml, bitmap = u8(w, header + 2) % 32, u16(w, header + 4)
   local data = header + 8
   if hop_ml == 0 and fin > data then refuse("bad_hop_ml", header) end
-  local layout = layout_10(bitmap, hop_ml, header)
+  local layout = layout_10(bitmap, words_of_10(bitmap, hop_ml, floor((fin - data) / 4)), header)
   local count = layout.bytes > 0 and floor((fin - data) / layout.bytes) or 0
   if count * layout.bytes ~= fin - data then refuse("partial_hop", header) end
   w.int = { version = "1.0", mode = "md", header = header, stack = data, count = count, bitmap = bitmap,
@@ -1012,6 +1041,10 @@ function W.l4_shim(w, found)
   shim_whole(w, shim)
   trail(w, "shim1", shim, 4)
   local length = u8(w, shim + 2)
+  if length == 0 and version == "0.5" and C.dialect == "intcollector-gen" and shim + 12 <= w.fin then
+    -- The generator leaves the length out; the counts of the header say it.
+    length = 4 + u8(w, shim + 5) % 32 * u8(w, shim + 7)
+  end
   if length < 3 then refuse("bad_int_length", shim) end
   local header, fin, original = shim + 4, shim + length * 4, {}
   if version == "1.0" then
@@ -1336,6 +1369,24 @@ looks_like_report = function(w, at)
 end
 
 -- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
+-- Is the report neither about a drop or a queue, nor is there anything that a node has measured?
+local function says_nothing(report, w)
+  local flags, domain = report.flags, report.domain
+  local words = domain and domain[2] > domain[1]
+  return not (flags.drop or flags.queue or flags.intermediate or report.metadata or report.gap or words or w.int or
+    w.ioam or w.destination)
+end
+
+-- INT behind TCP or UDP that no mark announces, in a report that has nothing else: refused.
+local function refuse_unmarked(report, w)
+  if report.problem or not w.unmarked or not w.seek or not says_nothing(report, w) then return end
+  local probe = setmetatable({ trail = {} }, { __index = w })
+  local problem = guarded(function() W.l4_shim(probe, w.unmarked) end)
+  if not problem and probe.int and probe.int.count > 0 then
+    report.problem = { refused = "int_not_marked", at = w.unmarked.start }
+  end
+end
+
 local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
   report.walk, report.packet = w, { from = from, fin = fin, first = first }
@@ -1344,6 +1395,7 @@ local function read_inside(report, s, from, fin, first, seek)
     return W.ethertype(w, from, first == "ipv4" and IP4 or IP6)
   end)
   report.problem = report.problem or problem
+  refuse_unmarked(report, w)
 end
 
 local function drop_reason(w, layout, at)

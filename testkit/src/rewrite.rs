@@ -390,7 +390,9 @@ impl Rewriter<'_> {
 
     fn int_10(&self, bytes: &[u8]) -> Vec<u8> {
         let md = header::Md10::parse(bytes).expect("whole");
-        let layout = Layout::int_10(md.bitmap, md.hop_ml, self.profile.dialect).expect("good");
+        let dialect = self.profile.dialect;
+        let words = Layout::words_10(md.bitmap, md.hop_ml, (bytes.len() - 8) / 4, dialect);
+        let layout = Layout::int_10(md.bitmap, words, dialect).expect("good");
         then(8, |out| md.emit(out), &records(&layout, &bytes[8..]))
     }
 

@@ -12,7 +12,8 @@ pub enum Dialect {
     /// Intel host-int: INT 0.5 with a private shim type, reports 0.5 with two private kinds.
     HostInt,
     /// The generator of INTCollector: Report 1.0 with a wrong length nibble, Report 0.5 with version nibble 1, INT 1.0
-    /// with one word for both level-2 ports.
+    /// with version nibble 0 and one word for both level-2 ports, INT 0.5 without a length. INT is in every packet: its
+    /// DSCP is 0.
     IntCollectorGen,
     /// ONOS: Report 1.0 with the flags before the reserved bits.
     Onos,
@@ -135,6 +136,7 @@ impl Profile {
         let (dscp, dscp_mask, dscp_other) = match dialect {
             Dialect::HostInt => (0x01, 0x01, None),
             Dialect::Geant => (0x20, 0x3f, Some(Self::DSCP)),
+            Dialect::IntCollectorGen => (0, 0x3f, Some(Self::DSCP)),
             _ => (Self::DSCP, 0x3f, None),
         };
         Self {

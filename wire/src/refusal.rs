@@ -69,6 +69,9 @@ pub enum Refusal {
     BadSfHeader,
     /// SF-INT that is not urgent: not just one record. A plain node has pushed.
     BadSfStack,
+    /// A report without metadata of its own, about a packet with INT that no configured mark announces: neither the DSCP nor
+    /// the port nor the probe marker of the profile.
+    IntNotMarked,
     /// An aggregate of a kind that is not defined.
     BadAggregateKind,
     /// An aggregate without a record.
@@ -153,6 +156,7 @@ impl Refusal {
         Self::SfMismatch,
         Self::BadSfHeader,
         Self::BadSfStack,
+        Self::IntNotMarked,
         Self::BadAggregateKind,
         Self::EmptyAggregate,
         Self::BadRecordLength,
@@ -183,7 +187,7 @@ impl Refusal {
     pub const COUNT: usize = Self::BadRoceOpcode as usize + 1;
 
     /// How many of them, the first ones, the decoder in the kernel reports too.
-    pub const IN_KERNEL: usize = Self::BadSfStack as usize + 1;
+    pub const IN_KERNEL: usize = Self::IntNotMarked as usize + 1;
 
     /// Position of this cause in an array of counters.
     #[inline]
@@ -225,6 +229,7 @@ impl Refusal {
             Self::SfMismatch => "sf_mismatch",
             Self::BadSfHeader => "bad_sf_header",
             Self::BadSfStack => "bad_sf_stack",
+            Self::IntNotMarked => "int_not_marked",
             Self::BadAggregateKind => "bad_aggregate_kind",
             Self::EmptyAggregate => "empty_aggregate",
             Self::BadRecordLength => "bad_record_length",

@@ -4,7 +4,7 @@
 //! 1.7. Private bits of dialects are read, never written, except GÉANT's sequence number.
 
 use super::layout::{Layouts, words, words_10};
-use super::{Flags, Int, Mode, Sf, Stack, Version, sf};
+use super::{Flags, Int, Layout, Mode, Sf, Stack, Version, sf};
 use crate::bytes::{put_u16, u16_at};
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
@@ -468,7 +468,8 @@ pub(crate) fn read_10<'a>(
         return Err(Refusal::BadHopMl);
     }
     let dialect = carrier.profile.dialect;
-    let layout = layouts.int_10(bitmap, hop_ml, dialect)?;
+    let record = Layout::words_10(bitmap, hop_ml, data.len() / 4, dialect);
+    let layout = layouts.int_10(bitmap, record, dialect)?;
     let count = layout.records(data.len() / 4);
     if count * layout.len() != data.len() {
         return Err(Refusal::PartialHop);
@@ -501,6 +502,14 @@ pub(crate) enum Tail {
     Whole,
     /// host-int: sequence number and tail, of which a sink may have removed either or both.
     Private,
+}
+
+/// Words of the shim, header, stack and tail of INT 0.5, from the counts of the header; 0 if it is cut.
+pub(crate) fn length_05(header: &[u8]) -> usize {
+    let Some(header) = header.get(..LEN_1) else { return 0 };
+    let instructions = usize::from(header[field::M_OR_COUNT] & field::FIVE_BITS);
+    (super::shim::LEN + LEN_1 + super::shim::TAIL_LEN) / 4
+        + instructions * usize::from(header[*field::HOPS_05.end()])
 }
 
 /// Reads header and stack of INT 0.5, and says how many bytes of the length were header and stack. `bytes` is what the
@@ -548,12 +557,13 @@ pub(crate) fn read_05<'a>(
     Ok((int, rest))
 }
 
-/// Ruling (a): version nibble 0, but the counts are those of INT 1.0.
+/// Ruling (a): version nibble 0, but the counts are those of INT 1.0. HopML counts words, or items: see [`Layout::words_10`].
 #[inline]
 pub(crate) fn is_10_under_version_0(header: &[u8]) -> bool {
     let Some(header) = header.get(..LEN_1) else { return false };
     let bitmap = u16_at(header, field::BITMAP);
     let (instructions, hop_ml) =
         (header[field::M_OR_COUNT] & field::FIVE_BITS, header[field::HOP_ML] & field::FIVE_BITS);
-    u32::from(instructions) != bitmap.count_ones() && hop_ml == words_10(bitmap)
+    let items = bitmap.count_ones();
+    u32::from(instructions) != items && (hop_ml == words_10(bitmap) || u32::from(hop_ml) == items)
 }

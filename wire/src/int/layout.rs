@@ -130,6 +130,26 @@ impl Layout {
         fitting.map(|(rules, _)| Self::build(bitmap, rules)).ok_or(Refusal::BadHopMl)
     }
 
+    /// Words of a record of INT 1.0. `hop_ml` says so, unless it counts the items and the stack has the words: ONOS' controller
+    /// writes 8 for all eight items, of which the level-2 interfaces take two words. Then the length of the stack decides.
+    #[inline]
+    pub fn words_10(bitmap: u16, hop_ml: u8, stack_words: usize, dialect: Dialect) -> u8 {
+        let wide = words_10(bitmap);
+        if hop_ml == wide || hop_ml != words(bitmap, 0) {
+            return hop_ml;
+        }
+        Self::words_10_by_length(bitmap, hop_ml, stack_words, dialect)
+    }
+
+    #[cold]
+    fn words_10_by_length(bitmap: u16, hop_ml: u8, stack_words: usize, dialect: Dialect) -> u8 {
+        let wide = words_10(bitmap);
+        let as_said = stack_words.is_multiple_of(usize::from(hop_ml.max(1)))
+            && Self::int_10(bitmap, hop_ml, dialect).is_ok();
+        let prefers_wide = dialect == Dialect::Onos || !as_said;
+        if prefers_wide && stack_words.is_multiple_of(usize::from(wide)) { wide } else { hop_ml }
+    }
+
     /// Records of INT 0.5.
     pub fn int_05(bitmap: u16) -> Self {
         Self::build(bitmap, INT_05)

@@ -141,6 +141,14 @@ struct L4 {
     encapsulation: Encapsulation,
 }
 
+/// Bytes behind TCP or UDP that no mark announces as INT.
+#[derive(Clone, Copy)]
+pub(crate) struct Unmarked<'a> {
+    bytes: &'a [u8],
+    /// How they would be read if they were INT.
+    found: ShimPosition,
+}
+
 /// A shim after L4 and what is known before it is read.
 #[derive(Clone, Copy)]
 struct ShimPosition {
@@ -172,6 +180,7 @@ impl<'a> Walk<'a, '_> {
         }
         let (mut dst_port, mut body, mut proto) = (dst_port, body, UDP);
         let l4 = L4 { ip, at, encapsulation: Encapsulation::Udp };
+        let unmarked = self.unmarked(bytes, l4, body);
         if let Some(found) = self.mark(bytes, l4, body, dst_port).filter(|_| self.seek) {
             let (end, original) = self.l4_shim(bytes, found)?;
             // NPT 2 names a protocol and no port: that one may be UDP again.
@@ -191,6 +200,7 @@ impl<'a> Walk<'a, '_> {
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
             _ => self.out.flow = Some(flow),
         }
+        self.unmarked = unmarked;
         let nested = self.purpose == Purpose::Report && self.profile.telemetry_ports.contains(dst_port);
         if nested {
             self.nested = bytes.get(body..);
@@ -211,7 +221,10 @@ impl<'a> Walk<'a, '_> {
             TcpShim::AfterOptions => at + usize::from(bytes[at + 12] >> 4).max(5) * 4,
         };
         let l4 = L4 { ip, at, encapsulation: Encapsulation::Tcp };
-        let Some(found) = self.mark(bytes, l4, body, dst_port) else { return Ok(()) };
+        let Some(found) = self.mark(bytes, l4, body, dst_port) else {
+            self.unmarked = self.unmarked(bytes, l4, body);
+            return Ok(());
+        };
         let (_, original) = self.l4_shim(bytes, found)?;
         let dst_port = original.port.unwrap_or(dst_port);
         self.out.flow =
@@ -240,6 +253,27 @@ impl<'a> Walk<'a, '_> {
             return found(Mark::Dscp, body);
         }
         None
+    }
+
+    /// What lies at `body`, should no mark announce it.
+    #[inline]
+    fn unmarked(&self, bytes: &'a [u8], l4: L4, body: usize) -> Option<Unmarked<'a>> {
+        let L4 { ip, at, encapsulation } = l4;
+        // A next-protocol type of 0 belongs to the DSCP, others to the port.
+        let npt = bytes.get(body).filter(|_| self.seek && self.purpose == Purpose::Report)? >> 2 & 3;
+        let by_port = npt != 0 && bytes[body] >> 4 != 0;
+        let mark = if by_port { Mark::Port } else { Mark::Dscp };
+        Some(Unmarked {
+            bytes,
+            found: ShimPosition { encapsulation, mark, ip, l4: at, start: body, shim: body },
+        })
+    }
+
+    /// Is there INT behind TCP or UDP that no mark announces? To be asked when the walk has found nothing else.
+    #[cold]
+    pub(crate) fn has_unmarked_int(&mut self) -> bool {
+        let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.seek) else { return false };
+        self.try_l4_shim(bytes, found).is_ok() && self.out.int.is_some_and(|int| !int.stack.is_empty())
     }
 
     /// The shim after L4, and INT behind it. Answers where INT ends and what was there before.
@@ -341,10 +375,15 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<(usize, Original), Refusal> {
         let read = Shim1::parse(&bytes[found.shim..])?;
         let header = found.shim + shim::LEN;
-        if read.length < 3 {
+        let mut length = usize::from(read.length);
+        if length == 0 && version == Version::V05 && self.profile.dialect == Dialect::IntCollectorGen {
+            // The generator leaves the length out; the counts of the header say it.
+            length = header::length_05(&bytes[header..]);
+        }
+        if length < 3 {
             return Err(Refusal::BadIntLength);
         }
-        let end = found.shim + usize::from(read.length) * 4;
+        let end = found.shim + length * 4;
         let mut original = Original::default();
         let mut end = end;
         if version == Version::V10 {

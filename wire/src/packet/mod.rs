@@ -60,6 +60,8 @@ pub(crate) struct Walk<'a, 'p> {
     /// INT and IOAM are still looked for.
     pub(crate) seek: bool,
     pub(crate) tunnels: u8,
+    /// There are bytes behind TCP or UDP, and no mark says that they are INT ([`Purpose::Report`]).
+    unmarked: Option<int::Unmarked<'a>>,
     /// The payload of a UDP datagram to a telemetry port: perhaps a report inside a report ([`Purpose::Report`]).
     pub(crate) nested: Option<&'a [u8]>,
     pub(crate) out: Contents<'a>,
@@ -68,7 +70,16 @@ pub(crate) struct Walk<'a, 'p> {
 impl<'a, 'p> Walk<'a, 'p> {
     #[inline]
     pub(crate) fn new(profile: &'p Profile, layouts: &'p mut Layouts, purpose: Purpose, seek: bool) -> Self {
-        Self { profile, layouts, purpose, seek, tunnels: 0, nested: None, out: Contents::EMPTY }
+        Self {
+            profile,
+            layouts,
+            purpose,
+            seek,
+            tunnels: 0,
+            unmarked: None,
+            nested: None,
+            out: Contents::EMPTY,
+        }
     }
 
     /// Ethernet from `at` on.

@@ -196,7 +196,8 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
         && profile.probe_marker.is_none()
         && is_ordinary(u16_at(fixed, field::DPORT), profile);
     let (hop_ml, bitmap) = (fixed[field::HOP_ML] & 0x1f, u16_at(fixed, field::BITMAP));
-    let (shape, layout) = layouts.int_10_shaped(bitmap, hop_ml, profile.dialect).filter(|_| common)?;
+    let words = Layout::words_10(bitmap, hop_ml, records / 4, profile.dialect);
+    let (shape, layout) = layouts.int_10_shaped(bitmap, words, profile.dialect).filter(|_| common)?;
     (layout.records(records / 4) * layout.len() == records).then_some(shape)
 }
 

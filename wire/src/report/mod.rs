@@ -298,6 +298,14 @@ impl<'a> Report<'a> {
         hop
     }
 
+    /// Is it neither about a drop or a queue, nor is there anything that a node has measured?
+    fn says_nothing(&self) -> bool {
+        let empty = self.metadata.is_none() && self.domain_words.is_empty() && self.gap.is_none();
+        let plain =
+            self.flags.0 & !Flags::FLOW.0 == 0 && !self.annotations.contains(Annotations::DESTINATION);
+        empty && plain && self.int.is_none() && self.ioam.is_none()
+    }
+
     /// Does it contain one record of a set (SF-INT), whose others come in other reports? Then its hops are no path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
@@ -571,7 +579,7 @@ fn walk_inside<'a>(
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
     report.annotations = report.annotations.with(Annotations::DESTINATION, walk.out.destination);
-    Ok(())
+    if report.says_nothing() && walk.has_unmarked_int() { Err(Refusal::IntNotMarked) } else { Ok(()) }
 }
 
 fn start<'a>(walk: &mut Walk<'a, '_>, inside: InnerPacket<'a>) -> Result<(), Refusal> {

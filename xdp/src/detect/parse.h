@@ -47,6 +47,7 @@ enum refusal {
     SF_MISMATCH,
     BAD_SF_HEADER,
     BAD_SF_STACK,
+    INT_NOT_MARKED,
     REFUSALS
 };
 
@@ -149,7 +150,9 @@ struct walk {
     u32 end; /* of the bytes that are the packet's own */
     u32 ip;  /* the latest IP header */
     u32 ethertype;
-    u32 seek; /* INT and IOAM are still looked for */
+    u32 seek;        /* INT and IOAM are still looked for */
+    u32 unmarked;    /* where bytes behind TCP or UDP begin that no mark announces as INT; 0: nowhere */
+    u32 destination; /* INT for the destination was stepped over */
     u32 tunnels;
     u8 v6;
     u8 dscp;
@@ -209,6 +212,7 @@ struct scratch {
     u32 ts; /* ingress stamp of the header */
     u32 has_ts;
     u32 ds_id;
+    u32 domain_len; /* bytes of domain-specific metadata */
     u32 first_wide; /* the first hop's stamps have 64 bits */
     struct peeked peeked;
     struct head head;

@@ -5,7 +5,7 @@
 
 #include "parse_layout.h"
 
-enum { INT_LEN_1 = 8, INT_LEN_2 = 12, SHIM_LEN = 4 };
+enum { INT_LEN_1 = 8, INT_LEN_2 = 12, SHIM_LEN = 4, TAIL_LEN = 4 };
 
 /* What a first shim byte and the version of the header behind it say together. */
 enum detected {
@@ -19,12 +19,15 @@ enum detected {
     FOR_DESTINATION_2,
 };
 
-/* Ruling (a): version nibble 0, but the counts are those of INT 1.0. The header may be cut. */
+/* Ruling (a): version nibble 0, but the counts are those of INT 1.0. The header may be cut. HopML counts words, or items: see
+ * words_10.
+ */
 static inline_always u32 is_10_under_version_0(const u8 *header, u32 available)
 {
     u32 bitmap = be16(header + 4);
 
-    return available >= INT_LEN_1 && (header[1] & 0x1f) != ones(bitmap) && (header[2] & 0x1f) == words(bitmap, L2_BIT);
+    return available >= INT_LEN_1 && (header[1] & 0x1f) != ones(bitmap) &&
+           ((header[2] & 0x1f) == words(bitmap, L2_BIT) || (header[2] & 0x1f) == ones(bitmap));
 }
 
 /* The table of wire-formats section 1.2 for the shim at `at`; `sf`: SF-INT may be here. */
@@ -175,6 +178,7 @@ int read_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
     data = end - at - INT_LEN_1;
     if (!hop_ml && data)
         return REFUSE(BAD_HOP_ML);
+    hop_ml = words_10(bitmap, hop_ml, data / 4, p->dialect);
     answer = layout_10(&s->int_layout, bitmap, hop_ml, p->dialect);
     if (answer < 0)
         return answer;
@@ -282,13 +286,17 @@ static inline_always int shim_2(struct scratch *s, u32 at, u32 mark)
 static inline_always int shim_1(struct scratch *s, const struct profile *p, u32 at, u32 detected)
 {
     const u8 *shim = bytes(s, at);
-    u32 private = detected == FOUND_PRIVATE, end;
+    const u8 *header = shim + SHIM_LEN;
+    u32 private = detected == FOUND_PRIVATE, length = shim[2], end;
 
     if (at + SHIM_LEN > s->walk.end)
         return REFUSE(INT_TRUNCATED);
-    if (shim[2] < 3)
+    /* INTCollector's generator leaves the length of INT 0.5 out; the counts of the header say it. */
+    if (!length && detected == FOUND_05 && p->dialect == INTCOLLECTOR_GEN && at + SHIM_LEN + INT_LEN_1 <= s->walk.end)
+        length = (SHIM_LEN + INT_LEN_1 + TAIL_LEN) / 4 + (header[1] & 0x1f) * header[3];
+    if (length < 3)
         return REFUSE(BAD_INT_LENGTH);
-    end = at + shim[2] * 4;
+    end = at + length * 4;
     s->walk.after = end;
     if (detected == FOUND_10)
         return read_10(s, p, at + SHIM_LEN, end);
@@ -311,6 +319,7 @@ int l4_shim(struct scratch *s, const struct profile *p)
     found = detect_shim(s, at, hostint, 1);
     if (found < 0)
         return found;
+    s->walk.destination |= found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2;
     if (found >= FOUND_MD && found <= FOUND_SF) {
         answer = shim_2(s, at, mark);
         if (answer >= 0)
@@ -366,6 +375,7 @@ int gre_shim(struct scratch *s, const struct profile *p, u32 at)
     shim = bytes(s, at);
     s->walk.after = at + SHIM_LEN + shim[1] * 4;
     s->walk.ethertype = be16(shim + 2);
+    s->walk.destination |= found == FOR_DESTINATION_2;
     if (!s->walk.seek || found == FOR_DESTINATION_2)
         return 0;
     if (found != FOUND_MD && found != FOUND_MX)
@@ -409,6 +419,7 @@ int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
         s->walk.after = at + SHIM_LEN + shim[1] * 4;
     else
         s->walk.after = at + (shim[2] ? shim[2] : 1) * 4;
+    s->walk.destination |= found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2;
     /* A second INT header is skipped, like one that is not looked for. */
     if (!s->walk.seek || found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2)
         return next;
@@ -439,8 +450,10 @@ static inline_always int int_option(struct scratch *s, const struct profile *p, 
     shim = bytes(s, at);
     if (end < at + SHIM_LEN || end != at + SHIM_LEN + shim[1] * 4)
         return REFUSE(BAD_OPTION);
-    if (shim[0] >> 4 == 2)
+    if (shim[0] >> 4 == 2) {
+        s->walk.destination = 1;
         return 0;
+    }
     switch (shim[0] >> 4) {
     case 1:
         type = TYPE_MD;
@@ -480,8 +493,12 @@ int geneve_option(struct scratch *s, const struct profile *p, u32 at, u32 end)
     option = bytes(s, at);
     class = be16(option);
     kind = option[2];
-    if ((class != CLASS_INT_1 && class != CLASS_INT_2) || kind == 2)
+    if (class != CLASS_INT_1 && class != CLASS_INT_2)
         return 0;
+    if (kind == 2) {
+        s->walk.destination = 1;
+        return 0;
+    }
     at += 4;
     if (end < at + INT_LEN_1)
         return REFUSE(BAD_INT_LENGTH);

@@ -94,6 +94,17 @@ int build_layout(struct layout *layout, u64 key, u32 bitmap, u32 rules)
     return 0;
 }
 
+/* Words of a record of INT 1.0. HopML says so, unless it counts the items and the stack has the words: wire::Layout::words_10. */
+static inline_always u32 words_10(u32 bitmap, u32 hop_ml, u32 stack, u32 dialect)
+{
+    u32 wide = words(bitmap, L2_BIT), items = ones(bitmap), as_said;
+
+    if (hop_ml == wide || hop_ml != items || !items)
+        return hop_ml;
+    as_said = stack % items == 0 && (dialect == INTCOLLECTOR_GEN || words(bitmap, TIME_BITS) == items);
+    return (dialect == ONOS || !as_said) && stack % wide == 0 ? wide : hop_ml;
+}
+
 /* The layout of INT 1.0 records. The dialect decides where two readings agree on the length; otherwise the length does. */
 static inline_always int layout_10(struct layout *layout, u32 bitmap, u32 hop_ml, u32 dialect)
 {

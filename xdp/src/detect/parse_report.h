@@ -206,7 +206,7 @@ static inline_always void clear_report(struct scratch *s)
     r->index = s->index;
     s->has_reporter = 0;
     s->has_ts = 0;
-    s->ds_id = 0;
+    s->ds_id = s->domain_len = 0;
     s->found.int_version = 0;
     s->found.sf = SF_NONE;
     s->found.ioam = IOAM_NONE;
@@ -276,6 +276,33 @@ int compact(struct scratch *s, const struct profile *p)
     return read_2(s, p, at, end, TYPE_SF_COMPACT);
 }
 
+/* Is the report neither about a drop or a queue, nor is there anything that a node has measured? */
+static inline_always u32 says_nothing(const struct scratch *s)
+{
+    u32 is_gap = s->report.version == 5 && s->head.kind == 3;
+
+    return !s->has_reporter && !s->domain_len && !is_gap && !(s->report.flags & ~REPORT_FLOW) && !s->walk.destination &&
+           !s->found.int_version && s->found.ioam == IOAM_NONE;
+}
+
+/* Is there INT behind TCP or UDP that no mark announces? To be asked when the walk has found nothing else. */
+static inline_always u32 has_unmarked_int(struct scratch *s, const struct profile *p)
+{
+    struct walk *w = &s->walk;
+    u32 first, found;
+
+    if (!w->unmarked || !w->seek)
+        return 0;
+    first = bytes(s, w->unmarked)[0];
+    w->shim = w->unmarked;
+    /* A next-protocol type of 0 belongs to the DSCP, others to the port. */
+    w->mark = first >> 4 && first & 0x0c ? MARK_PORT : MARK_DSCP;
+    found = l4_shim(s, p) >= 0 && s->found.int_version && s->found.stack_count;
+    s->found.int_version = 0;
+    s->found.sf = SF_NONE;
+    return found;
+}
+
 /* Reads the packet at s->walk.at, from a header of the kind `first` on, and then all that follows from it. */
 static inline_always int finish_report(struct scratch *s, const struct profile *p, u32 first)
 {
@@ -285,9 +312,12 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
 
     s->walk.tunnels = 0;
     s->walk.has_flow = 0;
+    s->walk.unmarked = s->walk.destination = 0;
     answer = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
     if (answer < 0)
         return answer;
+    if (says_nothing(s) && has_unmarked_int(s, p))
+        return REFUSE(INT_NOT_MARKED);
     if (s->found.sf == SF_WITH_REPORTER && s->has_reporter)
         return REFUSE(BAD_SF_STACK);
     if (r->node_id != ABSENT)
@@ -418,6 +448,7 @@ static inline_always int main_contents(struct scratch *s, u32 at, u32 md)
     baseline = words(bits, WIDE_BITS) * 4;
     if (baseline > md || (!s->ds_id && baseline != md))
         return REFUSE(BAD_METADATA_LENGTH);
+    s->domain_len = md - baseline;
     if (bits & REAL_ITEMS) {
         layout_report_20(&s->reporter_layout, bits);
         s->reporter = at + MAIN_LEN;

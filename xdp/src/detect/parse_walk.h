@@ -361,6 +361,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
         return STEP_DONE;
     }
     w->mark = marked(s, p, body, 1, dst_port);
+    w->unmarked = body < w->end && w->mark == MARK_NONE ? body : 0;
     if (w->mark != MARK_NONE) {
         answer = l4_shim(s, p);
         if (answer < 0)
@@ -381,6 +382,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
     }
     w->at = body;
     if (is_tunnel_port(dst_port)) {
+        w->unmarked = 0;
         enter(w);
         return dst_port == VXLAN_PORT ? STEP_VXLAN : dst_port == GPE_PORT ? STEP_GPE : STEP_GENEVE;
     }
@@ -411,6 +413,7 @@ int walk_tcp(struct scratch *s, const struct profile *p)
     words = tcp[12] >> 4;
     body = at + (p->tcp_after_options && words > 5 ? words * 4 : 20);
     w->mark = marked(s, p, body, 0, dst_port);
+    w->unmarked = body < w->end && w->mark == MARK_NONE ? body : 0;
     if (w->mark == MARK_NONE)
         return STEP_DONE;
     answer = l4_shim(s, p);
