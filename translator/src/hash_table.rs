@@ -119,6 +119,17 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         &mut self.values[place]
     }
 
+    /// What is at a place, to read.
+    #[inline(always)]
+    pub(super) fn get(&self, place: usize) -> &V {
+        &self.values[place]
+    }
+
+    /// Is there no place for another key?
+    pub(super) fn is_full(&self) -> bool {
+        self.used >= self.most
+    }
+
     /// What is known of all, in no order.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         self.keys.iter().zip(&self.values).filter(|(key, _)| **key != K::EMPTY).map(|(_, value)| value)

@@ -115,6 +115,10 @@ impl Paths {
         if postcard.hop > self.hops {
             return Err(Fault::Drop(Reason::WrongHop));
         }
+        // Unreachable: the parser refuses longer keys.
+        if postcard.key.len() > MAX_KEY {
+            return Err(Fault::Drop(Reason::UnknownStore));
+        }
         let at = self.place(now, &postcard, sender, stats)?;
         let path = &mut self.paths[at];
         let bit = 1 << (postcard.hop - 1);
@@ -170,8 +174,7 @@ impl Paths {
                 at
             }
         };
-        let key = self.keys[at].get_mut(..postcard.key.len()).ok_or(Fault::Drop(Reason::UnknownStore))?;
-        key.copy_from_slice(postcard.key);
+        self.keys[at][..postcard.key.len()].copy_from_slice(postcard.key);
         let hops = usize::from(self.hops);
         self.values[at * hops..(at + 1) * hops].fill(NO_HOP);
         let key_len = postcard.key.len() as u8;

@@ -172,7 +172,7 @@ impl Reporters {
         let Some(at) = self.trackers.find(key) else { return self.track(now, (key, sender), config) };
         let tracker = self.trackers.at(at);
         if tracker.address != address && (tracker.pinned || config.bind) {
-            if tracker.pinned || now.saturating_sub(tracker.seen) < config.idle {
+            if tracker.pinned || now.saturating_sub(tracker.active()) < config.idle {
                 return Err(Reason::Forged);
             }
             let before = tracker.address;
@@ -181,6 +181,33 @@ impl Reporters {
             *self.trackers.at(at) = Tracker::of(address, now, false);
         }
         Ok(at)
+    }
+
+    /// Could this sender use the reporter's ID? Claims nothing: a report that is refused later must leave the ID free.
+    ///
+    /// # Errors
+    /// As of [`Reporters::tracker`].
+    pub(super) fn check_id(
+        &self,
+        now: u64,
+        (key, sender): (u64, SocketAddr),
+        config: &Config,
+    ) -> Result<(), Reason> {
+        let address = key_of(sender.ip());
+        match self.trackers.find(key).map(|at| self.trackers.get(at)) {
+            Some(tracker) if tracker.address == address || !(tracker.pinned || config.bind) => return Ok(()),
+            Some(tracker) if tracker.pinned || now.saturating_sub(tracker.active()) < config.idle => {
+                return Err(Reason::Forged);
+            }
+            Some(_) => {}
+            None if self.trackers.is_full() => return Err(Reason::ReportersFull),
+            None => {}
+        }
+        let may_own = match self.senders.find(address) {
+            Some(at) => self.senders.get(at).owned < config.owned,
+            None => !self.senders.is_full() && config.owned > 0,
+        };
+        if may_own { Ok(()) } else { Err(Reason::ReportersFull) }
     }
 
     /// The sequence of a reporter that is known and this sender's.
@@ -247,7 +274,7 @@ impl Reporters {
         let senders = &mut self.senders;
         let crowded = self.trackers.len() > config.reporters / 2;
         self.trackers.sweep(if crowded { SWEEP } else { 0 }, |_, tracker| {
-            let is_over = !tracker.pinned && over(tracker.seen);
+            let is_over = !tracker.pinned && over(tracker.active());
             if is_over && let Some(at) = senders.find(tracker.address) {
                 let sender = senders.at(at);
                 sender.owned = sender.owned.saturating_sub(1);

@@ -55,14 +55,19 @@ enum State {
 const SWEEP: usize = 16;
 
 /// Reporters that delivered nothing of an epoch yet, and when the next NACK to each is due. They do not count as members, because
-/// IDs can be forged. The table has one slot per possible member; when it is full of recent NACKs, others get none.
+/// IDs can be forged, and their columns open no epoch. The table has one slot per possible member; when it is full of recent
+/// NACKs, others get none.
 #[derive(Debug)]
 struct NonMembers(HashTable<u64, u64>);
 
+/// Key of a reporter that is not a member of an epoch.
+fn non_member(epoch: u16, reporter: u32) -> u64 {
+    u64::from(epoch) << 32 | u64::from(reporter)
+}
+
 impl NonMembers {
     /// Is a NACK to this reporter due?
-    fn may_nack(&mut self, reporter: u32, now: u64, config: &Config) -> bool {
-        let key = u64::from(reporter);
+    fn may_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
         let place = self.0.find_or_make(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);
             self.0.find_or_make(key)
@@ -77,8 +82,8 @@ impl NonMembers {
     }
 
     /// The NACK was not sent.
-    fn forget(&mut self, reporter: u32) {
-        if let Some(place) = self.0.find(u64::from(reporter)) {
+    fn forget(&mut self, key: u64) {
+        if let Some(place) = self.0.find(key) {
             *self.0.at(place) = 0;
         }
     }
@@ -95,7 +100,6 @@ struct Buffer {
     /// By column, how many reporters delivered it.
     delivered: Vec<u16>,
     members: HashTable<u64, Member>,
-    non_members: NonMembers,
     /// All columns below this one were delivered by all reporters.
     complete: u32,
     /// All columns below this one were delivered by at least one reporter.
@@ -121,7 +125,20 @@ pub(super) struct Sketch {
     saturates: bool,
     newest: Option<u16>,
     last_at: u64,
+    non_members: NonMembers,
     buffers: [Buffer; 2],
+}
+
+/// What a delivery that passed all checks does to its epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Admission {
+    /// The epoch is open; the reporter is this member, or becomes one.
+    Open(Option<usize>),
+    /// It opens the epoch.
+    Opens {
+        /// The epoch becomes the newest.
+        newest: bool,
+    },
 }
 
 impl Sketch {
@@ -136,7 +153,6 @@ impl Sketch {
             counters: vec![0; columns * shape.column_len() as usize],
             delivered: vec![0; columns],
             members: HashTable::new(entry.reporters as usize),
-            non_members: NonMembers(HashTable::new(entry.reporters as usize)),
             complete: 0,
             touched: 0,
             written: 0,
@@ -147,7 +163,8 @@ impl Sketch {
         };
         let saturates = kind == SketchKind::CountMin;
         let buffers = [buffer(), buffer()];
-        Some(Self { entry, shape, op, saturates, newest: None, last_at: 0, buffers })
+        let non_members = NonMembers(HashTable::new(entry.reporters as usize));
+        Some(Self { entry, shape, op, saturates, newest: None, last_at: 0, non_members, buffers })
     }
 
     pub(super) fn entry(&self) -> &StoreEntry {
@@ -169,7 +186,8 @@ impl Sketch {
         (self.shape.depth, self.shape.width, self.op) == (depth, width, op)
     }
 
-    /// Merges columns, and writes those that are complete.
+    /// Merges columns, and writes those that are complete. All checks come first: refused columns change nothing but the time of the
+    /// next NACK.
     pub(super) fn merge<W: Transport>(
         &mut self,
         now: u64,
@@ -180,14 +198,20 @@ impl Sketch {
     ) -> Result<(), Fault> {
         let end = delivery.first.checked_add(u32::from(delivery.columns));
         let end = end.filter(|end| *end <= self.shape.columns).ok_or(Fault::Drop(Reason::WrongShape))?;
-        self.open_epoch(now, delivery.epoch, config, sender, stats)?;
+        let at = usize::from(delivery.epoch & 1);
+        let known = match self.admit(now, &delivery, config)? {
+            Admission::Open(known) => known,
+            Admission::Opens { newest } => {
+                self.open_epoch(now, (delivery.epoch, newest), config, sender, stats)?;
+                None
+            }
+        };
+        let buffer = &mut self.buffers[at];
+        let key = u64::from(delivery.reporter);
+        let place = known.or_else(|| buffer.members.find_or_make(key).map(|(place, _)| place));
+        let place = place.ok_or(Fault::Drop(Reason::OneReporterTooMany))?;
+        *buffer.members.at(place) = Member { next: end, ..Member::default() };
         self.last_at = now;
-        let buffer = &mut self.buffers[usize::from(delivery.epoch & 1)];
-        let member = buffer.member(now, &delivery, self.entry.reporters, config)?;
-        if delivery.first != member.next {
-            return Err(member.out_of_order(now, delivery.first, config));
-        }
-        *member = Member { next: end, ..Member::default() };
         buffer.notice |= delivery.immediate;
         buffer.merge(delivery, end, &self.shape, (self.op, self.saturates));
         buffer.count(delivery.first..end, self.entry.reporters);
@@ -195,8 +219,33 @@ impl Sketch {
         if buffer.complete == self.shape.columns {
             buffer.close(Cause::Full, &self.shape, self.op);
         }
-        self.write(usize::from(delivery.epoch & 1), config.sketch_columns, sender, stats);
+        self.write(at, config.sketch_columns, sender, stats);
         Ok(())
+    }
+
+    /// Checks the epoch, the reporter and the first column of a delivery.
+    fn admit(&mut self, now: u64, delivery: &Delivery<'_>, config: &Config) -> Result<Admission, Fault> {
+        let opens = self.check_epoch(now, delivery.epoch, config)?;
+        let buffer = &mut self.buffers[usize::from(delivery.epoch & 1)];
+        let known = buffer.members.find(u64::from(delivery.reporter)).filter(|_| opens.is_none());
+        if let Some(member) = known {
+            let member = buffer.members.at(member);
+            if delivery.first != member.next {
+                return Err(member.out_of_order(now, delivery.first, config));
+            }
+        } else {
+            // Only a first column makes a member, and opens an epoch.
+            let has_free_place =
+                opens.is_some() || (buffer.members.len() as u64) < u64::from(self.entry.reporters);
+            if !has_free_place {
+                return Err(Fault::Drop(Reason::OneReporterTooMany));
+            }
+            if delivery.first > 0 {
+                let key = non_member(delivery.epoch, delivery.reporter);
+                return Err(Fault::ColumnGap { due: 0, nack: self.non_members.may_nack(key, now, config) });
+            }
+        }
+        Ok(opens.map_or(Admission::Open(known), |newest| Admission::Opens { newest }))
     }
 
     /// The NACK to a reporter was not sent: its next columns trigger another one.
@@ -204,7 +253,7 @@ impl Sketch {
         let buffer = &mut self.buffers[usize::from(epoch & 1)];
         match buffer.members.find(u64::from(reporter)).filter(|_| buffer.epoch == epoch) {
             Some(member) => buffer.members.at(member).nacked = false,
-            None => buffer.non_members.forget(reporter),
+            None => self.non_members.forget(non_member(epoch, reporter)),
         }
     }
 
@@ -218,20 +267,12 @@ impl Sketch {
         }
     }
 
-    /// Opens this epoch for columns.
-    fn open_epoch<W: Transport>(
-        &mut self,
-        now: u64,
-        epoch: u16,
-        config: &Config,
-        sender: &mut Sender<'_, W>,
-        stats: &mut Sketches,
-    ) -> Result<(), Fault> {
-        let at = usize::from(epoch & 1);
-        let buffer = &self.buffers[at];
+    /// Does this epoch accept columns? `Some` if they would open it: whether it would be the newest.
+    fn check_epoch(&self, now: u64, epoch: u16, config: &Config) -> Result<Option<bool>, Fault> {
+        let buffer = &self.buffers[usize::from(epoch & 1)];
         let is_newest = self.newest == Some(epoch);
         if buffer.epoch == epoch && buffer.state != State::Idle {
-            return if buffer.state == State::Open { Ok(()) } else { Err(Fault::Drop(Reason::EpochOver)) };
+            return if buffer.state == State::Open { Ok(None) } else { Err(Fault::Drop(Reason::EpochOver)) };
         }
         let distance = self.newest.map_or(1, |newest| epoch.wrapping_sub(newest) as i16);
         let silent = now.saturating_sub(self.last_at) >= config.sketch_timer;
@@ -241,7 +282,24 @@ impl Sketch {
         if !((1..=AHEAD).contains(&distance) || late || silent || is_newest) {
             return Err(Fault::Drop(if distance > 0 { Reason::EpochAhead } else { Reason::EpochOver }));
         }
-        if buffer.is_open() {
+        Ok(Some(!late || silent))
+    }
+
+    /// Opens this epoch for columns. An older epoch in its buffer is written first; without any credit nothing changes.
+    fn open_epoch<W: Transport>(
+        &mut self,
+        now: u64,
+        (epoch, newest): (u16, bool),
+        config: &Config,
+        sender: &mut Sender<'_, W>,
+        stats: &mut Sketches,
+    ) -> Result<(), Fault> {
+        let at = usize::from(epoch & 1);
+        if self.buffers[at].is_open() {
+            let batch = u64::from(config.sketch_columns).saturating_mul(self.shape.column_len());
+            if !sender.has_credit(1, batch.min(MAX_WRITE as u64), true) {
+                return Err(Fault::Blocked);
+            }
             self.buffers[at].close(Cause::Evicted, &self.shape, self.op);
             self.write(at, config.sketch_columns, sender, stats);
             if self.buffers[at].is_open() {
@@ -249,7 +307,7 @@ impl Sketch {
             }
         }
         self.buffers[at].begin(epoch, now);
-        if !late || silent {
+        if newest {
             self.newest = Some(epoch);
         }
         Ok(())
@@ -365,27 +423,8 @@ impl Buffer {
         self.first_at = now;
         self.delivered.fill(0);
         self.members.clear();
-        self.non_members.0.clear();
         (self.complete, self.touched, self.written, self.reporters) = (0, 0, 0, 0);
         (self.reopened, self.notice, self.again) = (false, false, false);
-    }
-
-    /// Progress of this reporter. Only a first column makes it a member.
-    fn member(
-        &mut self,
-        now: u64,
-        delivery: &Delivery<'_>,
-        reporters: u32,
-        config: &Config,
-    ) -> Result<&mut Member, Fault> {
-        let key = u64::from(delivery.reporter);
-        let known = self.members.find(key);
-        if known.is_none() && delivery.first > 0 && (self.members.len() as u64) < u64::from(reporters) {
-            let nack = self.non_members.may_nack(delivery.reporter, now, config);
-            return Err(Fault::ColumnGap { due: 0, nack });
-        }
-        let place = known.or_else(|| self.members.find_or_make(key).map(|(place, _)| place));
-        place.map(|place| self.members.at(place)).ok_or(Fault::Drop(Reason::OneReporterTooMany))
     }
 
     /// Merges a delivery's counters; copies them where they are the first.

@@ -37,6 +37,8 @@ pub(super) struct Tracker {
     pub(super) address: u128,
     /// When its last report arrived, accepted or not.
     pub(super) seen: u64,
+    /// When its last columns without a sequence number were merged.
+    pub(super) merged: u64,
     /// It is in the settings and never expires.
     pub(super) pinned: bool,
     /// Is `last` valid?
@@ -85,6 +87,11 @@ impl Tracker {
     /// For a reporter at this address that was not seen before `seen`.
     pub(super) fn of(address: u128, seen: u64, pinned: bool) -> Self {
         Self { address, seen, pinned, ..Self::default() }
+    }
+
+    /// When the reporter was last active, with or without sequence numbers.
+    pub(super) fn active(&self) -> u64 {
+        self.seen.max(self.merged)
     }
 
     /// The last number in order; before there is one, that before `sequence`.

@@ -213,11 +213,31 @@ impl Translator {
         if report.base.essential {
             return self.process_essential(received, transport, out);
         }
-        let is_sketch = matches!(report.operation, Operation::SketchMerge { .. });
-        if is_sketch && let Err(reason) = self.reporters.tracker(now, received.sequence(), &self.config) {
+        if matches!(report.operation, Operation::SketchMerge { .. }) {
+            return self.process_sketch(received, transport, out);
+        }
+        let outcome = self.execute(received, transport);
+        self.settle(received, outcome, transport, out);
+    }
+
+    /// Columns of a sketch: nobody else may use the ID of a reporter whose columns were merged.
+    fn process_sketch(
+        &mut self,
+        received: &Received<'_>,
+        transport: &mut impl Transport,
+        out: &mut impl Output,
+    ) {
+        let (now, sequence) = (received.now, received.sequence());
+        if let Err(reason) = self.reporters.check_id(now, sequence, &self.config) {
             return self.drop(reason);
         }
         let outcome = self.execute(received, transport);
+        if matches!(outcome, Outcome::Done | Outcome::Diverted(_)) {
+            // It cannot fail: that was checked.
+            if let Ok(at) = self.reporters.tracker(now, sequence, &self.config) {
+                self.reporters.at(at).merged = now;
+            }
+        }
         self.settle(received, outcome, transport, out);
     }
 

@@ -6,6 +6,7 @@ mod congestion;
 mod hostile;
 mod model;
 mod primitives;
+mod refused;
 mod sequences;
 mod sketches;
 mod triggers;
