@@ -169,7 +169,8 @@ pub struct StoreEntry {
     pub geometry: Geometry,
     /// Of a sketch: how many reporters' columns make a column complete.
     pub reporters: u32,
-    /// Of bare lists of 4-byte entries: they are little-endian in memory, as the artifact's.
+    /// Of bare lists of 4-byte entries: they are little-endian in memory, as the artifact's, whatever the layout of the report. In
+    /// bare lists without it only the entries of the artifact's reports are.
     pub swapped: bool,
 }
 

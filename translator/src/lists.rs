@@ -52,6 +52,8 @@ pub(super) struct Lists {
 pub(super) struct Request {
     pub(super) immediate: bool,
     pub(super) reliable: bool,
+    /// The entries are the artifact's: words of 4 bytes, which its readers expect in the byte order of memory.
+    pub(super) words: bool,
 }
 
 impl Lists {
@@ -157,7 +159,7 @@ impl Lists {
         let free = usize::from(self.capacity(list)) * self.entry_len;
         if usize::from(list.filled) * self.entry_len + entries.len() < free && !request.immediate {
             // The usual case: they fit, and the block is not full yet.
-            stats.accepted += u64::from(self.fill(at, now, entries, request.reliable));
+            stats.accepted += u64::from(self.fill(at, now, entries, request));
             return Ok(());
         }
         self.append_and_write((at, now), entries, request, sender, stats)
@@ -192,7 +194,7 @@ impl Lists {
             let list = self.lists[at];
             let free = usize::from(self.capacity(&list)) - usize::from(list.filled);
             let (front, rest) = entries.split_at(entries.len().min(free * self.entry_len));
-            stats.accepted += u64::from(self.fill(at, now, front, request.reliable));
+            stats.accepted += u64::from(self.fill(at, now, front, request));
             entries = rest;
             let list = &mut self.lists[at];
             if request.immediate && rest.is_empty() {
@@ -217,15 +219,16 @@ impl Lists {
 
     /// Puts entries that fit into the pending block. Returns their number.
     #[inline(always)]
-    fn fill(&mut self, at: usize, now: u64, entries: &[u8], reliable: bool) -> u16 {
+    fn fill(&mut self, at: usize, now: u64, entries: &[u8], request: Request) -> u16 {
         let count = self.count(entries.len()) as u16;
         let list = &mut self.lists[at];
         let before = list.filled;
         list.filled += count;
-        list.reliable |= reliable;
+        list.reliable |= request.reliable;
         let begin = at * self.block_len + usize::from(before) * self.entry_len;
         let place = &mut self.blocks[begin..begin + entries.len()];
-        if self.entry.swapped {
+        // Tagged blocks are ours alone, and keep the bytes of the report.
+        if self.entry.swapped || request.words && !self.ring.tagged {
             for (to, from) in place.as_chunks_mut::<4>().0.iter_mut().zip(entries.as_chunks::<4>().0) {
                 *to = u32::from_be_bytes(*from).to_le_bytes();
             }

@@ -81,6 +81,14 @@ struct Counters {
     slots: u64,
 }
 
+/// When a report is executed, at which congestion level, and whether its layout is the artifact's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Situation {
+    pub(super) now: u64,
+    pub(super) level: u8,
+    pub(super) artifact: bool,
+}
+
 /// Bytes that stay in the L2 cache of a core under load: a part of its size.
 const NEAR: usize = 1 << 16;
 
@@ -190,7 +198,7 @@ impl Stores {
     #[inline(always)]
     pub(super) fn perform<W: Transport>(
         &mut self,
-        (now, level): (u64, u8),
+        Situation { now, level, artifact }: Situation,
         report: &Report<'_>,
         config: &Config,
         sender: &mut Sender<'_, W>,
@@ -214,7 +222,8 @@ impl Stores {
                 if usize::from(entry_len) != lists.entry_len() {
                     return Err(Fault::Drop(Reason::WrongEntry));
                 }
-                lists.append((at, now), entries, Request { immediate, reliable }, sender, &mut stats.entries)
+                let request = Request { immediate, reliable, words: artifact };
+                lists.append((at, now), entries, request, sender, &mut stats.entries)
             }
             Operation::KeyIncrement { copies, store, delta, key } => {
                 let store = self.key_increment.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
@@ -252,7 +261,7 @@ impl Stores {
         if usize::from(plain.entry_len) != lists.entry_len() {
             return None;
         }
-        let request = Request { immediate: false, reliable: false };
+        let request = Request { immediate: false, reliable: false, words: false };
         match lists.append((at, now), plain.entries, request, sender, stats) {
             Ok(()) => Some(Ok(())),
             Err(Fault::Drop(reason)) => Some(Err(reason)),

@@ -16,7 +16,7 @@ use crate::received::{Origin, Received};
 use crate::reporters::{self, Reporters, tracker_key};
 use crate::sender::{Fault, Sender};
 use crate::stats::{Cause, Operations, Reason, Stats};
-use crate::stores::Stores;
+use crate::stores::{Situation, Stores};
 use crate::tracker::Verdict;
 
 /// Maximum reports from local memory per tick.
@@ -410,8 +410,8 @@ impl Translator {
         let memory = &mut self.memories[usize::from(collector)];
         let mut sender =
             Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
-        let when = (received.now, level);
-        match memory.stores.perform(when, received.report, &self.config, &mut sender, &mut self.stats) {
+        let situation = Situation { now: received.now, level, artifact: received.artifact };
+        match memory.stores.perform(situation, received.report, &self.config, &mut sender, &mut self.stats) {
             Ok(()) => Outcome::Done,
             Err(Fault::Blocked) => self.shed(3, received, transport),
             Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
@@ -486,8 +486,8 @@ impl Translator {
             };
             let mut sender =
                 Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
-            let when = (now, memory.level);
-            match memory.stores.perform(when, &report, &self.config, &mut sender, &mut self.stats) {
+            let situation = Situation { now, level: memory.level, artifact: record.artifact };
+            match memory.stores.perform(situation, &report, &self.config, &mut sender, &mut self.stats) {
                 Err(Fault::Blocked) => return true,
                 Ok(()) => {
                     self.stats.reports.done[report.operation.opcode() as usize - 1] += 1;

@@ -88,6 +88,34 @@ fn entries_are_little_endian_in_a_bare_ring() {
 }
 
 #[test]
+fn the_byte_order_of_entries_follows_the_layout_of_the_report() {
+    // The lists are not marked: whoever set them up did not know of the artifact.
+    let mut stores = stores();
+    stores[1].swapped = false;
+    let mut world = World::of(Config { accept: Accept::Both, ..config(stores) });
+    world.send_bytes(sender(1), 0, &hex("0200 00000003 deadbeef"));
+    world.send_bytes(sender(1), 0, &hex("12100000 00000007 00000003 00040100 deadbeef"));
+    // It waits for credit, and is read again.
+    world.memory.room[0] = rdma::transport::Credit::NONE;
+    world.send_bytes(sender(1), 0, &hex("0201 40 00000003 cafef00d"));
+    world.send_bytes(sender(1), 0, &hex("0202 40 00000003 cafef00d"));
+    world.memory.room[0] = rdma::transport::Credit::UNLIMITED;
+    world.pass(2 * MS);
+    assert_eq!(world.memory.body(1)[3 * 64..][..16], hex("efbeadde deadbeef 0df0feca 0df0feca"));
+}
+
+#[test]
+fn entries_in_tagged_blocks_are_as_in_the_report() {
+    let mut stores = stores();
+    let ring = Ring { entry_len: 4, entries: 16, batch: 1, tagged: true };
+    let lists = Geometry::Append { lists: 4, first_list: 0, ring };
+    stores[1] = StoreEntry::new(1, 0, lists);
+    let mut world = World::of(Config { accept: Accept::Artifact, ..config(stores) });
+    world.send_bytes(sender(1), 0, &hex("0200 00000000 deadbeef"));
+    assert_eq!(world.memory.body(1)[..4], hex("deadbeef"));
+}
+
+#[test]
 fn counters_are_added_to_in_the_same_slots() {
     let mut world = world();
     for _ in 0..3 {
