@@ -11,7 +11,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use aggregator::{Aggregator, Cause, Reason, Sink, Stats};
+use aggregator::{Aggregator, Cause, Output, Reason, Stats};
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
 use serde::{Deserialize, Serialize};
 use wire::Refusal;
@@ -317,7 +317,7 @@ impl Outlets {
     }
 }
 
-impl Sink for Outlets {
+impl Output for Outlets {
     fn send(&mut self, destination: usize, payload: &[u8]) {
         let Some(outlet) = self.0.get_mut(destination) else { return };
         outlet.bytes.extend_from_slice(payload);

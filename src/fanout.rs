@@ -11,7 +11,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use collector::{Batch, Datagram, Loss, Sequencer, Sink, StreamId, event::Nanos};
+use collector::{Batch, Datagram, Loss, Output, Sequencer, StreamId, event::Nanos};
 use nic::source::Packet;
 use wire::{
     FlowKey, Version,
@@ -114,7 +114,7 @@ impl Ledger {
     fn observe(&self, noted: &[Noted]) {
         let Accounts { sequencer, batch, .. } = &mut *lock(&self.accounts);
         for (id, seq, received) in noted {
-            sequencer.observe(id, *seq, *received, &mut LossSink(batch));
+            sequencer.observe(id, *seq, *received, &mut LossOutput(batch));
         }
     }
 
@@ -123,7 +123,7 @@ impl Ledger {
         let accounts = &mut *lock(&self.accounts);
         if now.abs_diff(accounts.accounted) >= ACCOUNT_EVERY {
             accounts.accounted = now;
-            accounts.sequencer.account(now, &mut LossSink(&mut accounts.batch));
+            accounts.sequencer.account(now, &mut LossOutput(&mut accounts.batch));
             accounts.publish(&self.gauge);
         }
     }
@@ -131,7 +131,7 @@ impl Ledger {
     /// At the end, missing sequence numbers count as lost.
     pub(crate) fn finish(&self, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
-        accounts.sequencer.finish(now, &mut LossSink(&mut accounts.batch));
+        accounts.sequencer.finish(now, &mut LossOutput(&mut accounts.batch));
         accounts.publish(&self.gauge);
     }
 }
@@ -269,9 +269,9 @@ fn postcard_id(payload: &[u8]) -> Option<u32> {
 }
 
 /// Losses as records and as events.
-struct LossSink<'b>(&'b mut Batch);
+struct LossOutput<'b>(&'b mut Batch);
 
-impl Sink for LossSink<'_> {
+impl Output for LossOutput<'_> {
     fn loss(&mut self, loss: &Loss) {
         self.0.loss(loss);
         if let Some(event) = loss.event() {

@@ -143,7 +143,7 @@ fn as_json(event: &Event, path: &[u32], rules: &[String], reasons: &ReasonNames)
 
 #[cfg(test)]
 mod tests {
-    use collector::{Sink, event::Basis};
+    use collector::{Output, event::Basis};
 
     use super::*;
 

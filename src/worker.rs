@@ -11,7 +11,7 @@ use std::{
 };
 
 use collector::{
-    Batch, Collector, Datagram, Drop, Event, FlowRow, Loss, Removed, Rollup, Sink, Stats, event::Nanos,
+    Batch, Collector, Datagram, Drop, Event, FlowRow, Loss, Output, Removed, Rollup, Stats, event::Nanos,
 };
 use detect::Detection;
 use tokio::sync::oneshot;
@@ -113,7 +113,7 @@ impl Worker {
             Contents::Aggregates => {
                 let Self { collector, outlet, batch, rules, .. } = self;
                 collector
-                    .handle_aggregates(datagrams, &mut FlushSink { batch, outlet, rules, blocking: false });
+                    .handle_aggregates(datagrams, &mut FlushOutput { batch, outlet, rules, blocking: false });
                 self.send_full();
             }
         }
@@ -123,7 +123,7 @@ impl Worker {
     pub(crate) fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
         // The first of them may end an interval, whose results are then emitted.
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.handle(datagrams, &mut FlushSink { batch, outlet, rules, blocking: false });
+        collector.handle(datagrams, &mut FlushOutput { batch, outlet, rules, blocking: false });
         if let Some(recorder) = &mut self.recorder {
             recorder.record(datagrams, &self.outlet);
         }
@@ -144,7 +144,7 @@ impl Worker {
         }
         self.ticked = Some(now);
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.tick(now, &mut FlushSink { batch, outlet, rules, blocking: false });
+        collector.tick(now, &mut FlushOutput { batch, outlet, rules, blocking: false });
         self.outlet.send(&mut self.batch, &self.rules);
         self.send_reports();
         while let Ok(task) = self.tasks.try_recv() {
@@ -157,7 +157,7 @@ impl Worker {
     pub(crate) fn finish(&mut self, now: Nanos) {
         // Datagrams no longer wait for us, so this may wait for the store.
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.finish(now, &mut FlushSink { batch, outlet, rules, blocking: true });
+        collector.finish(now, &mut FlushOutput { batch, outlet, rules, blocking: true });
         self.outlet.send_blocking(&mut self.batch, &self.rules);
         self.send_reports();
         self.publish();
@@ -202,10 +202,10 @@ impl Worker {
 }
 
 impl Worker {
-    /// Runs `work` on the collector, with the sink of its results.
-    pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
+    /// Runs `work` on the collector, with the output for its results.
+    pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
         let Self { collector, outlet, batch, rules, .. } = self;
-        work(collector, &mut FlushSink { batch, outlet, rules, blocking: false })
+        work(collector, &mut FlushOutput { batch, outlet, rules, blocking: false })
     }
 
     /// Thresholds and rules that a kernel program must apply first.
@@ -234,15 +234,15 @@ impl Worker {
     }
 }
 
-/// A sink that flushes its batch whenever it is half full, for operations that may emit more than a batch holds.
-struct FlushSink<'b> {
+/// An output that flushes its batch whenever it is half full, for operations that may emit more than a batch holds.
+struct FlushOutput<'b> {
     batch: &'b mut Batch,
     outlet: &'b Outlet,
     rules: &'b RuleNames,
     blocking: bool,
 }
 
-impl FlushSink<'_> {
+impl FlushOutput<'_> {
     fn check(&mut self) {
         if !self.batch.is_half_full() {
             return;
@@ -255,7 +255,7 @@ impl FlushSink<'_> {
     }
 }
 
-impl Sink for FlushSink<'_> {
+impl Output for FlushOutput<'_> {
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.batch.event(event, path);
         self.check();

@@ -18,7 +18,7 @@ const MAX_STREAMS: usize = 8192;
 const PROBES: usize = 8;
 
 /// Output of an aggregator.
-pub trait Sink {
+pub trait Output {
     /// Sends a UDP payload to a destination, by its index.
     fn send(&mut self, destination: usize, payload: &[u8]);
 }
@@ -26,11 +26,11 @@ pub trait Sink {
 /// See the module documentation.
 ///
 /// ```
-/// use aggregator::{Aggregator, Config, ConfigError, Sink};
+/// use aggregator::{Aggregator, Config, ConfigError, Output};
 ///
 /// #[derive(Default)]
 /// struct Count(usize);
-/// impl Sink for Count {
+/// impl Output for Count {
 ///     fn send(&mut self, _destination: usize, _payload: &[u8]) {
 ///         self.0 += 1;
 ///     }
@@ -69,7 +69,7 @@ impl Aggregator {
         &mut self,
         now: u64,
         datagrams: impl IntoIterator<Item = &'a [u8]>,
-        out: &mut impl Sink,
+        out: &mut impl Output,
     ) {
         let Self { decoder, nodes, core } = self;
         core.expire(now, out);
@@ -90,12 +90,12 @@ impl Aggregator {
     }
 
     /// Sends registers whose timer has expired. [`Aggregator::ingest`] does it too.
-    pub fn tick(&mut self, now: u64, out: &mut impl Sink) {
+    pub fn tick(&mut self, now: u64, out: &mut impl Output) {
         self.core.expire(now, out);
     }
 
     /// Sends all pending postcards.
-    pub fn finish(&mut self, out: &mut impl Sink) {
+    pub fn finish(&mut self, out: &mut impl Output) {
         while let Some((slot, _)) = self.core.table.oldest() {
             self.core.flush(slot, Cause::Stopped, out);
         }
@@ -131,7 +131,7 @@ fn ingest_decoded<'a>(
     payload: &'a [u8],
     report: &mut Report<'a>,
     now: u64,
-    out: &mut impl Sink,
+    out: &mut impl Output,
 ) {
     let mut reports = decoder.reports(payload);
     let mut is_numbered = false;
@@ -229,7 +229,7 @@ impl Core {
 
     /// Queues a postcard; [`Core::work`] puts it into its register.
     #[inline(always)]
-    fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Sink) {
+    fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Output) {
         if let Some(reason) = self.refusal_of(&postcard) {
             return self.refuse(reason);
         }
@@ -246,7 +246,7 @@ impl Core {
     }
 
     /// Puts the queued postcards into their registers.
-    fn work(&mut self, now: u64, out: &mut impl Sink) {
+    fn work(&mut self, now: u64, out: &mut impl Output) {
         let items = std::mem::take(&mut self.pending);
         for item in &items {
             self.table.prefetch(item.bucket, item.key);
@@ -267,7 +267,7 @@ impl Core {
 
     /// Puts one postcard into its register.
     #[inline(always)]
-    fn put(&mut self, item: &Item, now: u64, out: &mut impl Sink) {
+    fn put(&mut self, item: &Item, now: u64, out: &mut impl Output) {
         let slot = match self.table.find(item.bucket, item.key) {
             Some(slot) => slot,
             None => self.claim(item, now, out),
@@ -294,7 +294,7 @@ impl Core {
     }
 
     /// Allocates a register for a key; evicts another if none is free.
-    fn claim(&mut self, item: &Item, now: u64, out: &mut impl Sink) -> u32 {
+    fn claim(&mut self, item: &Item, now: u64, out: &mut impl Output) -> u32 {
         let slot = self.table.free(item.bucket).unwrap_or_else(|occupied| {
             self.flush(occupied, Cause::Evicted, out);
             occupied
@@ -304,7 +304,7 @@ impl Core {
     }
 
     /// Sends registers whose timer has expired.
-    fn expire(&mut self, now: u64, out: &mut impl Sink) {
+    fn expire(&mut self, now: u64, out: &mut impl Output) {
         while let Some((slot, since)) = self.table.oldest() {
             if now.saturating_sub(since) < self.config.timer {
                 break;
@@ -314,7 +314,7 @@ impl Core {
     }
 
     /// Sends a register and frees it.
-    fn flush(&mut self, slot: u32, cause: Cause, out: &mut impl Sink) {
+    fn flush(&mut self, slot: u32, cause: Cause, out: &mut impl Output) {
         let key = self.table.key(slot);
         let (node, low) = ((key >> 32) as u32, key as u32);
         let kind = self.config.kind;
@@ -342,7 +342,7 @@ impl Core {
         slot: u32,
         (node_scope, flow_scope): (Option<u32>, Option<u32>),
         (destination, cause): (u32, Cause),
-        out: &mut impl Sink,
+        out: &mut impl Output,
     ) -> usize {
         let sequence = self.sequence(destination);
         let register = *self.table.register(slot);
@@ -376,7 +376,7 @@ impl Core {
         len
     }
 
-    fn send_group(&mut self, slot: u32, node: u32, destination: u32, out: &mut impl Sink) -> usize {
+    fn send_group(&mut self, slot: u32, node: u32, destination: u32, out: &mut impl Output) -> usize {
         let seq = self.stream_sequence(node, destination);
         let len = v20::GROUP_LEN + self.table.register(slot).count as usize * self.config.postcard_len();
         let bytes = &mut self.table.bytes(slot)[..len];

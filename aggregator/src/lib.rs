@@ -8,13 +8,13 @@
 //!
 //! # Example
 //! ```
-//! use aggregator::{Aggregator, Config, Sink};
+//! use aggregator::{Aggregator, Config, Output};
 //! use wire::Aggregate;
 //! use wire::aggregate::Kind;
 //!
 //! #[derive(Default)]
 //! struct Sent(Vec<Vec<u8>>);
-//! impl Sink for Sent {
+//! impl Output for Sent {
 //!     fn send(&mut self, _destination: usize, payload: &[u8]) {
 //!         self.0.push(payload.to_vec());
 //!     }
@@ -49,7 +49,7 @@ mod stats;
 mod table;
 pub mod workload;
 
-pub use aggregator::{Aggregator, Sink};
+pub use aggregator::{Aggregator, Output};
 pub use config::{Config, ConfigError, MAX_BYTES, MAX_DESTINATIONS, MAX_REGISTERS, MAX_WAYS, Spread};
 pub use nodes::Node;
 pub use stats::{Cause, Reason, Sent, Stats};

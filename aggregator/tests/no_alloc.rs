@@ -7,9 +7,9 @@ static ALLOCATOR: Counting = Counting;
 
 use aggregator::workload::{CASES, LEN};
 
-struct CountingSink(u64);
+struct CountingOutput(u64);
 
-impl aggregator::Sink for CountingSink {
+impl aggregator::Output for CountingOutput {
     fn send(&mut self, _: usize, payload: &[u8]) {
         self.0 += payload.len() as u64;
     }
@@ -20,7 +20,7 @@ fn processing_postcards_does_not_allocate() {
     for case in CASES {
         let datagrams = case.datagrams();
         let mut aggregator = aggregator::Aggregator::new(case.config()).expect("valid settings");
-        let mut out = CountingSink(0);
+        let mut out = CountingOutput(0);
         let before = allocations();
         // One postcard per burst needs the decoder.
         let mut irregular = [0; LEN];

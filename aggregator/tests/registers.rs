@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use aggregator::{Aggregator, Config, Sink, Spread};
+use aggregator::{Aggregator, Config, Output, Spread};
 use aggregator::{Cause, ConfigError, Reason, Stats};
 use wire::aggregate::Kind;
 use wire::{Aggregate, Decoder, Profile, Refusal};
@@ -12,7 +12,7 @@ use wire::{Aggregate, Decoder, Profile, Refusal};
 #[derive(Default)]
 struct Sent(Vec<(usize, Vec<u8>)>);
 
-impl Sink for Sent {
+impl Output for Sent {
     fn send(&mut self, destination: usize, payload: &[u8]) {
         self.0.push((destination, payload.to_vec()));
     }

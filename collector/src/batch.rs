@@ -1,6 +1,6 @@
 //! Results that left a collector, owned: what travels through the queues to the store, the live stream and the exporters.
 
-use crate::event::{Drop, Event, FlowRow, Loss, Rollup, Sink};
+use crate::event::{Drop, Event, FlowRow, Loss, Output, Rollup};
 
 /// Everything that one worker found since the batch was last cleared. Its memory is reused, so that nothing is allocated in
 /// the steady state; a batch at its capacity refuses and counts records instead of growing.
@@ -117,7 +117,7 @@ impl Batch {
     }
 }
 
-impl Sink for Batch {
+impl Output for Batch {
     #[inline]
     fn event(&mut self, event: &Event, path: &[u32]) {
         if self.events.len() < self.capacity

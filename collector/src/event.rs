@@ -1,4 +1,4 @@
-//! What leaves the collector: events, rollups, flow rows, drops, losses; and the [`Sink`] that receives them.
+//! What leaves the collector: events, rollups, flow rows, drops, losses; and the [`Output`] that receives them.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -305,7 +305,7 @@ pub enum SequenceEventKind {
 }
 
 /// Receives what the collector found. Every method does nothing by default.
-pub trait Sink {
+pub trait Output {
     /// An event. `path` is the flow's nodes in forwarding order (`u32::MAX` = unavailable), empty where it does not apply.
     fn event(&mut self, event: &Event, path: &[u32]) {
         let _ = (event, path);

@@ -1,6 +1,6 @@
 //! Reports in, events and rollups out: per-flow, per-hop, per-queue and per-link state, loss accounting.
 //!
-//! No socket, clock, thread or file: bytes and `now` go in, results leave through a [`Sink`]. Equal input gives equal
+//! No socket, clock, thread or file: bytes and `now` go in, results leave through an [`Output`]. Equal input gives equal
 //! output, to the last record id.
 //!
 //! # The path of a report
@@ -29,7 +29,7 @@
 //! use collector::{Batch, Collector, Config, Datagram, Kind};
 //!
 //! let mut collector = Collector::new(Config::default());
-//! let mut batch = Batch::with_capacity(256); // a `Sink` that stores what it receives
+//! let mut batch = Batch::with_capacity(256); // an `Output` that stores what it receives
 //!
 //! // A sink report of a packet that passed nodes 1, 2 and 3.
 //! let payload = testkit::vectors::bytes("tr20_emb");
@@ -73,7 +73,7 @@ pub use batch::Batch;
 pub use collector::{AGGREGATE_VERSION, Collector, suppressed};
 pub use config::{Clocks, Config, Profile, Rollups};
 pub use decode::Datagram;
-pub use event::{Drop, Event, FlowRow, Kind, Loss, Rollup, Sink};
+pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup};
 pub use sequence::{Run, Sequencer, StreamView};
 pub use sources::SourceView;
 pub use state::removals::Removed;

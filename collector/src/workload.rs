@@ -18,7 +18,7 @@ use wire::{Dialect, Flags, Hop, Layout};
 use crate::collector::Collector;
 use crate::config::{Config, Profile};
 use crate::decode::Datagram;
-use crate::event::{Nanos, Sink};
+use crate::event::{Nanos, Output};
 use crate::hash::Jitter;
 
 pub use sf::{SF_CASES, SfCase};
@@ -268,7 +268,7 @@ impl Feed {
     }
 
     /// Delivers the next burst to a collector, with a tick when one is due. Returns how many reports it holds.
-    pub fn burst(&mut self, input: Input, collector: &mut Collector, sink: &mut impl Sink) -> usize {
+    pub fn burst(&mut self, input: Input, collector: &mut Collector, out: &mut impl Output) -> usize {
         let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
         let mut burst = [none; BURST];
         let left = &self.bytes[self.next..];
@@ -302,14 +302,14 @@ impl Feed {
             };
             count += 1;
         }
-        collector.handle(&burst[..count], sink);
+        collector.handle(&burst[..count], out);
         self.next += count.max(1) * self.length;
         if self.next >= self.bytes.len() {
             self.next = 0;
         }
         if self.now - self.ticked >= TICK {
             self.ticked = self.now;
-            collector.tick(self.now, sink);
+            collector.tick(self.now, out);
         }
         count
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use collector::{Collector, Datagram, Removed, Sink, Stats};
+use collector::{Collector, Datagram, Output, Removed, Stats};
 use detect::Detection;
 
 use crate::worker::Worker;
@@ -12,8 +12,8 @@ pub(crate) trait CollectorHost {
     /// Processes datagrams that the kernel program passed to user space.
     fn process(&mut self, datagrams: &[Datagram<'_>]);
 
-    /// Runs `work` on the collector, with the sink of its results.
-    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T;
+    /// Runs `work` on the collector, with the output for its results.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T;
 
     /// Pending thresholds and rules. The input applies them in the kernel first, and then calls
     /// [`CollectorHost::apply_detection`], after the last record under the old ones.
@@ -40,7 +40,7 @@ impl CollectorHost for Worker {
         Self::process_reports(self, datagrams);
     }
 
-    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
+    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
         Self::with(self, work)
     }
 

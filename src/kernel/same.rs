@@ -8,7 +8,9 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile, Sink, Stats, StreamView};
+use collector::{
+    Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Output, Profile, Stats, StreamView,
+};
 use detect::Detection;
 use nic::netns::{Pair, send_frames};
 use nic::receive::{self, Options, RxPath};
@@ -36,7 +38,7 @@ struct Answer {
     passed: Option<(u64, u64)>,
 }
 
-impl Sink for Answer {
+impl Output for Answer {
     fn event(&mut self, event: &Event, path: &[u32]) {
         if !matches!(event.kind, Kind::Loss | Kind::Expired | Kind::Latest) {
             self.events.push((Event { ts: 0, ..*event }, path.to_vec()));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use collector::{Collector, Datagram, Removed, Run, Sink, SuppressedFlow, event::Nanos};
+use collector::{Collector, Datagram, Output, Removed, Run, SuppressedFlow, event::Nanos};
 use detect::{Detection, Metric};
 use nic::source;
 use wire::Refusal;
@@ -236,9 +236,9 @@ impl<K: Kernel> KernelSync<K> {
         if first == end && keys.iter().all(|(first, end)| first == end) {
             return;
         }
-        worker.with(|collector, sink| {
+        worker.with(|collector, out| {
             for slot in first..end {
-                self.apply_suppressed_flow(slot, now, collector, sink);
+                self.apply_suppressed_flow(slot, now, collector, out);
             }
             for (metric, (first, end)) in keys.into_iter().enumerate() {
                 for slot in first..end {
@@ -253,7 +253,7 @@ impl<K: Kernel> KernelSync<K> {
         slot: u32,
         now: Nanos,
         collector: &mut Collector,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         let Self { kernel, flows, copy, compare, .. } = self;
         let (Some(seen), Some(reports)) = (flows.get_mut(slot as usize), kernel.flow_reports(slot)) else {
@@ -270,7 +270,7 @@ impl<K: Kernel> KernelSync<K> {
         let reports = u64::from(if more > u32::MAX / 2 { copy.reports } else { more });
         let FlowCopy { key, latency, basis, ref hops, .. } = *copy;
         if !collector
-            .apply_suppressed(&SuppressedFlow { key, reports, latency, basis, hops, last_seen: now }, sink)
+            .apply_suppressed(&SuppressedFlow { key, reports, latency, basis, hops, last_seen: now }, out)
         {
             kernel.forget_flow(&key);
         }
@@ -300,9 +300,9 @@ impl<K: Kernel> KernelSync<K> {
                 break;
             }
         }
-        worker.with(|collector, sink| {
+        worker.with(|collector, out| {
             for (slot, id, run) in runs {
-                self.apply(slot, run, |run| collector.receive_run(&id, run, now, sink));
+                self.apply(slot, run, |run| collector.receive_run(&id, run, now, out));
             }
         });
     }
@@ -400,7 +400,7 @@ impl RecordReader<'_> {
             match record.before {
                 Some(run) => {
                     if let Some(run) = applied.advance(run) {
-                        worker.with(|collector, sink| collector.receive_run(id, run, received, sink));
+                        worker.with(|collector, out| collector.receive_run(id, run, received, out));
                     }
                 }
                 // Another stream may have been here before.

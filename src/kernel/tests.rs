@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use collector::{
-    Collector, Config, Datagram, Event, Kind, Removed, Run, Sink, Stats, StreamId, SuppressedFlow,
+    Collector, Config, Datagram, Event, Kind, Output, Removed, Run, Stats, StreamId, SuppressedFlow,
     SuppressedHop, SuppressedKey,
 };
 use collector::{event::Basis, workload};
@@ -158,13 +158,13 @@ impl<S: Default> Bench<S> {
 #[derive(Default)]
 struct Collected(Vec<Event>);
 
-impl Sink for Collected {
+impl Output for Collected {
     fn event(&mut self, event: &Event, _: &[u32]) {
         self.0.push(*event);
     }
 }
 
-impl<S: Sink + Default> CollectorHost for Bench<S> {
+impl<S: Output + Default> CollectorHost for Bench<S> {
     fn process(&mut self, datagrams: &[Datagram<'_>]) {
         if self.slow_from.is_none() {
             return self.collector.handle(datagrams, &mut self.collected);
@@ -175,7 +175,7 @@ impl<S: Sink + Default> CollectorHost for Bench<S> {
         }
     }
 
-    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
+    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
         work(&mut self.collector, &mut self.collected)
     }
 

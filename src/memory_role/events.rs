@@ -10,7 +10,7 @@ use std::{
 };
 
 use collector::{
-    Batch, Event, Sink,
+    Batch, Event, Output,
     event::{Basis, Drop as DropRow, Kind},
 };
 use detect::Metric;
@@ -226,7 +226,7 @@ fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
 
 impl Emitter {
     /// Emits the event of an entry.
-    pub(crate) fn emit(&self, ts: u64, id: u64, entry: &[u8], sink: &mut impl Sink) {
+    pub(crate) fn emit(&self, ts: u64, id: u64, entry: &[u8], out: &mut impl Output) {
         let number = |name: &str| self.fields.number(entry, name);
         let small = |name: &str| number(name).and_then(|value| u32::try_from(value).ok());
         let byte = |name: &str| number(name).and_then(|value| u8::try_from(value).ok());
@@ -244,9 +244,9 @@ impl Emitter {
             reason: byte("reason"),
             ..event(ts, id, self.kind)
         };
-        sink.event(&event, &path);
+        out.event(&event, &path);
         if self.kind == Kind::Drop {
-            sink.drop_report(&DropRow {
+            out.drop_report(&DropRow {
                 ts,
                 id,
                 flow: event.flow,

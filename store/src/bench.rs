@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use collector::event::{Basis, Nanos};
-use collector::{Batch, Event, Kind, Rollup, Sink as _};
+use collector::{Batch, Event, Kind, Output as _, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 

@@ -58,7 +58,7 @@
 //!
 //! # Example
 //! ```
-//! use collector::{Batch, FlowRow, Sink as _, event::Basis};
+//! use collector::{Batch, FlowRow, Output as _, event::Basis};
 //! use store::{Config, QueryOptions, Reader, Store, Value};
 //!
 //! let dir = std::env::temp_dir().join(format!("hopwise-store-lib-{}", std::process::id()));

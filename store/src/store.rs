@@ -20,7 +20,7 @@ use crate::writer::{Message, Shared, Writer};
 /// threads; what is on disk is never touched by them.
 ///
 /// ```
-/// use collector::{Batch, FlowRow, Sink as _, event::Basis};
+/// use collector::{Batch, FlowRow, Output as _, event::Basis};
 /// use store::{Config, QueryOptions, Reader, Store, Value};
 ///
 /// let dir = std::env::temp_dir().join(format!("hopwise-store-store-{}", std::process::id()));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use collector::event::{Basis, Nanos};
-use collector::{Batch, Drop, Event, FlowRow, Kind, Loss, Rollup, Sink as _};
+use collector::{Batch, Drop, Event, FlowRow, Kind, Loss, Output as _, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use collector::event::SequenceEvent;
-use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Loss, Profile, Rollup, Sink};
+use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Loss, Output, Profile, Rollup};
 use detect::{Detection, RuleSet, Thresholds};
 use wire::int::header::{Md2, Md10};
 use wire::int::shim::{Next, Shim1, Shim2};
@@ -379,7 +379,7 @@ pub struct Log {
     pub notes: Vec<SequenceEvent>,
 }
 
-impl Sink for Log {
+impl Output for Log {
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.events.push(*event);
         let text = &mut self.text;

@@ -407,7 +407,7 @@ impl Books {
 #[derive(Default)]
 struct Paths(Vec<(String, Vec<u32>)>);
 
-impl collector::Sink for Paths {
+impl collector::Output for Paths {
     fn event(&mut self, event: &collector::Event, path: &[u32]) {
         if let (Some(detect::Metric::FlowPath), Some(flow)) = (event.metric, event.flow) {
             self.0.push((flow.to_string(), path.to_vec()));

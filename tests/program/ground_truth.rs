@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
-use collector::{Collector, Datagram, Drop, Event, Kind, Sink};
+use collector::{Collector, Datagram, Drop, Event, Kind, Output};
 use dataplane::fabric::{Arrival, Channel, DatagramTruth, FlowSpec, ReportKind, ReportTruth, Wire};
 use dataplane::report::Format;
 use dataplane::watchlist::Mode;
@@ -28,7 +28,7 @@ struct Events {
     loss_events: u64,
 }
 
-impl Sink for Events {
+impl Output for Events {
     fn event(&mut self, event: &Event, path: &[u32]) {
         match (event.kind, event.flow) {
             (Kind::PathChange, Some(flow)) => {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use collector::stats::Reason;
-use collector::{Collector, Datagram, Event, Sink};
+use collector::{Collector, Datagram, Event, Output};
 use dataplane::fabric::{Channel, DatagramTruth, Family, FlowSpec, HopTruth, PacketTrace, Wire};
 use dataplane::sf::Form;
 use dataplane::watchlist::Mode;
@@ -26,7 +26,7 @@ type Concluded = Vec<(Option<u32>, Option<u32>, Option<u8>, Option<u64>)>;
 #[derive(Default)]
 struct Events(BTreeMap<String, Vec<Vec<u32>>>);
 
-impl Sink for Events {
+impl Output for Events {
     fn event(&mut self, event: &Event, path: &[u32]) {
         if let (
             collector::Kind::New | collector::Kind::PathChange,

@@ -13,11 +13,11 @@ const BURSTS: usize = 50;
 
 /// Counts datagrams.
 #[derive(Default)]
-struct CountingSink {
+struct CountingOutput {
     datagrams: u64,
 }
 
-impl aggregator::Sink for CountingSink {
+impl aggregator::Output for CountingOutput {
     fn send(&mut self, _: usize, payload: &[u8]) {
         self.datagrams += 1;
         std::hint::black_box(payload);
@@ -32,7 +32,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     };
     let mut aggregator =
         Aggregator::new(case.config()).map_err(|error| CliError::new(format!("{name}: {error}")))?;
-    let (datagrams, mut out, mut now) = (case.datagrams(), CountingSink::default(), 0);
+    let (datagrams, mut out, mut now) = (case.datagrams(), CountingOutput::default(), 0);
     let mut bursts = datagrams.chunks(BURST * LEN).cycle();
     let measured = measure(plan, || {
         let mut postcards = 0;

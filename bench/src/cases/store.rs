@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use collector::event::{Basis, Kind};
-use collector::{Batch, Event, Sink};
+use collector::{Batch, Event, Output};
 use detect::Metric;
 use store::{Policy, QueryOptions, Reader, Store, Value};
 use wire::FlowKey;

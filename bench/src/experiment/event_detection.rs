@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use collector::{Collector, Datagram, Event, Kind, Sink};
+use collector::{Collector, Datagram, Event, Kind, Output};
 use dataplane::{
     Config, Fabric, FabricSink, FlowSpec, GroundTruth, Pattern, Reporter, Topology, Watch,
     fabric::{HopTruth, ReportKind, Wire},
@@ -95,7 +95,7 @@ struct Reported {
 /// Flow and node, or node and queue.
 type Key = (Option<String>, u32, u8);
 
-impl Sink for Reported {
+impl Output for Reported {
     fn event(&mut self, event: &Event, _path: &[u32]) {
         if event.metric != self.metric || !matches!(event.kind, Kind::New | Kind::Change) {
             return;

@@ -47,7 +47,7 @@ const KINDS: [(Kind, &str); 6] = [
 
 /// Output of an aggregator.
 #[derive(Default)]
-struct Output {
+struct AggregatorOutput {
     now: u64,
     /// Time and payload of each datagram.
     sent: Vec<(u64, Vec<u8>)>,
@@ -56,7 +56,7 @@ struct Output {
     delays: Vec<u64>,
 }
 
-impl aggregator::Sink for Output {
+impl aggregator::Output for AggregatorOutput {
     fn send(&mut self, _destination: usize, payload: &[u8]) {
         self.sent.push((self.now, payload.to_vec()));
         self.bytes += (payload.len() + AROUND) as u64;
@@ -100,8 +100,8 @@ fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
 }
 
 /// Passes postcards through an aggregator. R = 1 means no aggregator.
-fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output, CliError> {
-    let mut out = Output::default();
+fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<AggregatorOutput, CliError> {
+    let mut out = AggregatorOutput::default();
     if r == 1 {
         out.sent = postcards.to_vec();
         out.bytes = postcards.iter().map(|(_, payload)| (payload.len() + AROUND) as u64).sum();

@@ -153,8 +153,8 @@ impl FabricSink for Observer {
                 IpAddr::V6(address) => address.octets(),
             };
             let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
-            collector.handle(&[datagram], &mut NullSink);
-            collector.tick(t, &mut NullSink);
+            collector.handle(&[datagram], &mut NullOutput);
+            collector.tick(t, &mut NullOutput);
             return;
         }
         let mut report = wire::Report::EMPTY;
@@ -180,9 +180,9 @@ impl FabricSink for Observer {
 }
 
 /// Discards events.
-struct NullSink;
+struct NullOutput;
 
-impl collector::Sink for NullSink {}
+impl collector::Output for NullOutput {}
 
 /// Fig. 7: size of packets, and goodput.
 pub(super) fn overhead(_scale: Scale) -> Result<Findings, CliError> {

@@ -18,7 +18,7 @@ use super::{Collector, Inner};
 use crate::decode::{
     ABSENT, Datagram, DatagramContext, EventContext, Head, NO_VALUE, Origin, Reading, between,
 };
-use crate::event::Sink;
+use crate::event::Output;
 use crate::state::pending::Postcard;
 use crate::state::series::{ALL_QUEUES, Key, Merged};
 use crate::stats::Unjoinable;
@@ -42,21 +42,21 @@ struct Unfolded {
 impl Collector {
     /// Handles a burst of datagrams with aggregates of postcards, as [`Collector::handle`] does reports. Which of the two
     /// a datagram contains follows from its port, not from its bytes.
-    pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
+    pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], out: &mut dyn Output) {
         let (inner, readers) = (&mut self.inner, &mut self.readers);
         inner.stats.datagrams += burst.len() as u64;
         for datagram in burst {
             if inner.leaves_second(datagram.received) {
-                inner.advance(datagram.received, sink);
+                inner.advance(datagram.received, out);
             }
             let (envelope, _) = inner.open(datagram, readers);
-            inner.aggregate(&{ envelope }, datagram.payload, sink);
+            inner.aggregate(&{ envelope }, datagram.payload, out);
         }
     }
 }
 
 impl Inner {
-    fn aggregate(&mut self, envelope: &DatagramContext<'_>, payload: &[u8], sink: &mut dyn Sink) {
+    fn aggregate(&mut self, envelope: &DatagramContext<'_>, payload: &[u8], out: &mut dyn Output) {
         let aggregate = match Aggregate::parse(payload) {
             Ok(aggregate) => aggregate,
             Err(refusal) => {
@@ -65,13 +65,13 @@ impl Inner {
                 self.sources.refuse(envelope.sender, refusal);
                 // Its sequence number counts as received even if the rest is refused.
                 if let Ok(header) = Header::parse(payload) {
-                    self.count_aggregate(envelope, &header, sink);
+                    self.count_aggregate(envelope, &header, out);
                 }
                 return;
             }
         };
         let header = aggregate.header();
-        self.count_aggregate(envelope, header, sink);
+        self.count_aggregate(envelope, header, out);
         self.stats.accepted += 1;
         self.stats.aggregates += 1;
         let origin = Origin {
@@ -92,15 +92,15 @@ impl Inner {
         let mut head = Head { about, whole_path: true, ..Head::none() };
         if header.kind.is_correlated() {
             for summary in aggregate.summaries() {
-                self.summary(header, &mut head, &summary, sink);
+                self.summary(header, &mut head, &summary, out);
                 head.about.origin.index = head.about.origin.index.wrapping_add(1);
             }
         } else {
-            self.unfold(envelope, &mut head, &aggregate, sink);
+            self.unfold(envelope, &mut head, &aggregate, out);
         }
     }
 
-    fn count_aggregate(&mut self, envelope: &DatagramContext<'_>, header: &Header, sink: &mut dyn Sink) {
+    fn count_aggregate(&mut self, envelope: &DatagramContext<'_>, header: &Header, out: &mut dyn Output) {
         let stream = StreamId {
             version: VERSION,
             hw_id: 0,
@@ -108,7 +108,7 @@ impl Inner {
             node: Some(header.aggregator),
             source: *envelope.source,
         };
-        let mut observer = GapObserver { sink, gaps: &mut self.postcards.gaps, node: None };
+        let mut observer = GapObserver { out, gaps: &mut self.postcards.gaps, node: None };
         self.losses.observe(&stream, header.sequence, envelope.received, &mut observer);
     }
 
@@ -118,7 +118,7 @@ impl Inner {
         envelope: &DatagramContext<'_>,
         head: &mut Head,
         aggregate: &Aggregate<'_>,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         let joins = envelope.units.synchronised || self.postcards.is_linked();
         let nothing = Unfolded { postcard: WirePostcard::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
@@ -137,7 +137,7 @@ impl Inner {
             unfolded.iter_mut().for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
             unfolded.iter().for_each(|one| self.state.flows.prefetch_hops(one.slot));
             for one in &*unfolded {
-                self.unfold_one(envelope, head, one, joins, sink);
+                self.unfold_one(envelope, head, one, joins, out);
                 head.about.origin.index = head.about.origin.index.wrapping_add(1);
             }
             if count < AHEAD {
@@ -153,7 +153,7 @@ impl Inner {
         head: &mut Head,
         unfolded: &Unfolded,
         joins: bool,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         self.stats.aggregate_postcards += 1;
         let (postcard, units) = (&unfolded.postcard, envelope.units);
@@ -166,7 +166,7 @@ impl Inner {
             queue: postcard.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
-        let slot = self.state.apply_postcard(head, unfolded.slot, &reading, sink);
+        let slot = self.state.apply_postcard(head, unfolded.slot, &reading, out);
         if !joins {
             self.state.postcards.stats.received += 1;
             self.state.postcards.refuse(Unjoinable::NoOrder);
@@ -185,10 +185,10 @@ impl Inner {
             received: envelope.received,
             origin: head.about.origin,
         };
-        self.postcards.hold(slot, &postcard, &mut self.state, sink);
+        self.postcards.hold(slot, &postcard, &mut self.state, out);
     }
 
-    fn summary(&mut self, header: &Header, head: &mut Head, summary: &Summary, sink: &mut dyn Sink) {
+    fn summary(&mut self, header: &Header, head: &mut Head, summary: &Summary, out: &mut dyn Output) {
         self.stats.summaries += 1;
         let node = header.node_scope.unwrap_or(ABSENT);
         let merged = Merged {
@@ -203,7 +203,7 @@ impl Inner {
                 head.about.key = self.state.flow_of_id(id);
                 head.hash = head.about.key.hash(self.seed);
                 let latency = (summary.metric == SummaryMetric::HopLatency).then_some(&merged);
-                slot = self.state.apply_summary(head, node, latency, sink);
+                slot = self.state.apply_summary(head, node, latency, out);
             }
             None => {
                 head.about.has_flow = false;
@@ -217,7 +217,7 @@ impl Inner {
         };
         let set = slot.map_or(0, |slot| self.state.flows.parts(slot).0.set);
         let about = &EventContext { has_flow: false, ..head.about };
-        let mut emitter = self.state.detection.emitter(about, set, sink);
+        let mut emitter = self.state.detection.emitter(about, set, out);
         let (series, _) = self.state.metrics.series_mut(metric);
         let key = Key { node, part };
         // The latency of a hop of a flow is reported with the flow.

@@ -6,7 +6,7 @@ use wire::report::Brief;
 
 use super::Inner;
 use crate::decode::{DatagramContext, Head, StackReport, StreamSeq, version};
-use crate::event::{Nanos, Sink};
+use crate::event::{Nanos, Output};
 use crate::index::NO_SLOT;
 use crate::state::flows::Flows;
 use crate::stream;
@@ -71,7 +71,7 @@ impl Inner {
         envelope: &DatagramContext<'_>,
         (brief, reader): (&Brief<'a>, &Decoder),
         burst: &mut Burst<'a>,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> bool {
         let mut at = burst.count % AHEAD;
         write(&mut burst.reports[at], brief, envelope.received, self.seed);
@@ -80,7 +80,7 @@ impl Inner {
             Some(plan) => plan,
             None => {
                 // A new plan may take the place of one that is still needed.
-                self.flush(burst, sink);
+                self.flush(burst, out);
                 burst.reports[0] = burst.reports[at];
                 at = 0;
                 match self.plans.make(shape, &reader.layout(brief.shape), *envelope.units) {
@@ -90,8 +90,8 @@ impl Inner {
             }
         };
         let stream = stream::pack(version(wire::Version::V10), brief.hw_id, envelope.listener, brief.node_id);
-        if !self.losses.observe_latest(stream, brief.seq, envelope.received, sink) {
-            self.losses.observe(&StreamSeq::from(brief).stream(envelope), brief.seq, envelope.received, sink);
+        if !self.losses.observe_latest(stream, brief.seq, envelope.received, out) {
+            self.losses.observe(&StreamSeq::from(brief).stream(envelope), brief.seq, envelope.received, out);
         }
         let report = &mut burst.reports[at];
         report.plan = plan;
@@ -104,7 +104,7 @@ impl Inner {
 
     /// Applies the reports that were decoded.
     #[inline(never)]
-    pub(super) fn flush(&mut self, burst: &mut Burst<'_>, sink: &mut dyn Sink) {
+    pub(super) fn flush(&mut self, burst: &mut Burst<'_>, out: &mut dyn Output) {
         let count = burst.count;
         self.stats.reports += count as u64;
         self.stats.accepted += count as u64;
@@ -114,7 +114,7 @@ impl Inner {
         }
         for run in burst.reports[..count].chunk_by(|one, next| one.plan == next.plan) {
             if let Some(plan) = run.first().and_then(|report| self.plans.get(report.plan)) {
-                self.state.apply_stacks(run, plan, sink);
+                self.state.apply_stacks(run, plan, out);
             }
         }
         burst.count = 0;

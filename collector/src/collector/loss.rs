@@ -1,7 +1,7 @@
 //! Loss accounting inside the collector, where no [`Sequencer`] in front of it does that.
 
 use crate::config::Config;
-use crate::event::{Kind, Loss, Nanos, SequenceEvent, SequenceEventKind, Sink};
+use crate::event::{Kind, Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
 use crate::postcards::Gaps;
 use crate::sequence::{Run, Sequencer, StreamView};
 use crate::state::EventCounts;
@@ -21,41 +21,41 @@ impl LossAccounting {
 
     /// As [`Sequencer::observe_latest`]; `true` where nothing is counted.
     #[inline(always)]
-    pub(super) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, sink: &mut dyn Sink) -> bool {
+    pub(super) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         match &mut self.sequencer {
-            Some(sequencer) => sequencer.observe_latest(packed, seq, now, sink),
+            Some(sequencer) => sequencer.observe_latest(packed, seq, now, out),
             None => true,
         }
     }
 
     /// A datagram with this sequence number arrived.
     #[inline]
-    pub(super) fn observe(&mut self, stream: &StreamId, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+    pub(super) fn observe(&mut self, stream: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(sequencer) = &mut self.sequencer {
-            sequencer.observe(stream, seq, now, sink);
+            sequencer.observe(stream, seq, now, out);
         }
     }
 
     /// A run of datagrams arrived that a filter suppressed.
-    pub(super) fn receive_run(&mut self, stream: &StreamId, run: Run, now: Nanos, sink: &mut dyn Sink) {
+    pub(super) fn receive_run(&mut self, stream: &StreamId, run: Run, now: Nanos, out: &mut dyn Output) {
         if let Some(sequencer) = &mut self.sequencer {
-            sequencer.receive_run(stream, run, now, sink);
+            sequencer.receive_run(stream, run, now, out);
         }
     }
 
     /// Ends an accounting interval: reports each loss, and the event of it. `last`: nothing missing will come.
-    pub(super) fn account(&mut self, now: Nanos, last: bool, counts: &mut EventCounts, sink: &mut dyn Sink) {
+    pub(super) fn account(&mut self, now: Nanos, last: bool, counts: &mut EventCounts, out: &mut dyn Output) {
         let Some(sequencer) = &mut self.sequencer else { return };
-        let emit = |loss: &Loss, sink: &mut dyn Sink| {
+        let emit = |loss: &Loss, out: &mut dyn Output| {
             if let Some(event) = loss.event() {
                 counts[Kind::Loss as usize] += 1;
-                sink.event(&event, &[]);
+                out.event(&event, &[]);
             }
         };
         if last {
-            sequencer.finish_with(now, sink, emit);
+            sequencer.finish_with(now, out, emit);
         } else {
-            sequencer.account_with(now, sink, emit);
+            sequencer.account_with(now, out, emit);
         }
     }
 
@@ -74,21 +74,21 @@ impl LossAccounting {
 
 /// Notes gaps in sequence numbers: missing postcards.
 pub(super) struct GapObserver<'e> {
-    pub(super) sink: &'e mut dyn Sink,
+    pub(super) out: &'e mut dyn Output,
     pub(super) gaps: &'e mut Gaps,
     /// The reporter; `None`: a sender that forwards the postcards of many nodes.
     pub(super) node: Option<u32>,
 }
 
-impl Sink for GapObserver<'_> {
+impl Output for GapObserver<'_> {
     fn loss(&mut self, loss: &Loss) {
-        self.sink.loss(loss);
+        self.out.loss(loss);
     }
 
     fn sequence(&mut self, event: &SequenceEvent) {
         if let SequenceEventKind::Gap { .. } = event.kind {
             self.gaps.note(self.node, event.ts);
         }
-        self.sink.sequence(event);
+        self.out.sequence(event);
     }
 }

@@ -17,7 +17,7 @@ use wire::Decoder;
 
 use crate::config::{Config, Profile, Units};
 use crate::decode::{Datagram, DatagramContext, MAX_HOPS, Plans, Reading, is_whole_path};
-use crate::event::{Nanos, Sink};
+use crate::event::{Nanos, Output};
 use crate::join::SfInt;
 use crate::postcards::Postcards;
 use crate::sequence::StreamView;
@@ -101,11 +101,11 @@ impl Collector {
         Self { readers: profiles.map(reader).collect(), inner }
     }
 
-    /// Handles a burst of datagrams. Their receive times advance the collector's time; results go to `sink`.
+    /// Handles a burst of datagrams. Their receive times advance the collector's time; results go to `out`.
     ///
     /// A burst is decoded first, then applied, so that the memory which one report needs is prefetched while others are
     /// decoded.
-    pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
+    pub fn handle(&mut self, burst: &[Datagram<'_>], out: &mut dyn Output) {
         let mut pending = Burst::new();
         self.inner.stats.datagrams += burst.len() as u64;
         let mut later = burst.get(NEAR..).unwrap_or_default().iter();
@@ -118,41 +118,41 @@ impl Collector {
                 }
             }
             if self.inner.leaves_second(datagram.received) {
-                self.inner.flush(&mut pending, sink);
-                self.inner.advance(datagram.received, sink);
+                self.inner.flush(&mut pending, out);
+                self.inner.advance(datagram.received, out);
             }
             let (envelope, reader) = self.inner.open(datagram, &mut self.readers);
             if let Some(brief) = reader.brief(datagram.payload)
                 && is_whole_path(brief.flags)
                 && !brief.records.is_empty()
-                && self.inner.brief(&envelope, (&brief, reader), &mut pending, sink)
+                && self.inner.brief(&envelope, (&brief, reader), &mut pending, out)
             {
                 if pending.count == AHEAD {
-                    self.inner.flush(&mut pending, sink);
+                    self.inner.flush(&mut pending, out);
                 }
             } else {
                 // In the order of arrival.
-                self.inner.flush(&mut pending, sink);
+                self.inner.flush(&mut pending, out);
                 // A copy, so that the common path keeps it in registers.
-                self.inner.datagram(&{ envelope }, datagram.payload, reader, sink);
-                let handled = self.inner.handle_run(left.as_slice(), &mut self.readers, sink);
+                self.inner.datagram(&{ envelope }, datagram.payload, reader, out);
+                let handled = self.inner.handle_run(left.as_slice(), &mut self.readers, out);
                 if handled > 0 {
                     left = left.as_slice().get(handled..).unwrap_or_default().iter();
                     later = left.as_slice().get(NEAR - 1..).unwrap_or_default().iter();
                 }
             }
         }
-        self.inner.flush(&mut pending, sink);
+        self.inner.flush(&mut pending, out);
     }
 
     /// Advances time and does what is due, a bounded part of it: call it every 10 to 100 ms.
-    pub fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.inner.tick(now, sink);
+    pub fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.inner.tick(now, out);
     }
 
     /// The end of the input: reports everything that is still open, the latest state of each flow included.
-    pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.inner.finish(now, sink);
+    pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.inner.finish(now, out);
     }
 
     /// Activates other thresholds and rules, from the next report on. What was reported before is not reported again; rules

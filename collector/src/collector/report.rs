@@ -9,7 +9,7 @@ use crate::decode::{
     DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading,
     Signals, StackReport, StreamSeq, is_stacked, is_whole_path, version,
 };
-use crate::event::{Basis, Drop, Event, Kind, Sink};
+use crate::event::{Basis, Drop, Event, Kind, Output};
 use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
 use crate::postcards::Identity;
@@ -23,7 +23,7 @@ impl Inner {
         envelope: &DatagramContext<'_>,
         payload: &[u8],
         reader: &mut Decoder,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         let mut report = Report::EMPTY;
         let (mut good, mut first) = (0_u64, None);
@@ -32,10 +32,10 @@ impl Inner {
             match read {
                 Ok(()) => {
                     if good == 0 {
-                        self.count_sequence(envelope, &StreamSeq::from(&report), sink);
+                        self.count_sequence(envelope, &StreamSeq::from(&report), out);
                     }
                     good += 1;
-                    self.report(envelope, &report, sink);
+                    self.report(envelope, &report, out);
                 }
                 Err(refusal) => {
                     self.stats.refused[refusal.index()] += 1;
@@ -50,7 +50,7 @@ impl Inner {
                 self.stats.refused_datagrams[refusal.index()] += 1;
                 // Its sequence number counts as received even if the rest is refused.
                 if let Ok(peek) = wire::peek(payload, reader.profile()) {
-                    self.count_sequence(envelope, &StreamSeq::from(&peek), sink);
+                    self.count_sequence(envelope, &StreamSeq::from(&peek), out);
                 }
             }
             _ => self.stats.accepted += 1,
@@ -58,8 +58,8 @@ impl Inner {
     }
 
     #[inline(always)]
-    fn count_sequence(&mut self, envelope: &DatagramContext<'_>, seq: &StreamSeq, sink: &mut dyn Sink) {
-        let mut observer = GapObserver { sink, gaps: &mut self.postcards.gaps, node: seq.node };
+    fn count_sequence(&mut self, envelope: &DatagramContext<'_>, seq: &StreamSeq, out: &mut dyn Output) {
+        let mut observer = GapObserver { out, gaps: &mut self.postcards.gaps, node: seq.node };
         self.losses.observe(&seq.stream(envelope), seq.seq, envelope.received, &mut observer);
     }
 
@@ -92,16 +92,16 @@ impl Inner {
     }
 
     /// Any report.
-    fn report(&mut self, envelope: &DatagramContext<'_>, report: &Report<'_>, sink: &mut dyn Sink) {
+    fn report(&mut self, envelope: &DatagramContext<'_>, report: &Report<'_>, out: &mut dyn Output) {
         let mut head = self.head(envelope, report);
         if let (None, Some(id)) = (report.flow, report.flow_id) {
             head.about.key = self.state.flow_of_id(id);
             (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));
         }
         if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
-            self.emit_drop(&head, report, sink);
+            self.emit_drop(&head, report, out);
         }
-        if report.is_single_record() && self.sf.apply(envelope, (&head, report), &mut self.state, sink) {
+        if report.is_single_record() && self.sf.apply(envelope, (&head, report), &mut self.state, out) {
             return;
         }
         if let Some(int) = &report.int
@@ -113,7 +113,7 @@ impl Inner {
             let plan = Plan::new(&int.stack.layout, *envelope.units);
             self.state.counts.flow_reports += 1;
             let report = StackReport { head, records: int.stack.bytes, plan: 0, slot: NO_SLOT };
-            self.state.apply_stacks(&[report], &plan, sink);
+            self.state.apply_stacks(&[report], &plan, out);
             return;
         }
         let (mut readings, ends) = self.read(report, *envelope.units);
@@ -123,14 +123,14 @@ impl Inner {
             && !report.annotations.contains(wire::Annotations::MERGED);
         if !head.about.has_flow {
             self.state.counts.node_reports += 1;
-            self.state.apply_nodes(&head, hops, sink);
+            self.state.apply_nodes(&head, hops, out);
         } else if !head.whole_path || readings.is_empty() {
-            self.state.apply_partial(&head, hops, sink);
+            self.state.apply_partial(&head, hops, out);
         } else if let (true, [reading]) = (postcard, &readings[..]) {
-            self.postcard(envelope, (&head, report), (reading, ends), sink);
+            self.postcard(envelope, (&head, report), (reading, ends), out);
         } else {
             self.state.counts.flow_reports += 1;
-            self.state.apply(&head, NO_SLOT, hops, sink);
+            self.state.apply(&head, NO_SLOT, hops, out);
         }
         readings.clear();
         self.readings = readings;
@@ -142,9 +142,9 @@ impl Inner {
         envelope: &DatagramContext<'_>,
         (head, report): (&Head, &Report<'_>),
         (reading, ends): (&Reading, EndTimestamps),
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
-        let slot = self.state.apply_postcard(head, NO_SLOT, reading, sink);
+        let slot = self.state.apply_postcard(head, NO_SLOT, reading, out);
         let Identity { hop_limit, signature } = Identity::of(report);
         let postcard = Postcard {
             reading: *reading,
@@ -159,7 +159,7 @@ impl Inner {
             received: envelope.received,
             origin: head.about.origin,
         };
-        self.postcards.hold(slot, &postcard, &mut self.state, sink);
+        self.postcards.hold(slot, &postcard, &mut self.state, out);
     }
 
     /// The hops of a report, in memory that is released after use.
@@ -192,11 +192,11 @@ impl Inner {
 
     #[cold]
     #[inline(never)]
-    fn emit_drop(&mut self, head: &Head, report: &Report<'_>, sink: &mut dyn Sink) {
+    fn emit_drop(&mut self, head: &Head, report: &Report<'_>, out: &mut dyn Output) {
         self.stats.drop_reports += 1;
         let last = report.hop(report.hop_count().saturating_sub(1));
         let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
-        let mut emitter = self.state.detection.emitter(&head.about, 0, sink);
+        let mut emitter = self.state.detection.emitter(&head.about, 0, out);
         let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = head.about.flow();
         event.node = report.node_id.or(last.node_id);
@@ -204,7 +204,7 @@ impl Inner {
         event.queue = last.queue_id;
         event.reason = report.drop_reason;
         let id = emitter.emit(event, &[]);
-        sink.drop_report(&Drop {
+        out.drop_report(&Drop {
             ts: head.about.ts,
             id,
             flow: event.flow,

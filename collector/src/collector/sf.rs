@@ -6,7 +6,7 @@ use wire::{Decoder, Single};
 use super::{Inner, NEAR};
 use crate::config::Units;
 use crate::decode::{Datagram, DatagramContext, StreamSeq, version};
-use crate::event::Sink;
+use crate::event::Output;
 use crate::join::SfBurst;
 use crate::stream;
 
@@ -17,7 +17,7 @@ impl Inner {
         &mut self,
         burst: &[Datagram<'_>],
         readers: &mut [(Decoder, Units)],
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> usize {
         let is_20 = |datagram: &Datagram<'_>| datagram.payload.first().is_some_and(|first| first >> 4 == 2);
         if !burst.first().is_some_and(is_20) {
@@ -32,20 +32,20 @@ impl Inner {
                 }
             }
             if self.leaves_second(datagram.received) {
-                self.join_all(&mut pending, sink);
-                self.advance(datagram.received, sink);
+                self.join_all(&mut pending, out);
+                self.advance(datagram.received, out);
             }
             let (envelope, reader) = self.open(datagram, readers);
             if let Some(single) = reader.single(datagram.payload) {
-                self.single(&envelope, &single, &mut pending, sink);
+                self.single(&envelope, &single, &mut pending, out);
             } else {
                 // In the order of arrival.
-                self.join_all(&mut pending, sink);
-                self.datagram(&{ envelope }, datagram.payload, reader, sink);
+                self.join_all(&mut pending, out);
+                self.datagram(&{ envelope }, datagram.payload, reader, out);
             }
             handled += 1;
         }
-        self.join_all(&mut pending, sink);
+        self.join_all(&mut pending, out);
         handled
     }
 
@@ -56,38 +56,38 @@ impl Inner {
         envelope: &DatagramContext<'_>,
         single: &Single<'a>,
         burst: &mut SfBurst<'a>,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         let shape = single.shape | u64::from(envelope.sender.profile) << 56;
         let plans = match self.sf.find_plans(shape) {
             Some(plans) => plans,
             None => {
                 // New plans may take the place of some that are still needed.
-                self.join_all(burst, sink);
+                self.join_all(burst, out);
                 self.sf.add_plans(shape, single, *envelope.units)
             }
         };
         let stream =
             stream::pack(version(wire::Version::V20), single.hw_id, envelope.listener, single.node_id);
-        if !self.losses.observe_latest(stream, single.seq, envelope.received, sink) {
+        if !self.losses.observe_latest(stream, single.seq, envelope.received, out) {
             self.losses.observe(
                 &StreamSeq::from(single).stream(envelope),
                 single.seq,
                 envelope.received,
-                sink,
+                out,
             );
         }
         if self.sf.push(burst, envelope, (single, plans), &self.state) {
-            self.join_all(burst, sink);
+            self.join_all(burst, out);
         }
     }
 
     /// Joins the reports that were decoded.
     #[inline(never)]
-    fn join_all(&mut self, burst: &mut SfBurst<'_>, sink: &mut dyn Sink) {
+    fn join_all(&mut self, burst: &mut SfBurst<'_>, out: &mut dyn Output) {
         let count = burst.len() as u64;
         self.stats.reports += count;
         self.stats.accepted += count;
-        self.sf.apply_burst(burst, &mut self.state, sink);
+        self.sf.apply_burst(burst, &mut self.state, out);
     }
 }

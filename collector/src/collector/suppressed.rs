@@ -39,7 +39,7 @@
 //! [`Collector::drain_removed`].
 
 use super::Collector;
-use crate::event::{Nanos, Sink};
+use crate::event::{Nanos, Output};
 use crate::sequence::Run;
 use crate::state::removals::{Removals, Removed};
 use crate::state::suppressed::{SuppressedFlow, SuppressedKey};
@@ -48,9 +48,9 @@ use crate::stream::StreamId;
 impl Collector {
     /// Applies what a filter aggregated of a flow, without events. `false`: the flow is not known here, and the filter must
     /// forget it. Only rollups of a flow's finished minute may leave. Costs about as much as a report.
-    pub fn apply_suppressed(&mut self, suppressed: &SuppressedFlow<'_>, sink: &mut dyn Sink) -> bool {
+    pub fn apply_suppressed(&mut self, suppressed: &SuppressedFlow<'_>, out: &mut dyn Output) -> bool {
         let hash = suppressed.key.hash(self.inner.seed);
-        self.inner.state.apply_suppressed(suppressed, hash, sink)
+        self.inner.state.apply_suppressed(suppressed, hash, out)
     }
 
     /// Applies what a filter knows of a key of a node, without events. `false`: the key is not known here, and the filter
@@ -61,8 +61,8 @@ impl Collector {
 
     /// Datagrams arrived that a filter suppressed; see [`crate::Sequencer::receive_run`]. Where the collector does not
     /// account for losses this does nothing.
-    pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, sink: &mut dyn Sink) {
-        self.inner.losses.receive_run(id, run, now, sink);
+    pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, out: &mut dyn Output) {
+        self.inner.losses.receive_run(id, run, now, out);
     }
 
     /// Starts recording what is removed, up to `capacity` removals between two calls of

@@ -3,7 +3,7 @@
 
 use super::Inner;
 use crate::config::Config;
-use crate::event::{Nanos, Sink};
+use crate::event::{Nanos, Output};
 use crate::state::series::Closing;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -97,8 +97,8 @@ impl Inner {
 
     /// Advances time to `now`; time never goes back. Ends the second, if `now` lies in another.
     #[inline]
-    pub(super) fn advance(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        if self.leaves_second(now) && !self.change_second(now, sink) {
+    pub(super) fn advance(&mut self, now: Nanos, out: &mut dyn Output) {
+        if self.leaves_second(now) && !self.change_second(now, out) {
             return;
         }
         self.sweep.now = self.sweep.now.max(now);
@@ -107,7 +107,7 @@ impl Inner {
     /// `false`: time stays where it is.
     #[cold]
     #[inline(never)]
-    fn change_second(&mut self, now: Nanos, sink: &mut dyn Sink) -> bool {
+    fn change_second(&mut self, now: Nanos, out: &mut dyn Output) -> bool {
         if !self.sweep.started {
             self.sweep.started = true;
             (self.sweep.pushed, self.sweep.now) = (now, now);
@@ -116,7 +116,7 @@ impl Inner {
         } else if self.sweep.is_before(now) {
             return false;
         } else if now > self.sweep.now {
-            self.end_second(now, sink);
+            self.end_second(now, out);
             self.begin_second(now);
         }
         true
@@ -128,19 +128,19 @@ impl Inner {
     }
 
     /// Ends the current second; the next one with values begins at `now`.
-    fn end_second(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.losses.account(now, false, &mut self.state.detection.counts, sink);
+    fn end_second(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.losses.account(now, false, &mut self.state.detection.counts, out);
         let second = u64::from(self.state.second());
         let elapsed = u32::try_from(now / SECOND - second).unwrap_or(u32::MAX);
-        self.state.close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, sink);
+        self.state.close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, out);
     }
 
     /// The clock was set back to `now`. What is open ends at the old time, and time begins anew: else nothing would be reported until
     /// the clock reaches the old time again.
     #[cold]
-    fn set_back(&mut self, now: Nanos, sink: &mut dyn Sink) {
+    fn set_back(&mut self, now: Nanos, out: &mut dyn Output) {
         let before = self.sweep.now;
-        self.end_open(false, self.closing(true, 1), sink);
+        self.end_open(false, self.closing(true, 1), out);
         self.sf.set_back(now);
         self.postcards.gaps.set_back(now);
         (self.sweep.now, self.sweep.pushed) = (now, now);
@@ -150,12 +150,12 @@ impl Inner {
     }
 
     /// Ends what waits for others and the current second, at the time that was reached. `last`: nothing missing will come.
-    fn end_open(&mut self, last: bool, closing: Closing, sink: &mut dyn Sink) {
+    fn end_open(&mut self, last: bool, closing: Closing, out: &mut dyn Output) {
         let now = self.sweep.now;
-        self.postcards.finish(now, &mut self.state, sink);
-        self.losses.account(now, last, &mut self.state.detection.counts, sink);
-        self.sf.finish(&mut self.state, sink);
-        self.state.close_second(closing, now, sink);
+        self.postcards.finish(now, &mut self.state, out);
+        self.losses.account(now, last, &mut self.state.detection.counts, out);
+        self.sf.finish(&mut self.state, out);
+        self.state.close_second(closing, now, out);
     }
 
     /// How the current second ends.
@@ -170,20 +170,20 @@ impl Inner {
         }
     }
 
-    pub(super) fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
+    pub(super) fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
         if self.sweep.started && now < self.sweep.now.saturating_sub(SET_BACK) {
-            self.set_back(now, sink);
+            self.set_back(now, out);
         }
-        self.advance(now, sink);
-        self.state.drain(KEYS_PER_TICK, sink);
-        self.postcards.tick(self.sweep.now, &mut self.state, sink);
+        self.advance(now, out);
+        self.state.drain(KEYS_PER_TICK, out);
+        self.postcards.tick(self.sweep.now, &mut self.state, out);
         if !self.sweep.started {
             return;
         }
         let slots = self.state.flows.slots();
-        self.sf.tick(self.sweep.now, &mut self.state, sink);
+        self.sf.tick(self.sweep.now, &mut self.state, out);
         for slot in self.sweep.due(slots) {
-            self.visit(slot, sink);
+            self.visit(slot, out);
         }
         if self.sweep.next >= slots
             && self.sweep.now.saturating_sub(self.sweep.round_began) >= self.sweep.round
@@ -192,7 +192,7 @@ impl Inner {
         }
     }
 
-    fn visit(&mut self, slot: u32, sink: &mut dyn Sink) {
+    fn visit(&mut self, slot: u32, out: &mut dyn Output) {
         let now = self.sweep.now;
         if !self.state.flows.is_used(slot) {
             return;
@@ -204,27 +204,27 @@ impl Inner {
         }
         let (silent, reports) = (now.saturating_sub(flow.last_seen), flow.reports);
         let fresh = reports as u32 != cold.pushed;
-        self.state.close_minute(slot, sink);
+        self.state.close_minute(slot, out);
         if silent >= self.sweep.timeout {
-            self.state.expire(slot, now, sink);
+            self.state.expire(slot, now, out);
         } else if self.sweep.pushing && fresh {
-            self.state.push(slot, now, sink);
+            self.state.push(slot, now, out);
         } else if silent > 100 * SECOND {
             self.state.flows.cool(slot, self.state.second());
         }
     }
 
-    pub(super) fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.advance(now, sink);
+    pub(super) fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.advance(now, out);
         if !self.sweep.started {
             return;
         }
         // As if the second and the minute ended now; time itself stays, so that more may come.
-        self.end_open(true, Closing { timeout: u32::MAX, ..self.closing(true, 0) }, sink);
-        self.state.drain(usize::MAX, sink);
+        self.end_open(true, Closing { timeout: u32::MAX, ..self.closing(true, 0) }, out);
+        self.state.drain(usize::MAX, out);
         for slot in 0..self.state.flows.slots() {
-            self.state.end_minute(slot, sink);
-            self.state.emit_row(slot, sink);
+            self.state.end_minute(slot, out);
+            self.state.emit_row(slot, out);
         }
     }
 }

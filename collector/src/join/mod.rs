@@ -100,7 +100,7 @@ impl SfReport<'_> {
 }
 
 /// Receiver of the results.
-pub(crate) trait Output {
+pub(crate) trait JoinOutput {
     /// The whole path of a packet.
     fn path(&mut self, head: &Head, hops: ReadHops<'_>);
     /// Values of nodes, which update node metrics only.
@@ -160,12 +160,12 @@ impl Joiner {
     }
 
     /// Processes a report that is not urgent.
-    pub(crate) fn apply(&mut self, part: &SfReport<'_>, out: &mut dyn Output) {
+    pub(crate) fn apply(&mut self, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         self.apply_at(NO_SLOT, part, out);
     }
 
     /// Processes a report that a node before the sink sent, of its queue or of a packet that ended there: samples of nodes.
-    fn apply_transit(&mut self, part: &SfReport<'_>, out: &mut dyn Output) {
+    fn apply_transit(&mut self, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         self.stats.transit_samples += part.records();
@@ -173,7 +173,7 @@ impl Joiner {
     }
 
     /// As [`Joiner::apply`]; the flow is probably at `hint`.
-    pub(crate) fn apply_at(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn Output) {
+    pub(crate) fn apply_at(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         let about = &part.head.about;
@@ -196,7 +196,7 @@ impl Joiner {
     }
 
     /// The sink's record belongs to no set; nor does the carried one, if it is `lone`.
-    fn samples(&mut self, part: &SfReport<'_>, lone: bool, out: &mut dyn Output) {
+    fn samples(&mut self, part: &SfReport<'_>, lone: bool, out: &mut dyn JoinOutput) {
         self.stats.sink_samples += u64::from(part.own.is_some());
         match &part.own {
             Some(own) if !lone => emit_one(part, own, out),
@@ -206,7 +206,7 @@ impl Joiner {
     }
 
     /// The flow of a report, made if need be.
-    fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn Output) -> Option<u32> {
+    fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Option<u32> {
         let (about, hash) = (&part.head.about, part.head.hash);
         let second = (about.ts / 1_000_000_000) as u32;
         let mut slot = self.flows.find(&about.key, hash, hint);
@@ -226,7 +226,7 @@ impl Joiner {
     }
 
     /// The set of a flow with this packet ID, unless its time is over.
-    fn find(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) -> Option<u32> {
+    fn find(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Option<u32> {
         let set = self.flows.get(flow).set(part.packet_id)?;
         if self.is_over(set, part.head.about.ts) {
             self.close(set, Reason::Timeout, out);
@@ -240,7 +240,7 @@ impl Joiner {
     }
 
     /// A report of state Medium.
-    fn open_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) {
+    fn open_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         self.wrap(flow, part, out);
         let set = match self.find(flow, part, out) {
             Some(set) if self.sets.set(set).opening => {
@@ -270,7 +270,7 @@ impl Joiner {
     }
 
     /// A report of state High.
-    fn extend_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) {
+    fn extend_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let set = match self.find(flow, part, out) {
             Some(set) => set,
             None => self.open(flow, part, out),
@@ -300,7 +300,7 @@ impl Joiner {
 
     /// A record that contradicts its set.
     #[cold]
-    fn contradict(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn Output) {
+    fn contradict(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         if self.sets.set(set).status == Status::Open {
             self.close(set, Reason::Contradicted, out);
         }
@@ -320,7 +320,7 @@ impl Joiner {
     }
 
     /// Puts a carried record into its set, and looks whether that is whole.
-    fn add(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn Output) {
+    fn add(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         if !self.sets.has_room(set) {
             self.close(set, Reason::TooLong, out);
             self.stats.stray += 1;
@@ -403,7 +403,7 @@ impl Joiner {
     }
 
     /// Emits a complete set, and stores it for a while.
-    fn complete(&mut self, at: u32, part: &SfReport<'_>, out: &mut dyn Output) {
+    fn complete(&mut self, at: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let records = self.sets.set(at).records();
         self.stats.complete.add(records);
         self.stats.pending -= records as u64;
@@ -437,7 +437,7 @@ impl Joiner {
     }
 
     /// Opens a set, the flow's latest.
-    fn open(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) -> u32 {
+    fn open(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> u32 {
         let oldest = self.flows.get(flow).sets[SETS - 1];
         if oldest != NO_SLOT {
             self.close(oldest, Reason::NextId, out);
@@ -454,7 +454,7 @@ impl Joiner {
     }
 
     /// Ends the flow's sets whose packet ID is so far behind that it will soon come again.
-    fn wrap(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn Output) {
+    fn wrap(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let Flow { sets, ids, .. } = *self.flows.get(flow);
         for (set, id) in sets.into_iter().zip(ids) {
             if set != NO_SLOT {
@@ -467,7 +467,7 @@ impl Joiner {
     }
 
     /// Closes a set, which is not whole if it is open.
-    fn close(&mut self, at: u32, reason: Reason, out: &mut dyn Output) {
+    fn close(&mut self, at: u32, reason: Reason, out: &mut dyn JoinOutput) {
         let set = self.sets.set(at);
         let flow = set.flow;
         if set.status == Status::Open && set.records() > 0 {
@@ -478,7 +478,7 @@ impl Joiner {
     }
 
     /// Counts a set that is not whole; its records are samples of their nodes.
-    fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn Output) {
+    fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn JoinOutput) {
         let set = self.sets.set(at);
         let (about, records) = (set.about, set.records());
         let reason = match reason {
@@ -500,7 +500,7 @@ impl Joiner {
     }
 
     /// Forgets a flow.
-    fn leave(&mut self, flow: u32, reason: Reason, out: &mut dyn Output) {
+    fn leave(&mut self, flow: u32, reason: Reason, out: &mut dyn JoinOutput) {
         for set in self.flows.get(flow).sets {
             if set != NO_SLOT {
                 self.close(set, reason, out);
@@ -510,7 +510,7 @@ impl Joiner {
     }
 
     /// Closes expired sets and flows, a bounded number per call.
-    pub(crate) fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
+    pub(crate) fn tick(&mut self, now: Nanos, out: &mut dyn JoinOutput) {
         for _ in 0..PER_TICK {
             match self.sets.oldest() {
                 Some(oldest) if self.is_over(oldest, now) => self.close(oldest, Reason::Timeout, out),
@@ -540,7 +540,7 @@ impl Joiner {
     }
 
     /// Closes all sets.
-    pub(crate) fn finish(&mut self, out: &mut dyn Output) {
+    pub(crate) fn finish(&mut self, out: &mut dyn JoinOutput) {
         while let Some(oldest) = self.sets.oldest() {
             self.close(oldest, Reason::Ended, out);
         }
@@ -548,13 +548,13 @@ impl Joiner {
 }
 
 /// Applies one node's values to the node metrics only.
-fn emit_one(part: &SfReport<'_>, record: &Record, out: &mut dyn Output) {
+fn emit_one(part: &SfReport<'_>, record: &Record, out: &mut dyn JoinOutput) {
     let readings = std::slice::from_ref(&record.reading);
     out.nodes(part.head, ReadHops { readings, ends: EndTimestamps::NONE, units: part.units });
 }
 
 /// Applies the values of nodes to the node metrics only.
-fn emit(part: &SfReport<'_>, records: &[Option<&Record>], out: &mut dyn Output) {
+fn emit(part: &SfReport<'_>, records: &[Option<&Record>], out: &mut dyn JoinOutput) {
     let mut readings = [Reading::NOTHING; 2];
     let there = records.iter().flatten();
     let count = readings.iter_mut().zip(there).map(|(to, from)| *to = from.reading).count();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use wire::FlowKey;
 
 use super::set::{Record, order};
-use super::{Joiner, Output, Priority, SfReport};
+use super::{JoinOutput, Joiner, Priority, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{EventContext, Head, NO_VALUE, Origin, ReadHops, Reading};
 use crate::hash::fold;
@@ -166,7 +166,7 @@ fn key(flow: usize) -> FlowKey {
     FlowKey::v4([10, 0, (flow >> 8) as u8, flow as u8], [10, 1, 0, 1], Some((1000, 80)), 17)
 }
 
-impl Output for Checker<'_> {
+impl JoinOutput for Checker<'_> {
     fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
         let flow = self.keys[&head.about.key];
         self.whole[flow] += 1;

@@ -4,10 +4,10 @@ use wire::int::sf::State as Priority;
 use wire::{Report, Single};
 
 use super::set::{Record, order};
-use super::{Joiner, Output, SfReport, keyed_by_sink};
+use super::{JoinOutput, Joiner, SfReport, keyed_by_sink};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{DatagramContext, Head, Plan, ReadHops, Reading, Shapes, version};
-use crate::event::{Nanos, Sink};
+use crate::event::{Nanos, Output};
 use crate::index::NO_SLOT;
 use crate::state::hops::HopState;
 use crate::state::{State, saturated};
@@ -47,7 +47,7 @@ impl SfInt {
         envelope: &DatagramContext<'_>,
         (head, report): (&Head, &Report<'_>),
         state: &mut State,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> bool {
         let Some((int, sf)) = report.int.as_ref().and_then(|int| int.sf.map(|sf| (int, sf))) else {
             return false;
@@ -72,7 +72,7 @@ impl SfInt {
             units,
         };
         let Self { samples, joiner, .. } = self;
-        let mut joined = Joined { state, samples, sink, gave_path: false, slot: NO_SLOT };
+        let mut joined = Joined { state, samples, out, gave_path: false, slot: NO_SLOT };
         if head.whole_path {
             joiner.apply(&part, &mut joined);
         } else {
@@ -134,7 +134,7 @@ impl SfInt {
 
     /// Joins the reports of a burst, and empties it.
     #[inline(always)]
-    pub(crate) fn apply_burst(&mut self, burst: &mut SfBurst<'_>, state: &mut State, sink: &mut dyn Sink) {
+    pub(crate) fn apply_burst(&mut self, burst: &mut SfBurst<'_>, state: &mut State, out: &mut dyn Output) {
         let count = burst.count;
         for at in count..count + 2 * STEP {
             self.look_ahead(burst, at, state);
@@ -142,7 +142,7 @@ impl SfInt {
         let Self { samples, joiner, pairs, .. } = self;
         for report in &burst.reports[..count] {
             let Some(pair) = pairs.get(report.pair) else { continue };
-            let mut joined = Joined { state, samples, sink, gave_path: false, slot: report.state_slot };
+            let mut joined = Joined { state, samples, out, gave_path: false, slot: report.state_slot };
             joiner.apply_at(report.slot, &report.part(pair), &mut joined);
             if !joined.gave_path {
                 state.counts.node_reports += 1;
@@ -152,15 +152,15 @@ impl SfInt {
     }
 
     /// Ends what time has ended among the sets.
-    pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, sink: &mut dyn Sink) {
+    pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         let Self { samples, joiner, .. } = self;
-        joiner.tick(now, &mut Joined { state, samples, sink, gave_path: false, slot: NO_SLOT });
+        joiner.tick(now, &mut Joined { state, samples, out, gave_path: false, slot: NO_SLOT });
     }
 
     /// Closes all sets.
-    pub(crate) fn finish(&mut self, state: &mut State, sink: &mut dyn Sink) {
+    pub(crate) fn finish(&mut self, state: &mut State, out: &mut dyn Output) {
         let Self { samples, joiner, .. } = self;
-        joiner.finish(&mut Joined { state, samples, sink, gave_path: false, slot: NO_SLOT });
+        joiner.finish(&mut Joined { state, samples, out, gave_path: false, slot: NO_SLOT });
     }
 
     /// The clock was set back to `now`; no set is open.
@@ -271,26 +271,26 @@ impl SfBurst<'_> {
     }
 }
 
-/// Applies what is joined to the state, whose events go to the sink.
+/// Applies what is joined to the state, whose events go to the output.
 struct Joined<'a> {
     state: &'a mut State,
     samples: &'a mut Samples,
-    sink: &'a mut dyn Sink,
+    out: &'a mut dyn Output,
     /// The report at hand completed a flow's path.
     gave_path: bool,
     /// Where its flow probably is in the state.
     slot: u32,
 }
 
-impl Output for Joined<'_> {
+impl JoinOutput for Joined<'_> {
     fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
         self.gave_path = true;
         self.state.counts.flow_reports += 1;
-        self.state.apply(head, self.slot, hops, self.sink);
+        self.state.apply(head, self.slot, hops, self.out);
     }
 
     fn nodes(&mut self, head: &Head, hops: ReadHops<'_>) {
-        self.samples.apply(self.state, head, hops.readings, self.sink);
+        self.samples.apply(self.state, head, hops.readings, self.out);
     }
 }
 
@@ -311,12 +311,12 @@ impl Samples {
     }
 
     /// Does what [`State::apply_nodes`] does.
-    fn apply(&mut self, state: &mut State, head: &Head, readings: &[Reading], sink: &mut dyn Sink) {
+    fn apply(&mut self, state: &mut State, head: &Head, readings: &[Reading], out: &mut dyn Output) {
         if self.epoch != state.epoch {
             self.epoch = state.epoch;
             self.states.iter_mut().for_each(HopState::unresolve);
         }
-        let mut emitter = state.detection.emitter_without_flow(&head.about, sink);
+        let mut emitter = state.detection.emitter_without_flow(&head.about, out);
         for reading in readings {
             let at = reading.node.wrapping_mul(0x9e37_79b1) >> 24;
             let Some(hop) = self.states.get_mut(at as usize) else { continue };

@@ -2,7 +2,7 @@
 
 use super::set::{Record, order};
 use super::sim::{Faults, Outcome, Plan, Route};
-use super::{Joiner, Output, Priority, Reason, SfReport};
+use super::{JoinOutput, Joiner, Priority, Reason, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{Head, ReadHops, Reading};
 use crate::stats::JoinStats;
@@ -283,7 +283,7 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
 
 struct Paths(u64);
 
-impl Output for Paths {
+impl JoinOutput for Paths {
     fn path(&mut self, _: &Head, _: ReadHops<'_>) {
         self.0 += 1;
     }

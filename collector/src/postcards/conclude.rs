@@ -53,7 +53,7 @@ impl Settling<'_> {
     /// Applies the path, latency and rules of a flow from postcards in forwarding order. Their values were applied to the
     /// nodes when they came.
     pub(super) fn conclude(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy) {
-        let Self { slot, ref mut state, ref mut sink, .. } = *self;
+        let Self { slot, ref mut state, ref mut out, .. } = *self;
         let (Some(first), Some((flow, ..))) = (postcards.first(), state.flows.get(slot)) else { return };
         let synchronised = first.units.synchronised && matched != MatchedBy::Flow;
         let hops = PostcardHops { postcards, units: Units { synchronised, ..first.units } };
@@ -61,15 +61,15 @@ impl Settling<'_> {
         let about =
             EventContext { ts, origin: first.origin, key: flow.key, has_flow: true, profile: first.profile };
         let head = Head { about, basis, ..Head::none() };
-        state.refresh_if_due(slot, *sink);
+        state.refresh_if_due(slot, *out);
         let (flow, _, states) = state.flows.parts(slot);
         let known = if flow.path_length == 0 { &[] } else { &*states };
         let same = usize::from(flow.path_length) == postcards.len()
             && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node);
         if !same {
-            state.set_path(slot, &head, hops, *sink);
+            state.set_path(slot, &head, hops, *out);
             self.emit_new_hops(&head, postcards);
-        } else if state.retry_path(slot, &head, hops, *sink) {
+        } else if state.retry_path(slot, &head, hops, *out) {
             self.emit_new_hops(&head, postcards);
         }
         self.conclude_values(&head, hops);
@@ -78,7 +78,7 @@ impl Settling<'_> {
     /// Reports the latency of nodes that were not on the path when their postcards came.
     fn emit_new_hops(&mut self, head: &Head, postcards: &[Postcard]) {
         let (flow, _, states) = self.state.flows.parts(self.slot);
-        let mut emitter = self.state.detection.emitter(&head.about, flow.set, self.sink);
+        let mut emitter = self.state.detection.emitter(&head.about, flow.set, self.out);
         for (state, postcard) in states.iter_mut().zip(postcards) {
             if state.last_reported == ABSENT && postcard.reading.latency != NO_VALUE {
                 state.latest = saturated(postcard.reading.latency);
@@ -94,13 +94,13 @@ impl Settling<'_> {
         let total = latencies()
             .try_fold(0_u64, |sum, latency| (latency != NO_VALUE).then(|| sum.saturating_add(latency)));
         let (flow, cold, _) = state.flows.hot_parts(self.slot);
-        let mut emitter = state.detection.emitter(&head.about, flow.set, self.sink);
+        let mut emitter = state.detection.emitter(&head.about, flow.set, self.out);
         flow.flags.set_order(head.basis);
         let latency = flow.apply_latency_sum(cold, hops, total.unwrap_or(NO_VALUE), &mut emitter);
         if state.detection.has_rules() {
             state.scratch.values.clear();
             state.scratch.values.extend(hops.postcards.iter().map(|postcard| postcard.reading.values()));
-            state.evaluate_rules(self.slot, head, latency, self.sink);
+            state.evaluate_rules(self.slot, head, latency, self.out);
         }
     }
 }

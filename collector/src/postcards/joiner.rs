@@ -6,7 +6,7 @@ use super::order::{Links, arrange};
 use super::packets::{ends, is_ambiguous, is_loop, is_once_each, mark_shared, move_repeats, pair_up, sort};
 use crate::config::PostcardConfig;
 use crate::decode::{ABSENT, MAX_HOPS};
-use crate::event::{Basis, Nanos, Sink};
+use crate::event::{Basis, Nanos, Output};
 use crate::hash::fold;
 use crate::state::State;
 use crate::state::hops::HopState;
@@ -29,7 +29,7 @@ pub(super) struct Settling<'a> {
     until: Nanos,
     now: Nanos,
     pub(super) state: &'a mut State,
-    pub(super) sink: &'a mut dyn Sink,
+    pub(super) out: &'a mut dyn Output,
 }
 
 /// See the text of [`crate::postcards`]. All memory is reserved at the start.
@@ -71,7 +71,7 @@ impl Postcards {
         slot: Option<u32>,
         postcard: &Postcard,
         state: &mut State,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         state.postcards.stats.received += 1;
         let accepted = match slot {
@@ -79,7 +79,7 @@ impl Postcards {
             Some(_) if postcard.reading.node == ABSENT => Err(Unjoinable::NoNode),
             Some(slot) => {
                 let now = postcard.received;
-                self.add(postcard, &mut Settling { slot, until: Nanos::MAX, now, state, sink })
+                self.add(postcard, &mut Settling { slot, until: Nanos::MAX, now, state, out })
             }
         };
         if let Err(why) = accepted {
@@ -133,12 +133,12 @@ impl Postcards {
     }
 
     /// Settles what has waited long enough, a bounded part of it.
-    pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, sink: &mut dyn Sink) {
+    pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         let timeout = self.config.timeout;
         for _ in 0..FLOWS_PER_TICK {
             let Some(slot) = state.postcards.dequeue(now) else { break };
             let until = now.saturating_sub(timeout);
-            self.settle_due(&mut Settling { slot, until, now, state, sink });
+            self.settle_due(&mut Settling { slot, until, now, state, out });
             let oldest = state.postcards.of_flow(slot).map(|postcard| postcard.received).min();
             if let Some(oldest) = oldest {
                 state.postcards.enqueue(slot, oldest.saturating_add(timeout));
@@ -147,9 +147,9 @@ impl Postcards {
     }
 
     /// Settles everything.
-    pub(crate) fn finish(&mut self, now: Nanos, state: &mut State, sink: &mut dyn Sink) {
+    pub(crate) fn finish(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         while let Some(slot) = state.postcards.dequeue(Nanos::MAX) {
-            self.settle_due(&mut Settling { slot, until: Nanos::MAX, now, state, sink });
+            self.settle_due(&mut Settling { slot, until: Nanos::MAX, now, state, out });
         }
     }
 
@@ -356,7 +356,7 @@ impl Postcards {
 impl Settling<'_> {
     /// The same for all sets of another flow.
     fn of(&mut self, slot: u32) -> Settling<'_> {
-        Settling { slot, until: Nanos::MAX, now: self.now, state: &mut *self.state, sink: &mut *self.sink }
+        Settling { slot, until: Nanos::MAX, now: self.now, state: &mut *self.state, out: &mut *self.out }
     }
 
     /// When the middle one of the flow's postcards came.

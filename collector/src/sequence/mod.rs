@@ -44,7 +44,7 @@ mod tests;
 
 pub use run::Run;
 
-use crate::event::{Loss, Nanos, Sink};
+use crate::event::{Loss, Nanos, Output};
 use crate::index::{BUSY, Index, InsertSlot, NO_SLOT};
 use crate::stream::StreamId;
 
@@ -117,10 +117,10 @@ impl Sequencer {
 
     /// A datagram with this number arrived; `false`, and nothing done, if the last datagram was of another stream.
     #[inline(always)]
-    pub(crate) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, sink: &mut dyn Sink) -> bool {
+    pub(crate) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         match self.streams.get_mut(self.latest as usize) {
             Some(stream) if stream.packed == packed => {
-                stream.observe(seq, now, sink);
+                stream.observe(seq, now, out);
                 true
             }
             _ => false,
@@ -128,25 +128,25 @@ impl Sequencer {
     }
 
     /// A datagram with this number arrived.
-    pub fn observe(&mut self, id: &StreamId, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+    pub fn observe(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(stream) = self.streams.get_mut(self.latest as usize)
             && stream.id.is(id)
         {
-            stream.observe(seq, now, sink);
+            stream.observe(seq, now, out);
             return;
         }
-        self.observe_other(id, seq, now, sink);
+        self.observe_other(id, seq, now, out);
     }
 
     #[inline(never)]
-    fn observe_other(&mut self, id: &StreamId, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+    fn observe_other(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
         let hash = id.hash(self.seed);
         let streams = &self.streams;
         let slot = self.index.find(hash, |slot| streams[slot as usize].id.is(id));
         if slot != NO_SLOT {
             self.index.touch(hash, slot, 1, eon(now));
             self.latest = slot;
-            self.streams[slot as usize].observe(seq, now, sink);
+            self.streams[slot as usize].observe(seq, now, out);
             return;
         }
         self.warm_latest(now);
@@ -158,7 +158,7 @@ impl Sequencer {
                 self.latest = slot;
             }
             InsertSlot::Evict(place, slot) => {
-                self.evict(slot, now, sink);
+                self.evict(slot, now, out);
                 self.index.put(place, hash, slot, (1, eon(now)));
                 self.streams[slot as usize] = Stream::new(*id, seq, now);
                 self.latest = slot;
@@ -177,51 +177,51 @@ impl Sequencer {
         }
     }
 
-    fn evict(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+    fn evict(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         let stream = &mut self.streams[slot as usize];
-        stream.settle(now, sink);
-        stream.report(now, sink);
+        stream.settle(now, out);
+        stream.report(now, out);
         self.gone += if stream.advancing { stream.lost } else { 0 };
         self.evicted += 1;
     }
 
     /// Once per accounting interval: settles silent streams and reports what was counted since, one [`Loss`] per
     /// stream that counted anything.
-    pub fn account(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.account_with(now, sink, |_, _| {});
+    pub fn account(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.account_with(now, out, |_, _| {});
     }
 
     pub(crate) fn account_with(
         &mut self,
         now: Nanos,
-        sink: &mut dyn Sink,
-        mut reported: impl FnMut(&Loss, &mut dyn Sink),
+        out: &mut dyn Output,
+        mut reported: impl FnMut(&Loss, &mut dyn Output),
     ) {
         for stream in &mut self.streams {
             if now.saturating_sub(stream.last_seen) >= SETTLE {
-                stream.settle(now, sink);
+                stream.settle(now, out);
             }
-            if let Some(loss) = stream.report(now, sink) {
-                reported(&loss, sink);
+            if let Some(loss) = stream.report(now, out) {
+                reported(&loss, out);
             }
         }
     }
 
     /// The end of the input: everything missing is lost, everything counted is reported.
-    pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.finish_with(now, sink, |_, _| {});
+    pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.finish_with(now, out, |_, _| {});
     }
 
     pub(crate) fn finish_with(
         &mut self,
         now: Nanos,
-        sink: &mut dyn Sink,
-        reported: impl FnMut(&Loss, &mut dyn Sink),
+        out: &mut dyn Output,
+        reported: impl FnMut(&Loss, &mut dyn Output),
     ) {
         for stream in &mut self.streams {
-            stream.settle(now, sink);
+            stream.settle(now, out);
         }
-        self.account_with(now, sink, reported);
+        self.account_with(now, out, reported);
     }
 
     /// Totals per stream, in the order of their first datagram.

@@ -7,7 +7,7 @@
 //! that pushed it out of the window.
 
 use super::stream::{Stream, mask};
-use super::{Nanos, Sequencer, Sink, StreamId, WINDOW, eon};
+use super::{Nanos, Output, Sequencer, StreamId, WINDOW, eon};
 
 /// Datagrams of one stream that were received one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub struct Run {
 
 impl Sequencer {
     /// The datagrams of a run arrived. `now` is the receive time of the latest.
-    pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, sink: &mut dyn Sink) {
+    pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, out: &mut dyn Output) {
         let Run { last, count, same } = run;
         if count == 0 {
             return;
@@ -30,16 +30,16 @@ impl Sequencer {
         let slot = self.find(id);
         match self.streams.get_mut(slot as usize) {
             Some(stream) => {
-                stream.receive_run(run, now, sink);
+                stream.receive_run(run, now, out);
                 self.index.touch(id.hash(self.seed), slot, count, eon(now));
             }
             None => {
                 let mask = u32::MAX >> (32 - id.bits());
                 let first = if same { last } else { last.wrapping_sub((count - 1) as u32) & mask };
-                self.observe(id, first, now, sink);
+                self.observe(id, first, now, out);
                 let slot = self.find(id);
                 if let Some(stream) = self.streams.get_mut(slot as usize) {
-                    stream.receive_run(Run { count: count - 1, ..run }, now, sink);
+                    stream.receive_run(Run { count: count - 1, ..run }, now, out);
                 }
             }
         }
@@ -56,16 +56,16 @@ impl Sequencer {
 impl Stream {
     /// Looks at numbers one by one until the rest of the run can change nothing but counts: a run that is late, or follows
     /// a jump, joins the highest number within a window.
-    fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, sink: &mut dyn Sink) {
+    fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, out: &mut dyn Output) {
         let mut left = count;
         while left > 0 {
-            if same && self.repeat_all(last, left, now) || !same && self.advance_all(last, left, now, sink) {
+            if same && self.repeat_all(last, left, now) || !same && self.advance_all(last, left, now, out) {
                 return;
             }
             let before = (self.reordered, self.duplicated);
             left -= 1;
             let seq = if same { last } else { self.before(last, left as u32) };
-            self.observe(seq, now, sink);
+            self.observe(seq, now, out);
             if same && seq != self.highest && count - left > SINGLY {
                 // Late, or a stray: the others are the same as this one.
                 self.reordered += (self.reordered - before.0) * left;
@@ -88,7 +88,7 @@ impl Stream {
     }
 
     /// `count` numbers that follow the highest, up to `last`. `false`: they do not follow it, or earlier numbers must be settled first.
-    fn advance_all(&mut self, last: u32, count: u64, now: Nanos, sink: &mut dyn Sink) -> bool {
+    fn advance_all(&mut self, last: u32, count: u64, now: Nanos, out: &mut dyn Output) -> bool {
         let anomaly = !self.advancing || self.stalled != 0 || self.suspect.is_some();
         if anomaly || self.highest != self.before(last, count as u32) {
             return false;
@@ -96,7 +96,7 @@ impl Stream {
         self.datagrams = self.datagrams.wrapping_add(count);
         self.last_seen = now;
         let by = u32::try_from(count).unwrap_or(u32::MAX).min(WINDOW);
-        self.give_up(by, now, sink);
+        self.give_up(by, now, out);
         self.window = if by == WINDOW { u128::MAX } else { self.window << by | mask(by) };
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = last;
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     struct Silent;
-    impl Sink for Silent {}
+    impl Output for Silent {}
 
     /// A small generator, so that a failure can be repeated.
     struct Random(u64);

@@ -1,7 +1,7 @@
 //! One stream: the numbers around its highest, and what was counted.
 
 use super::{FAR, STALLED, WINDOW};
-use crate::event::{Loss, Nanos, SequenceEvent, SequenceEventKind, Sink};
+use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
 use crate::sequence::StreamView;
 use crate::stream::{StreamId, pack};
 
@@ -68,7 +68,7 @@ impl Stream {
     }
 
     #[inline(always)]
-    pub(super) fn observe(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+    pub(super) fn observe(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         self.datagrams = self.datagrams.wrapping_add(1);
         self.last_seen = now;
         let ahead = self.distance(seq, self.highest);
@@ -78,16 +78,16 @@ impl Stream {
             self.window = self.window << 1 | 1;
             self.known = self.known.wrapping_add(1).min(WINDOW);
         } else {
-            self.observe_anomaly(seq, ahead, now, sink);
+            self.observe_anomaly(seq, ahead, now, out);
             self.steady = self.advancing && self.stalled == 0 && self.suspect.is_none();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, sink: &mut dyn Sink) {
+    fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
         if ahead == 0 {
-            self.repeat(seq, now, sink);
+            self.repeat(seq, now, out);
             return;
         }
         if !self.begin_to_advance(seq) {
@@ -95,12 +95,12 @@ impl Stream {
         }
         let distance = ahead.unsigned_abs();
         if distance > FAR || (ahead < 0 && distance >= WINDOW) {
-            self.look_far(seq, now, sink);
+            self.look_far(seq, now, out);
         } else if ahead > 0 {
-            self.settle_suspect(now, sink);
-            self.advance(seq, distance, now, sink);
+            self.settle_suspect(now, out);
+            self.advance(seq, distance, now, out);
         } else {
-            self.look_back(seq, distance, now, sink);
+            self.look_back(seq, distance, now, out);
         }
     }
 
@@ -127,34 +127,34 @@ impl Stream {
         self.suspect = None;
     }
 
-    fn repeat(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+    fn repeat(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         // A constant number comes without end.
         self.stalled = self.stalled.saturating_add(1);
         if self.advancing {
             self.duplicated += 1;
-            self.note(now, SequenceEventKind::Duplicate(seq), sink);
+            self.note(now, SequenceEventKind::Duplicate(seq), out);
             if self.stalled >= STALLED {
                 self.advancing = false;
             }
         }
     }
 
-    fn advance(&mut self, seq: u32, by: u32, now: Nanos, sink: &mut dyn Sink) {
-        self.give_up(by.min(WINDOW), now, sink);
+    fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
+        self.give_up(by.min(WINDOW), now, out);
         if by > WINDOW {
             let first = self.before(seq, by - 1);
-            self.lose(first, by - WINDOW, now, sink);
+            self.lose(first, by - WINDOW, now, out);
         }
         self.window = if by >= WINDOW { 1 } else { self.window << by | 1 };
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = seq;
         if by > 1 {
-            self.note(now, SequenceEventKind::Gap { first: self.before(seq, by - 1), count: by - 1 }, sink);
+            self.note(now, SequenceEventKind::Gap { first: self.before(seq, by - 1), count: by - 1 }, out);
         }
     }
 
     /// Counts as lost what is missing among the oldest `count` numbers of the window.
-    pub(super) fn give_up(&mut self, count: u32, now: Nanos, sink: &mut dyn Sink) {
+    pub(super) fn give_up(&mut self, count: u32, now: Nanos, out: &mut dyn Output) {
         let mut missing = !self.window;
         if count < WINDOW {
             missing &= !(u128::MAX >> count);
@@ -163,31 +163,31 @@ impl Stream {
         while missing != 0 {
             let oldest = WINDOW - 1 - missing.leading_zeros();
             let run = (missing << missing.leading_zeros()).leading_ones();
-            self.lose(self.before(self.highest, oldest), run, now, sink);
+            self.lose(self.before(self.highest, oldest), run, now, out);
             missing &= !(mask(run) << (oldest + 1 - run));
         }
     }
 
-    fn lose(&mut self, first: u32, count: u32, now: Nanos, sink: &mut dyn Sink) {
+    fn lose(&mut self, first: u32, count: u32, now: Nanos, out: &mut dyn Output) {
         self.lost += u64::from(count);
-        self.note(now, SequenceEventKind::Lost { first, count }, sink);
+        self.note(now, SequenceEventKind::Lost { first, count }, out);
     }
 
-    fn look_back(&mut self, seq: u32, back: u32, now: Nanos, sink: &mut dyn Sink) {
+    fn look_back(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
         if back >= self.known {
             self.reordered += 1;
-            self.note(now, SequenceEventKind::Late(seq), sink);
+            self.note(now, SequenceEventKind::Late(seq), out);
         } else if self.window >> back & 1 == 1 {
             self.duplicated += 1;
-            self.note(now, SequenceEventKind::Duplicate(seq), sink);
+            self.note(now, SequenceEventKind::Duplicate(seq), out);
         } else {
             self.window |= 1 << back;
             self.reordered += 1;
-            self.note(now, SequenceEventKind::Late(seq), sink);
+            self.note(now, SequenceEventKind::Late(seq), out);
         }
     }
 
-    fn look_far(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+    fn look_far(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(suspect) = self.suspect
             && let ahead = self.distance(seq, suspect)
             && (1..=WINDOW.cast_signed()).contains(&ahead)
@@ -195,43 +195,43 @@ impl Stream {
             match self.distance(suspect, self.highest) {
                 gap if gap > 0 && suspect >= WINDOW => {
                     self.suspect = None;
-                    self.advance(suspect, gap.unsigned_abs(), now, sink);
+                    self.advance(suspect, gap.unsigned_abs(), now, out);
                 }
-                _ => self.restart(suspect, now, sink),
+                _ => self.restart(suspect, now, out),
             }
-            self.advance(seq, ahead.unsigned_abs(), now, sink);
+            self.advance(seq, ahead.unsigned_abs(), now, out);
             return;
         }
-        self.settle_suspect(now, sink);
+        self.settle_suspect(now, out);
         self.suspect = Some(seq);
     }
 
-    fn settle_suspect(&mut self, now: Nanos, sink: &mut dyn Sink) {
+    fn settle_suspect(&mut self, now: Nanos, out: &mut dyn Output) {
         if let Some(stray) = self.suspect.take() {
             self.reordered += 1;
-            self.note(now, SequenceEventKind::Stray(stray), sink);
+            self.note(now, SequenceEventKind::Stray(stray), out);
         }
     }
 
-    fn restart(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
-        self.give_up(WINDOW, now, sink);
+    fn restart(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
+        self.give_up(WINDOW, now, out);
         self.begin(seq);
         self.restarts += 1;
-        self.note(now, SequenceEventKind::Restart(seq), sink);
+        self.note(now, SequenceEventKind::Restart(seq), out);
     }
 
     /// Counts as lost everything that is missing.
-    pub(super) fn settle(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.settle_suspect(now, sink);
+    pub(super) fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.settle_suspect(now, out);
         if self.window != u128::MAX {
-            self.give_up(WINDOW, now, sink);
+            self.give_up(WINDOW, now, out);
             self.window = u128::MAX;
             self.known = 1;
         }
     }
 
     /// Reports what was counted since the last time.
-    pub(super) fn report(&mut self, now: Nanos, sink: &mut dyn Sink) -> Option<Loss> {
+    pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> Option<Loss> {
         let counted = [self.lost, self.reordered, self.duplicated];
         if counted == self.reported || !self.advancing {
             return None;
@@ -246,12 +246,12 @@ impl Stream {
             duplicated: counted[2] - self.reported[2],
         };
         self.reported = counted;
-        sink.loss(&loss);
+        out.loss(&loss);
         Some(loss)
     }
 
-    fn note(&self, ts: Nanos, kind: SequenceEventKind, sink: &mut dyn Sink) {
-        sink.sequence(&SequenceEvent { ts, stream: self.id, kind });
+    fn note(&self, ts: Nanos, kind: SequenceEventKind, out: &mut dyn Output) {
+        out.sequence(&SequenceEvent { ts, stream: self.id, kind });
     }
 
     pub(super) fn view(&self) -> StreamView {

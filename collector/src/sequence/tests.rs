@@ -9,7 +9,7 @@ const V20: StreamId = StreamId { version: 20, ..V10 };
 #[derive(Default)]
 struct Notes(Vec<SequenceEventKind>, Vec<Loss>);
 
-impl Sink for Notes {
+impl Output for Notes {
     fn sequence(&mut self, note: &SequenceEvent) {
         self.0.push(note.kind);
     }

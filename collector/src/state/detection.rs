@@ -7,7 +7,7 @@ use detect::{Detection, Metric, Observation};
 use super::emit::{Emitter, EventCounts};
 use super::rule_history::RuleHistory;
 use crate::decode::EventContext;
-use crate::event::{Kind, Sink};
+use crate::event::{Kind, Output};
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -71,19 +71,19 @@ impl ActiveDetection {
         &'a mut self,
         about: &'a EventContext,
         set: u16,
-        sink: &'a mut dyn Sink,
+        out: &'a mut dyn Output,
     ) -> Emitter<'a> {
-        Emitter::new(sink, &mut self.counts, about, (&self.active.thresholds, set))
+        Emitter::new(out, &mut self.counts, about, (&self.active.thresholds, set))
     }
 
     /// An emitter for a report whose flow, if it has one, is not in the table.
     pub(crate) fn emitter_without_flow<'a>(
         &'a mut self,
         about: &'a EventContext,
-        sink: &'a mut dyn Sink,
+        out: &'a mut dyn Output,
     ) -> Emitter<'a> {
         let set = about.flow().map_or(0, |flow| self.active.thresholds.set_for(&flow));
-        self.emitter(about, set, sink)
+        self.emitter(about, set, out)
     }
 
     /// The rules that are true for the next report of the flow in `slot`: bit i is rule i.

@@ -3,7 +3,7 @@
 use detect::{Metric, Thresholds};
 
 use crate::decode::EventContext;
-use crate::event::{Event, Kind, Sink, record_id};
+use crate::event::{Event, Kind, Output, record_id};
 use crate::hash::fold;
 
 /// Events emitted, by kind.
@@ -11,7 +11,7 @@ pub(crate) type EventCounts = [u64; Kind::ALL.len()];
 
 /// Emits the events of one report or flow.
 pub(crate) struct Emitter<'a> {
-    sink: &'a mut dyn Sink,
+    out: &'a mut dyn Output,
     counts: &'a mut EventCounts,
     about: &'a EventContext,
     thresholds: &'a Thresholds,
@@ -23,12 +23,12 @@ impl<'a> Emitter<'a> {
     /// An emitter for what `about` describes, by the thresholds of `set`.
     #[inline(always)]
     pub(crate) fn new(
-        sink: &'a mut dyn Sink,
+        out: &'a mut dyn Output,
         counts: &'a mut EventCounts,
         about: &'a EventContext,
         (thresholds, set): (&'a Thresholds, u16),
     ) -> Self {
-        Self { sink, counts, about, thresholds, set }
+        Self { out, counts, about, thresholds, set }
     }
 
     /// The report or flow that the events are about.
@@ -58,13 +58,13 @@ impl<'a> Emitter<'a> {
         self.thresholds.get(self.set)[metric as usize]
     }
 
-    /// Gives an event its id and hands it to the sink. Returns the id.
+    /// Gives an event its id and hands it to the output. Returns the id.
     #[inline(never)]
     pub(crate) fn emit(&mut self, mut event: Event, path: &[u32]) -> u64 {
         let seed = path.iter().fold(self.about.origin.hash(), |seed, node| fold(seed, u64::from(*node)));
         event.id = record_id(seed, &event);
         self.counts[event.kind as usize] += 1;
-        self.sink.event(&event, path);
+        self.out.event(&event, path);
         event.id
     }
 }

@@ -7,25 +7,25 @@ use super::flows::Flags;
 use super::removals::Removed;
 use super::series::Closing;
 use crate::decode::NO_VALUE;
-use crate::event::{Event, Kind, Nanos, Sink, record_id};
+use crate::event::{Event, Kind, Nanos, Output, record_id};
 
 impl State {
     /// Closes the second in all series, and reports the keys that have expired.
-    pub(crate) fn close_second(&mut self, closing: Closing, now: Nanos, sink: &mut dyn Sink) {
+    pub(crate) fn close_second(&mut self, closing: Closing, now: Nanos, out: &mut dyn Output) {
         let (counts, events) = (&mut self.counts, &mut self.detection.counts);
         let removals = &mut self.removals;
         let (all, sketches) = self.metrics.all_mut();
         let mut forgotten = false;
         for series in all {
             let metric = series.metric();
-            forgotten |= series.close(closing, sketches, sink, |key, latest, sink: &mut dyn Sink| {
+            forgotten |= series.close(closing, sketches, out, |key, latest, out: &mut dyn Output| {
                 let mut event = Event::blank(now, Kind::Expired);
                 (event.metric, event.value) = (Some(metric), Some(latest));
                 (event.node, event.interface, event.queue) = key.ids(metric);
                 event.id = record_id(now, &event);
                 counts.expired += 1;
                 events[Kind::Expired as usize] += 1;
-                sink.event(&event, &[]);
+                out.event(&event, &[]);
                 if let Some(removals) = removals {
                     removals.push(Removed::Key { metric, node: key.node, part: key.part });
                 }
@@ -38,23 +38,23 @@ impl State {
     }
 
     /// Reports finished intervals of a bounded number of keys.
-    pub(crate) fn drain(&mut self, budget: usize, sink: &mut dyn Sink) {
+    pub(crate) fn drain(&mut self, budget: usize, out: &mut dyn Output) {
         let (all, sketches) = self.metrics.all_mut();
         for series in all {
             let budget = budget.max(series.waiting() / 4);
-            series.drain(budget, sketches, sink);
+            series.drain(budget, sketches, out);
         }
     }
 
     /// Reports a flow's finished minute and begins the current one.
-    pub(crate) fn close_minute(&mut self, slot: u32, sink: &mut dyn Sink) {
+    pub(crate) fn close_minute(&mut self, slot: u32, out: &mut dyn Output) {
         let minute = self.second / 60;
         let (flow, cold, _) = self.flows.parts(slot);
         if cold.minute == minute {
             return;
         }
         if flow.count > 0 && self.minutes {
-            sink.rollup(&flow.minute(cold));
+            out.rollup(&flow.minute(cold));
         }
         cold.minute = minute;
         flow.flags.set(Flags::RETRY, flow.flags.has(Flags::TRUNCATED));
@@ -62,31 +62,31 @@ impl State {
     }
 
     /// Ends a flow that was silent for its timeout.
-    pub(crate) fn expire(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+    pub(crate) fn expire(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         self.counts.expired += 1;
         if self.load_path(slot) {
             let (flow, ..) = self.flows.parts(slot);
             let about = flow.about(now);
-            let mut emitter = self.detection.emitter(&about, 0, sink);
+            let mut emitter = self.detection.emitter(&about, 0, out);
             let mut event = emitter.event(Kind::Expired, Metric::FlowPath);
             event.value = Some(u64::from(flow.path_length));
             emitter.emit(event, &self.scratch.path);
         }
-        self.remove(slot, now, sink);
+        self.remove(slot, now, out);
     }
 
     /// Reports what is left of a flow, rules that cease to be true with it too, and frees it.
-    pub(crate) fn remove(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+    pub(crate) fn remove(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         if self.flows.is_used(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
             // Numbers of rules mean something in their own set only.
             if cold.generation == self.detection.generation() {
                 let about = flow.about(now);
-                flow.apply_rules(0, &mut self.detection.emitter(&about, 0, sink));
+                flow.apply_rules(0, &mut self.detection.emitter(&about, 0, out));
             }
         }
-        self.end_minute(slot, sink);
-        self.emit_row(slot, sink);
+        self.end_minute(slot, out);
+        self.emit_row(slot, out);
         if let Some((flow, ..)) = self.flows.get(slot) {
             if let Some(removals) = &mut self.removals {
                 removals.push(Removed::Flow(flow.key));
@@ -98,37 +98,37 @@ impl State {
     }
 
     /// Pushes the latest state of a flow (INTCollector paper, 3.4.4).
-    pub(crate) fn push(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+    pub(crate) fn push(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         if self.load_path(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
             cold.pushed = flow.reports as u32;
             if flow.latency != NO_VALUE {
                 let about = flow.about(now);
-                let mut emitter = self.detection.emitter(&about, 0, sink);
+                let mut emitter = self.detection.emitter(&about, 0, out);
                 let mut event = emitter.event(Kind::Latest, Metric::FlowLatency);
                 (event.value, event.basis) = (Some(flow.latency), flow.basis);
                 emitter.emit(event, &self.scratch.path);
             }
         }
-        self.emit_row(slot, sink);
+        self.emit_row(slot, out);
     }
 
-    /// Passes the latest state of a flow to the sink.
-    pub(crate) fn emit_row(&mut self, slot: u32, sink: &mut dyn Sink) {
+    /// Passes the latest state of a flow to the output.
+    pub(crate) fn emit_row(&mut self, slot: u32, out: &mut dyn Output) {
         if self.load_path(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
-            sink.flow(&flow.row(cold), &self.scratch.path);
+            out.flow(&flow.row(cold), &self.scratch.path);
         }
     }
 
     /// Reports a flow's minute before its end.
-    pub(crate) fn end_minute(&mut self, slot: u32, sink: &mut dyn Sink) {
+    pub(crate) fn end_minute(&mut self, slot: u32, out: &mut dyn Output) {
         if !self.flows.is_used(slot) {
             return;
         }
         let (flow, cold, _) = self.flows.parts(slot);
         if flow.count > 0 && self.minutes {
-            sink.rollup(&flow.minute(cold));
+            out.rollup(&flow.minute(cold));
         }
         flow.begin_minute(cold);
     }

@@ -30,7 +30,7 @@ use crate::decode::{
     All, EndTimestamps, Head, HistoryCells, Hops, NodeAlone, Plan, ReadHops, Reading, RecordKind,
     StackReport, Stacked,
 };
-use crate::event::Sink;
+use crate::event::Output;
 use crate::index::NO_SLOT;
 
 pub(crate) use detection::ActiveDetection;
@@ -136,20 +136,20 @@ impl State {
     /// Reports about flows, with their paths as INT stacks of one layout. Each length of record has code of its own, so
     /// that no access to an item needs more than one comparison. The caller has counted them among those that update a
     /// flow.
-    pub(crate) fn apply_stacks(&mut self, reports: &[StackReport<'_>], plan: &Plan, sink: &mut dyn Sink) {
+    pub(crate) fn apply_stacks(&mut self, reports: &[StackReport<'_>], plan: &Plan, out: &mut dyn Output) {
         macro_rules! by_words {
             ($($words:literal)*) => {
                 match plan.words {
-                    $($words => self.apply_records::<_, $words>(reports, (plan, plan), sink),)*
+                    $($words => self.apply_records::<_, $words>(reports, (plan, plan), out),)*
                     _ => {}
                 }
             };
         }
         match (plan.kind, plan.words) {
-            (RecordKind::All, 7) => self.apply_records::<_, 7>(reports, (plan, All::<7>), sink),
-            (RecordKind::All, 8) => self.apply_records::<_, 8>(reports, (plan, All::<8>), sink),
-            (RecordKind::All, _) => self.apply_records::<_, 9>(reports, (plan, All::<9>), sink),
-            (RecordKind::NodeAlone, _) => self.apply_records::<_, 1>(reports, (plan, NodeAlone), sink),
+            (RecordKind::All, 7) => self.apply_records::<_, 7>(reports, (plan, All::<7>), out),
+            (RecordKind::All, 8) => self.apply_records::<_, 8>(reports, (plan, All::<8>), out),
+            (RecordKind::All, _) => self.apply_records::<_, 9>(reports, (plan, All::<9>), out),
+            (RecordKind::NodeAlone, _) => self.apply_records::<_, 1>(reports, (plan, NodeAlone), out),
             (RecordKind::Other, _) => by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13),
         }
     }
@@ -159,31 +159,31 @@ impl State {
         &mut self,
         reports: &[StackReport<'_>],
         (plan, places): (&Plan, P),
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         for report in reports {
             let hops = Stacked::<_, W>::new(report.records, plan, places);
-            self.apply(&report.head, report.slot, hops, sink);
+            self.apply(&report.head, report.slot, hops, out);
         }
     }
 
     /// A report about a flow, with its path. The caller has counted it among those that update a flow.
     #[inline(always)]
-    pub(crate) fn apply<H: Hops>(&mut self, head: &Head, hint: u32, hops: H, sink: &mut dyn Sink) {
-        match self.enter(head, hint, sink) {
-            Some(slot) => self.update(slot, head, hops, sink),
+    pub(crate) fn apply<H: Hops>(&mut self, head: &Head, hint: u32, hops: H, out: &mut dyn Output) {
+        match self.enter(head, hint, out) {
+            Some(slot) => self.update(slot, head, hops, out),
             None => {
                 self.counts.flow_reports -= 1;
-                self.apply_nodes(head, hops, sink);
+                self.apply_nodes(head, hops, out);
             }
         }
     }
 
     /// A report about a flow whose hops may not be its path: of a packet that was dropped on its way or sent on half-way,
     /// or one without hops.
-    pub(crate) fn apply_partial<H: Hops>(&mut self, head: &Head, hops: H, sink: &mut dyn Sink) {
-        let Some(slot) = self.enter(head, NO_SLOT, sink) else {
-            self.apply_nodes(head, hops, sink);
+    pub(crate) fn apply_partial<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
+        let Some(slot) = self.enter(head, NO_SLOT, out) else {
+            self.apply_nodes(head, hops, out);
             return;
         };
         self.counts.flow_reports += 1;
@@ -191,19 +191,19 @@ impl State {
         let same = hops.count() == usize::from(flow.path_length)
             && states.iter().zip(hops.records(0)).all(|(state, record)| state.node == hops.node(record));
         if same && hops.count() > 0 {
-            self.update(slot, head, hops, sink);
+            self.update(slot, head, hops, out);
         } else {
             flow.reports += 1;
             flow.last_seen = flow.last_seen.max(head.about.ts);
-            self.apply_nodes(head, hops, sink);
+            self.apply_nodes(head, hops, out);
         }
     }
 
     /// Node metrics only.
     #[cold]
     #[inline(never)]
-    pub(crate) fn apply_nodes<H: Hops>(&mut self, head: &Head, hops: H, sink: &mut dyn Sink) {
-        let mut emitter = self.detection.emitter_without_flow(&head.about, sink);
+    pub(crate) fn apply_nodes<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
+        let mut emitter = self.detection.emitter_without_flow(&head.about, out);
         for record in hops.records(0) {
             let reading = hops.read(record);
             self.metrics.update(&mut HopState::passing(&reading), &reading, 0, &mut emitter);
@@ -217,20 +217,16 @@ impl State {
         head: &Head,
         hint: u32,
         reading: &Reading,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> Option<u32> {
-        let Some(slot) = self.enter(head, hint, sink) else {
+        let Some(slot) = self.enter(head, hint, out) else {
             let readings = std::slice::from_ref(reading);
-            self.apply_nodes(
-                head,
-                ReadHops { readings, ends: EndTimestamps::NONE, units: Units::NONE },
-                sink,
-            );
+            self.apply_nodes(head, ReadHops { readings, ends: EndTimestamps::NONE, units: Units::NONE }, out);
             return None;
         };
         self.counts.flow_reports += 1;
         self.add_hop_without_path(slot, reading.node);
-        self.update_hop(slot, head, reading, sink);
+        self.update_hop(slot, head, reading, out);
         Some(slot)
     }
 
@@ -240,15 +236,15 @@ impl State {
         head: &Head,
         node: u32,
         latency: Option<&Merged>,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> Option<u32> {
-        let slot = self.enter(head, NO_SLOT, sink)?;
+        let slot = self.enter(head, NO_SLOT, out)?;
         self.counts.flow_reports += 1;
         self.add_hop_without_path(slot, node);
         let (flow, _, states) = self.flows.parts(slot);
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let state = states.iter_mut().find(|state| state.node == node);
         if let (Some(latency), Some(state)) = (latency, state) {
             state.merge_latency(latency, &mut emitter);
@@ -261,26 +257,26 @@ impl State {
 
     /// The slot of the report's flow, made if need be, and up to date. `hint` is where it probably is.
     #[inline(always)]
-    fn enter(&mut self, head: &Head, hint: u32, sink: &mut dyn Sink) -> Option<u32> {
+    fn enter(&mut self, head: &Head, hint: u32, out: &mut dyn Output) -> Option<u32> {
         if self.flows.is_ready(hint, &head.about.key, self.context) {
             return Some(hint);
         }
-        self.enter_slow(head, hint, sink)
+        self.enter_slow(head, hint, out)
     }
 
     #[inline(never)]
-    fn enter_slow(&mut self, head: &Head, hint: u32, sink: &mut dyn Sink) -> Option<u32> {
+    fn enter_slow(&mut self, head: &Head, hint: u32, out: &mut dyn Output) -> Option<u32> {
         let slot = match self.flows.find(&head.about.key, head.hash, hint) {
-            NO_SLOT => self.admit(head, sink)?,
+            NO_SLOT => self.admit(head, out)?,
             slot => slot,
         };
-        self.refresh_if_due(slot, sink);
+        self.refresh_if_due(slot, out);
         Some(slot)
     }
 
     #[cold]
     #[inline(never)]
-    fn admit(&mut self, head: &Head, sink: &mut dyn Sink) -> Option<u32> {
+    fn admit(&mut self, head: &Head, out: &mut dyn Output) -> Option<u32> {
         if !head.whole_path {
             self.counts.node_reports += 1;
             return None;
@@ -289,7 +285,7 @@ impl State {
         let place = match self.flows.admit(head.hash, self.second) {
             Admission::Free(place) => place,
             Admission::Evict(place, slot) => {
-                self.remove(slot, now, sink);
+                self.remove(slot, now, out);
                 place
             }
             Admission::Refused => {
@@ -304,16 +300,16 @@ impl State {
     }
 
     /// Brings a flow up to date, unless it is.
-    pub(crate) fn refresh_if_due(&mut self, slot: u32, sink: &mut dyn Sink) {
+    pub(crate) fn refresh_if_due(&mut self, slot: u32, out: &mut dyn Output) {
         if self.flows.context(slot) != self.context {
-            self.refresh(slot, sink);
+            self.refresh(slot, out);
         }
     }
 
     /// Brings a flow up to date with the second, the thresholds and the node-level tables.
     #[inline(never)]
-    fn refresh(&mut self, slot: u32, sink: &mut dyn Sink) {
-        self.close_minute(slot, sink);
+    fn refresh(&mut self, slot: u32, out: &mut dyn Output) {
+        self.close_minute(slot, out);
         let (flow, cold, states) = self.flows.parts(slot);
         if cold.epoch != self.epoch {
             cold.epoch = self.epoch;

@@ -6,7 +6,7 @@ use super::State;
 use super::flows::Flags;
 use super::hops::HopState;
 use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
-use crate::event::{Kind, Sink};
+use crate::event::{Kind, Output};
 
 /// Memory that is used for one report at a time.
 #[derive(Debug)]
@@ -41,21 +41,21 @@ impl State {
     /// Gives the flow in `slot` the path of `hops` and reports it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
-        self.store_path(slot, head, hops, sink);
+    pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
+        self.store_path(slot, head, hops, out);
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
         let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
         flow.flags.set(Flags::LOOP, looped.is_some());
         flow.flags.set_order(head.basis);
-        self.emit_path(head, previous, looped, sink);
+        self.emit_path(head, previous, looped, out);
     }
 
     /// Stores the nodes of `hops` as the path of the flow in `slot`, as far as there is room.
-    fn store_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
+    fn store_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let count = hops.count().min(MAX_HOPS);
         if let Some(victim) = self.flows.make_room(slot, count, self.second) {
-            self.remove(victim, head.about.ts, sink);
+            self.remove(victim, head.about.ts, out);
         }
         self.scratch.path.clear();
         self.scratch.path.extend(hops.records(0).take(MAX_HOPS).map(|record| hops.node(record)));
@@ -68,7 +68,7 @@ impl State {
         slot: u32,
         head: &Head,
         hops: H,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> bool {
         let (flow, ..) = self.flows.parts(slot);
         if !flow.flags.has(Flags::RETRY) {
@@ -76,13 +76,13 @@ impl State {
         }
         flow.flags.set(Flags::RETRY, false);
         let before = flow.hops;
-        self.store_path(slot, head, hops, sink);
+        self.store_path(slot, head, hops, out);
         self.flows.parts(slot).0.hops > before
     }
 
-    fn emit_path(&mut self, head: &Head, previous: u16, looped: Option<u32>, sink: &mut dyn Sink) {
+    fn emit_path(&mut self, head: &Head, previous: u16, looped: Option<u32>, out: &mut dyn Output) {
         let path = &self.scratch.path;
-        let mut emitter = self.detection.emitter(&head.about, 0, sink);
+        let mut emitter = self.detection.emitter(&head.about, 0, out);
         let kind = if previous == 0 { Kind::New } else { Kind::PathChange };
         let mut event = emitter.event(kind, Metric::FlowPath);
         event.value = Some(path.len() as u64);

@@ -15,7 +15,7 @@
 //! sketch all the same, it doubles with every 128 more.
 //!
 //! At the end of a second every series is closed at once (no value of the next second may slip in), which is a short loop
-//! over plain numbers; the quantiles and the records for the sink are made afterwards, a bounded number per tick.
+//! over plain numbers; the quantiles and the records for the output are made afterwards, a bounded number per tick.
 
 mod interval;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use detect::Metric;
 
 use super::deadband::Deadband;
 use super::sketch::Sketches;
-use crate::event::{Nanos, Rollup, Sink};
+use crate::event::{Nanos, Output, Rollup};
 use crate::hash::{Jitter, fold};
 use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
@@ -93,7 +93,7 @@ struct Cold {
     last_reported: Option<u64>,
     second: Totals,
     minute: Totals,
-    /// Finished, waiting to be given to the sink.
+    /// Finished, waiting to be given to the output.
     closed_second: Totals,
     closed_minute: Totals,
     stride: u32,
@@ -152,7 +152,7 @@ pub(crate) struct Series {
     index: Index,
     seed: u64,
     jitter: Jitter,
-    /// Next slot whose closed intervals go to the sink.
+    /// Next slot whose closed intervals go to the output.
     pending: usize,
     closing: Option<Closing>,
     refused: u64,
@@ -348,10 +348,10 @@ impl Series {
         &mut self,
         closing: Closing,
         sketches: &mut Sketches,
-        sink: &mut dyn Sink,
-        mut expired: impl FnMut(Key, u64, &mut dyn Sink),
+        out: &mut dyn Output,
+        mut expired: impl FnMut(Key, u64, &mut dyn Output),
     ) -> bool {
-        self.drain(usize::MAX, sketches, sink);
+        self.drain(usize::MAX, sketches, out);
         let mut forgotten = false;
         for slot in 0..self.hot.len() {
             if !self.cold[slot].used {
@@ -361,7 +361,7 @@ impl Series {
             close_one(&mut self.hot[slot], cold, closing);
             let patience = if cold.alive <= 1 { closing.timeout.min(ONCE) } else { closing.timeout };
             if cold.idle > patience {
-                self.forget(slot, closing, sketches, sink, &mut expired);
+                self.forget(slot, closing, sketches, out, &mut expired);
                 forgotten = true;
             }
         }
@@ -376,8 +376,8 @@ impl Series {
         slot: usize,
         closing: Closing,
         sketches: &mut Sketches,
-        sink: &mut dyn Sink,
-        expired: &mut impl FnMut(Key, u64, &mut dyn Sink),
+        out: &mut dyn Output,
+        expired: &mut impl FnMut(Key, u64, &mut dyn Output),
     ) {
         let (key, latest) = (self.hot[slot].key, self.hot[slot].latest);
         let cold = &mut self.cold[slot];
@@ -387,17 +387,17 @@ impl Series {
         for minute in [closed, open] {
             let summary = minute.finish(sketches);
             if minute.count > 0 && closing.minutes {
-                sink.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
+                out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
             }
         }
-        expired(key, latest, sink);
+        expired(key, latest, out);
         self.hot[slot].deadband = Deadband::EMPTY;
         self.index.remove(self.hash(key), slot as u32);
         self.free.push(slot as u32);
     }
 
-    /// Gives finished intervals to the sink, at most `budget` series; returns how many it looked at.
-    pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, sink: &mut dyn Sink) -> usize {
+    /// Gives finished intervals to the output, at most `budget` series; returns how many it looked at.
+    pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, out: &mut dyn Output) -> usize {
         let Some(closing) = self.closing else { return 0 };
         let end = self.pending.saturating_add(budget).min(self.cold.len());
         let looked = end - self.pending;
@@ -408,7 +408,7 @@ impl Series {
                 let totals = std::mem::replace(&mut cold.closed_second, Totals::NOTHING);
                 cold.last = totals.finish(sketches);
                 if closing.seconds {
-                    sink.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
+                    out.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
                 }
             }
             let cold = &mut self.cold[slot];
@@ -416,7 +416,7 @@ impl Series {
                 let totals = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
                 let summary = totals.finish(sketches);
                 if closing.minutes {
-                    sink.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
+                    out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
                 }
             }
         }

@@ -6,7 +6,7 @@ use wire::FlowKey;
 use super::State;
 use super::series::Key;
 use crate::decode::{ABSENT, NO_VALUE};
-use crate::event::{Basis, Nanos, Sink};
+use crate::event::{Basis, Nanos, Output};
 use crate::index::NO_SLOT;
 
 /// What a filter knows of a flow whose reports it suppressed.
@@ -78,7 +78,7 @@ impl State {
         &mut self,
         suppressed: &SuppressedFlow<'_>,
         hash: u64,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> bool {
         let slot = self.flows.find(&suppressed.key, hash, NO_SLOT);
         if slot == NO_SLOT {
@@ -94,7 +94,7 @@ impl State {
         if before < 2 && flow.reports >= 2 {
             self.flows.touch(slot, 1, self.second);
         }
-        self.refresh_if_due(slot, sink);
+        self.refresh_if_due(slot, out);
         let (flow, cold, states) = self.flows.parts(slot);
         if let Some(latency) = suppressed.latency {
             flow.latency = latency;

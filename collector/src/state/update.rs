@@ -6,7 +6,7 @@ use super::State;
 use super::flows::Flags;
 use super::hops::HopState;
 use crate::decode::{Head, Hops, NO_VALUE, Reading};
-use crate::event::Sink;
+use crate::event::Output;
 
 /// What has been gathered over the hops of a report.
 struct Sum {
@@ -30,10 +30,10 @@ impl Sum {
 impl State {
     /// Applies the values of a report about the flow in `slot`, and its path if that is another.
     #[inline(always)]
-    pub(super) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
+    pub(super) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let watched = self.detection.has_rules();
         let (flow, cold, states) = self.flows.hot_parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let count = hops.count();
         let deadband = flow.hop_deadband;
         let (mut latency, mut complete) = (0_u64, true);
@@ -61,7 +61,7 @@ impl State {
             // Without the one that was looked at last, if any was.
             let applied = (count - records.len()).saturating_sub(1);
             drop(records);
-            self.update_slow(slot, head, hops, Sum { hops: applied, latency, complete }, sink);
+            self.update_slow(slot, head, hops, Sum { hops: applied, latency, complete }, out);
             return;
         }
         let total = if complete { latency } else { NO_VALUE };
@@ -74,31 +74,31 @@ impl State {
 
     /// Goes on with a report whose path is another, is too long to store, or is watched by rules.
     #[inline(never)]
-    fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, sink: &mut dyn Sink) {
+    fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         self.scratch.values.clear();
-        while !self.update_hops(slot, head, hops, &mut sum, sink) {
+        while !self.update_hops(slot, head, hops, &mut sum, out) {
             // The nodes before this one are those of the old path, and their values have been applied.
-            self.set_path(slot, head, hops, sink);
+            self.set_path(slot, head, hops, out);
         }
-        if sum.hops < hops.count() && self.retry_path(slot, head, hops, sink) {
-            self.update_hops(slot, head, hops, &mut sum, sink);
+        if sum.hops < hops.count() && self.retry_path(slot, head, hops, out) {
+            self.update_hops(slot, head, hops, &mut sum, out);
         }
         if sum.hops < hops.count() {
-            self.update_beyond(slot, head, hops, &mut sum, sink);
+            self.update_beyond(slot, head, hops, &mut sum, out);
         }
         let total = if sum.complete && sum.hops > 0 { sum.latency } else { NO_VALUE };
         let (flow, cold, _) = self.flows.hot_parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let latency = flow.apply(cold, (head, hops), total, &mut emitter);
         let twice = flow.reports == 2;
-        self.evaluate_rules(slot, head, latency, sink);
+        self.evaluate_rules(slot, head, latency, out);
         if twice {
             self.flows.touch(slot, 1, self.second);
         }
     }
 
     /// Evaluates the rules over a report whose hops are in `scratch`, and reports those that became true or false.
-    pub(crate) fn evaluate_rules(&mut self, slot: u32, head: &Head, latency: u64, sink: &mut dyn Sink) {
+    pub(crate) fn evaluate_rules(&mut self, slot: u32, head: &Head, latency: u64, out: &mut dyn Output) {
         if !self.detection.has_rules() {
             return;
         }
@@ -110,7 +110,7 @@ impl State {
         };
         let rules = self.detection.evaluate(slot, &observation);
         if rules != flow.rules {
-            flow.apply_rules(rules, &mut self.detection.emitter(&head.about, flow.set, sink));
+            flow.apply_rules(rules, &mut self.detection.emitter(&head.about, flow.set, out));
         }
     }
 
@@ -122,13 +122,13 @@ impl State {
         head: &Head,
         hops: H,
         sum: &mut Sum,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) -> bool {
         let (flow, _, states) = self.flows.parts(slot);
         if usize::from(flow.path_length) != hops.count() {
             return false;
         }
-        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let left = states.get_mut(sum.hops..).unwrap_or_default();
         for (state, record) in left.iter_mut().zip(hops.records(sum.hops)) {
             let reading = hops.read(record);
@@ -150,10 +150,10 @@ impl State {
         head: &Head,
         hops: H,
         sum: &mut Sum,
-        sink: &mut dyn Sink,
+        out: &mut dyn Output,
     ) {
         let (flow, ..) = self.flows.parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         for record in hops.records(sum.hops) {
             let reading = hops.read(record);
             self.metrics.update(&mut HopState::passing(&reading), &reading, 0, &mut emitter);
@@ -162,9 +162,9 @@ impl State {
     }
 
     /// Applies the values of one node of a flow, reported by themselves.
-    pub(super) fn update_hop(&mut self, slot: u32, head: &Head, reading: &Reading, sink: &mut dyn Sink) {
+    pub(super) fn update_hop(&mut self, slot: u32, head: &Head, reading: &Reading, out: &mut dyn Output) {
         let (flow, _, states) = self.flows.parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let mut passing = HopState::passing(reading);
         let at = states.iter().position(|state| state.node == reading.node);
         let state = at.map_or(&mut passing, |at| &mut states[at]);

@@ -10,7 +10,7 @@ use super::{THRESHOLDS, TICK};
 use crate::collector::Collector;
 use crate::config::{Clocks, Config, PostcardConfig, Profile};
 use crate::decode::Datagram;
-use crate::event::{Nanos, Sink};
+use crate::event::{Nanos, Output};
 
 /// Nodes that each packet passes.
 const NODES: u32 = 3;
@@ -124,19 +124,19 @@ impl Feed {
     }
 
     /// Delivers the next aggregate to a collector, with a tick when one is due. Returns how many postcards it holds.
-    pub fn deliver(&mut self, collector: &mut Collector, sink: &mut impl Sink) -> u64 {
+    pub fn deliver(&mut self, collector: &mut Collector, out: &mut impl Output) -> u64 {
         self.now += GAP * self.r;
         let payload = &self.bytes[self.next..self.next + self.length];
         let source = Ipv4Addr::new(192, 0, 2, 99).to_ipv6_mapped().octets();
         let datagram = Datagram { payload, source, src_port: 40_000, listener: 0, received: self.now };
-        collector.handle_aggregates(&[datagram], sink);
+        collector.handle_aggregates(&[datagram], out);
         self.next += self.length;
         if self.next >= self.bytes.len() {
             self.next = 0;
         }
         if self.now - self.ticked >= TICK / 10 {
             self.ticked = self.now;
-            collector.tick(self.now, sink);
+            collector.tick(self.now, out);
         }
         self.r
     }

@@ -4,7 +4,7 @@
 use collector::config::PostcardConfig;
 use collector::event::Basis;
 use collector::stats::Unjoinable;
-use collector::{Clocks, Collector, Config, Datagram, Profile, Rollup, Sink};
+use collector::{Clocks, Collector, Config, Datagram, Output, Profile, Rollup};
 use testkit::reports::{Log, START, Sent, config, flow};
 use wire::aggregate::{HEADER_LEN, Header, Kind, Postcard, Summary, SummaryMetric};
 use wire::{FlowKey, Refusal};
@@ -227,7 +227,7 @@ fn the_configuration_names_flows() {
 #[derive(Default)]
 struct Rollups(Vec<Rollup>);
 
-impl Sink for Rollups {
+impl Output for Rollups {
     fn rollup(&mut self, rollup: &Rollup) {
         self.0.push(*rollup);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use collector::config::PostcardConfig;
-use collector::{Clocks, Collector, Config, Datagram, Event, Kind, Profile, Sink};
+use collector::{Clocks, Collector, Config, Datagram, Event, Kind, Output, Profile};
 use dataplane::fabric::{Channel, FlowSpec, Wire};
 use dataplane::watchlist::Mode;
 use dataplane::{Action, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch};
@@ -22,7 +22,7 @@ struct Reported {
     latencies: BTreeMap<String, Vec<u64>>,
 }
 
-impl Sink for Reported {
+impl Output for Reported {
     fn event(&mut self, event: &Event, path: &[u32]) {
         let Some(flow) = event.flow.map(|flow| flow.to_string()) else { return };
         match (event.kind, event.metric) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use collector::event::SequenceEvent;
-use collector::{Batch, Collector, Config, Drop, Event, FlowRow, Loss, Profile, Rollup, Sink};
+use collector::{Batch, Collector, Config, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
 use detect::Metric;
 use store::Store;
 use wire::FlowKey;
@@ -154,7 +154,7 @@ pub(super) fn known(node: u32) -> Option<u32> {
     (node != u32::MAX).then_some(node)
 }
 
-impl Sink for Findings {
+impl Output for Findings {
     fn rollup(&mut self, rollup: &Rollup) {
         // Rollups of seconds cover every value once; those of minutes would count them again.
         if rollup.interval != 1 || rollup.flow.is_some() {
@@ -253,7 +253,7 @@ impl Outlet {
     }
 }
 
-impl Sink for Outlet {
+impl Output for Outlet {
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.keep(|batch| batch.event(event, path));
     }

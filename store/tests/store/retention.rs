@@ -1,7 +1,7 @@
 //! Retention that changes while the store is open.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
-use collector::{Batch, Sink as _};
+use collector::{Batch, Output as _};
 use store::{Config, Store};
 use testkit::records::{Dir, SECOND, START, bare};
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use collector::event::Basis;
-use collector::{Batch, Drop, Event, Kind, Loss, Rollup, Sink as _};
+use collector::{Batch, Drop, Event, Kind, Loss, Output as _, Rollup};
 use detect::Metric;
 use store::{
     Config, EventFilter, EventRow, FlowPoint, FlowState, QueryOptions, Reader, RecordFilter, ReportRow,

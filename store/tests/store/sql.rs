@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use collector::{Batch, Event, Kind, Sink as _};
+use collector::{Batch, Event, Kind, Output as _};
 use store::{Config, EventFilter, Period, Policy, QueryErrorKind, QueryOptions, Reader, Store, Table, Value};
 use testkit::records::{Dir, SECOND, START, bare, changes, flow, flow_row, rollup};
 

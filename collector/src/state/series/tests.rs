@@ -8,7 +8,7 @@ const KEY: Key = Key { node: 7, part: 3 };
 #[derive(Default)]
 struct Collected(Vec<Rollup>);
 
-impl Sink for Collected {
+impl Output for Collected {
     fn rollup(&mut self, rollup: &Rollup) {
         self.0.push(*rollup);
     }
@@ -50,7 +50,7 @@ impl Table {
             minutes: true,
         };
         let expired = &mut self.expired;
-        let collect = |key, value, _: &mut dyn Sink| expired.push((key, value));
+        let collect = |key, value, _: &mut dyn Output| expired.push((key, value));
         self.series.close(closing, &mut self.sketches, &mut self.collected, collect);
         self.series.drain(usize::MAX, &mut self.sketches, &mut self.collected);
     }
