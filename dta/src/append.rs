@@ -2,9 +2,9 @@
 //!
 //! In a **tagged** ring each block ends with a trailer: the batch's sequence number, its entry count, and a CRC over both. A
 //! [`Follower`] returns a block when the sequence number is the expected one and the CRC matches, so that it never returns a
-//! batch twice or half-written, and counts what it missed: a larger sequence number means that the writer lapped it.
+//! batch twice or half-written, and counts what it missed: a larger sequence number means that the batch was overwritten.
 //!
-//! A **bare** ring has no trailers. A [`BareFollower`] compares with what was there when it last looked: weaker, see there.
+//! A **bare** ring has no trailers. A [`BareFollower`] compares a block with its previous contents, which detects less.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const SEQ_MODULUS: i64 = u32::MAX as i64;
 /// Bytes of a trailer that the CRC covers.
 const TRAILER_HEAD_LEN: usize = 8;
 
-/// CRC-32C of `head` behind `entries`, by the processor's instruction where it has one.
+/// CRC-32C of `entries` followed by `head`, by the processor's instruction where it has one.
 #[inline]
 pub(crate) fn block_crc(entries: &[u8], head: &[u8; 8]) -> u32 {
     match memory::crc_32c_update(u32::MAX, entries) {
@@ -29,13 +29,13 @@ pub(crate) fn block_crc(entries: &[u8], head: &[u8; 8]) -> u32 {
     }
 }
 
-/// The block of a ring of `blocks` in which batch `sequence` lies.
+/// The block that contains batch `sequence`, in a ring of `blocks`.
 #[inline]
 pub const fn block_of(sequence: u32, blocks: u64) -> u64 {
     if blocks == 0 { 0 } else { (sequence as u64).saturating_sub(1) % blocks }
 }
 
-/// The number `by` batches after `sequence`, or before it.
+/// The sequence number `by` batches after `sequence`; before it if `by` is negative.
 #[inline]
 const fn seq_add(sequence: u32, by: i64) -> u32 {
     ((sequence as i64 - 1 + by).rem_euclid(SEQ_MODULUS) + 1) as u32
@@ -90,12 +90,12 @@ impl Lists {
         (0..self.lists).map(move |index| first + index)
     }
 
-    /// Whether a list is among them.
+    /// True if the store has this list.
     pub fn has(&self, list: u32) -> bool {
         self.place(list).is_some()
     }
 
-    /// Where the list's first block begins, in the region.
+    /// Offset of the list's first block in the region.
     fn place(&self, list: u32) -> Option<u64> {
         let index = list.checked_sub(self.first_list).filter(|index| *index < self.lists)?;
         Some(BODY + self.ring.offset(u64::from(index), 0))
@@ -107,8 +107,8 @@ impl Lists {
         Some(View { region: Arc::clone(&self.region), ring: self.ring, base, blocks, block_len })
     }
 
-    /// The largest number of a whole batch in a list; `None` for an empty list, a bare one, or one that is not here. Reads the
-    /// whole list at worst. A translator that starts goes on after it.
+    /// The sequence number of the newest complete batch of a list; `None` for an empty, bare or unknown list. Reads at most the
+    /// whole list. A translator that starts continues after it.
     pub fn newest(&self, list: u32) -> Option<u32> {
         self.view(list).filter(|_| self.ring.tagged)?.newest()
     }
@@ -118,7 +118,7 @@ impl Lists {
         self.ids().map(|list| (list, self.newest(list)))
     }
 
-    /// A follower that begins with the oldest batch that is still there. `None` for a bare list or one that is not here.
+    /// A follower that begins with the oldest batch in the list. `None` for a bare or unknown list.
     pub fn from_oldest(&self, list: u32) -> Option<Follower> {
         let view = self.view(list).filter(|_| self.ring.tagged)?;
         let next = view.newest().map_or(1, |newest| view.oldest_before(newest));
@@ -132,13 +132,13 @@ impl Lists {
         Some(Follower::new(view, next))
     }
 
-    /// A follower that goes on with batch `sequence` (0 counts as 1): where an earlier one stopped.
+    /// A follower that continues with batch `sequence` (0 counts as 1), where an earlier one stopped.
     pub fn from_sequence(&self, list: u32, sequence: u32) -> Option<Follower> {
         let view = self.view(list).filter(|_| self.ring.tagged)?;
         Some(Follower::new(view, sequence.max(1)))
     }
 
-    /// A follower of a bare list, from the changes after this call. `None` for a tagged list or one that is not here.
+    /// A follower of a bare list, from the changes after this call. `None` for a tagged or unknown list.
     pub fn bare(&self, list: u32) -> Option<BareFollower> {
         self.view(list).filter(|_| !self.ring.tagged).map(BareFollower::new)
     }
@@ -160,22 +160,22 @@ impl View {
         self.base + block * self.block_len
     }
 
-    /// The number in a block's trailer, checked against nothing.
+    /// The sequence number in a block's trailer, without validation.
     #[inline]
     fn sequence(&self, block: u64) -> u32 {
         let at = self.at(block) + self.block_len - BLOCK_TRAILER_LEN as u64;
         self.region.load_u32(at).map_or(0, u32::from_le)
     }
 
-    /// Reads a block and checks it.
+    /// Reads and validates a block.
     #[inline]
     fn whole(&self, block: u64, scratch: &mut [u8]) -> Option<BlockTrailer> {
-        // In a full batch without padding the bytes that the CRC covers lie in a row.
+        // In a full batch without padding, the bytes that the CRC covers are contiguous.
         let covered = scratch.len() - BLOCK_TRAILER_LEN + TRAILER_HEAD_LEN;
         let full = self.region.read_with_crc_32c(self.at(block), scratch, covered).ok()?;
-        let in_a_row = |entries: &[u8]| entries.len() + TRAILER_HEAD_LEN == covered;
+        let is_contiguous = |entries: &[u8]| entries.len() + TRAILER_HEAD_LEN == covered;
         let check = |entries: &[u8], head: &[u8; 8]| match full {
-            Some(crc) if in_a_row(entries) => crc,
+            Some(crc) if is_contiguous(entries) => crc,
             _ => block_crc(entries, head),
         };
         let trailer = BlockTrailer::check_by(scratch, check).ok()?;
@@ -192,7 +192,7 @@ impl View {
                 claimed = sequence;
             }
         }
-        // As a rule the block that claims to be the newest is.
+        // Usually the block with the largest sequence number is valid.
         if claimed == 0 || self.holds(claimed, &mut scratch) {
             return Some(claimed).filter(|claimed| *claimed != 0);
         }
@@ -211,19 +211,19 @@ impl View {
         whole.is_some_and(|trailer| trailer.sequence == sequence)
     }
 
-    /// The first number after which all blocks up to `newest` are where they should be; at most a ring before it.
+    /// The first sequence number from which every block up to `newest` has the expected number; at most one ring before it.
     fn oldest_before(&self, newest: u32) -> u32 {
         let in_place = |back: &i64| {
             let sequence = seq_add(newest, -back);
             self.sequence(block_of(sequence, self.blocks)) == sequence
         };
-        let lap = i64::try_from(self.blocks).unwrap_or(i64::MAX).min(SEQ_MODULUS);
-        let back = (1..lap).take_while(in_place).last().unwrap_or(0);
+        let limit = i64::try_from(self.blocks).unwrap_or(i64::MAX).min(SEQ_MODULUS);
+        let back = (1..limit).take_while(in_place).last().unwrap_or(0);
         seq_add(newest, -back)
     }
 
-    /// The newest number, knowing that the block of `found` has it: the blocks behind it have the following ones up to the newest,
-    /// and older ones from there on.
+    /// The newest sequence number, given that `found` is in its block: the blocks after it have the following numbers up to the
+    /// newest, then older ones.
     fn newest_after(&self, found: u32) -> u32 {
         let (mut there, mut beyond) = (0, self.blocks as i64);
         while beyond - there > 1 {
@@ -240,37 +240,37 @@ impl View {
     }
 }
 
-/// What a follower finds.
+/// Result of a poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next<'a> {
     /// The next batch.
     Batch {
         /// Its number.
         sequence: u32,
-        /// How many entries it has.
+        /// Number of entries.
         count: u16,
-        /// The entries, one behind the other.
+        /// The entries, concatenated.
         entries: &'a [u8],
     },
-    /// It is not there yet. Later ones may be: batches can overtake each other on their way to memory, so a follower asks
-    /// [`Follower::MAX_RETRIES`] times before it gives one up. [`Follower::max_empty_polls`] bounds the polls.
+    /// The next batch has not arrived. Later ones may have: writes can be reordered, so a follower polls
+    /// [`Follower::MAX_RETRIES`] times before it counts a batch as missing. [`Follower::max_empty_polls`] bounds the polls.
     Nothing,
-    /// It is being written just now. Ask again.
+    /// The next batch is being written. Poll again.
     Torn,
-    /// The writer was faster by a lap: this many batches were overwritten before they were read. The follower goes on with the oldest
-    /// ones, a little behind the writer.
-    Lapped {
+    /// This many batches were overwritten before they were read. The follower continues with the oldest valid ones, at a distance
+    /// from the writer.
+    Overwritten {
         /// Batches.
         lost: u64,
     },
-    /// This many batches never arrived, or not completely, although later ones did: a write was lost on its way to memory, or arrived damaged.
+    /// This many batches never arrived, or not completely, although later ones did: a write was lost in flight, or arrived corrupted.
     Missing {
         /// Batches.
         lost: u64,
     },
 }
 
-/// What a follower has seen.
+/// Counters of a follower.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FollowerStats {
     /// Batches returned.
@@ -278,12 +278,12 @@ pub struct FollowerStats {
     /// Entries in them.
     pub entries: u64,
     /// Batches overwritten before they were read.
-    pub lapped: u64,
-    /// Batches that never came, or not whole.
+    pub overwritten: u64,
+    /// Batches that never arrived completely.
     pub missing: u64,
 }
 
-/// Follows a tagged list. Each has its own position, and none disturbs another or the writer.
+/// Follows a tagged list. Each follower has its own position; followers do not affect each other or the writer.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -312,7 +312,7 @@ pub struct FollowerStats {
 #[derive(Clone, Debug)]
 pub struct Follower {
     view: View,
-    /// The number waited for, and its block.
+    /// The expected sequence number, and its block.
     next: u32,
     block: u64,
     /// Polls for this sequence number that found nothing.
@@ -340,12 +340,12 @@ impl Follower {
         self
     }
 
-    /// The number of the batch that is waited for: where to go on with [`Lists::from_sequence`].
+    /// The expected sequence number: [`Lists::from_sequence`] continues from it.
     pub fn position(&self) -> u32 {
         self.next
     }
 
-    /// What was seen since it began.
+    /// Counters since the start.
     pub fn seen(&self) -> FollowerStats {
         self.seen
     }
@@ -355,9 +355,9 @@ impl Follower {
         usize::from(self.view.ring.entry_len)
     }
 
-    /// The next batch, or why there is none. The entries lie in the follower until the next call.
+    /// The next batch, or why there is none. The entries are valid until the next call.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "what it returns borrows the follower")]
+    #[expect(clippy::should_implement_trait, reason = "the result borrows the follower")]
     pub fn next(&mut self) -> Next<'_> {
         let found = self.view.sequence(self.block);
         if found != self.next {
@@ -366,7 +366,7 @@ impl Follower {
         let Some(trailer) = self.view.whole(self.block, &mut self.scratch) else {
             return self.retry_later(true);
         };
-        // It may have been overwritten between the two looks.
+        // It may have been overwritten between the two reads.
         if trailer.sequence != self.next {
             return self.mismatch(trailer.sequence);
         }
@@ -399,38 +399,38 @@ impl Follower {
         if found == 0 || BlockTrailer::ahead(found, self.next) < 0 {
             return self.retry_later(false);
         }
-        // Not by a damaged trailer.
+        // A corrupted trailer proves nothing.
         if self.view.whole(self.block, &mut self.scratch).is_none_or(|trailer| trailer.sequence != found) {
             return self.retry_later(true);
         }
-        self.lapped_at(found)
+        self.skip_overwritten(found)
     }
 
-    /// The writer is ahead by a lap: batch `found` is there, whole. Goes on a little behind the newest.
-    fn lapped_at(&mut self, found: u32) -> Next<'static> {
+    /// The expected batch was overwritten: its block contains the complete batch `found`. Continues at a distance from the newest.
+    fn skip_overwritten(&mut self, found: u32) -> Next<'static> {
         let newest = self.view.newest_after(found);
         let newest = if self.view.holds(newest, &mut self.scratch) { newest } else { found };
         let blocks = self.view.blocks as i64;
-        // A distance to the writer, which overwrites the oldest entries.
+        // An eighth of the ring, so that the writer does not overwrite the next batch at once.
         let oldest = seq_add(newest, 1 - blocks + blocks / 8);
-        // At least beyond the number that is gone.
+        // At least past the overwritten batch.
         let to = if BlockTrailer::ahead(oldest, self.next) > 0 { oldest } else { seq_add(self.next, 1) };
         let lost = BlockTrailer::ahead(to, self.next).unsigned_abs();
-        self.seen.lapped += lost;
+        self.seen.overwritten += lost;
         self.go_to(to);
-        Next::Lapped { lost }
+        Next::Overwritten { lost }
     }
 
-    /// No batch yet. Beyond its retries it looks for a later batch, so that a lost one does not hold it up forever: in each call at one
-    /// distance that doubles from call to call, for a short way to what lies far off, and at the next window of all distances, so that none is
-    /// left out.
+    /// No batch yet. After its retries it searches for a later batch, so that a lost one does not block it. Each call checks one
+    /// distance that doubles from call to call, to find distant batches quickly, and the next window of all distances, so that every
+    /// distance is checked in turn.
     #[cold]
     fn retry_later(&mut self, torn: bool) -> Next<'static> {
-        // After an overflow, continue behind the retries.
+        // After an overflow, continue as after the retries.
         self.empty_polls = self.empty_polls.checked_add(1).unwrap_or(self.retries);
         let answer = if torn { Next::Torn } else { Next::Nothing };
         let Some(calls) = self.empty_polls.checked_sub(self.retries) else { return answer };
-        // The block of `next` itself is no later batch's.
+        // Less than a full pass: the block of `next` itself is excluded.
         let last = self.view.blocks.saturating_sub(1).min(SEQ_MODULUS as u64) as i64;
         let window = self.window();
         let windows = last.unsigned_abs().div_ceil(window).max(1);
@@ -439,11 +439,11 @@ impl Follower {
         let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later(*by).is_some());
         let Some(found) = near.or(far) else { return answer };
         let first = (1..=found).find_map(|by| Some((by, self.later(by)?)));
-        // Batches come in order: when a later one is there, this one was before it, or it was lost. So one more look.
+        // A later batch is present: this one arrived meanwhile, or is lost. Read its block once more.
         let overwritten = match self.view.whole(self.block, &mut self.scratch) {
             Some(trailer) if trailer.sequence == self.next => return answer,
             Some(trailer) if BlockTrailer::ahead(trailer.sequence, self.next) > 0 => {
-                return self.lapped_at(trailer.sequence);
+                return self.skip_overwritten(trailer.sequence);
             }
             Some(_) => false,
             None => self.is_writer_here(),
@@ -454,47 +454,48 @@ impl Follower {
                 self.go_to(there);
                 Next::Missing { lost: lost.unsigned_abs() }
             }
-            // One of a later lap: the writer came by here, or is here now.
-            Some((_, there)) => self.lapped_at(there),
+            // A batch of a later pass: the writer has overwritten this block, or is writing it.
+            Some((_, there)) => self.skip_overwritten(there),
             None => answer,
         }
     }
 
-    /// Has the writer, a lap ahead, come to the block of the number that is waited for? When that block is not whole, it may stand still in
-    /// the middle of it, as one does that has no core: nothing was damaged. What was damaged a lap ago looks the same and counts the same.
+    /// True if the writer is at the block of the expected batch, one pass ahead. An incomplete block can be that of a writer that
+    /// was descheduled in the middle of a write, not a corrupted batch. A batch corrupted one pass ago looks the same, and is counted
+    /// the same.
     fn is_writer_here(&self) -> bool {
         let following = BlockTrailer::next(self.view.newest_after(self.next));
         block_of(following, self.view.blocks) == self.block
     }
 
-    /// The number in the block of the batch `by` after the one that is waited for: that one's, or a whole one's of a later lap.
+    /// The sequence number in the block of the batch `by` after the expected one, if it is that batch or a complete one of a later pass.
     fn later(&mut self, by: i64) -> Option<u32> {
         let sequence = seq_add(self.next, by);
         let seen = self.view.sequence(block_of(sequence, self.view.blocks));
-        let later_lap = |this: &mut Self| {
+        let later_pass = |this: &mut Self| {
             seen != 0 && BlockTrailer::ahead(seen, sequence) > 0 && this.view.holds(seen, &mut this.scratch)
         };
-        (seen == sequence || later_lap(self)).then_some(seen)
+        (seen == sequence || later_pass(self)).then_some(seen)
     }
 
-    /// Distances that an empty poll looks at: few, and in a long ring enough for a thousand calls to look at all; but no more than take
-    /// some microseconds, since idle lists are polled continuously.
+    /// Number of distances that an empty poll checks: enough that 1,024 calls check all of a long ring, but bounded to a few
+    /// microseconds, since idle lists are polled continuously.
     fn window(&self) -> u64 {
         (self.view.blocks / 1024).clamp(32, 1024)
     }
 
-    /// After this many consecutive empty polls of memory without writers there is no later batch: everything was returned.
+    /// After this many consecutive empty polls of memory without writers, every batch has been returned.
     pub fn max_empty_polls(&self) -> u32 {
         let windows = self.view.blocks.div_ceil(self.window());
         self.retries.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
     }
 }
 
-/// Follows a bare list, which has no trailers: a batch counts as new when its bytes differ from those that were there one lap ago.
+/// Follows a bare list, which has no trailers: a batch is new if its bytes differ from the previous contents of its block.
 ///
-/// So a batch that is equal to the one a lap before is not seen, and those after it not until the writer recurs;
-/// half-written batches are returned; being lapped is not detected. Good for rings in
-/// which entries never repeat (they have a time or a number) and that are read often. It keeps a copy of the ring.
+/// A batch equal to the previous contents is not detected, nor are those after it until the writer returns to that block.
+/// Half-written batches are returned, and overwritten ones are not counted. Use it for rings whose entries never repeat (they
+/// contain a time or a number) and that are polled often. It stores a copy of the ring.
 #[derive(Clone, Debug)]
 pub struct BareFollower {
     view: View,
@@ -512,8 +513,8 @@ impl BareFollower {
         Self { view, block: 0, before, scratch }
     }
 
-    /// The entries of the next batch that changed, in the ring's order from where the last one was found; `None` when nothing
-    /// did. Looks at no more than `blocks` blocks.
+    /// The entries of the next changed batch, in ring order after the previous one; `None` if nothing changed. Reads at most
+    /// `blocks` blocks.
     pub fn next(&mut self, blocks: u64) -> Option<&[u8]> {
         for _ in 0..blocks.min(self.view.blocks) {
             let block = self.block;

@@ -12,7 +12,7 @@
 //! | postcarding | [`PostcardingReader`] | the hops of a key's path, and the missing ones; also the artifact's masked slots |
 //!
 //! A read never blocks the writer. Readers detect concurrent writes, retry, and report what they cannot decide
-//! ([`Answer::Torn`], [`Answer::Ambiguous`], [`Next::Lapped`]).
+//! ([`Answer::Torn`], [`Answer::Ambiguous`], [`Next::Overwritten`]).
 //!
 //! Around them: [`source`] finds the stores of a process, a directory or a snapshot and answers queries; [`collector_map`] maps keys
 //! to collectors; [`calculate`] sizes key-write stores; [`fields`] and [`key`] parse the text form of values and keys.

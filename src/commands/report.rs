@@ -360,7 +360,7 @@ impl Sending {
             total.nacks += to.stats.nacks;
             total.refused += to.stats.refused;
             total.congestions += to.stats.congestions;
-            total.forgotten += to.stats.forgotten + to.stats.overwritten;
+            total.unavailable += to.stats.unavailable + to.stats.overwritten;
         }
         let summary = serde_json::json!({
             "reports": stats.reports,
@@ -370,14 +370,14 @@ impl Sending {
             "nacks": total.nacks,
             "refused": total.refused,
             "congestions": total.congestions,
-            "unavailable": total.forgotten,
+            "unavailable": total.unavailable,
             "suppressed": self.suppressed,
             "queue_full": self.no_room,
             "unsent": sockets.lost,
         });
         let text = if self.json { format!("{summary}\n") } else { self.sentence(&total) };
         io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
-        let bad = total.refused + total.forgotten + sockets.lost + self.no_room;
+        let bad = total.refused + total.unavailable + sockets.lost + self.no_room;
         Ok(if bad == 0 && stats.reports > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 
@@ -390,7 +390,7 @@ impl Sending {
             (total.refused, "refused: is there such a store or list? (`hopwise stores`)"),
             (total.congestions, "congestion notice(s)"),
             (self.suppressed, "suppressed because of congestion"),
-            (total.forgotten, "requested too late to retransmit"),
+            (total.unavailable, "requested too late to retransmit"),
             (self.no_room, "dropped: the send queue was full"),
             (lost, "could not be sent: is there a route to the collector? (`ip route get ADDRESS`)"),
         ] {

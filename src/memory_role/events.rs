@@ -158,7 +158,7 @@ fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> boo
                     return true;
                 }
             }
-            Next::Lapped { lost } => {
+            Next::Overwritten { lost } => {
                 memory.reported.overwritten.fetch_add(lost, Ordering::Relaxed);
                 loss(*list, lost, follower.position(), batch);
             }

@@ -109,8 +109,9 @@ impl Dta {
         let stats = reporter.stats();
         let collectors = self.collectors.iter().zip(reporter.destinations(now));
         let collectors = collectors.map(|(address, to)| {
-            let DestinationStats { essential, overwritten, retransmitted, probes, nacks, forgotten, .. } =
-                to.stats;
+            let DestinationStats {
+                essential, overwritten, retransmitted, probes, nacks, unavailable, ..
+            } = to.stats;
             CollectorView {
                 address: address.to_string(),
                 congestion_level: to.level,
@@ -119,7 +120,7 @@ impl Dta {
                 overwritten,
                 retransmitted: retransmitted + probes,
                 nacks,
-                unavailable: forgotten,
+                unavailable,
                 refused: to.stats.refused,
                 translator_drops: to.stats.translator_drops,
             }

@@ -46,8 +46,8 @@ pub struct Stats {
     pub nacks: u64,
     /// NACKs for a gap that was being filled.
     pub early: u64,
-    /// Reports that NACKs requested and that were no longer stored.
-    pub forgotten: u64,
+    /// Reports that NACKs requested after they had left the retransmit buffer.
+    pub unavailable: u64,
     /// NACKs of a translator that continued a sequence before our first number: stored reports were renumbered.
     pub renumbered: u64,
     /// NACKs that reject a report: malformed, or for a store or list that does not exist.
@@ -238,7 +238,7 @@ impl Destination {
         if u64::from(missing) > self.stats.essential {
             missing = self.renumber(last);
         }
-        self.stats.forgotten += u64::from(missing.saturating_sub(self.buffered_count));
+        self.stats.unavailable += u64::from(missing.saturating_sub(self.buffered_count));
         let first = self.next.wrapping_sub(missing.min(self.buffered_count));
         if self.buffered_count > 0 {
             self.unsent = Some(first);

@@ -355,7 +355,7 @@ fn reports_evicted_from_the_ring_are_counted_and_the_others_resent() {
     reporter.control(0, &nack(700), 0, &mut out);
     assert_eq!(sequences(&sent(&mut out)), (745..=1000).collect::<Vec<_>>(), "256 of 300");
     let to = reporter.destinations(0).next().unwrap();
-    assert_eq!((to.stats.forgotten, to.stats.retransmitted), (44, 256));
+    assert_eq!((to.stats.unavailable, to.stats.retransmitted), (44, 256));
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
     reporter.control(0, &nack(903), 2000, &mut out);
     assert_eq!(sequences(&sent(&mut out)), [904, 905, 906]);
     let to = reporter.destinations(0).next().unwrap();
-    assert_eq!((to.stats.renumbered, to.stats.forgotten, to.last), (1, 0, Some(906)));
+    assert_eq!((to.stats.renumbered, to.stats.unavailable, to.last), (1, 0, Some(906)));
     // A translator that expects more than we ever made.
     reporter.control(0, &nack(907), 3000, &mut out);
     assert!(out.is_empty());

@@ -292,7 +292,7 @@ impl DtaSource {
                     vain = 0;
                     store.entries(sequence, entries, length, &mut answer.entries);
                 }
-                Next::Lapped { lost } => (vain, answer.overwritten) = (0, answer.overwritten + lost),
+                Next::Overwritten { lost } => (vain, answer.overwritten) = (0, answer.overwritten + lost),
                 Next::Missing { lost } => (vain, answer.missing) = (0, answer.missing + lost),
                 Next::Nothing | Next::Torn if !behind(position) => break,
                 Next::Nothing | Next::Torn => vain += 1,

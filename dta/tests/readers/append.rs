@@ -29,7 +29,7 @@ fn patiently(follower: &mut Follower) -> Next<'static> {
         match follower.next() {
             Next::Nothing | Next::Torn => {}
             Next::Batch { .. } => panic!("a batch where none was expected"),
-            Next::Lapped { lost } => return Next::Lapped { lost },
+            Next::Overwritten { lost } => return Next::Overwritten { lost },
             Next::Missing { lost } => return Next::Missing { lost },
         }
     }
@@ -101,7 +101,7 @@ fn many_laps_are_followed() {
 }
 
 #[test]
-fn an_overtaken_follower_reports_it_and_read_plus_lost_balances() {
+fn a_follower_counts_overwritten_batches_and_read_plus_lost_balances() {
     for ahead in 9..60 {
         let store = lists(1, RING);
         let mut writer = Writer::new(&store, 100);
@@ -109,13 +109,13 @@ fn an_overtaken_follower_reports_it_and_read_plus_lost_balances() {
         writer.append_numbers(2);
         assert_eq!(drain(&mut follower), [1, 2]);
         writer.append_numbers(ahead);
-        let Next::Lapped { lost } = follower.next() else { panic!("not lapped by {ahead}") };
+        let Next::Overwritten { lost } = follower.next() else { panic!("nothing overwritten by {ahead}") };
         let seen = drain(&mut follower);
         assert_eq!(seen.first(), Some(&(3 + lost as u32)), "{ahead}");
         assert_eq!(seen.last(), Some(&(writer.sequence - 1)), "{ahead}");
         // One block is left to the writer, the others are read.
         assert_eq!((seen.len(), lost), (7, u64::from(ahead - 7)), "{ahead}");
-        assert_eq!(follower.seen().lapped, lost);
+        assert_eq!(follower.seen().overwritten, lost);
     }
 }
 
@@ -153,7 +153,7 @@ fn trailers_that_lie_are_not_believed() {
     store.region().read(at, &mut block).unwrap();
     let mut follower = store.lists().unwrap().from_sequence(100, 1).unwrap();
     let last = block.len() - BLOCK_TRAILER_LEN;
-    // Sequence, count, entry length, and the CRC; a larger sequence must not look like a lap.
+    // Sequence, count, entry length, and the CRC; a larger sequence must not look like an overwritten batch.
     for (byte, value) in [(0, 200), (1, 7), (3, 0x7f), (4, 5), (4, 0), (6, 8), (8, 0x55)] {
         let mut damaged = block.clone();
         damaged[last + byte] = value;
@@ -205,7 +205,11 @@ fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
             let found = (0..2 * follower.max_empty_polls()).find_map(|_| number(follower.next()));
             assert_eq!(found, Some(ahead), "{entries}");
             let seen = follower.seen();
-            assert_eq!((seen.batches, seen.lapped + seen.missing), (1, u64::from(ahead) - 1), "{entries}");
+            assert_eq!(
+                (seen.batches, seen.overwritten + seen.missing),
+                (1, u64::from(ahead) - 1),
+                "{entries}"
+            );
         }
     }
 }
@@ -277,9 +281,9 @@ fn numbers_go_on_after_the_largest() {
         let expected: Vec<u32> = (u32::MAX - 20..=u32::MAX).chain(1..20).collect();
         assert_eq!(seen, expected);
         assert_eq!(follower.seen().batches, 40);
-        // A lap around the largest number is counted as any other.
+        // Overwriting across the wrap of the sequence number is counted as any other.
         let mut slow = store.lists().unwrap().from_sequence(100, u32::MAX - 3).unwrap();
-        let Next::Lapped { lost } = slow.next() else { panic!("not lapped") };
+        let Next::Overwritten { lost } = slow.next() else { panic!("nothing overwritten") };
         assert_eq!(drain(&mut slow).last(), Some(&19));
         assert_eq!(slow.seen().batches + lost, 4 + 19);
     }
@@ -340,7 +344,7 @@ fn followers_beside_a_writer_see_whole_batches_in_order() {
     loop {
         let over = done.load(Ordering::Acquire);
         match follower.next() {
-            Next::Lapped { lost } | Next::Missing { lost } => last += lost as u32,
+            Next::Overwritten { lost } | Next::Missing { lost } => last += lost as u32,
             Next::Nothing if over => break,
             next => {
                 if let Some(number) = number(next) {
@@ -351,7 +355,7 @@ fn followers_beside_a_writer_see_whole_batches_in_order() {
         }
     }
     writer.join().unwrap();
-    let FollowerStats { batches, lapped, missing, .. } = follower.seen();
-    assert_eq!(batches + lapped + missing, 100_000);
+    let FollowerStats { batches, overwritten, missing, .. } = follower.seen();
+    assert_eq!(batches + overwritten + missing, 100_000);
     assert!(batches > 0);
 }

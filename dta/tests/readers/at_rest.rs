@@ -68,7 +68,7 @@ fn entries(sequence: u32, len: usize) -> Vec<u8> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Outcome {
     Batch(u32),
-    Lapped(u64),
+    Overwritten(u64),
     Missing(u64),
     Nothing,
 }
@@ -79,7 +79,7 @@ fn ask(follower: &mut Follower) -> Outcome {
             assert_eq!(found, entries(sequence, found.len()), "batch {sequence}");
             Outcome::Batch(sequence)
         }
-        Next::Lapped { lost } => Outcome::Lapped(lost),
+        Next::Overwritten { lost } => Outcome::Overwritten(lost),
         Next::Missing { lost } => Outcome::Missing(lost),
         Next::Nothing => Outcome::Nothing,
         Next::Torn => panic!("torn, at rest"),
@@ -137,7 +137,7 @@ fn follows(all: &Lists, model: &Model, sequence: u32) {
                 last = Some(found);
                 position = BlockTrailer::next(position);
             }
-            Outcome::Lapped(lost) => {
+            Outcome::Overwritten(lost) => {
                 assert!(!model.has(position), "batch {position} is there and was passed over: {model:?}");
                 (0..lost).for_each(|_| position = BlockTrailer::next(position));
             }
@@ -217,8 +217,8 @@ fn lost_entries_are_skipped_within_a_bounded_number_of_calls() {
                     }
                     (vain, reported) = (0, reported + lost as i64);
                 }
-                // What was overtaken may be there still, where what would have overwritten it was lost.
-                Outcome::Lapped(lost) => (vain, reported) = (0, reported + lost as i64),
+                // A batch counted as overwritten can still be present, if the write that would have replaced it was lost.
+                Outcome::Overwritten(lost) => (vain, reported) = (0, reported + lost as i64),
                 Outcome::Nothing => vain += 1,
             }
             assert!(vain < follower.max_empty_polls(), "stuck at {before}: {model:?}");
@@ -229,7 +229,7 @@ fn lost_entries_are_skipped_within_a_bounded_number_of_calls() {
 }
 
 #[test]
-fn bare_lists_at_rest_are_handed_on_in_the_order_of_the_ring() {
+fn idle_bare_lists_are_returned_in_ring_order() {
     let mut rng = Rng(4);
     for _ in 0..300 {
         let shape = Ring { tagged: false, ..ring(&mut rng) };
@@ -238,7 +238,7 @@ fn bare_lists_at_rest_are_handed_on_in_the_order_of_the_ring() {
         let blocks = shape.blocks();
         let mut written = 0_u64;
         for _ in 0..10 {
-            // At most a ring between two readings: more is the bare ring's weakness.
+            // At most one ring between two polls: a bare follower does not detect more.
             let burst = below(&mut rng, blocks + 1);
             let bytes = |number: u64| {
                 let mut bytes = entries(number as u32 + 1, shape.block_len() as usize);
@@ -259,9 +259,9 @@ fn bare_lists_at_rest_are_handed_on_in_the_order_of_the_ring() {
 }
 
 #[test]
-fn a_block_that_a_writer_a_lap_ahead_stands_in_is_overtaken_and_not_missing() {
+fn a_block_that_the_writer_is_overwriting_counts_as_overwritten_and_not_missing() {
     let ring = Ring { entries: 12, batch: 3, entry_len: 5, tagged: true };
-    // The writer stands behind each byte of the block but the last.
+    // The writer stops after each byte of the block but the last.
     for written in 1..ring.block_len() as usize {
         let store = lists(1, ring);
         let mut model = Model::new(&store, 100, 1);
@@ -273,12 +273,12 @@ fn a_block_that_a_writer_a_lap_ahead_stands_in_is_overtaken_and_not_missing() {
         let outcome = loop {
             match follower.next() {
                 Next::Nothing | Next::Torn => {}
-                Next::Lapped { lost } => break Outcome::Lapped(lost),
+                Next::Overwritten { lost } => break Outcome::Overwritten(lost),
                 Next::Missing { lost } => break Outcome::Missing(lost),
                 Next::Batch { sequence, .. } => break Outcome::Batch(sequence),
             }
         };
-        assert_eq!(outcome, Outcome::Lapped(1), "{written} bytes of the block");
+        assert_eq!(outcome, Outcome::Overwritten(1), "{written} bytes of the block");
         (2..5).for_each(|sequence| assert_eq!(ask(&mut follower), Outcome::Batch(sequence)));
         store.region().write(at, &block).unwrap();
         assert_eq!(ask(&mut follower), Outcome::Batch(5));
@@ -286,7 +286,7 @@ fn a_block_that_a_writer_a_lap_ahead_stands_in_is_overtaken_and_not_missing() {
 }
 
 #[test]
-fn after_a_writer_has_ended_nothing_is_left_behind() {
+fn every_batch_is_returned_after_the_writer_has_stopped() {
     let mut rng = Rng(5);
     for round in 0..60_u32 {
         let ring = Ring { entries: (4 + below(&mut rng, 60)) * 3, batch: 3, entry_len: 5, tagged: true };
@@ -309,7 +309,7 @@ fn after_a_writer_has_ended_nothing_is_left_behind() {
         while !done.load(Ordering::Acquire) {
             match follower.next() {
                 Next::Batch { .. } => read += 1,
-                Next::Lapped { lost } => gone += lost,
+                Next::Overwritten { lost } => gone += lost,
                 Next::Missing { lost } => panic!("round {round}: {lost} missing, nothing was lost"),
                 Next::Nothing | Next::Torn => {}
             }
@@ -319,7 +319,7 @@ fn after_a_writer_has_ended_nothing_is_left_behind() {
         while follower.position() != model.writer.sequence {
             match ask(&mut follower) {
                 Outcome::Batch(_) => read += 1,
-                Outcome::Lapped(lost) => gone += lost,
+                Outcome::Overwritten(lost) => gone += lost,
                 Outcome::Missing(lost) => panic!("round {round}: {lost} missing, nothing was lost"),
                 Outcome::Nothing => panic!("round {round}: nothing at {}", follower.position()),
             }

@@ -34,8 +34,8 @@ pub enum Reason {
     Misaligned,
     /// The receive queue is empty.
     NoReceive,
-    /// A repeated atomic operation whose result is no longer saved.
-    Forgotten,
+    /// A duplicate atomic operation whose saved result was overwritten. Its label is `forgotten`.
+    ResultOverwritten,
     /// Another responder executes the queue pair's packets, but this one arrived here.
     Offloaded,
 }
@@ -59,7 +59,7 @@ impl Reason {
         Self::OutOfRange,
         Self::Misaligned,
         Self::NoReceive,
-        Self::Forgotten,
+        Self::ResultOverwritten,
         Self::Offloaded,
     ];
 
@@ -80,7 +80,7 @@ impl Reason {
             Self::OutOfRange => "out_of_range",
             Self::Misaligned => "misaligned",
             Self::NoReceive => "no_receive",
-            Self::Forgotten => "forgotten",
+            Self::ResultOverwritten => "forgotten",
             Self::Offloaded => "offloaded",
         }
     }

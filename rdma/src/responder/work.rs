@@ -147,7 +147,7 @@ impl<O: Output> Work<'_, O> {
                 self.answer_atomic(queue_pair, packet.bth.psn, original);
                 Verdict::Duplicate
             }
-            None => Verdict::Dropped(Reason::Forgotten),
+            None => Verdict::Dropped(Reason::ResultOverwritten),
         }
     }
 

@@ -348,7 +348,7 @@ fn an_addition_is_made_once_however_often_it_is_asked_for() {
     let again: Vec<_> = fixture.answers().into_iter().map(|(psn, _, original)| (psn, original)).collect();
     assert_eq!(again, [(0, Some(6)), (1, Some(9)), (2, Some(12)), (3, Some(15))]);
     assert_eq!(fixture.memory.load_u64(START + 16), Ok(18));
-    assert_eq!((fixture.responder.stats().duplicates, fixture.dropped(Reason::Forgotten)), (4, 2));
+    assert_eq!((fixture.responder.stats().duplicates, fixture.dropped(Reason::ResultOverwritten)), (4, 2));
 }
 
 #[test]

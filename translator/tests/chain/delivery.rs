@@ -166,7 +166,7 @@ impl Run {
         self.world.check_books();
         let chain = &self.world.front;
         let destination = chain.reporter.destinations(self.world.now).next().unwrap();
-        assert_eq!((destination.stats.overwritten, destination.stats.forgotten), (0, 0));
+        assert_eq!((destination.stats.overwritten, destination.stats.unavailable), (0, 0));
         assert_eq!(self.world.links.stats(0).unwrap().unacknowledged, 0);
     }
 
@@ -202,7 +202,7 @@ impl Run {
                     assert_eq!(found, entry(number));
                     number
                 })),
-                Next::Missing { lost: more } | Next::Lapped { lost: more } => lost += more,
+                Next::Missing { lost: more } | Next::Overwritten { lost: more } => lost += more,
                 Next::Torn | Next::Nothing => {}
             }
         }

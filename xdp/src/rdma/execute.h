@@ -283,10 +283,10 @@ static inline_always u32 repeated(struct request *r, struct rdma_counters *c, st
         return DUPLICATE;
     }
     if (!lookup.saved)
-        return FORGOTTEN;
+        return RESULT_OVERWRITTEN;
     bpf_loop(SAVED_ATOMICS, atomic_lookup_next, &lookup, 0);
     if (!lookup.found)
-        return FORGOTTEN;
+        return RESULT_OVERWRITTEN;
     *reply = (struct reply){ ANSWER_ATOMIC, r->psn, SYNDROME_ACK, lookup.original };
     return DUPLICATE;
 }

@@ -182,7 +182,7 @@ const REASONS: [Reason; 15] = [
     Reason::OutOfRange,
     Reason::Misaligned,
     Reason::NoReceive,
-    Reason::Forgotten,
+    Reason::ResultOverwritten,
 ];
 
 /// Words of `struct rdma_counters`.

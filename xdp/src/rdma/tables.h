@@ -122,7 +122,7 @@ enum reason {
     OUT_OF_RANGE,
     MISALIGNED,
     NO_RECEIVE,
-    FORGOTTEN,
+    RESULT_OVERWRITTEN,
     /* Only in this program. */
     CONTENDED, /* another CPU held the pair's lock for too long */
     TOO_LONG,  /* the payload is longer than any path MTU, or does not fit into one buffer */
