@@ -196,7 +196,7 @@ impl Worker {
             hw_id: node.hw_id,
             numbered: node.numbered,
             lost: node.lost,
-            reordered: node.late,
+            reordered: node.reordered,
             duplicated: node.duplicated,
             restarts: node.restarts,
         });

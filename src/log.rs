@@ -1,4 +1,4 @@
-//! What the program says about itself, on standard error. The level can change while it runs.
+//! The program's log, on standard error. A reload can change the level.
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
@@ -12,7 +12,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Begins to log. A second one in the same process changes nothing, and its level is not in force.
+    /// Starts logging. A second call in the same process has no effect.
     pub(crate) fn start(level: Level) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -24,7 +24,7 @@ impl Log {
     /// Sets the level.
     pub(crate) fn set_level(&self, level: Level) {
         if let Some(handle) = &self.handle {
-            // Fails when the subscriber is gone, and the log with it.
+            // Fails only without a subscriber; then there is no log.
             let _ = handle.reload(filter(level));
         }
     }

@@ -189,7 +189,7 @@ impl Core {
     /// Records a sequence number. Nodes without a node id cannot be distinguished.
     #[inline(always)]
     fn number(&mut self, nodes: &mut Nodes, of: (u32, u8, bool), seq: u32) {
-        if of.0 != u32::MAX && !nodes.note(of, seq) {
+        if of.0 != u32::MAX && !nodes.observe(of, seq) {
             self.stats.nodes_full += 1;
         }
     }

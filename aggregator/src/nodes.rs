@@ -1,5 +1,5 @@
-//! Sequence numbers of the nodes that send postcards. Only the aggregator can count their losses, since it does not forward these
-//! numbers.
+//! Sequence numbers of the nodes that send postcards. The aggregator does not forward these numbers, so only it can count their
+//! losses.
 
 /// Maximum number of tracked nodes.
 const MAX_NODES: usize = 4096;
@@ -17,12 +17,12 @@ pub struct Node {
     pub node: u32,
     /// Subsystem of the node.
     pub hw_id: u8,
-    /// Numbered units: datagrams in version 2.0, reports in earlier versions.
+    /// Sequence numbers received: of datagrams in version 2.0, of reports in earlier versions.
     pub numbered: u64,
     /// Lost numbers.
     pub lost: u64,
-    /// Reordered numbers, after a higher one; they are not in `lost`.
-    pub late: u64,
+    /// Numbers that arrived after a higher one; they are not in `lost`.
+    pub reordered: u64,
     /// Consecutive duplicates.
     pub duplicated: u64,
     /// Restarts of the sequence.
@@ -37,16 +37,16 @@ impl Node {
         hw_id: 0,
         numbered: 0,
         lost: 0,
-        late: 0,
+        reordered: 0,
         duplicated: 0,
         restarts: 0,
         key: FREE_KEY,
         last: 0,
     };
 
-    /// Records a number of `bits` bits.
+    /// Records a sequence number of `bits` bits.
     #[inline]
-    fn note(&mut self, seq: u32, bits: u32) {
+    fn observe(&mut self, seq: u32, bits: u32) {
         self.numbered += 1;
         let mask = u32::MAX >> (32 - bits);
         let ahead = seq.wrapping_sub(self.last) & mask;
@@ -58,7 +58,7 @@ impl Node {
             }
             _ if ahead <= mask >> 1 => self.lost += u64::from(ahead - 1),
             _ if mask - ahead < MAX_REORDERING => {
-                self.late += 1;
+                self.reordered += 1;
                 self.lost = self.lost.saturating_sub(1);
                 return;
             }
@@ -68,7 +68,7 @@ impl Node {
     }
 }
 
-/// All nodes, in a table of fixed size.
+/// A table of nodes, of fixed size.
 #[derive(Debug)]
 pub(super) struct Nodes {
     entries: Vec<Node>,
@@ -79,16 +79,16 @@ impl Nodes {
         Self { entries: vec![Node::NONE; MAX_NODES] }
     }
 
-    /// Records a number. `false`: the table has no room for this node.
+    /// Records a sequence number. Returns false if the table is full.
     #[inline]
-    pub(super) fn note(&mut self, (node, hw_id, short): (u32, u8, bool), seq: u32) -> bool {
+    pub(super) fn observe(&mut self, (node, hw_id, short): (u32, u8, bool), seq: u32) -> bool {
         let bits = if short { 22 } else { 32 };
         let key = u64::from(node) << 9 | u64::from(hw_id) << 1 | u64::from(short);
         let first = wire::flow::crc_32c_of(key) as usize;
         for probe in 0..PROBES {
             let entry = &mut self.entries[(first + probe) & (MAX_NODES - 1)];
             if entry.key == key {
-                entry.note(seq, bits);
+                entry.observe(seq, bits);
                 return true;
             }
             if entry.key == FREE_KEY {
@@ -111,11 +111,11 @@ mod tests {
     fn after(numbers: &[u32]) -> (u64, u64, u64, u64) {
         let mut nodes = Nodes::new();
         for seq in numbers {
-            assert!(nodes.note((7, 1, true), *seq));
+            assert!(nodes.observe((7, 1, true), *seq));
         }
         let found: Vec<_> = nodes.iter().collect();
         assert_eq!((found.len(), found[0].numbered), (1, numbers.len() as u64));
-        (found[0].lost, found[0].late, found[0].duplicated, found[0].restarts)
+        (found[0].lost, found[0].reordered, found[0].duplicated, found[0].restarts)
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_number_of_tracked_nodes_is_bounded() {
         let mut nodes = Nodes::new();
-        let placed = (0..100_000).filter(|node| nodes.note((*node, 0, true), 1)).count();
+        let placed = (0..100_000).filter(|node| nodes.observe((*node, 0, true), 1)).count();
         assert_eq!(nodes.iter().count(), placed);
         assert!(placed > MAX_NODES / 2 && placed <= MAX_NODES, "{placed}");
     }

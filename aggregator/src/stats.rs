@@ -1,4 +1,4 @@
-//! Counters of an aggregator. They add up: see [`Stats::is_balanced`].
+//! Counters of an aggregator. [`Stats::is_balanced`] checks that they add up.
 
 use wire::Refusal;
 
@@ -6,13 +6,13 @@ use wire::Refusal;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reason {
-    /// It has data of several nodes: INT-MD, a trace.
+    /// It has data of several nodes: INT-MD, an IOAM trace.
     SeveralNodes,
     /// It has no metadata of a node.
     NoMetadata,
     /// A drop report: an aggregate has no field for the reason.
     DropReport,
-    /// It is of stateful INT (SF-INT): its record belongs to another packet.
+    /// It is an SF-INT report: its record belongs to another packet.
     Stateful,
     /// It has no node id, and the kind needs one.
     NoNode,
@@ -36,7 +36,7 @@ impl Reason {
         Self::NoValue,
     ];
 
-    /// The reason as a word, for counters.
+    /// Name of the reason in metrics and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SeveralNodes => "several_nodes",
@@ -68,7 +68,7 @@ impl Cause {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Full, Self::Timer, Self::Evicted, Self::Stopped];
 
-    /// The cause as a word, for counters.
+    /// Name of the cause in metrics and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -111,7 +111,7 @@ pub struct Stats {
     pub occupied: u64,
     /// Values that were missing and are therefore in no summary.
     pub missing_values: u64,
-    /// Numbers of nodes that did not fit into the table; losses of these nodes are not counted.
+    /// Sequence numbers of nodes that did not fit into the table; losses of these nodes are not counted.
     pub nodes_full: u64,
 }
 

@@ -290,6 +290,6 @@ fn lost_postcards_are_reported() {
     };
     let all = [later(0), later(1), later(5), later(4)];
     stage.ingest(0, all.iter().map(Vec::as_slice), &mut Sent::default());
-    let nodes: Vec<_> = stage.nodes().map(|node| (node.numbered, node.lost, node.late)).collect();
+    let nodes: Vec<_> = stage.nodes().map(|node| (node.numbered, node.lost, node.reordered)).collect();
     assert_eq!(nodes, [(4, 2, 1)]);
 }

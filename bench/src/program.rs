@@ -27,11 +27,11 @@ pub trait Program: Debug + Sync {
 
 /// A switch of the program.
 pub trait Switch: Send {
-    /// Receives, forwards and sends all pending frames. False: there was nothing to do.
+    /// Receives, forwards and sends all pending frames. Returns false if there were none.
     fn poll(&mut self) -> bool;
-    /// Sleeps until a frame arrives or a timer is due. True: the timer is due so soon that it did not sleep.
+    /// Sleeps until a frame arrives or a timer is due. Returns true without sleeping if the timer is due too soon to sleep.
     fn wait(&self, poll_fds: &mut PollFds) -> bool;
-    /// True if the switch holds no frame.
+    /// True if the switch has no queued frame.
     fn is_empty(&self) -> bool;
     /// The counters so far.
     fn totals(&mut self) -> Totals;

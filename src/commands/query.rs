@@ -71,7 +71,7 @@ fn timeout(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time: ns since the epoch, or an age before now.
+/// Parses a time: ns since the epoch, or an age.
 fn time(text: &str) -> Result<u64, String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     time_at(text, now.as_nanos() as u64)
@@ -118,12 +118,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     if answer.truncated {
         let rows = units::counted(answer.rows.len() as u64, "row");
-        eprintln!("hopwise: only {rows} shown, there is more; narrow the question or raise --limit");
+        eprintln!("hopwise: only {rows} shown of a longer result; narrow the query or raise --limit");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sentence of the error, with a caret below its position, if known.
+/// The error message, with a caret below its position if that is known.
 fn explain(sql: &str, error: &store::QueryError) -> CliError {
     let Some(before) = error.offset.and_then(|offset| sql.get(..offset)) else {
         return CliError::new(error.to_string());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_printed_in_three_forms() {
+    fn a_result_is_printed_in_three_formats() {
         assert_eq!(as_table(&answer()), "kind      n  x\nnew,er   12\ndr\"op   0.5\n");
         assert_eq!(as_csv(&answer()), "kind,n,x\r\n\"new,er\",12,\r\n\"dr\"\"op\",0.5,\r\n");
         assert_eq!(

@@ -175,7 +175,7 @@ fn questions_that_cannot_be_answered_say_why() {
     assert_eq!((few.code, few.stdout.lines().count()), (Some(0), 2));
     assert_eq!(
         few.stderr,
-        "hopwise: only 1 row shown, there is more; narrow the question or raise --limit\n"
+        "hopwise: only 1 row shown of a longer result; narrow the query or raise --limit\n"
     );
     let (none, file) = (dir.join("none"), dir.join("file"));
     std::fs::write(&file, "").unwrap();

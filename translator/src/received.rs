@@ -12,7 +12,7 @@ use crate::tracker::Width;
 pub struct Origin {
     /// Source address and port.
     pub sender: SocketAddr,
-    /// The collector to which it was sent, by its place in [`Config::collectors`](crate::Config::collectors).
+    /// The collector to which it was sent: an index of [`Config::collectors`](crate::Config::collectors).
     pub collector: u8,
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// Must congestion not drop it?
+    /// True if congestion must not drop it.
     #[inline(always)]
     pub(crate) fn is_important(&self) -> bool {
         self.report.base.essential || self.report.base.priority == Priority::High
     }
 
-    /// Key of its reporter's sequence, and its sender.
+    /// Key of its reporter's sequence number stream, and its sender.
     pub(crate) fn sequence(&self) -> (u64, SocketAddr) {
         let Origin { sender, collector } = self.origin;
         (tracker_key(collector, self.report.base.reporter, self.artifact), sender)

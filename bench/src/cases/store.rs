@@ -14,9 +14,9 @@ use terminal::CliError;
 
 const BATCH: usize = 8192;
 const FLOWS: u64 = 50_000;
-/// Time between two events, ns: half a million a second.
+/// Time between two events, ns: half a million events per second.
 const STEP: u64 = 2_000;
-/// 2026-01-01, noon: far from the end of a file's day.
+/// 2026-01-01, noon: all events belong to one file, which holds a day.
 const BEGIN: u64 = 1_767_268_800_000_000_000;
 
 /// `store-insert`: events into the store until they are committed, with all indexes.

@@ -1,4 +1,4 @@
-//! Event detection in the sink: the load it saves the monitor, and the information it suppresses.
+//! Event detection in the sink: how much it reduces the load of the monitor, and which information it suppresses.
 
 use detect::{
     HopValues, Metric, Observation,
@@ -68,7 +68,7 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
         let packets = bursts::trace(model, scale.of(PACKETS) as usize, 1);
         for (filter, name) in FILTERS {
             for threshold in THRESHOLDS {
-                outcomes.push(play(model, (filter, name), threshold, &packets)?);
+                outcomes.push(run_trace(model, (filter, name), threshold, &packets)?);
             }
         }
     }
@@ -112,7 +112,7 @@ const REMARKS: [&str; 5] = [
 ];
 
 /// Runs one trace through one detector.
-fn play(
+fn run_trace(
     model: Model,
     (filter, name): (Filter, &'static str),
     threshold: u64,
@@ -336,15 +336,15 @@ mod tests {
     fn the_error_stays_within_the_threshold() {
         let packets = bursts::trace(MODELS[1], 20_000, 3);
         for (filter, name) in [(Filter::PerHop, "per-hop"), (Filter::PerFlow, "per-flow")] {
-            let mut before = u64::MAX;
+            let mut previous = u64::MAX;
             for threshold in THRESHOLDS {
-                let one = play(MODELS[1], (filter, name), threshold, &packets).unwrap();
+                let one = run_trace(MODELS[1], (filter, name), threshold, &packets).unwrap();
                 assert!(one.quantile(1.0) <= threshold as f64, "{name} {threshold}: {}", one.quantile(1.0));
-                assert!(one.reported <= before && one.bursts > 0);
-                before = one.reported;
+                assert!(one.reported <= previous && one.bursts > 0);
+                previous = one.reported;
             }
         }
-        let all = play(MODELS[1], (Filter::PerHop, "per-hop"), 0, &packets).unwrap();
+        let all = run_trace(MODELS[1], (Filter::PerHop, "per-hop"), 0, &packets).unwrap();
         assert_eq!((all.missed, all.quantile(1.0)), (0, 0.0));
     }
 }

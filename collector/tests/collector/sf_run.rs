@@ -1,5 +1,5 @@
-//! SF-INT reports in bursts are decoded by the brief decoder and joined together; the result equals that of the same
-//! reports one by one, which are decoded whole.
+//! SF-INT reports in a burst are decoded by the brief decoder and joined together. The result must equal that of full
+//! decoding, one report at a time.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ impl Rng {
     }
 }
 
-/// Reports of a faultless network plus injected faults: lost, duplicated, reordered, corrupted, of an older sink between them,
-/// of another source.
+/// Reports of a simulated network with injected faults: lost, duplicated, reordered and corrupted reports, reports without
+/// SF-INT, and reports from a second source.
 fn datagrams(rng: &mut Rng) -> Vec<(Vec<u8>, u8, u64)> {
     let sf = SfCase { flows: 20, ..SF_CASES[0] }.feed();
     let plain = Case { flows: 10, ..CASES[0] }.feed();
@@ -33,7 +33,7 @@ fn datagrams(rng: &mut Rng) -> Vec<(Vec<u8>, u8, u64)> {
     for round in 0..6_u16 {
         for (at, payload) in sf.payloads().enumerate() {
             let mut payload = payload.to_vec();
-            // The feed has few packet IDs; later rounds have others. The number goes on counting too.
+            // The feed has few packet IDs: each round uses others. The sequence number continues.
             let id = u16::from_be_bytes([payload[94], payload[95]]) + 8 * round;
             payload[94..96].copy_from_slice(&id.to_be_bytes());
             let seq = u32::from(round) * 160 + at as u32;
@@ -44,8 +44,8 @@ fn datagrams(rng: &mut Rng) -> Vec<(Vec<u8>, u8, u64)> {
                 0 => continue,
                 1 => out.push((payload.clone(), source, now)),
                 2 => {
-                    let place = rng.below(payload.len());
-                    payload[place] ^= 1 << rng.below(8);
+                    let offset = rng.below(payload.len());
+                    payload[offset] ^= 1 << rng.below(8);
                 }
                 3 => {
                     let last = out.len().saturating_sub(1 + rng.below(6));
@@ -75,7 +75,7 @@ fn collector(hop_limit: Option<u8>) -> Collector {
     })
 }
 
-/// All that a collector reports of datagrams given in bursts of `burst` datagrams, as text.
+/// Everything that a collector emits for these datagrams in bursts of `burst`, as text.
 fn reported(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -> (Vec<String>, Collector) {
     let mut collector = collector(hop_limit);
     let mut batch = Batch::with_capacity(1 << 16);
@@ -108,8 +108,8 @@ fn reported(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -
 }
 
 #[test]
-fn in_bursts_or_one_by_one_is_the_same() {
-    let mut whole = 0;
+fn bursts_and_single_reports_give_the_same_result() {
+    let mut complete = 0;
     for seed in 1..=12 {
         let given = datagrams(&mut Rng(seed));
         for hop_limit in [Some(16), None] {
@@ -120,7 +120,7 @@ fn in_bursts_or_one_by_one_is_the_same() {
                     && stats.decode_balance().is_balanced()
                     && stats.state_balance().is_balanced()
             );
-            whole += stats.sf.complete.sets;
+            complete += stats.sf.complete.sets;
             for burst in [2, 17, 64, 1024] {
                 let (in_bursts, _) = reported(&given, hop_limit, burst);
                 assert_eq!(in_bursts.len(), one_by_one.len(), "seed {seed}, bursts of {burst}");
@@ -130,5 +130,5 @@ fn in_bursts_or_one_by_one_is_the_same() {
             }
         }
     }
-    assert!(whole > 500, "{whole} sets");
+    assert!(complete > 500, "{complete} sets");
 }

@@ -1,4 +1,4 @@
-//! An aggregate of postcards: for people a line that says what it is and a table of its records, for programs an object.
+//! Prints an aggregate of postcards: as text, a header line and a table of its records; as JSON, one object.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -47,7 +47,7 @@ fn summary_fields(o: &mut Object<'_>, summary: &Summary) {
     o.field("count", summary.count).field("avg", summary.average());
 }
 
-/// The names that the paper gives them.
+/// Name of the kind in the paper.
 fn paper_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Agg => "Agg(R)",
@@ -78,7 +78,7 @@ fn text(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>
     out.push('\n');
 }
 
-/// `?` for what was not available.
+/// `?` for an unavailable value.
 fn cell(value: Option<impl Display>) -> String {
     value.map_or_else(|| "?".into(), |value| value.to_string())
 }

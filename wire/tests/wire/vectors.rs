@@ -1,4 +1,4 @@
-//! Every vector of `vectors/`, read, written, cut and corrupted.
+//! Every vector of `vectors/`: decoded, encoded again, truncated and corrupted.
 
 use testkit::rng::Rng;
 use testkit::vectors::{Kind, Vector};
@@ -20,7 +20,7 @@ fn every_vector_decodes_as_documented() {
             );
         }
     }
-    assert_eq!(wrong, 0, "vectors that mean something else");
+    assert_eq!(wrong, 0, "vectors with another meaning than documented");
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn vectors_round_trip_byte_for_byte() {
 
 type Results<'a> = Vec<Result<Report<'a>, Refusal>>;
 
-/// The reports of a vector whose bytes are cut to `len`; for a frame what it holds of the datagram.
-fn reports_of_cut(vector: &Vector, len: usize, check: &mut dyn FnMut(Results<'_>)) {
+/// The reports of a vector truncated to `len` bytes; for a frame, those of the truncated datagram.
+fn truncated_reports(vector: &Vector, len: usize, check: &mut dyn FnMut(Results<'_>)) {
     let bytes = &vector.bytes[..len];
     let payload = match vector.kind {
         Kind::Frame => match wire::datagram(bytes) {
@@ -68,29 +68,31 @@ fn reports_of_cut(vector: &Vector, len: usize, check: &mut dyn FnMut(Results<'_>
 }
 
 #[test]
-fn a_report_cut_anywhere_is_refused_or_says_less_never_something_else() {
+fn a_truncated_report_is_refused_or_yields_a_subset() {
     for vector in vectors::all() {
         if !matches!(vector.kind, Kind::Frame | Kind::Payload) {
             continue;
         }
         let shortest = match vector.profile.dialect {
-            // Which version INTCollector's generator meant follows from the EtherType inside.
+            // The EtherType inside determines the version that INTCollector's generator uses.
             Dialect::IntCollectorGen => 42,
-            // If both readings look right, the checksum of the IPv4 header decides whether host-int put a word before it.
+            // If both layouts are plausible, the checksum of the IPv4 header decides whether Host-INT inserted a word before it.
             Dialect::HostInt => 32,
             _ => 0,
         };
-        reports_of_cut(&vector, vector.bytes.len(), &mut |whole| {
+        truncated_reports(&vector, vector.bytes.len(), &mut |whole| {
             for len in shortest..vector.bytes.len() {
-                reports_of_cut(&vector, len, &mut |cut| {
+                truncated_reports(&vector, len, &mut |cut| {
                     for (i, report) in cut.iter().enumerate() {
-                        // Behind a cut there is at most one refusal more.
+                        // A truncated report adds at most one refusal.
                         let Ok(report) = report else { continue };
                         match &whole[i] {
-                            Ok(whole) => says_less(report, whole, &format!("{} cut at {len}", vector.name)),
-                            // A nested report that is cut away is no longer seen; the rest about it is good.
+                            Ok(whole) => {
+                                assert_subset(report, whole, &format!("{} cut at {len}", vector.name))
+                            }
+                            // A nested report was truncated away; the rest is valid.
                             Err(Refusal::Nested) => {}
-                            // What made the whole one bad may be cut away, and INT with it.
+                            // The malformed part may be truncated away, and INT with it.
                             Err(_) => assert_eq!(report.int, None, "{} cut at {len}", vector.name),
                         }
                     }
@@ -100,8 +102,8 @@ fn a_report_cut_anywhere_is_refused_or_says_less_never_something_else() {
     }
 }
 
-/// `cut` is `whole` with something missing: INT whole or not at all, of the flow what was there.
-fn says_less(cut: &Report<'_>, whole: &Report<'_>, what: &str) {
+/// `cut` has no value that differs from `whole`: INT is complete or absent, the flow has the fields that are present.
+fn assert_subset(cut: &Report<'_>, whole: &Report<'_>, what: &str) {
     let header = |r: &Report<'_>| {
         (
             r.version,
@@ -128,7 +130,7 @@ fn says_less(cut: &Report<'_>, whole: &Report<'_>, what: &str) {
         && cut.tunnel == whole.tunnel
     {
         assert_eq!(addresses(cut_flow), addresses(whole_flow), "{what}");
-        // Before INT the port is INT's own; and behind an inserted UDP header the protocol too.
+        // Without the shim the port is that of INT; after an inserted UDP header, so is the protocol.
         if cut.int == whole.int && cut_flow.ports().is_some() {
             assert_eq!(cut_flow, whole_flow, "{what}");
         }
@@ -137,7 +139,7 @@ fn says_less(cut: &Report<'_>, whole: &Report<'_>, what: &str) {
 }
 
 #[test]
-fn a_packet_cut_anywhere_has_its_int_whole_or_not_at_all() {
+fn a_truncated_packet_has_complete_int_or_none() {
     for vector in vectors::all() {
         let frame = match vector.kind {
             Kind::Packet => vector.bytes.clone(),
@@ -160,10 +162,10 @@ fn a_packet_cut_anywhere_has_its_int_whole_or_not_at_all() {
 }
 
 #[test]
-fn an_aggregate_cut_anywhere_is_refused_whole() {
+fn a_truncated_aggregate_is_refused() {
     let mut cut = 0;
     for vector in vectors::all() {
-        // Cut off may be what made it bad.
+        // Truncation may remove the malformed part.
         if vector.kind != Kind::Aggregate || vector.expect[0].starts_with("{\"error\"") {
             continue;
         }
@@ -176,7 +178,7 @@ fn an_aggregate_cut_anywhere_is_refused_whole() {
 }
 
 #[test]
-fn a_dta_report_or_control_message_cut_anywhere_is_refused() {
+fn a_truncated_dta_report_or_control_message_is_refused() {
     let mut cut = 0;
     for vector in vectors::all() {
         let refused = vector.expect.iter().any(|line| line.starts_with("{\"error\""));
@@ -184,17 +186,21 @@ fn a_dta_report_or_control_message_cut_anywhere_is_refused() {
             continue;
         }
         for len in 0..vector.bytes.len() {
-            let said = meaning::meaning(vector.kind, &vector.bytes[..len], &vector.profile);
-            // Less one byte, the artifact's base header of three is one of two, and its first byte another's second.
+            let meaning = meaning::meaning(vector.kind, &vector.bytes[..len], &vector.profile);
+            // Without its last byte, the artifact's layout is read with a base header of two bytes instead of three.
             let shorter = vector.bytes[0] < 5 && len + 1 == vector.bytes.len();
-            assert!(shorter || said[0].starts_with("{\"error\""), "{} cut at {len}: {said:?}", vector.name);
+            assert!(
+                shorter || meaning[0].starts_with("{\"error\""),
+                "{} cut at {len}: {meaning:?}",
+                vector.name
+            );
             cut += 1;
         }
     }
     assert!(cut > 400, "{cut}");
 }
 
-/// Everything that can be asked of bytes, asked.
+/// Runs every decoder on these bytes.
 fn read_all(bytes: &[u8], profile: &Profile) {
     let kinds =
         [Kind::Frame, Kind::Payload, Kind::Packet, Kind::Aggregate, Kind::Dta, Kind::DtaControl, Kind::Roce];
@@ -221,7 +227,7 @@ fn random_bytes_are_read_without_a_panic() {
     let mut rng = Rng(0xace);
     for round in 0..20_000_u32 {
         let mut bytes: Vec<u8> = (0..rng.below(120)).map(|_| rng.roll() as u8).collect();
-        // Most random bytes are no report at all: let the first nibble be one that is.
+        // Most random bytes are no report: set the first nibble to a known version.
         if let Some(first) = bytes.first_mut() {
             *first = *first & 0x0f | ((round % 3) as u8) << 4;
         }

@@ -24,8 +24,8 @@ const ENTRIES: u64 = 1 << 16;
 const SIZES: [u64; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 22];
 /// Entries in one report. The paper's generator also packed several entries into a report, because its packet rate was limited.
 const COUNTS: [usize; 2] = [1, 16];
-/// Bytes on the wire around each frame, and limits of the paper's link and NIC, as in [`super::key_write`].
-const AROUND: f64 = 24.0;
+/// Bytes on the wire in addition to each frame, and limits of the paper's link and NIC, as in [`super::key_write`].
+const FRAME_OVERHEAD: f64 = 24.0;
 const LINK: f64 = 100e9;
 const NIC: f64 = 100e6;
 
@@ -56,7 +56,7 @@ impl Point {
     /// Entries per second at which hopwise's frames saturate the paper's NIC or link.
     fn nic(&self) -> f64 {
         let (frames, bytes) = (self.speed.frames / self.count as f64, self.speed.bytes / self.count as f64);
-        (LINK / (8.0 * (bytes + AROUND * frames))).min(NIC / frames)
+        (LINK / (8.0 * (bytes + FRAME_OVERHEAD * frames))).min(NIC / frames)
     }
 }
 
@@ -121,7 +121,7 @@ const COLUMNS: [&str; 11] = [
     "nic_mps",
 ];
 
-#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+#[expect(clippy::too_many_lines, reason = "text and columns of one page, in output order")]
 fn findings(points: &[Point], sizes: &[Point]) -> Findings {
     let at = |batch: u16, lists: u32, count: usize, of: fn(&Point) -> f64| {
         points
@@ -215,7 +215,7 @@ mod tests {
                 .heads()
                 .map(|(_, head)| u64::from(head.unwrap_or(0)))
                 .sum();
-            assert!(heads > 0 && heads <= entries.written.div_ceil(1));
+            assert!(heads > 0 && heads <= entries.written);
             if batch == 16 {
                 assert_eq!(heads, entries.written / 16, "batches are full");
             }

@@ -137,12 +137,13 @@ fn stored(scale: Scale) -> Result<f64, CliError> {
     }
     store.flush();
     // Elapsed time if the system does not report CPU time.
-    let took = cpu_time().zip(before).map_or(begun.elapsed().as_secs_f64(), |(after, before)| after - before);
+    let seconds =
+        cpu_time().zip(before).map_or(begun.elapsed().as_secs_f64(), |(after, before)| after - before);
     let stats = store.close();
     if stats.committed == 0 {
         return Err(failed("the store committed no events"));
     }
-    Ok(took * 1e9 / reports as f64)
+    Ok(seconds * 1e9 / reports as f64)
 }
 
 /// Seconds of CPU time of all threads of this process.

@@ -23,8 +23,8 @@ use terminal::units;
 const COPIES: [u8; 4] = [1, 2, 3, 4];
 /// Bytes of data: a postcard (4), a path of five nodes (20), and sizes that fill slots of 16 to 128 bytes.
 const DATA: [u16; 6] = [4, 12, 20, 28, 60, 124];
-/// Bytes on the wire around each frame: preamble, FCS, inter-frame gap.
-const AROUND: f64 = 24.0;
+/// Bytes on the wire in addition to each frame: preamble, FCS, inter-frame gap.
+const FRAME_OVERHEAD: f64 = 24.0;
 /// The paper's link (bit/s) and the rate of its NIC (operations/s, section 5: "over 100 Mops").
 const LINK: f64 = 100e9;
 const NIC: f64 = 100e6;
@@ -41,9 +41,9 @@ struct Point {
 }
 
 impl Point {
-    /// Reports per second at which our frames saturate the paper's NIC or link.
+    /// Reports per second at which hopwise's frames saturate the paper's NIC or link.
     fn nic(&self) -> f64 {
-        let bits = 8.0 * (self.speed.bytes + AROUND * self.speed.frames);
+        let bits = 8.0 * (self.speed.bytes + FRAME_OVERHEAD * self.speed.frames);
         (LINK / bits).min(NIC / self.speed.frames)
     }
 }
@@ -64,7 +64,7 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
     Ok(findings(&points, bytes, &pages))
 }
 
-#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+#[expect(clippy::too_many_lines, reason = "text and columns of one page, in output order")]
 fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
     let at = |copies: u8, data: u16, of: fn(&Point) -> f64| {
         points.iter().find(|one| (one.copies, one.data) == (copies, data)).map_or(f64::NAN, of)
@@ -152,7 +152,7 @@ mod tests {
             let messages = pipeline.responded().messages - before;
             assert!(messages > 0 && messages.is_multiple_of(copies.into()));
         }
-        let (written, looked) = pipeline.stores()[0].occupancy(1 << 12).unwrap();
-        assert!(written > 0, "{written} of {looked}");
+        let (written, sampled) = pipeline.stores()[0].occupancy(1 << 12).unwrap();
+        assert!(written > 0, "{written} of {sampled}");
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Number of reading cores; the measurements run on machines with two.
+/// Numbers of reader cores; the measurements run on machines with two.
 const CORES: [u32; 2] = [1, 2];
 const BATCHES: [u16; 3] = [1, 4, 16];
 /// Entries of a list if enough memory is available: 64 MiB.
@@ -58,7 +58,7 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
         pipeline.finish();
         pipeline.check()?;
     }
-    let copy = copying(scale)?;
+    let copy = copy_rate(scale)?;
     Ok(findings(&points, entries, copy))
 }
 
@@ -116,9 +116,9 @@ fn unread(lists: &Lists) -> u32 {
     lists.ids().last().unwrap_or(0)
 }
 
-/// Reads a list over and over; entries.
+/// Reads a list repeatedly; returns the number of entries read.
 fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
-    // Where it cannot be pinned the figures are worse, not wrong.
+    // Without pinning, the rate is lower but still valid.
     let _ = nic::time::pin(list as usize);
     let (mut entries, mut sum) = (0, 0_u64);
     loop {
@@ -130,7 +130,7 @@ fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
                     sum = sum.wrapping_add(bytes.first().copied().unwrap_or(0).into());
                 }
                 Next::Nothing => break,
-                other => return Err(failed(format!("a list at rest: {other:?}"))),
+                other => return Err(failed(format!("an idle list returned {other:?}"))),
             }
             if stop.load(Ordering::Relaxed) {
                 std::hint::black_box(sum);
@@ -140,7 +140,7 @@ fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
     }
 }
 
-/// Appends to one list, half of the time; entries.
+/// Appends to one list half of the time; returns the number of entries written.
 fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
     let mut reports = Reports::append_to(16, list).map_err(unwritten)?;
     let before = pipeline.translated().entries.written;
@@ -155,22 +155,22 @@ fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64,
     Ok(pipeline.translated().entries.written - before)
 }
 
-/// Bytes a second of a plain copy of memory, in the same run.
-fn copying(scale: Scale) -> Result<f64, CliError> {
-    const PIECE: usize = 1 << 20;
-    let len = (scale.of(256) as usize) * PIECE;
+/// Bytes per second of a memory copy, in the same run.
+fn copy_rate(scale: Scale) -> Result<f64, CliError> {
+    const CHUNK: usize = 1 << 20;
+    let len = (scale.of(256) as usize) * CHUNK;
     let (from, mut to) = (vec![1_u8; len], vec![0_u8; len]);
     let mut at = 0;
     let ns = timing::of(scale, || {
-        to[at..at + PIECE].copy_from_slice(std::hint::black_box(&from[at..at + PIECE]));
+        to[at..at + CHUNK].copy_from_slice(std::hint::black_box(&from[at..at + CHUNK]));
         std::hint::black_box(&mut to);
-        at = (at + PIECE) % len;
-        Ok(PIECE as u64)
+        at = (at + CHUNK) % len;
+        Ok(CHUNK as u64)
     })?;
     Ok(1e9 / ns)
 }
 
-#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+#[expect(clippy::too_many_lines, reason = "text and columns of one page, in output order")]
 fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
     let at = |batch: u16, cores: u32, collecting: bool, of: fn(&Point) -> f64| {
         let found =
