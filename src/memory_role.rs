@@ -402,7 +402,7 @@ struct Responses {
 }
 
 impl Output for Responses {
-    fn answer(&mut self, path: &Path, frame: &[u8]) {
+    fn respond(&mut self, path: &Path, frame: &[u8]) {
         let Some(payload) = frame.get(path.headers_len()..) else { return };
         self.bytes.extend_from_slice(payload);
         self.ends.push((self.bytes.len(), link::address_of(path)));

@@ -1,21 +1,21 @@
 //! Facts about a network interface and about the machine, as far as they matter to a receiver of reports.
 //!
 //! A fact is what the kernel says: by netlink, by the calls behind `ethtool`, from /proc and /sys. What it does not say is
-//! `None`: nothing here is a guess. The caller interprets them; only [`attempt`] changes anything on the machine.
+//! `None`: nothing here is a guess. The caller interprets them; only [`probe`] changes anything on the machine.
 
-mod attempt;
 pub(crate) mod ethtool;
 pub(crate) mod link;
 mod machine;
 pub(crate) mod netlink;
+mod probe;
 pub(crate) mod program;
 mod rdma;
 
 use std::fs;
 use std::path::Path;
 
-pub use attempt::{Attempt, attempt};
 pub use machine::{HugePages, Limits, Machine, machine};
+pub use probe::{Probe, probe};
 pub use rdma::{RdmaDevice, rdma_devices};
 
 use crate::error::Error;

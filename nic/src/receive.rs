@@ -60,10 +60,10 @@ impl fmt::Display for RxPath {
     }
 }
 
-/// What is wanted of an interface.
+/// Settings for opening an interface.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The UDP ports whose datagrams are wanted.
+    /// The UDP ports to receive from.
     pub ports: Vec<u16>,
     /// The first receive path tried.
     pub best: RxPath,
@@ -105,7 +105,7 @@ impl Default for Options {
 pub struct Refused {
     /// The receive path.
     pub rx_path: RxPath,
-    /// What was refused, what it means, what to do.
+    /// The error, what it means, what to do.
     pub reason: String,
 }
 
@@ -117,23 +117,23 @@ impl fmt::Display for Refused {
 
 /// An interface opened for receiving.
 pub struct OpenInterface {
-    /// What the datagrams come from; each may be read by a thread of its own.
+    /// Sources of datagrams; each can be read by a different thread.
     pub sources: Vec<Box<dyn Source>>,
-    /// On an XDP receive path: what its program leaves to the stack (fragments, frames too long), which comes by sockets. It receives
-    /// little. `None` on the other receive paths, and when other sockets have all the ports.
-    pub companion: Option<Box<dyn Source>>,
-    /// The receive path taken.
+    /// On an XDP receive path: UDP sockets for what the program passes to the stack (fragments, frames too long); normally few
+    /// datagrams. `None` on the other receive paths, and if other processes have bound all the ports.
+    pub stack_source: Option<Box<dyn Source>>,
+    /// The receive path in use.
     pub rx_path: RxPath,
     /// Receive queues of the interface that the sources read; 0 where the stack reads them.
     pub queues: u32,
-    /// The kind of memory that frames lie in, on an XDP receive path.
+    /// The kind of pages of the UMEM, on an XDP receive path.
     pub pages: Option<crate::xdp::Pages>,
-    /// The better ones, and why not.
+    /// The better receive paths, and why they do not work.
     pub tried: Vec<Refused>,
-    /// Sentences for the operator about what works less well than it could.
+    /// Warnings for the operator about degraded operation.
     pub warnings: Vec<String>,
-    /// To be asked now and then whether all is still well. Dropping it detaches the program; the sources then still give what
-    /// they hold.
+    /// Detects changes of the interface; poll it periodically. Dropping it detaches the program; the sources then return what they
+    /// have queued.
     pub watch: Watch,
 }
 
@@ -152,7 +152,7 @@ impl fmt::Debug for OpenInterface {
 pub struct NoRxPath {
     /// The interface.
     pub interface: String,
-    /// The receive paths tried, and why not.
+    /// The receive paths tried, and why each does not work.
     pub tried: Vec<Refused>,
 }
 
@@ -199,7 +199,7 @@ fn open_packet(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     let ring = packet::Ring::open(link.name(), &options)?;
     Ok(OpenInterface {
         sources: vec![Box::new(ring)],
-        companion: None,
+        stack_source: None,
         rx_path: RxPath::Packet,
         queues: 0,
         pages: None,
@@ -219,7 +219,7 @@ fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     }
     let watch = Watch::of_link(link)?;
     let (rx_path, tried) = (RxPath::Udp, Vec::new());
-    Ok(OpenInterface { sources, companion: None, rx_path, queues: 0, pages: None, tried, warnings, watch })
+    Ok(OpenInterface { sources, stack_source: None, rx_path, queues: 0, pages: None, tried, warnings, watch })
 }
 
 /// A socket on a port, for what comes in by the interface.

@@ -1,20 +1,19 @@
-//! Frames from AF_XDP sockets: rings shared with the kernel, over libc by hand.
+//! Frames from AF_XDP sockets: rings shared with the kernel, directly over libc.
 //!
-//! Frames lie in one piece of memory ([`Pages`]: huge pages when there are any) that all queues of an interface share
-//! (`XDP_SHARED_UMEM`): one registration, one sum of locked memory, and a source may read several queues. Each queue has its
-//! own share of the frames and its own two rings: by the fill ring we give frames to the kernel, by the receive ring they come
-//! back with something in them. Frames are borrowed by the caller of [`Source::receive`](crate::Source::receive) for that call
-//! and go back by the fill ring after it: a frame cannot outlive it, because the packet borrows it.
+//! All queues of an interface share one UMEM ([`Pages`]: huge pages if available; `XDP_SHARED_UMEM`): it is registered and locked
+//! once, and a source may read several queues. Each queue has its own frames and two rings: hopwise posts free frames to the fill
+//! ring, and the kernel returns filled ones in the receive ring. The caller of [`Source::receive`](crate::Source::receive) borrows
+//! frames for the duration of the call; afterwards they return to the fill ring.
 //!
-//! A queue's receive ring has as many entries as it has frames, and its fill ring twice as many. So neither is ever full, no frame
-//! is lost between them, and what comes too fast finds the fill ring empty, which the kernel notices before it copies anything.
+//! A queue's receive ring has as many entries as the queue has frames, and its fill ring twice as many. So neither is ever full, and
+//! no frame is lost between them. Under overload the fill ring is empty, and the kernel drops the frame before it copies it.
 //!
-//! The time of a packet is when its burst was fetched: one reading of the clock for at most 64 frames. The kernel stamps no
-//! frames on this path. Checksums of UDP are not verified on it either, for the stack does not see the frames.
+//! The timestamp of a packet is the time at which its burst was fetched: one clock reading per 64 frames or fewer. The kernel does
+//! not timestamp frames on this path, and nobody verifies UDP checksums, because the stack does not see the frames.
 //!
-//! Over links inside a machine a sender may pass on several datagrams as one (UDP segmentation offload). A driver with an XDP
-//! program has them taken apart before; XDP in the stack ([`Generic`](crate::receive::RxPath::Generic)) sees the whole as one
-//! datagram. Switches send no such thing.
+//! Over virtual links a sender may pass several datagrams as one frame (UDP segmentation offload). The kernel segments them before a
+//! driver's XDP program runs; generic XDP ([`Generic`](crate::receive::RxPath::Generic)) sees one long datagram. Switches send no
+//! such frames.
 
 mod memory;
 mod ring;
@@ -32,17 +31,17 @@ use crate::link::Link;
 use memory::Umem;
 use socket::{BindRequest, Socket};
 
-/// How AF_XDP sockets are set up.
+/// Settings of AF_XDP sockets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes of a frame's memory, 2048 or 4096; 256 of them are the driver's. Frames that do not fit go to the stack.
+    /// Bytes of a UMEM frame, 2048 or 4096; 256 of them are headroom of the driver. Longer packets go to the stack.
     pub frame_size: u32,
-    /// Frames of a queue, a power of two: how many may wait. At 5 M frames/s 16,384 of them last 3 ms, which is about as long as
-    /// the system makes a thread wait on a busy machine.
+    /// UMEM frames per queue, a power of two: how many packets may be queued. At 5 M frames/s, 16,384 frames last 3 ms, about the
+    /// scheduling delay of a thread on a busy machine.
     pub frames_per_queue: u32,
-    /// Huge pages are tried.
+    /// Use huge pages if available.
     pub huge_pages: bool,
-    /// How long to wait for more when few frames came although many are coming; see
+    /// How long to wait for more frames after a small burst at a high rate; see
     /// [`udp::Options::batch_wait`](crate::udp::Options::batch_wait).
     pub batch_wait: Duration,
 }
@@ -59,23 +58,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Bytes before a frame that are the driver's (`XDP_PACKET_HEADROOM`).
+    /// Bytes before a packet that the driver reserves (`XDP_PACKET_HEADROOM`).
     const HEADROOM: u32 = 256;
 
-    /// The longest frame that fits, bytes.
-    pub fn longest(&self) -> u32 {
+    /// Maximum length of a packet that fits, bytes.
+    pub fn max_packet_len(&self) -> u32 {
         self.frame_size.saturating_sub(Self::HEADROOM)
     }
 }
 
-/// How the sockets get frames: the bind mode of AF_XDP.
+/// Bind mode of AF_XDP sockets: who writes a packet into the UMEM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BindMode {
-    /// The NIC writes there.
+    /// The NIC writes into the UMEM.
     ZeroCopy,
-    /// The driver copies.
+    /// The driver copies the packet.
     Copy,
-    /// The stack copies.
+    /// The stack copies the packet.
     Generic,
 }
 
@@ -104,15 +103,15 @@ pub(crate) fn open(
     let umem = std::sync::Arc::new(umem);
     let mut sockets: Vec<Socket> = Vec::new();
     for queue in 0..queues {
-        let wish = BindRequest {
+        let request = BindRequest {
             link,
             queue,
             frames: options.frames_per_queue,
             zero_copy: bind_mode == BindMode::ZeroCopy,
         };
         let socket = match sockets.first() {
-            None => Socket::first(&wish, &umem)?,
-            Some(first) => Socket::sharing(&wish, &umem, first)?,
+            None => Socket::first(&request, &umem)?,
+            Some(first) => Socket::sharing(&request, &umem, first)?,
         };
         sockets.push(socket);
     }

@@ -44,7 +44,7 @@
 //! #[derive(Default)]
 //! struct Responses(Vec<Vec<u8>>);
 //! impl responder::Output for Responses {
-//!     fn answer(&mut self, _path: &Path, frame: &[u8]) {
+//!     fn respond(&mut self, _path: &Path, frame: &[u8]) {
 //!         self.0.push(frame.to_vec());
 //!     }
 //! }

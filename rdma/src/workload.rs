@@ -40,12 +40,12 @@ pub const CASES: [Case; 2] = [
     Case { name: "rdma-append", len: 304, stride: 304, random: false, order: Order::Ascending },
 ];
 
-/// Counts answers and discards them.
+/// Counts responses and discards them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Discard(u64);
 
 impl Output for Discard {
-    fn answer(&mut self, _: &Path, _: &[u8]) {
+    fn respond(&mut self, _: &Path, _: &[u8]) {
         self.0 += 1;
     }
 }

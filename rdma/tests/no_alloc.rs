@@ -14,16 +14,16 @@ use rdma::responder::{self, AccessFlags, Completion, Order, QueuePairConfig, Reg
 use rdma::transport::{RemoteAddr, Transport as _};
 use wire::roce::{Packet, Path, Transport};
 
-/// The answers of one burst.
-struct Answers {
+/// The responses of one burst.
+struct Responses {
     frames: Box<[[u8; 128]; 64]>,
     lens: [usize; 64],
     count: usize,
     completions: u64,
 }
 
-impl responder::Output for Answers {
-    fn answer(&mut self, _: &Path, frame: &[u8]) {
+impl responder::Output for Responses {
+    fn respond(&mut self, _: &Path, frame: &[u8]) {
         self.frames[self.count][..frame.len()].copy_from_slice(frame);
         self.lens[self.count] = frame.len();
         self.count += 1;
@@ -77,7 +77,8 @@ fn connected() -> (Links, Responder, Arc<Region>) {
 #[test]
 fn both_ends_at_work_allocate_nothing() {
     let (mut links, mut responder, memory) = connected();
-    let mut answers = Answers { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, completions: 0 };
+    let mut responses =
+        Responses { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, completions: 0 };
     let place = RemoteAddr { collector: 0, region: 0 };
     let data = [7; 700];
     let mut before = 0;
@@ -94,11 +95,11 @@ fn both_ends_at_work_allocate_nothing() {
         while links.flush(now) > 0 {
             // Every seventh frame is lost, and comes again.
             let frames = links.frames().enumerate().filter(|(i, _)| !(i + round as usize).is_multiple_of(7));
-            responder.process(frames.map(|(_, (_, frame))| frame), &mut answers);
+            responder.process(frames.map(|(_, (_, frame))| frame), &mut responses);
             links.sent();
-            for answer in 0..std::mem::take(&mut answers.count) {
-                let frame = &answers.frames[answer][..answers.lens[answer]];
-                links.receive(now, &Packet::parse(frame).expect("a good answer"));
+            for index in 0..std::mem::take(&mut responses.count) {
+                let frame = &responses.frames[index][..responses.lens[index]];
+                links.receive(now, &Packet::parse(frame).expect("a valid response"));
             }
         }
         links.tick(now);
@@ -106,6 +107,6 @@ fn both_ends_at_work_allocate_nothing() {
     assert_eq!(allocations() - before, 0);
     let stats = links.stats(0).expect("a collector");
     assert!(stats.is_balanced() && stats.retransmitted > 0 && stats.acknowledged > 3000, "{stats:?}");
-    assert!(answers.completions > 1000);
+    assert!(responses.completions > 1000);
     assert_eq!(memory.load_u64(4096), Ok(0x0707_0707_0707_0707));
 }

@@ -134,9 +134,9 @@ fn veth(facts: &Facts) -> Option<String> {
     (sends > receives).then(|| format!("its peer sends on {sends} queues, and it receives on {receives}"))
 }
 
-/// Tries it out. Where zero-copy works but is not allowed, native works, too.
+/// Probes the receive paths. If zero-copy works but is not allowed, native works, too.
 pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
-    let device::Attempt { zero_copy, native, generic, packet } = device::attempt(facts.index);
+    let device::Probe { zero_copy, native, generic, packet } = device::probe(facts.index);
     let tried = [(RxPath::ZeroCopy, Some(zero_copy)), (RxPath::Native, native), (RxPath::Generic, generic)];
     let mut expected = Expected { tried: true, ..Expected::default() };
     for (rx_path, result) in tried.into_iter().chain([(RxPath::Packet, packet)]) {

@@ -103,7 +103,7 @@ impl Open for Device {
             tracing::warn!(input = self.listen, warning, "the input works with a limit");
         }
         tried.extend(opened.tried.into_iter().map(|refused| (refused.rx_path.name(), refused.reason)));
-        let sources = opened.sources.into_iter().chain(opened.companion).map(RxSource::Source).collect();
+        let sources = opened.sources.into_iter().chain(opened.stack_source).map(RxSource::Source).collect();
         let setup = self.setup(opened.rx_path.name(), opened.queues, tried);
         Ok(Opened {
             sources,
@@ -170,7 +170,7 @@ impl Device {
             let source = Buffered::new(receiver, Burst::new(collector.burst, slot));
             sources.push(RxSource::Source(Box::new(source)));
         }
-        let setup = self.setup("udp", 0, vec![("xdp", format!("{missing}; it is taken when it comes"))]);
+        let setup = self.setup("udp", 0, vec![("xdp", format!("{missing}; it is opened when it appears"))]);
         Ok(Opened { sources, setup, health: Box::new(super::AlwaysWell) })
     }
 
@@ -197,7 +197,7 @@ impl Device {
         let kind = if filter.rx_path == receive::RxPath::Native { "kernel-native" } else { "kernel-generic" };
         let setup = self.setup(kind, filter.queues, tried);
         let health = Box::new(KernelHealth { watch: filter.watch, hold, counted: Counters::default() });
-        let sources = std::iter::once(sync).chain(filter.companion.map(RxSource::Source)).collect();
+        let sources = std::iter::once(sync).chain(filter.stack_source.map(RxSource::Source)).collect();
         Ok(Opened { sources, setup, health })
     }
 
@@ -259,7 +259,7 @@ impl Check for KernelHealth {
         }
         let replaced = lock(&self.hold).as_ref().map(nic::bpf::Attachment::replaced).transpose();
         match replaced {
-            Ok(Some(Some(0))) => Err("our program was taken off the interface".to_owned()),
+            Ok(Some(Some(0))) => Err("our program was detached from the interface".to_owned()),
             Ok(Some(Some(id))) => Err(format!(
                 "another program is on the interface in place of ours (`bpftool prog show id {id}` names it)"
             )),
@@ -293,7 +293,7 @@ impl Check for Health {
             Ok(State::QueuesChanged { before, now }) => {
                 Err(format!("the interface has {now} receive queues and had {before}"))
             }
-            Ok(State::Replaced { id: 0 }) => Err("our program was taken off the interface".to_owned()),
+            Ok(State::Replaced { id: 0 }) => Err("our program was detached from the interface".to_owned()),
             Ok(State::Replaced { id }) => Err(format!(
                 "another program is on the interface in place of ours (`bpftool prog show id {id}` names it)"
             )),

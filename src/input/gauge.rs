@@ -181,7 +181,7 @@ impl InputGauge {
 
 fn sum(one: Counters, other: Counters) -> Counters {
     Counters {
-        taken: one.taken + other.taken,
+        redirected: one.redirected + other.redirected,
         passed_fragment: one.passed_fragment + other.passed_fragment,
         passed_too_long: one.passed_too_long + other.passed_too_long,
         passed_unusual: one.passed_unusual + other.passed_unusual,

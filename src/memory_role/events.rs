@@ -190,7 +190,7 @@ fn immediate(memory: &Memory, completion: &Completion, batch: &mut Batch) {
     });
     if !followed {
         let ts = nic::time::now();
-        let (region, at) = completion.place.unwrap_or_default();
+        let (region, at) = completion.location.unwrap_or_default();
         let id = id(completion.immediate, region.into(), at as usize, &ts.to_be_bytes());
         batch.event(&Event { value: Some(completion.immediate.into()), ..event(ts, id, Kind::Change) }, &[]);
     }

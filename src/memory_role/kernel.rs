@@ -231,7 +231,7 @@ impl Kernel {
         let Some((attachment, watch)) = &mut attached.on else { return };
         let reason = match (watch.check(), attachment.replaced()) {
             (Ok(State::Gone), _) => "there is no such interface any more",
-            (_, Ok(Some(_))) => "the program was taken off the interface",
+            (_, Ok(Some(_))) => "the program was detached from the interface",
             _ => return,
         };
         tracing::warn!(

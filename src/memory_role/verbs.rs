@@ -156,7 +156,7 @@ fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> O
             good += 1;
             let (immediate, len) = (done.immediate, done.len);
             // A device does not report the address that it wrote; the immediate names the store.
-            completions.push(Completion { queue_pair: number, immediate, place: None, len });
+            completions.push(Completion { queue_pair: number, immediate, location: None, len });
         } else {
             bad = true;
         }

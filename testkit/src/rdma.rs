@@ -156,7 +156,7 @@ impl Net {
 #[derive(Debug, Default)]
 pub struct Received {
     /// Frames to the requester that are not sent yet.
-    pub answers: Vec<Vec<u8>>,
+    pub responses: Vec<Vec<u8>>,
     /// Completions with an immediate or of a receive.
     pub completions: Vec<Completion>,
     /// Payloads of SEND messages.
@@ -164,8 +164,8 @@ pub struct Received {
 }
 
 impl responder::Output for Received {
-    fn answer(&mut self, _: &Path, frame: &[u8]) {
-        self.answers.push(frame.to_vec());
+    fn respond(&mut self, _: &Path, frame: &[u8]) {
+        self.responses.push(frame.to_vec());
     }
 
     fn complete(&mut self, completion: &Completion) {
@@ -420,8 +420,8 @@ impl<F: Front> World<F> {
             }
         }
         self.responder.process(frames.iter().map(Vec::as_slice), &mut self.received);
-        for answer in std::mem::take(&mut self.received.answers) {
-            self.net.send(self.now, Side::Links, &answer);
+        for response in std::mem::take(&mut self.received.responses) {
+            self.net.send(self.now, Side::Links, &response);
         }
         self.links.tick(self.now);
         self.front.tick(self.now, &mut self.links);

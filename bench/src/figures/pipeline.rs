@@ -62,7 +62,7 @@ struct Responses {
 }
 
 impl responder::Output for Responses {
-    fn answer(&mut self, _: &Path, frame: &[u8]) {
+    fn respond(&mut self, _: &Path, frame: &[u8]) {
         self.frames.extend_from_slice(frame);
         self.ends.push(self.frames.len());
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::attempt;
+use super::probe;
 use crate::capabilities::{self, Capabilities};
 
 /// A machine, and what this process may do on it.
@@ -84,7 +84,7 @@ pub fn machine() -> Machine {
         btf: Path::new("/sys/kernel").is_dir().then(|| Path::new("/sys/kernel/btf/vmlinux").exists()),
         bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),
         unprivileged_bpf_disabled: number("/proc/sys/kernel/unprivileged_bpf_disabled"),
-        xdp_sockets: attempt::sockets(),
+        xdp_sockets: probe::has_af_xdp(),
     }
 }
 

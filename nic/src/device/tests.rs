@@ -114,21 +114,21 @@ fn free(namespace: &Namespace) {
 }
 
 #[test]
-fn an_attempt_finds_the_best_mode_and_leaves_nothing_behind() {
+fn a_probe_finds_the_best_mode_and_leaves_no_state_behind() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => return skipped(&error),
     };
     let index = of(&pair.far, "veth0").index;
-    let try_once = || pair.far.run(|| attempt(index)).unwrap();
-    let mut tried = try_once();
+    let probe_once = || pair.far.run(|| probe(index)).unwrap();
+    let mut tried = probe_once();
     for _ in 0..PATIENCE {
         // A program attached by one method may stay until the next is tried; see `free`.
         if !matches!(&tried.native, Some(Err(error)) if error.errno() == Some(libc::EBUSY)) {
             break;
         }
         time::sleep(PAUSE);
-        tried = try_once();
+        tried = probe_once();
     }
     // No veth receives without copies.
     assert_eq!(tried.zero_copy.unwrap_err().errno(), Some(libc::EOPNOTSUPP));
@@ -151,7 +151,7 @@ fn a_program_on_an_interface_is_reported_by_name_and_blocks_attaching() {
         let [only] = &found[..] else { panic!("{found:?}") };
         let known = (only.name.as_deref(), only.mode, only.ours);
         assert_eq!(known, (Some("hopwise_try"), found_mode, Some(true)));
-        let tried = pair.far.run(|| attempt(index)).unwrap();
+        let tried = pair.far.run(|| probe(index)).unwrap();
         assert!(tried.native.is_some_and(|native| native.is_err()));
         assert!(tried.generic.is_some_and(|generic| generic.is_err()));
         assert!(tried.packet.is_some_and(|packet| packet.is_ok()));

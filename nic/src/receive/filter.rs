@@ -1,6 +1,6 @@
 //! A program that deals with datagrams itself, on an interface: above every receive path, since what it keeps needs none.
 
-use super::xdp::{companion, explain, make_room};
+use super::xdp::{explain, make_room, stack_source};
 use super::{Options, Refused, RxPath, Watch};
 use crate::bpf::{Attachment, Mode, Object};
 use crate::error::Error;
@@ -19,7 +19,7 @@ pub struct Filter {
     /// Why it does not run natively.
     pub tried: Vec<Refused>,
     /// For what the program leaves to the stack; `None` where others read all of its ports.
-    pub companion: Option<Box<dyn Source>>,
+    pub stack_source: Option<Box<dyn Source>>,
     /// Sentences for the operator.
     pub warnings: Vec<String>,
     /// Knows how the interface was.
@@ -41,7 +41,7 @@ pub fn filter(interface: &str, object: &Object, program: &str, options: &Options
     make_room(&link, &state)?;
     // Opened before the program leaves anything to it, so that nothing falls between.
     let mut warnings = Vec::new();
-    let companion = companion(&link, options, &mut warnings)?;
+    let stack_source = stack_source(&link, options, &mut warnings)?;
     let attach = |mode| {
         let attached = object.attach(program, link.index(), mode);
         attached.map_err(|error| explain(error, &link, mode))
@@ -55,5 +55,5 @@ pub fn filter(interface: &str, object: &Object, program: &str, options: &Options
         }
     };
     let queues = link.queues();
-    Ok(Filter { attached, rx_path, queues, tried, companion, warnings, watch: Watch::of_link(link)? })
+    Ok(Filter { attached, rx_path, queues, tried, stack_source, warnings, watch: Watch::of_link(link)? })
 }

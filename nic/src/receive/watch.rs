@@ -1,4 +1,4 @@
-//! Whether an interface is still as it was opened.
+//! Detects changes of an open interface.
 
 use std::os::fd::OwnedFd;
 
@@ -7,70 +7,70 @@ use crate::error::Error;
 use crate::link::{Link, LinkState};
 use crate::xdp::{self, BindMode};
 
-/// What an interface is like, compared with when it was opened.
+/// State of an interface, compared with that when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
-    /// As it was.
+    /// Unchanged.
     Good,
-    /// There is no such interface any more; or there is another one of the same name.
+    /// The interface was removed, or replaced by another one of the same name.
     Gone,
-    /// It has another number of receive queues.
+    /// The number of receive queues changed.
     QueuesChanged {
         /// When it was opened.
         before: u32,
         /// Now.
         now: u32,
     },
-    /// Our program is not there any more, and this one is.
+    /// Our program was detached or replaced.
     Replaced {
-        /// The kernel's number of the other program; 0 if there is none.
+        /// ID of the other program; 0 if there is none.
         id: u32,
     },
 }
 
-/// What happened to frames outside the sources.
+/// Counters of frames outside the sources.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Sent to a socket by the XDP program; each socket counts its own drops.
-    pub taken: u64,
-    /// To our ports, and left to the stack because they are fragments. The companion gets them, put together.
+    /// Redirected to a socket by the XDP program; each socket counts its own drops.
+    pub redirected: u64,
+    /// To our ports, passed to the stack because they are fragments; the stack's sockets receive them reassembled.
     pub passed_fragment: u64,
-    /// To our ports, and left to the stack because they are longer than a frame of the socket's memory.
+    /// To our ports, passed to the stack because they are longer than a UMEM frame.
     pub passed_too_long: u64,
-    /// Perhaps to our ports, and left to the stack because what is before UDP is unusual: too many tags or headers, MPLS, a
+    /// Possibly to our ports, passed to the stack because the headers before UDP are unusual: too many tags or headers, MPLS, or a
     /// length that contradicts the frame.
     pub passed_unusual: u64,
-    /// To our ports, and left to the stack because no socket reads their queue.
+    /// To our ports, passed to the stack because no socket reads their queue.
     pub passed_no_socket: u64,
     /// Frames that the device dropped since it was opened, for any receiver, and that no socket has counted.
     pub device_dropped: u64,
 }
 
-/// Knows how an interface was when it was opened. Holds the steering program: dropped, it is detached.
+/// Compares an interface with its state when it was opened. Owns the steering program; dropping it detaches the program.
 #[derive(Debug)]
 pub struct Watch {
     link: Link,
     queues: u32,
     at_start: LinkState,
-    /// What [`Counters::device_dropped`] was when it could be read last: an interface that is gone has no counters.
+    /// The last value of [`Counters::device_dropped`]: a removed interface has no counters.
     device_dropped: u64,
-    /// The device counts what a socket refuses as dropped by itself, too: a veth does, other drivers do not.
+    /// The device also counts frames that a socket refuses as its own drops: a veth does, other drivers do not.
     twice: bool,
     steering: Option<Steering>,
 }
 
-/// The program, and what it counts.
+/// The steering program and its counters.
 #[derive(Debug)]
 pub(super) struct Steering {
     object: Object,
     attached: Attachment,
-    /// The sockets it sends to, to ask them what they dropped.
+    /// The sockets to which it redirects, for their drop counters.
     sockets: Vec<OwnedFd>,
     bind_mode: BindMode,
 }
 
 impl Steering {
-    /// The map of counters; the order of its keys is that of [`Counters`].
+    /// The map of counters; its keys have the order of [`Counters`].
     const COUNTERS: &str = "steered";
 
     pub(super) fn new(
@@ -87,9 +87,9 @@ impl Steering {
         for (reason, sum) in (0_u32..).zip(&mut sums) {
             self.object.map(Self::COUNTERS)?.sum(&reason.to_ne_bytes(), std::slice::from_mut(sum))?;
         }
-        let [taken, passed_fragment, passed_too_long, passed_unusual, passed_no_socket] = sums;
+        let [redirected, passed_fragment, passed_too_long, passed_unusual, passed_no_socket] = sums;
         Ok(Counters {
-            taken,
+            redirected,
             passed_fragment,
             passed_too_long,
             passed_unusual,
@@ -119,15 +119,15 @@ impl Watch {
     /// The steering program and its maps, where there are any.
     ///
     /// # Errors
-    /// The system refused to say.
+    /// The system call failed.
     pub fn ids(&self) -> Result<Ids, Error> {
         self.steering.as_ref().map_or_else(|| Ok(Ids::default()), |steering| steering.object.ids())
     }
 
-    /// How the interface is now.
+    /// The current state of the interface.
     ///
     /// # Errors
-    /// The system refused to say.
+    /// The system call failed.
     pub fn check(&mut self) -> Result<State, Error> {
         if self.link.state()?.is_none() {
             return Ok(State::Gone);
@@ -140,10 +140,10 @@ impl Watch {
         Ok(replaced.flatten().map_or(State::Good, |id| State::Replaced { id }))
     }
 
-    /// What happened since it was opened.
+    /// Counters since it was opened.
     ///
     /// # Errors
-    /// The system refused to say.
+    /// The system call failed.
     pub fn counters(&mut self) -> Result<Counters, Error> {
         if let Some(state) = self.link.state()? {
             let dropped = state.dropped.saturating_sub(self.at_start.dropped);

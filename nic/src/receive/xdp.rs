@@ -29,8 +29,10 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     let queues = link.queues();
     let memory = memory(state.mtu, queues, &options.xdp);
     let (sources, pages) = xdp::open(&link, queues, bind_mode, options.threads, &memory)?;
-    let load =
-        LoadOptions { max_entries: vec![(SOCKETS, queues)], constants: vec![(LONGEST, memory.longest())] };
+    let load = LoadOptions {
+        max_entries: vec![(SOCKETS, queues)],
+        constants: vec![(LONGEST, memory.max_packet_len())],
+    };
     let object = Object::load(program, &load)?;
     name_ports(&object, &options.ports)?;
     let sockets = object.map(SOCKETS)?;
@@ -42,13 +44,13 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     }
     // OpenInterface before the program redirects anything, so that no datagram is lost in between.
     let mut warnings = Vec::new();
-    let companion = companion(&link, options, &mut warnings)?;
+    let stack_source = stack_source(&link, options, &mut warnings)?;
     let mode = if bind_mode == BindMode::Generic { Mode::Generic } else { Mode::Native };
     let attached = object.attach(PROGRAM, link.index(), mode).map_err(|error| explain(error, &link, mode))?;
     let steering = Steering::new(object, attached, counted, bind_mode);
     Ok(OpenInterface {
         sources: sources.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect(),
-        companion,
+        stack_source,
         rx_path: match bind_mode {
             BindMode::ZeroCopy => RxPath::ZeroCopy,
             BindMode::Copy => RxPath::Native,
@@ -72,7 +74,7 @@ pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u6
 fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options {
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
     let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
-    let frame_size = if needed > wanted.longest() { 4096 } else { wanted.frame_size };
+    let frame_size = if needed > wanted.max_packet_len() { 4096 } else { wanted.frame_size };
     let share = (MAX_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
     // The power of two at or below it.
     let share = 1 << share.ilog2();
@@ -96,12 +98,12 @@ pub(super) fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
         let name = program.name.as_deref().unwrap_or("of unknown name");
         let advice = if ours {
             format!(
-                "another hopwise receives from this interface (program `{name}`, number {}): stop it, or let it listen for both",
+                "another hopwise receives from this interface (program `{name}`, ID {}): stop it, or let it listen for both",
                 program.id
             )
         } else {
             format!(
-                "another XDP program is on this interface (`{name}`, number {}): stop what put it there, or take it off with \
+                "another XDP program is on this interface (`{name}`, ID {}): stop its owner, or detach it with \
                  `ip link set {} xdp off`",
                 program.id,
                 link.name()
@@ -123,9 +125,9 @@ fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
     words.iter().try_for_each(|(word, bits)| map.update(&word.to_ne_bytes(), &bits.to_ne_bytes()))
 }
 
-/// For what XDP leaves to the stack; and what the operator should know of it. That another process reads a port is no reason to
-/// do without XDP: then that one gets what is left.
-pub(super) fn companion(
+/// Opens UDP sockets for the datagrams that the XDP program passes to the stack. If another process has bound a port, that process
+/// receives them, which is a warning and not an error.
+pub(super) fn stack_source(
     link: &Link,
     options: &Options,
     warnings: &mut Vec<String>,

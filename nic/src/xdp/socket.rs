@@ -31,29 +31,29 @@ pub(super) struct Socket {
 
 impl Socket {
     /// The first socket of an interface: registers the memory.
-    pub(super) fn first(wish: &BindRequest<'_>, umem: &Umem) -> Result<Self, Error> {
-        let fd = create(wish)?;
+    pub(super) fn first(request: &BindRequest<'_>, umem: &Umem) -> Result<Self, Error> {
+        let fd = create(request)?;
         sys::set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem.registration())
             .map_err(|source| memory::refused(source, umem))?;
-        let copy = if wish.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
-        Self::finish(fd, wish, umem, libc::XDP_USE_NEED_WAKEUP | copy, 0)
+        let copy = if request.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+        Self::finish(fd, request, umem, libc::XDP_USE_NEED_WAKEUP | copy, 0)
     }
 
     /// A further socket, with the memory and bind mode of the first.
-    pub(super) fn sharing(wish: &BindRequest<'_>, umem: &Umem, first: &Self) -> Result<Self, Error> {
-        let fd = create(wish)?;
+    pub(super) fn sharing(request: &BindRequest<'_>, umem: &Umem, first: &Self) -> Result<Self, Error> {
+        let fd = create(request)?;
         let shared = first.fd.as_raw_fd().cast_unsigned();
-        Self::finish(fd, wish, umem, libc::XDP_SHARED_UMEM, shared)
+        Self::finish(fd, request, umem, libc::XDP_SHARED_UMEM, shared)
     }
 
     fn finish(
         fd: OwnedFd,
-        wish: &BindRequest<'_>,
+        request: &BindRequest<'_>,
         umem: &Umem,
         flags: u16,
         shared: u32,
     ) -> Result<Self, Error> {
-        let (places, name) = (wish.frames, wish.link.name());
+        let (places, name) = (request.frames, request.link.name());
         let failed = |call| move |source| Error::new(call, name, source);
         let fill_places = Fill::places(places);
         let ring =
@@ -70,12 +70,12 @@ impl Socket {
             .map_err(failed("mmap the fill ring"))?;
         let receive = map(&fd, &offsets.rx, libc::XDP_PGOFF_RX_RING, places)
             .map_err(failed("mmap the receive ring"))?;
-        bind(&fd, wish, flags, shared)?;
+        bind(&fd, request, flags, shared)?;
         let size = umem.frame_size() as u64;
-        let first = u64::from(wish.queue) * u64::from(places);
+        let first = u64::from(request.queue) * u64::from(places);
         let frames: Vec<u64> = (0..u64::from(places)).map(|frame| (first + frame) * size).collect();
         fill.give(&frames);
-        Ok(Self { fd, queue: wish.queue, fill, receive })
+        Ok(Self { fd, queue: request.queue, fill, receive })
     }
 
     /// What the kernel dropped before the receive ring.
@@ -127,14 +127,14 @@ pub(crate) fn statistics(socket: &impl AsFd) -> Option<libc::xdp_statistics> {
     sys::get(socket, libc::SOL_XDP, libc::XDP_STATISTICS, none).ok()
 }
 
-fn create(wish: &BindRequest<'_>) -> Result<OwnedFd, Error> {
+fn create(request: &BindRequest<'_>) -> Result<OwnedFd, Error> {
     sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(|source| {
         let advice = match source.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => "this kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)",
             Some(libc::EPERM | libc::EACCES) => sys::NET_RAW_MISSING,
-            _ => return Error::new("socket AF_XDP", wish.link.name(), source),
+            _ => return Error::new("socket AF_XDP", request.link.name(), source),
         };
-        Error::new("socket AF_XDP", wish.link.name(), source).with_advice(advice.to_owned())
+        Error::new("socket AF_XDP", request.link.name(), source).with_advice(advice.to_owned())
     })
 }
 
@@ -170,18 +170,18 @@ fn bind_when_free(fd: &OwnedFd, name: &libc::sockaddr_xdp) -> io::Result<()> {
     }
 }
 
-fn bind(fd: &OwnedFd, wish: &BindRequest<'_>, flags: u16, shared: u32) -> Result<(), Error> {
+fn bind(fd: &OwnedFd, request: &BindRequest<'_>, flags: u16, shared: u32) -> Result<(), Error> {
     let name = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: flags,
-        sxdp_ifindex: wish.link.index(),
-        sxdp_queue_id: wish.queue,
+        sxdp_ifindex: request.link.index(),
+        sxdp_queue_id: request.queue,
         sxdp_shared_umem_fd: shared,
     };
     let Err(source) = bind_when_free(fd, &name) else { return Ok(()) };
-    let about = format!("{} queue {}", wish.link.name(), wish.queue);
+    let about = format!("{} queue {}", request.link.name(), request.queue);
     let advice = match source.raw_os_error() {
-        Some(libc::EOPNOTSUPP) if wish.zero_copy => {
+        Some(libc::EOPNOTSUPP) if request.zero_copy => {
             "the driver has no zero-copy mode (or not for these settings)".to_owned()
         }
         Some(libc::EBUSY) => {
@@ -189,10 +189,10 @@ fn bind(fd: &OwnedFd, wish: &BindRequest<'_>, flags: u16, shared: u32) -> Result
         }
         Some(libc::EINVAL) => format!(
             "the interface has no receive and transmit queue {0}: `ethtool -l {1}` shows how many it has, and `ethtool -L {1}` sets them",
-            wish.queue,
-            wish.link.name()
+            request.queue,
+            request.link.name()
         ),
-        Some(libc::ENETDOWN) => format!("the interface is down: `ip link set {} up`", wish.link.name()),
+        Some(libc::ENETDOWN) => format!("the interface is down: `ip link set {} up`", request.link.name()),
         _ => return Err(Error::new("bind AF_XDP", about, source)),
     };
     Err(Error::new("bind AF_XDP", about, source).with_advice(advice))

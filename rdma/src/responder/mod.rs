@@ -1,6 +1,6 @@
 //! The software end of RoCEv2: what an RDMA device does for remote writes and fetch-adds, without the device.
 //!
-//! No socket, clock or thread: frames go in, memory changes, answers come out. It supports reliable and unreliable connections;
+//! No socket, clock or thread: frames go in, memory changes, responses come out. It supports reliable and unreliable connections;
 //! writes of any length, with or without an immediate value; sends of one packet; fetch-and-add. It does not support reads and
 //! compare-and-swap: DTA does not need them.
 //!
@@ -37,20 +37,20 @@ use serve::Server;
 /// A write with an immediate value was completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// On which queue pair.
+    /// Number of the queue pair.
     pub queue_pair: u32,
-    /// The value.
+    /// The immediate value.
     pub immediate: u32,
     /// The region ([`Registration::region`]) and the offset of the message in it; `None` for an empty message.
-    pub place: Option<(u16, u64)>,
+    pub location: Option<(u16, u64)>,
     /// Bytes written.
     pub len: u32,
 }
 
 /// Output of a responder. The callee must not block.
 pub trait Output {
-    /// A frame for the requester, along this path. A UDP socket sends the part behind the UDP header.
-    fn answer(&mut self, path: &Path, frame: &[u8]);
+    /// A response to the requester, along this path. A UDP socket sends the part after the UDP header.
+    fn respond(&mut self, path: &Path, frame: &[u8]);
     /// A write with an immediate value.
     fn complete(&mut self, _completion: &Completion) {}
     /// A SEND message that arrived on this queue pair.
@@ -189,7 +189,7 @@ impl Responder {
             .filter(|queue_pair| queue_pair.number == number)
     }
 
-    /// Processes whole Ethernet frames in the order of arrival. Answers go to `out`; writes are acknowledged once per call. Iterates
+    /// Processes whole Ethernet frames in the order of arrival. Responses go to `out`; writes are acknowledged once per call. Iterates
     /// over the frames twice: it prefetches the memory of later frames before it executes earlier ones.
     pub fn process<'a>(
         &mut self,

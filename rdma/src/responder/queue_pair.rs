@@ -34,7 +34,7 @@ struct SavedAtomic {
 pub enum QueuePairState {
     /// It accepts packets.
     Ready,
-    /// It answered with an error and accepts no more packets.
+    /// It sent an error NAK and accepts no more packets.
     Error,
     /// Another responder executes its packets: see [`Responder::offload`](super::Responder::offload).
     Offloaded,
@@ -57,7 +57,7 @@ pub(super) struct QueuePair {
     /// A NAK was sent; the next one follows after the expected packet.
     pub(super) nak_sent: bool,
     /// An acknowledgement is due.
-    pub(super) owes: bool,
+    pub(super) ack_due: bool,
     /// It is in the list of queue pairs with a due acknowledgement.
     pub(super) listed: bool,
     pub(super) open: Option<Open>,
@@ -89,7 +89,7 @@ impl QueuePair {
             expected: config.psn,
             messages: 0,
             nak_sent: false,
-            owes: false,
+            ack_due: false,
             listed: false,
             open: None,
             receives: config.receives,
@@ -101,7 +101,7 @@ impl QueuePair {
 
     /// PSN of the next write in one packet that the fast path may execute; `None` if it may not.
     #[inline]
-    pub(super) fn takes(&self) -> Option<Psn> {
+    pub(super) fn fast_path_psn(&self) -> Option<Psn> {
         (self.open.is_none() && self.state == QueuePairState::Ready).then_some(self.expected)
     }
 
@@ -114,7 +114,7 @@ impl QueuePair {
         if self.transport != Transport::Rc || !ack_request {
             return false;
         }
-        self.owes = true;
+        self.ack_due = true;
         !std::mem::replace(&mut self.listed, true)
     }
 
@@ -125,8 +125,8 @@ impl QueuePair {
 
     /// Saves the result of an atomic operation in place of the oldest one.
     pub(super) fn save(&mut self, psn: Psn, original: u64) {
-        if let Some(place) = self.saved.get_mut(self.saved_next) {
-            *place = SavedAtomic { psn, original };
+        if let Some(oldest) = self.saved.get_mut(self.saved_next) {
+            *oldest = SavedAtomic { psn, original };
             self.saved_next = (self.saved_next + 1) % self.saved.len();
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct Server {
     pub(super) config: Config,
     pub(super) queue_pairs: Vec<Option<QueuePair>>,
     /// Queue pairs with a due acknowledgement.
-    owing: Vec<u16>,
+    acks_due: Vec<u16>,
     pub(super) stats: Stats,
 }
 
@@ -135,7 +135,7 @@ fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, r
 impl Server {
     pub(super) fn new(config: Config) -> Self {
         let queue_pairs = (0..config.queue_pairs).map(|_| None).collect();
-        Self { config, queue_pairs, owing: Vec::with_capacity(config.queue_pairs), stats: Stats::NEW }
+        Self { config, queue_pairs, acks_due: Vec::with_capacity(config.queue_pairs), stats: Stats::NEW }
     }
 
     /// Processes whole Ethernet frames.
@@ -217,7 +217,7 @@ impl Server {
             .filter(|queue_pair| queue_pair.number == number)?;
         let template = queue_pair.templates.of(frame)?;
         let seen = template.peek(frame)?;
-        if queue_pair.takes()? != seen.psn
+        if queue_pair.fast_path_psn()? != seen.psn
             || template.payload_len() == 0
             || template.payload_len() > queue_pair.mtu
         {
@@ -232,7 +232,7 @@ impl Server {
     fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
         let queue_pair =
             recent.as_ref().and_then(|recent| self.queue_pairs.get(usize::from(recent.queue_pair))?.as_ref());
-        match queue_pair.and_then(QueuePair::takes) {
+        match queue_pair.and_then(QueuePair::fast_path_psn) {
             Some(expected) => Run { expected, ..Run::default() },
             None => {
                 *recent = None;
@@ -249,7 +249,7 @@ impl Server {
             self.queue_pairs.get_mut(usize::from(recent.queue_pair)).and_then(Option::as_mut)
             && queue_pair.advance(run.count, run.ack)
         {
-            self.owing.push(recent.queue_pair);
+            self.acks_due.push(recent.queue_pair);
         }
         self.stats.packets += u64::from(run.count);
         self.stats.executed += u64::from(run.count);
@@ -280,9 +280,9 @@ impl Server {
             Some(queue_pair) if queue_pair.number == packet.bth.queue_pair => {
                 let mut work = Work { config: &self.config, regions, stats: &mut self.stats, out };
                 let verdict = work.execute(queue_pair, packet);
-                if queue_pair.owes && !queue_pair.listed {
+                if queue_pair.ack_due && !queue_pair.listed {
                     queue_pair.listed = true;
-                    self.owing.push(index as u16);
+                    self.acks_due.push(index as u16);
                 }
                 verdict
             }
@@ -298,10 +298,10 @@ impl Server {
 
     /// Sends due acknowledgements.
     fn acknowledge_all(&mut self, regions: &Regions, out: &mut impl Output) {
-        for index in self.owing.drain(..) {
+        for index in self.acks_due.drain(..) {
             if let Some(queue_pair) = self.queue_pairs.get_mut(usize::from(index)).and_then(Option::as_mut)
                 && std::mem::take(&mut queue_pair.listed)
-                && std::mem::take(&mut queue_pair.owes)
+                && std::mem::take(&mut queue_pair.ack_due)
             {
                 let mut work = Work { config: &self.config, regions, stats: &mut self.stats, out };
                 work.acknowledge(queue_pair);

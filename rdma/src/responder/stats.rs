@@ -93,7 +93,7 @@ pub struct Stats {
     pub packets: u64,
     /// Packets executed.
     pub executed: u64,
-    /// Duplicate packets, only acknowledged or answered again.
+    /// Duplicate packets, only acknowledged again, or answered from saved results.
     pub duplicates: u64,
     /// Malformed packets, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],

@@ -34,8 +34,8 @@ struct Step {
     message: (Option<u8>, u64, u32),
 }
 
-/// Maximum length of an answer, bytes.
-const ANSWER: usize = 128;
+/// Maximum length of a response, bytes.
+const MAX_RESPONSE_LEN: usize = 128;
 
 impl<O: Output> Work<'_, O> {
     #[inline]
@@ -48,7 +48,7 @@ impl<O: Output> Work<'_, O> {
             QueuePairState::Error => return Verdict::Dropped(Reason::QueuePairInError),
             QueuePairState::Offloaded => return Verdict::Dropped(Reason::Offloaded),
         }
-        if packet.bth.transport != Some(queue_pair.transport) || is_answer(packet.bth.opcode) {
+        if packet.bth.transport != Some(queue_pair.transport) || is_response(packet.bth.opcode) {
             return Verdict::Dropped(Reason::WrongTransport);
         }
         if queue_pair.transport == Transport::Rc {
@@ -58,7 +58,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
-    // Unreliable: never answered; after a loss the next message continues.
+    // Unreliable: no responses; after a loss, execution continues with the next message.
 
     #[inline]
     fn unreliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
@@ -66,7 +66,7 @@ impl<O: Output> Work<'_, O> {
         let begins = begins(packet.bth.opcode);
         let ahead = psn.distance(queue_pair.expected);
         if ahead != 0 {
-            self.note_gap(ahead);
+            self.count_gap(ahead);
         }
         if ahead != 0 || begins {
             self.abandon(queue_pair);
@@ -85,7 +85,7 @@ impl<O: Output> Work<'_, O> {
     }
 
     #[cold]
-    fn note_gap(&mut self, ahead: i32) {
+    fn count_gap(&mut self, ahead: i32) {
         if ahead > 0 {
             self.stats.skipped += u64::from(ahead.unsigned_abs());
         } else {
@@ -107,12 +107,12 @@ impl<O: Output> Work<'_, O> {
         let ahead = packet.bth.psn.distance(queue_pair.expected);
         if ahead > 0 {
             if !queue_pair.nak_sent {
-                self.refuse(queue_pair, Syndrome::Nak(Nak::SequenceError));
+                self.send_nak(queue_pair, Syndrome::Nak(Nak::SequenceError));
             }
             return Verdict::Dropped(Reason::Ahead);
         }
         if ahead < 0 {
-            return self.repeated(queue_pair, packet);
+            return self.duplicate(queue_pair, packet);
         }
         let psn = packet.bth.psn;
         match if packet.atomic.is_some() {
@@ -124,40 +124,40 @@ impl<O: Output> Work<'_, O> {
                 queue_pair.nak_sent = false;
                 queue_pair.expected = psn.next();
                 match original {
-                    Some(original) => self.answer_atomic(queue_pair, psn, original),
-                    None => queue_pair.owes |= packet.bth.ack_request,
+                    Some(original) => self.respond_atomic(queue_pair, psn, original),
+                    None => queue_pair.ack_due |= packet.bth.ack_request,
                 }
                 Verdict::Executed
             }
             Err(reason) => {
-                self.answer_refusal(queue_pair, reason);
+                self.respond_with_error(queue_pair, reason);
                 Verdict::Dropped(reason)
             }
         }
     }
 
     /// A duplicate: nothing is executed again.
-    fn repeated(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+    fn duplicate(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.atomic.is_none() {
-            queue_pair.owes = true;
+            queue_pair.ack_due = true;
             return Verdict::Duplicate;
         }
         match queue_pair.saved(packet.bth.psn) {
             Some(original) => {
-                self.answer_atomic(queue_pair, packet.bth.psn, original);
+                self.respond_atomic(queue_pair, packet.bth.psn, original);
                 Verdict::Duplicate
             }
             None => Verdict::Dropped(Reason::ResultOverwritten),
         }
     }
 
-    fn answer_refusal(&mut self, queue_pair: &mut QueuePair, reason: Reason) {
+    fn respond_with_error(&mut self, queue_pair: &mut QueuePair, reason: Reason) {
         let syndrome = match reason {
             Reason::NoReceive => Syndrome::Rnr(self.config.not_ready_timer),
             Reason::BadRkey | Reason::NoRight | Reason::OutOfRange => Syndrome::Nak(Nak::RemoteAccess),
             _ => Syndrome::Nak(Nak::InvalidRequest),
         };
-        self.refuse(queue_pair, syndrome);
+        self.send_nak(queue_pair, syndrome);
         if reason != Reason::NoReceive {
             queue_pair.state = QueuePairState::Error;
             self.abandon(queue_pair);
@@ -220,9 +220,9 @@ impl<O: Output> Work<'_, O> {
         queue_pair.receives -= 1;
         self.stats.completions += 1;
         let (index, at, len) = step.message;
-        let place =
+        let location =
             index.and_then(|index| self.regions.at(index)).map(|entry| (entry.region, entry.offset(at)));
-        self.out.complete(&Completion { queue_pair: queue_pair.number, immediate, place, len });
+        self.out.complete(&Completion { queue_pair: queue_pair.number, immediate, location, len });
     }
 
     fn send(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
@@ -294,16 +294,16 @@ impl<O: Output> Work<'_, O> {
         Ok(Some(original))
     }
 
-    // Answers.
+    // Responses.
 
     /// Acknowledges everything before the expected packet.
     pub(super) fn acknowledge(&mut self, queue_pair: &mut QueuePair) {
         let psn = queue_pair.expected.plus(0xff_ffff);
         self.stats.acks += 1;
-        self.answer(queue_pair, psn, Syndrome::ACK);
+        self.respond(queue_pair, psn, Syndrome::ACK);
     }
 
-    fn refuse(&mut self, queue_pair: &mut QueuePair, syndrome: Syndrome) {
+    fn send_nak(&mut self, queue_pair: &mut QueuePair, syndrome: Syndrome) {
         let kind = match syndrome {
             Syndrome::Nak(Nak::SequenceError) => 0,
             Syndrome::Rnr(_) => 1,
@@ -311,27 +311,27 @@ impl<O: Output> Work<'_, O> {
         };
         self.stats.naks[kind] += 1;
         // A NAK acknowledges everything before it.
-        queue_pair.owes = false;
+        queue_pair.ack_due = false;
         queue_pair.nak_sent = true;
-        self.answer(queue_pair, queue_pair.expected, syndrome);
+        self.respond(queue_pair, queue_pair.expected, syndrome);
     }
 
-    fn answer(&mut self, queue_pair: &mut QueuePair, psn: Psn, syndrome: Syndrome) {
-        let mut frame = [0; ANSWER];
+    fn respond(&mut self, queue_pair: &mut QueuePair, psn: Psn, syndrome: Syndrome) {
+        let mut frame = [0; MAX_RESPONSE_LEN];
         let aeth = Aeth { syndrome, msn: queue_pair.messages };
-        // An answer fits: it has no payload.
+        // A response fits: it has no payload.
         let len = queue_pair.writer.acknowledge(&mut frame, psn, aeth).unwrap_or(0);
-        self.out.answer(queue_pair.writer.path(), &frame[..len]);
+        self.out.respond(queue_pair.writer.path(), &frame[..len]);
     }
 
-    fn answer_atomic(&mut self, queue_pair: &mut QueuePair, psn: Psn, original: u64) {
-        let mut frame = [0; ANSWER];
+    fn respond_atomic(&mut self, queue_pair: &mut QueuePair, psn: Psn, original: u64) {
+        let mut frame = [0; MAX_RESPONSE_LEN];
         let len = queue_pair.writer.atomic_ack(&mut frame, psn, queue_pair.messages, original).unwrap_or(0);
         if psn.next() == queue_pair.expected {
-            queue_pair.owes = false;
+            queue_pair.ack_due = false;
         }
         self.stats.atomic_acks += 1;
-        self.out.answer(queue_pair.writer.path(), &frame[..len]);
+        self.out.respond(queue_pair.writer.path(), &frame[..len]);
     }
 }
 
@@ -349,6 +349,6 @@ fn ends(opcode: Opcode) -> bool {
 
 /// Packets that only a requester receives.
 #[inline]
-fn is_answer(opcode: Opcode) -> bool {
+fn is_response(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Acknowledge | Opcode::AtomicAcknowledge | Opcode::Cnp)
 }

@@ -120,10 +120,10 @@ impl Fixture {
         self.responder.process([frame], &mut self.received);
     }
 
-    /// What was answered since the last time.
-    fn answers(&mut self) -> Vec<(u32, Aeth, Option<u64>)> {
-        let answers = std::mem::take(&mut self.received.answers);
-        let read = answers.iter().map(|frame| {
+    /// Responses since the last call.
+    fn responses(&mut self) -> Vec<(u32, Aeth, Option<u64>)> {
+        let responses = std::mem::take(&mut self.received.responses);
+        let read = responses.iter().map(|frame| {
             let packet = Packet::parse(frame).unwrap();
             assert_eq!((packet.bth.queue_pair, packet.fault), (0x77, None));
             (packet.bth.psn.value(), packet.aeth.unwrap(), packet.atomic_ack)
@@ -233,7 +233,7 @@ fn a_reliable_requester_is_nacked_and_then_ignored() {
         let frame = make(&mut fixture);
         fixture.process(&frame);
         assert_eq!(
-            fixture.answers(),
+            fixture.responses(),
             [(0xff_fffe, Aeth { syndrome: Syndrome::Nak(nak), msn: 0 }, None)],
             "{what}"
         );
@@ -243,7 +243,7 @@ fn a_reliable_requester_is_nacked_and_then_ignored() {
         let good = fixture.only(0xff_fffe, reth);
         fixture.process(&good);
         assert_eq!(
-            (fixture.answers().len(), fixture.dropped(Reason::QueuePairInError), fixture.untouched()),
+            (fixture.responses().len(), fixture.dropped(Reason::QueuePairInError), fixture.untouched()),
             (0, 1, true)
         );
         assert_eq!(fixture.responder.expected(fixture.queue_pair), Some(Psn::new(0xff_fffe)));
@@ -260,7 +260,7 @@ fn an_unreliable_pair_says_nothing_and_goes_on() {
         // Without its first packet it cannot be known whether there was a message.
         let reason = if reason == Reason::BadSequence { Reason::PartOfLost } else { reason };
         assert_eq!(
-            (fixture.dropped(reason), fixture.untouched(), fixture.answers().len()),
+            (fixture.dropped(reason), fixture.untouched(), fixture.responses().len()),
             (1, true, 0),
             "{what}"
         );
@@ -281,7 +281,7 @@ fn rights_and_alignment_of_additions() {
     let mut fixture = Fixture::new(Transport::Rc);
     let frame = fixture.add(0xff_fffe, 4);
     fixture.process(&frame);
-    assert_eq!(fixture.answers()[0].1.syndrome, Syndrome::Nak(Nak::InvalidRequest));
+    assert_eq!(fixture.responses()[0].1.syndrome, Syndrome::Nak(Nak::InvalidRequest));
     assert_eq!((fixture.dropped(Reason::Misaligned), fixture.untouched()), (1, true));
     let mut fixture = Fixture::new(Transport::Rc);
     let frame = fixture.add(0xff_fffe, BODY);
@@ -299,7 +299,7 @@ fn numbers_around_the_wrap_are_acknowledged_once_for_all_of_a_burst() {
         })
         .collect();
     fixture.responder.process(frames.iter().map(Vec::as_slice), &mut fixture.received);
-    assert_eq!(fixture.answers(), [(2, ack(5), None)]);
+    assert_eq!(fixture.responses(), [(2, ack(5), None)]);
     assert_eq!(fixture.bytes(START, 41), [[0x55; 40].as_slice(), &[0]].concat());
     assert_eq!(fixture.responder.expected(fixture.queue_pair), Some(Psn::new(3)));
 }
@@ -317,17 +317,17 @@ fn a_gap_is_nacked_once_until_it_is_filled() {
         fixture.process(&frames[index]);
     }
     let nak = Aeth { syndrome: Syndrome::Nak(Nak::SequenceError), msn: 0 };
-    assert_eq!(fixture.answers(), [(0xff_fffe, nak, None)]);
+    assert_eq!(fixture.responses(), [(0xff_fffe, nak, None)]);
     assert!(fixture.untouched());
     fixture.process(&frames[0]);
-    assert_eq!(fixture.answers(), [(0xff_fffe, ack(1), None)]);
+    assert_eq!(fixture.responses(), [(0xff_fffe, ack(1), None)]);
     fixture.process(&frames[3]);
     fixture.process(&frames[4]);
-    assert_eq!(fixture.answers(), [(0xff_ffff, Aeth { msn: 1, ..nak }, None)]);
+    assert_eq!(fixture.responses(), [(0xff_ffff, Aeth { msn: 1, ..nak }, None)]);
     // What came before is acknowledged again, and not executed again.
     fixture.memory.store_u64(START, 0).unwrap();
     fixture.process(&frames[0]);
-    assert_eq!(fixture.answers(), [(0xff_fffe, ack(1), None)]);
+    assert_eq!(fixture.responses(), [(0xff_fffe, ack(1), None)]);
     assert!(fixture.untouched());
     assert_eq!((fixture.responder.stats().duplicates, fixture.dropped(Reason::Ahead)), (1, 5));
 }
@@ -339,13 +339,13 @@ fn an_addition_is_made_once_however_often_it_is_asked_for() {
     for frame in &frames {
         fixture.process(frame);
     }
-    let originals: Vec<_> = fixture.answers().into_iter().map(|(_, _, original)| original).collect();
+    let originals: Vec<_> = fixture.responses().into_iter().map(|(_, _, original)| original).collect();
     assert_eq!(originals, [0, 3, 6, 9, 12, 15].map(Some));
     // Four are remembered.
     for frame in &frames {
         fixture.process(frame);
     }
-    let again: Vec<_> = fixture.answers().into_iter().map(|(psn, _, original)| (psn, original)).collect();
+    let again: Vec<_> = fixture.responses().into_iter().map(|(psn, _, original)| (psn, original)).collect();
     assert_eq!(again, [(0, Some(6)), (1, Some(9)), (2, Some(12)), (3, Some(15))]);
     assert_eq!(fixture.memory.load_u64(START + 16), Ok(18));
     assert_eq!((fixture.responder.stats().duplicates, fixture.dropped(Reason::ResultOverwritten)), (4, 2));
@@ -368,7 +368,7 @@ fn a_message_of_many_packets_is_written_whole_or_broken_off() {
         assert_eq!(fixture.bytes(START + 100, 701), [data.as_slice(), &[0]].concat());
         let [completion] = fixture.received.completions[..] else { panic!("one completion") };
         assert_eq!(
-            (completion.immediate, completion.place, completion.len, completion.queue_pair),
+            (completion.immediate, completion.location, completion.len, completion.queue_pair),
             (9, Some((3, 100)), 700, fixture.queue_pair)
         );
         // A message that is cut by another one.
@@ -468,7 +468,7 @@ fn without_a_receive_an_immediate_is_not_executed() {
         }
         assert_eq!(fixture.received.completions.len(), 2);
         assert_eq!((fixture.dropped(Reason::NoReceive), fixture.bytes(START + 16, 8)), (1, vec![0; 8]));
-        let answered = fixture.answers();
+        let answered = fixture.responses();
         assert_eq!(answered.len(), answers);
         assert!(answered.iter().all(|(psn, aeth, _)| *psn == 0 && aeth.syndrome == Syndrome::Rnr(14)));
         let hello = fixture.make(|writer, out| writer.send(out, head(0), b"hello").unwrap());
@@ -495,7 +495,7 @@ fn unknown_peers_are_ignored() {
     {
         fixture.process(&frame);
     }
-    assert!(fixture.untouched() && fixture.received.answers.is_empty());
+    assert!(fixture.untouched() && fixture.received.responses.is_empty());
     let stats = *fixture.responder.stats();
     for reason in [Reason::WrongPeer, Reason::UnknownQueuePair, Reason::WrongTransport] {
         assert_eq!(fixture.dropped(reason), 1, "{reason:?}");
@@ -527,7 +527,7 @@ fn packets_for_an_offloaded_queue_pair_are_dropped() {
         // Singly, and read before.
         fixture.process(&frame);
         fixture.responder.process_parsed([Packet::parse(&frame)], &mut fixture.received);
-        assert!(fixture.untouched() && fixture.received.answers.is_empty());
+        assert!(fixture.untouched() && fixture.received.responses.is_empty());
         assert_eq!((fixture.dropped(Reason::Offloaded), fixture.responder.stats().is_balanced()), (2, true));
         assert_eq!(fixture.responder.state(fixture.queue_pair), Some(QueuePairState::Offloaded));
         assert!(fixture.responder.disconnect(fixture.queue_pair));
@@ -602,7 +602,11 @@ fn each_gap_is_nacked_also_when_the_expected_packet_took_the_fast_path() {
         }
         psn = psn.plus(2);
         let is_gap = |aeth: &Aeth| aeth.syndrome == Syndrome::Nak(Nak::SequenceError);
-        assert_eq!(fixture.answers().iter().filter(|(_, aeth, _)| is_gap(aeth)).count(), 1, "round {round}");
+        assert_eq!(
+            fixture.responses().iter().filter(|(_, aeth, _)| is_gap(aeth)).count(),
+            1,
+            "round {round}"
+        );
     }
 }
 
@@ -640,7 +644,7 @@ fn a_glance_sees_what_a_reader_sees() {
                 );
             }
             assert_eq!(singly.responder.stats(), read.responder.stats());
-            assert_eq!(singly.received.answers, read.received.answers);
+            assert_eq!(singly.received.responses, read.received.responses);
             let (mut a, mut b) = (*bursts.responder.stats(), *read.responder.stats());
             (a.acks, b.acks) = (0, 0);
             assert_eq!(a, b);

@@ -117,7 +117,7 @@ struct Said {
 }
 
 impl Output for Said {
-    fn answer(&mut self, path: &Path, frame: &[u8]) {
+    fn respond(&mut self, path: &Path, frame: &[u8]) {
         assert_eq!(*path, crate::path(4));
         self.frames.push(frame.to_vec());
     }
@@ -241,7 +241,7 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
     assert_eq!(memory.read(1000, 3008), [vec![171; 1500], vec![205; 1500], vec![0; 8]].concat());
     assert_eq!(memory.read(8192, 8), [171; 8]);
     let completion =
-        |immediate, at| Completion { queue_pair: memory.number, immediate, place: Some((2, at)), len: 8 };
+        |immediate, at| Completion { queue_pair: memory.number, immediate, location: Some((2, at)), len: 8 };
     let mut expected = vec![completion(0xbeef, 8192)];
     expected.extend((transport == Transport::Rc).then(|| completion(0xcafe, 8200)));
     assert_eq!(memory.said.completions, expected);

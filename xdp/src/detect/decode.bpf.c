@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The decoder alone, with its result in a map for tests. Never attached to an interface. */
+/* The decoder alone, for tests: it stores its result in a map. Never attached to an interface. */
 #include "parse_frame.h"
 #include "parse_report.h"
 
@@ -7,16 +7,16 @@
 #define STORED 64
 
 struct parsed {
-    int answer; /* REPORT, or a refusal */
+    int result; /* REPORT, or a refusal */
     u32 pad;
     struct report report;
 };
 
 struct outcome {
     u32 frame;  /* enum frame_outcome */
-    u32 reason; /* of a frame that is no datagram of ours */
+    u32 reason; /* why the frame is not a telemetry datagram */
     u32 dst_port;
-    u32 count; /* of answers, stored or not */
+    u32 count; /* of results, stored or not */
     u8 source[16];
     struct peeked peeked;
     struct parsed parsed[STORED];
@@ -50,7 +50,7 @@ struct {
     MAP_TYPE(value, struct outcome);
 } outcomes SEC(".maps");
 
-/* No datagram of the longest frame has more reports, each of four bytes at least. */
+/* Upper bound: a report has at least four bytes. */
 #define MAX_REPORTS (FRAME_BYTES / 4)
 
 struct decode_ctx {
@@ -61,16 +61,16 @@ struct decode_ctx {
 
 static long decode_next(u32 i, struct decode_ctx *ctx)
 {
-    int answer = next_report(ctx->s, ctx->p);
+    int result = next_report(ctx->s, ctx->p);
     u32 at = i & (STORED - 1);
 
-    if (answer == NO_REPORT)
+    if (result == NO_REPORT)
         return 1;
     ctx->out->count = i + 1;
     if (i >= STORED)
         return 0;
-    ctx->out->parsed[at].answer = answer;
-    if (answer == REPORT)
+    ctx->out->parsed[at].result = result;
+    if (result == REPORT)
         ctx->out->parsed[at].report = ctx->s->report;
     return 0;
 }

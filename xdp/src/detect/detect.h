@@ -88,13 +88,13 @@ static inline_always void count_flow(u32 index)
 static long examine_next(u32 i, struct verdict_ctx *ctx)
 {
     struct datagram_ctx *dg = ctx->dg;
-    int answer = next_report(ctx->s, ctx->p), change;
+    int result = next_report(ctx->s, ctx->p), change;
 
     (void)i;
-    if (answer == NO_REPORT)
+    if (result == NO_REPORT)
         return 1;
-    if (answer != REPORT) {
-        u32 reason = REASON(answer);
+    if (result != REPORT) {
+        u32 reason = REASON(result);
 
         if (!dg->bad)
             dg->first_bad = reason;
@@ -167,12 +167,12 @@ static inline_always void commit_one(struct verdict_ctx *ctx)
 
 static long commit_next(u32 i, struct verdict_ctx *ctx)
 {
-    int answer = next_report(ctx->s, ctx->p);
+    int result = next_report(ctx->s, ctx->p);
 
     (void)i;
-    if (answer == NO_REPORT)
+    if (result == NO_REPORT)
         return 1;
-    if (answer == REPORT)
+    if (result == REPORT)
         commit_one(ctx);
     return 0;
 }

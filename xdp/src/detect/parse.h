@@ -51,9 +51,9 @@ enum refusal {
     REFUSALS
 };
 
-/* Functions answer 0 or more, or a refusal as a negative number. */
+/* Functions return 0 or more, or a refusal as a negative number. */
 #define REFUSE(reason) (-1 - (int)(reason))
-#define REASON(answer) ((u32)(-1 - (answer)))
+#define REASON(result) ((u32)(-1 - (result)))
 
 enum dialect { STRICT, GEANT, HOSTINT, INTCOLLECTOR_GEN, ONOS };
 
@@ -166,7 +166,7 @@ struct walk {
     u8 flow_proto;
     u8 mark; /* enum mark */
     u32 shim;
-    /* What a shim answers. */
+    /* Results of parsing a shim. */
     u32 after;
     u32 original_port;  /* ABSENT: not reported */
     u32 original_proto; /* likewise */

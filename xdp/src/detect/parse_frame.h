@@ -193,7 +193,7 @@ static inline_always u32 is_port(const struct ports *ports, u32 port)
 int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *ports)
 {
     u64 len = xdp_length(frame);
-    int answer;
+    int result;
     u32 ours;
 
     if (!s || !ports)
@@ -205,19 +205,19 @@ int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *por
     s->len = len > FRAME_BYTES ? FRAME_BYTES : len;
     if (load_frame(frame, s, s->len <= FRAME_SHORT ? s->len : FRAME_HEAD))
         return FRAME_PASSED;
-    answer = frame_headers(s);
-    if (answer == MORE) {
+    result = frame_headers(s);
+    if (result == MORE) {
         if (load_frame(frame, s, s->len))
             return FRAME_PASSED;
-        answer = frame_headers(s);
+        result = frame_headers(s);
     }
     ours = is_port(ports, s->dst_port);
     if (ours && len > FRAME_BYTES) {
         s->reason = PASS_TOO_LONG;
         return FRAME_PASSED;
     }
-    if (answer < 0) {
-        s->reason = REASON(answer);
+    if (result < 0) {
+        s->reason = REASON(result);
         return ours && s->reason != FRAGMENT ? FRAME_REFUSED : FRAME_PASSED;
     }
     if (!ours) {

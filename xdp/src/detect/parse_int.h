@@ -92,15 +92,15 @@ static inline_always int read_sf(struct scratch *s, u32 at, u32 end, u32 type)
     const u8 *header = bytes(s, at);
     u32 first = be16(header), hop_ml = header[2] & 0x1f, bitmap = be16(header + 4), data = end - at - INT_LEN_2;
     u32 urgent = first & SF_URGENT_BIT, record = hop_ml * 4, count, flags;
-    int answer;
+    int result;
 
     if (type < TYPE_SF || !(first & SF_FLAG))
         return REFUSE(SF_MISMATCH);
     if (!(first & SF_STATE) || (bitmap & (NODE_BIT | LAST_BIT)) != NODE_BIT || be32(header + 8))
         return REFUSE(BAD_SF_HEADER);
-    answer = layout_2(&s->int_layout, bitmap, hop_ml, 0);
-    if (answer < 0)
-        return answer;
+    result = layout_2(&s->int_layout, bitmap, hop_ml, 0);
+    if (result < 0)
+        return result;
     count = record ? data / record : 0;
     if (count * record != data)
         return urgent ? REFUSE(PARTIAL_HOP) : REFUSE(BAD_SF_STACK);
@@ -117,7 +117,7 @@ int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 type
 {
     const u8 *header;
     u32 hop_ml, bitmap, ds_id, ds_instruction, domain, data, known, count, record, left, flags;
-    int answer;
+    int result;
 
     if (!s || !p)
         return REFUSE(INT_TRUNCATED);
@@ -142,9 +142,9 @@ int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 type
     }
     if (!hop_ml && data)
         return REFUSE(BAD_HOP_ML);
-    answer = layout_2(&s->int_layout, bitmap, hop_ml, domain);
-    if (answer < 0)
-        return answer;
+    result = layout_2(&s->int_layout, bitmap, hop_ml, domain);
+    if (result < 0)
+        return result;
     known = domain ? source_only_words(p, ds_id) * 4 : 0;
     if (known > data)
         return REFUSE(BAD_INT_LENGTH);
@@ -164,7 +164,7 @@ int read_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
     const u8 *header;
     u32 hop_ml, bitmap, data, record, count, flags;
-    int answer;
+    int result;
 
     if (!s || !p)
         return REFUSE(INT_TRUNCATED);
@@ -179,9 +179,9 @@ int read_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
     if (!hop_ml && data)
         return REFUSE(BAD_HOP_ML);
     hop_ml = words_10(bitmap, hop_ml, data / 4, p->dialect);
-    answer = layout_10(&s->int_layout, bitmap, hop_ml, p->dialect);
-    if (answer < 0)
-        return answer;
+    result = layout_10(&s->int_layout, bitmap, hop_ml, p->dialect);
+    if (result < 0)
+        return result;
     record = hop_ml * 4;
     count = record ? data / record : 0;
     if (count * record != data)
@@ -233,7 +233,7 @@ static inline_always int int_05(struct scratch *s, u32 at, u32 end, u32 tail, u3
 {
     u32 available = s->walk.end, upto = end, after, rest;
     const u8 *behind;
-    int answer;
+    int result;
 
     if (tail == TAIL_PRIVATE) {
         /* In reports host-int has removed the tail, though the length may still count it. */
@@ -241,10 +241,10 @@ static inline_always int int_05(struct scratch *s, u32 at, u32 end, u32 tail, u3
     } else if (end > available) {
         return REFUSE(INT_TRUNCATED);
     }
-    answer = read_05(s, at, upto, tail);
-    if (answer < 0)
-        return answer == REFUSE(BAD_INT_LENGTH) && end > available ? REFUSE(INT_TRUNCATED) : answer;
-    rest = answer;
+    result = read_05(s, at, upto, tail);
+    if (result < 0)
+        return result == REFUSE(BAD_INT_LENGTH) && end > available ? REFUSE(INT_TRUNCATED) : result;
+    rest = result;
     after = upto - rest;
     if (private && rest >= 4)
         after += 4;
@@ -308,7 +308,7 @@ int l4_shim(struct scratch *s, const struct profile *p)
 {
     u32 at, mark, hostint;
     const u8 *shim;
-    int found, answer;
+    int found, result;
 
     if (!s || !p)
         return REFUSE(INT_TRUNCATED);
@@ -321,9 +321,9 @@ int l4_shim(struct scratch *s, const struct profile *p)
         return found;
     s->walk.destination |= found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2;
     if (found >= FOUND_MD && found <= FOUND_SF) {
-        answer = shim_2(s, at, mark);
-        if (answer >= 0)
-            answer = read_2(s, p, at + SHIM_LEN, s->walk.after, found - FOUND_MD);
+        result = shim_2(s, at, mark);
+        if (result >= 0)
+            result = read_2(s, p, at + SHIM_LEN, s->walk.after, found - FOUND_MD);
     } else if (found == FOR_DESTINATION_2) {
         return shim_2(s, at, mark);
     } else if (found == FOR_DESTINATION_1) {
@@ -335,17 +335,17 @@ int l4_shim(struct scratch *s, const struct profile *p)
     } else if (found != FOUND_PRIVATE && mark == MARK_PORT && !hostint) {
         return REFUSE(BAD_SHIM);
     } else {
-        answer = shim_1(s, p, at, found);
+        result = shim_1(s, p, at, found);
     }
-    if (answer >= 0)
+    if (result >= 0)
         s->walk.seek = 0;
-    return answer;
+    return result;
 }
 
 /* INT 1.0 or 0.5 without an L4 tail: behind VXLAN-GPE or in Geneve. */
 static inline_always int without_shim(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 version)
 {
-    int answer;
+    int result;
 
     if (end < at + INT_LEN_1)
         return REFUSE(BAD_INT_LENGTH);
@@ -353,15 +353,15 @@ static inline_always int without_shim(struct scratch *s, const struct profile *p
         return read_10(s, p, at, end);
     if (end > s->walk.end)
         return REFUSE(INT_TRUNCATED);
-    answer = read_05(s, at, end, TAIL_NONE);
-    return answer < 0 ? answer : 0;
+    result = read_05(s, at, end, TAIL_NONE);
+    return result < 0 ? result : 0;
 }
 
 /* The shim after GRE at `at`. Leaves where INT ends and what follows it; 1: the packet ends before the shim. */
 int gre_shim(struct scratch *s, const struct profile *p, u32 at)
 {
     const u8 *shim;
-    int found, answer;
+    int found, result;
 
     if (!s || !p)
         return REFUSE(INT_TRUNCATED);
@@ -380,10 +380,10 @@ int gre_shim(struct scratch *s, const struct profile *p, u32 at)
         return 0;
     if (found != FOUND_MD && found != FOUND_MX)
         return REFUSE(BAD_INT_VERSION);
-    answer = read_2(s, p, at + SHIM_LEN, s->walk.after, found == FOUND_MX);
-    if (answer >= 0)
+    result = read_2(s, p, at + SHIM_LEN, s->walk.after, found == FOUND_MX);
+    if (result >= 0)
         s->walk.seek = 0;
-    return answer;
+    return result;
 }
 
 /* Next protocols of VXLAN-GPE that are INT. */
@@ -394,14 +394,14 @@ static inline_always u32 is_gpe_int(u32 next)
     return next == GPE_INT_05 || next == GPE_INT_10 || next == GPE_INT_20 || next == GPE_INT_21;
 }
 
-/* The shim after VXLAN-GPE, whose next protocol was `code`. Leaves where INT ends, and answers what follows it; 256: the packet
+/* The shim after VXLAN-GPE, whose next protocol was `code`. Stores where INT ends, and returns the next protocol; 256: the packet
  * ends before the shim.
  */
 int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
 {
     const u8 *shim;
     u32 version, next;
-    int found, answer;
+    int found, result;
 
     if (!s || !p)
         return REFUSE(INT_TRUNCATED);
@@ -426,11 +426,11 @@ int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
     if ((found == FOUND_MX ? FOUND_MD : found) != (int)version)
         return REFUSE(BAD_INT_VERSION);
     if (version == 20)
-        answer = read_2(s, p, at + SHIM_LEN, s->walk.after, found == FOUND_MX);
+        result = read_2(s, p, at + SHIM_LEN, s->walk.after, found == FOUND_MX);
     else
-        answer = without_shim(s, p, at + SHIM_LEN, s->walk.after, version);
-    if (answer < 0)
-        return answer;
+        result = without_shim(s, p, at + SHIM_LEN, s->walk.after, version);
+    if (result < 0)
+        return result;
     s->walk.seek = 0;
     return next;
 }
@@ -442,7 +442,7 @@ static inline_always int int_option(struct scratch *s, const struct profile *p, 
 {
     const u8 *shim;
     u32 type;
-    int answer;
+    int result;
 
     if (end > s->walk.end)
         return REFUSE(INT_TRUNCATED);
@@ -473,10 +473,10 @@ static inline_always int int_option(struct scratch *s, const struct profile *p, 
         return REFUSE(BAD_INT_LENGTH);
     if (shim[SHIM_LEN] >> 4 != 2)
         return REFUSE(BAD_INT_VERSION);
-    answer = read_2(s, p, at + SHIM_LEN, end, type);
-    if (answer >= 0)
+    result = read_2(s, p, at + SHIM_LEN, end, type);
+    if (result >= 0)
         s->walk.seek = 0;
-    return answer;
+    return result;
 }
 
 enum geneve_class { CLASS_INT_1 = 0x00ab, CLASS_INT_2 = 0x0103 };
@@ -486,7 +486,7 @@ int geneve_option(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
     const u8 *option, *header;
     u32 class, kind, version, available;
-    int answer;
+    int result;
 
     if (!s || !p)
         return REFUSE(INT_TRUNCATED);
@@ -508,14 +508,14 @@ int geneve_option(struct scratch *s, const struct profile *p, u32 at, u32 end)
     available = s->walk.end - at;
     version = header[0] >> 4;
     if ((kind == 1 || kind == 3) && version == 2)
-        answer = read_2(s, p, at, end, kind == 3);
+        result = read_2(s, p, at, end, kind == 3);
     else if (kind == 1 && version < 2 && class == CLASS_INT_1)
-        answer = without_shim(s, p, at, end, version == 1 || is_10_under_version_0(header, available) ? 10 : 5);
+        result = without_shim(s, p, at, end, version == 1 || is_10_under_version_0(header, available) ? 10 : 5);
     else
         return kind == 1 || kind == 3 ? REFUSE(BAD_INT_VERSION) : REFUSE(BAD_SHIM);
-    if (answer >= 0)
+    if (result >= 0)
         s->walk.seek = 0;
-    return answer;
+    return result;
 }
 
 #endif

@@ -18,7 +18,7 @@ enum { REPORT_05_LEN = 12, REPORT_10_LEN = 16, GROUP_LEN = 8, REPORT_20_LEN = 4,
 /* How far a datagram has been read. */
 enum datagram_state { DATAGRAM_START, DATAGRAM_IN_GROUP, DATAGRAM_END };
 
-/* What next_report answers, beside refusals. */
+/* Results of next_report other than refusals. */
 enum { NO_REPORT = 0, REPORT = 1 };
 
 /* INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
@@ -308,14 +308,14 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
 {
     struct report *r = &s->report;
     u32 reason;
-    int answer;
+    int result;
 
     s->walk.tunnels = 0;
     s->walk.has_flow = 0;
     s->walk.unmarked = s->walk.destination = 0;
-    answer = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
-    if (answer < 0)
-        return answer;
+    result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
+    if (result < 0)
+        return result;
     if (says_nothing(s) && has_unmarked_int(s, p))
         return REFUSE(INT_NOT_MARKED);
     if (s->found.sf == SF_WITH_REPORTER && s->has_reporter)
@@ -463,7 +463,7 @@ static inline_always int read_report_20(struct scratch *s, u32 at)
 {
     const u8 *header = bytes(s, at);
     u32 type = header[0] >> 4, inner = header[0] & 0x0f, bits = header[3] >> 4, first;
-    int answer;
+    int result;
 
     if (type > 1)
         return REFUSE(UNDEFINED_REPORT_TYPE);
@@ -473,9 +473,9 @@ static inline_always int read_report_20(struct scratch *s, u32 at)
     s->report.flags = dqf(bits >> 1) | (bits & 1) << 3;
     s->walk.at = at + REPORT_20_LEN;
     if (type == 1) {
-        answer = main_contents(s, at + REPORT_20_LEN, header[2] * 4);
-        if (answer < 0)
-            return answer;
+        result = main_contents(s, at + REPORT_20_LEN, header[2] * 4);
+        if (result < 0)
+            return result;
     }
     if (inner == 0 && s->walk.at != s->walk.end)
         return REFUSE(LEFTOVER_WORDS);
@@ -562,7 +562,7 @@ static inline_always void start_reports(struct scratch *s)
 }
 
 /* The next report of the datagram, into s->report: REPORT, or NO_REPORT at its end, or a refusal; after one that leaves no
- * length the next answer is NO_REPORT.
+ * length the next result is NO_REPORT.
  */
 int next_report(struct scratch *s, const struct profile *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Parses the headers of the packet inside a report: wire::walk with the aim `Report`.
  *
- * Where wire::walk recurses, a step here returns the next step. A truncated packet yields the fields that it contains; only
+ * wire::walk recurses; here each step returns the next one. A truncated packet yields the fields that it contains; only
  * truncated or inconsistent INT is refused.
  */
 #ifndef HOPWISE_PARSE_WALK_H
@@ -26,14 +26,14 @@ enum step {
 };
 
 #define MAX_TUNNELS 4
-/* Steps of the longest walk: per tunnel Ethernet (twice where it is announced by a type), IP, transport
- * (and again behind an inserted header), L4 and tunnel header; and the entry step.
+/* Steps of the longest walk: per tunnel Ethernet (twice if an EtherType announces it), IP, transport (again
+ * after an inserted header), L4 and tunnel header; and the first step.
  */
 #define MAX_STEPS 64
 
 int looks_like_report(struct scratch *s, const struct profile *p, u32 at);
 
-/* The latest IP header is the flow's. */
+/* The flow is that of the innermost IP header so far. */
 static inline_always void set_flow(struct walk *w, u32 has_ports, u32 src_port, u32 dst_port, u32 proto)
 {
     w->has_flow = 1;
@@ -45,10 +45,10 @@ static inline_always void set_flow(struct walk *w, u32 has_ports, u32 src_port, 
     w->dst_port = has_ports ? dst_port : 0;
 }
 
-/* A tunnel begins: the outer headers are not the flow, and the tunnel is not stored here. */
+/* A tunnel begins. This decoder does not store the outer 5-tuple. */
 static inline_always void enter(struct walk *w) { w->tunnels++; }
 
-/* The contents of a tunnel, unless tunnels are nested beyond reason. */
+/* Continues in a tunnel, up to MAX_TUNNELS. */
 static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
 {
     w->at = at;
@@ -56,7 +56,7 @@ static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
     return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERTYPE;
 }
 
-/* Ethernet, or what an EtherType announces. */
+/* Ethernet, or the header that an EtherType announces. */
 int walk_link(struct scratch *s, u32 step)
 {
     struct walk *w;
@@ -79,7 +79,7 @@ int walk_link(struct scratch *s, u32 step)
         case ETH_IPV6:
             return STEP_IPV6;
         case ETH_ETHERNET:
-            /* Counted as a tunnel, so that Ethernet in Ethernet in Ethernet ... ends. */
+            /* Counted as a tunnel, which bounds the nesting of Ethernet in Ethernet. */
             w->tunnels++;
             return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERNET;
         case ETH_VLAN:
@@ -147,19 +147,19 @@ int walk_ipv4(struct scratch *s)
     return STEP_TRANSPORT;
 }
 
-/* Options of a hop-by-hop or destination header, as far as they have been read. */
+/* State of an iteration over the options of a hop-by-hop or destination header. */
 struct options {
     struct scratch *s;
     const struct profile *p;
     u32 at;
     u32 end;
-    int answer;
+    int result;
 };
 
-/* The type of the IPv6 option that holds INT. */
+/* Type of the IPv6 option that contains INT. */
 #define INT_OPTION 0x3e
 
-/* One option of a hop-by-hop header that may be cut: INT is wanted, the rest is stepped over. */
+/* One option of a hop-by-hop header that may be truncated: parses INT, skips others. */
 static long next_int_option(u32 i, struct options *o)
 {
     u32 kind, next, wanted, end = o->s->walk.end;
@@ -177,20 +177,20 @@ static long next_int_option(u32 i, struct options *o)
     wanted = kind == INT_OPTION && o->s->walk.seek;
     if (o->at + 1 >= o->end || o->at + 1 >= end) {
         if (wanted)
-            o->answer = o->at + 1 < o->end ? REFUSE(INT_TRUNCATED) : REFUSE(BAD_OPTION);
+            o->result = o->at + 1 < o->end ? REFUSE(INT_TRUNCATED) : REFUSE(BAD_OPTION);
         return 1;
     }
     next = o->at + 2 + option[1];
     if (wanted) {
-        o->answer = next > o->end ? REFUSE(BAD_OPTION) : int_option(o->s, o->p, o->at, next);
-        if (o->answer < 0)
+        o->result = next > o->end ? REFUSE(BAD_OPTION) : int_option(o->s, o->p, o->at, next);
+        if (o->result < 0)
             return 1;
     }
     o->at = next;
     return 0;
 }
 
-/* One option: IOAM is wanted, the rest is stepped over. */
+/* One option: parses IOAM, skips others. */
 static long next_option(u32 i, struct options *o)
 {
     const u8 *option;
@@ -209,33 +209,33 @@ static long next_option(u32 i, struct options *o)
     if (o->at + 2 > o->end || o->at + 2 + len > o->end)
         return 1;
     if ((kind == IOAM_MUTABLE || kind == IOAM_IMMUTABLE) && o->s->found.ioam == IOAM_NONE) {
-        o->answer = ioam(o->s, o->at + 2, len);
-        if (o->answer < 0)
+        o->result = ioam(o->s, o->at + 2, len);
+        if (o->result < 0)
             return 1;
     }
     o->at += 2 + len;
     return 0;
 }
 
-/* Bytes of the longest extension header, and so options in it. */
+/* Bytes of the longest extension header, which bounds the number of its options. */
 #define MAX_OPTIONS (8 + 255 * 8)
 
 static inline_always int int_options(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
-    struct options o = { .s = s, .p = p, .at = at, .end = end, .answer = 0 };
+    struct options o = { .s = s, .p = p, .at = at, .end = end, .result = 0 };
 
     bpf_loop(MAX_OPTIONS, next_int_option, &o, 0);
-    return o.answer;
+    return o.result;
 }
 
 static inline_always int options(struct scratch *s, u32 at, u32 end)
 {
-    struct options o = { .s = s, .at = at, .end = end, .answer = 0 };
+    struct options o = { .s = s, .at = at, .end = end, .result = 0 };
 
     if (end > s->walk.end)
         return 0;
     bpf_loop(MAX_OPTIONS, next_option, &o, 0);
-    return o.answer;
+    return o.result;
 }
 
 int walk_ipv6(struct scratch *s, const struct profile *p)
@@ -274,12 +274,12 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
             break;
         }
         if ((next == 0 || next == 60) && w->seek) {
-            int answer = next ? 0 : int_options(s, p, w->at + 2, w->at + len);
+            int result = next ? 0 : int_options(s, p, w->at + 2, w->at + len);
 
-            if (answer >= 0)
-                answer = options(s, w->at + 2, w->at + len);
-            if (answer < 0)
-                return answer;
+            if (result >= 0)
+                result = options(s, w->at + 2, w->at + len);
+            if (result < 0)
+                return result;
         }
         w->at += len;
         next = head[0];
@@ -288,7 +288,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
     return STEP_DONE;
 }
 
-/* Do the bytes after UDP look like the header of the tunnel that the port announces? */
+/* Whether the bytes after UDP can be the tunnel header that the port announces. */
 static inline_always u32 is_tunnel(const u8 *body, u32 available, u32 dst_port)
 {
     u32 protocol = be16(body + 2);
@@ -299,7 +299,7 @@ static inline_always u32 is_tunnel(const u8 *body, u32 available, u32 dst_port)
            (protocol == ETH_ETHERNET || protocol == ETH_IPV4 || protocol == ETH_IPV6);
 }
 
-/* Is there a shim at `body`? A packet that ends right there was cut before INT. */
+/* Whether a shim begins at `body`. A packet that ends there was truncated before INT. */
 static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 body, u32 is_udp, u32 dst_port)
 {
     struct walk *w = &s->walk;
@@ -316,7 +316,7 @@ static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 
         return MARK_PROBE;
     }
     marks = (p->dscp_mask && (w->dscp & p->dscp_mask) == p->dscp) || p->dscp_other == w->dscp;
-    /* A tunnel may copy the inner packet's DSCP to its outer header; its own header is then no shim. */
+    /* A tunnel may copy the inner DSCP to its outer header; a tunnel header follows then, not a shim. */
     if (marks && !(is_udp && is_tunnel(shim, w->end - body, dst_port)))
         return MARK_DSCP;
     return MARK_NONE;
@@ -341,7 +341,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
     struct walk *w;
     const u8 *udp;
     u32 at, body, has_ports, src_port, dst_port, proto = IPPROTO_UDP;
-    int answer;
+    int result;
 
     if (!s || !p)
         return STEP_DONE;
@@ -353,7 +353,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
     src_port = be16(udp);
     dst_port = be16(udp + 2);
     if (body > w->end) {
-        /* Cut inside the header of a tunnel: the tenant's flow is not there. */
+        /* Truncated in the tunnel header: the inner flow is unknown. */
         if (has_ports && is_tunnel_port(dst_port))
             enter(w);
         else
@@ -363,13 +363,13 @@ int walk_udp(struct scratch *s, const struct profile *p)
     w->mark = marked(s, p, body, 1, dst_port);
     w->unmarked = body < w->end && w->mark == MARK_NONE ? body : 0;
     if (w->mark != MARK_NONE) {
-        answer = l4_shim(s, p);
-        if (answer < 0)
-            return answer;
+        result = l4_shim(s, p);
+        if (result < 0)
+            return result;
         body = w->after;
-        /* NPT 2 names a protocol and no port; that protocol may be UDP again. */
+        /* NPT 2 contains a protocol and no port; the protocol can be UDP. */
         if (w->mark == MARK_PORT && w->original_proto != ABSENT) {
-            /* The UDP header was put in; the original L4 header follows INT. */
+            /* The UDP header was inserted; the original L4 header follows INT. */
             w->seek = 0;
             w->at = body;
             w->proto = w->original_proto;
@@ -397,7 +397,7 @@ int walk_tcp(struct scratch *s, const struct profile *p)
     struct walk *w;
     const u8 *tcp;
     u32 at, body, has_ports, src_port, dst_port, words;
-    int answer;
+    int result;
 
     if (!s || !p)
         return STEP_DONE;
@@ -416,9 +416,9 @@ int walk_tcp(struct scratch *s, const struct profile *p)
     w->unmarked = body < w->end && w->mark == MARK_NONE ? body : 0;
     if (w->mark == MARK_NONE)
         return STEP_DONE;
-    answer = l4_shim(s, p);
-    if (answer < 0)
-        return answer;
+    result = l4_shim(s, p);
+    if (result < 0)
+        return result;
     if (w->original_port != ABSENT)
         dst_port = w->original_port;
     set_flow(w, 1, src_port, dst_port, w->original_proto != ABSENT ? w->original_proto : IPPROTO_TCP);
@@ -431,7 +431,7 @@ int walk_gre(struct scratch *s, const struct profile *p)
     struct walk *w;
     const u8 *gre;
     u32 at, protocol, is_int, body;
-    int answer;
+    int result;
 
     if (!s || !p)
         return STEP_DONE;
@@ -445,18 +445,18 @@ int walk_gre(struct scratch *s, const struct profile *p)
     is_int = protocol == p->gre_protocol;
     if (gre[1] & 7 || gre[0] & 0x40)
         return is_int && w->seek ? REFUSE(BAD_GRE) : STEP_DONE;
-    /* Checksum, key and sequence number are there when their bits are. */
+    /* Checksum, key and sequence number are present if their bits are set. */
     body = at + 4 + ones(gre[0] & 0xb0) * 4;
     if (!is_int)
         return inside(w, body, protocol);
-    answer = gre_shim(s, p, body);
-    if (answer < 0)
+    result = gre_shim(s, p, body);
+    if (result < 0)
         /* Malformed INT is ignored when the walk does not search for INT. */
-        return w->seek ? answer : STEP_DONE;
-    return answer ? STEP_DONE : inside(w, w->after, w->ethertype);
+        return w->seek ? result : STEP_DONE;
+    return result ? STEP_DONE : inside(w, w->after, w->ethertype);
 }
 
-/* What follows an IP header. */
+/* The header after IP. */
 static inline_always int walk_transport(struct scratch *s)
 {
     struct walk *w = &s->walk;
@@ -477,7 +477,7 @@ static inline_always int walk_transport(struct scratch *s)
         enter(w);
         return inside(w, w->at, ETH_IPV6);
     default:
-        /* SCTP, DCCP and UDP-Lite have their ports where UDP has them. */
+        /* SCTP, DCCP and UDP-Lite have their ports at the same offsets as UDP. */
         has_ports = (w->proto == 33 || w->proto == 132 || w->proto == 136) && w->at + 4 <= w->end;
         l4 = bytes(s, w->at);
         set_flow(w, has_ports, be16(l4), be16(l4 + 2), w->proto);
@@ -502,14 +502,14 @@ int walk_gpe(struct scratch *s, const struct profile *p)
     next = gpe[0] & 0x04 ? gpe[3] : 3;
     w->at += 8;
     for (int i = 0; i < MAX_TAGS && is_gpe_int(next); i++) {
-        int answer = gpe_shim(s, p, w->at, next);
+        int result = gpe_shim(s, p, w->at, next);
 
-        if (answer < 0)
-            return w->seek ? answer : STEP_DONE;
-        if (answer > 255)
+        if (result < 0)
+            return w->seek ? result : STEP_DONE;
+        if (result > 255)
             return STEP_DONE;
         w->at = w->after;
-        next = answer;
+        next = result;
     }
     switch (next) {
     case 1:
@@ -523,10 +523,10 @@ int walk_gpe(struct scratch *s, const struct profile *p)
     }
 }
 
-/* Options of a Geneve header have 252 bytes at most, and one four at least. */
+/* The options of a Geneve header have at most 252 bytes, each at least four. */
 #define MAX_GENEVE_OPTIONS 63
 
-/* Geneve, with INT if an option holds it. */
+/* Geneve, with INT if an option contains it. */
 int walk_geneve(struct scratch *s, const struct profile *p)
 {
     struct walk *w;
@@ -543,19 +543,19 @@ int walk_geneve(struct scratch *s, const struct profile *p)
     end = at + (geneve[0] & 0x3f) * 4;
     for (int i = 0; i < MAX_GENEVE_OPTIONS && at < end && w->seek && at + 4 <= w->end; i++) {
         u32 next = at + 4 + (bytes(s, at)[3] & 0x1f) * 4;
-        int answer;
+        int result;
 
         if (next > end)
             return REFUSE(BAD_GENEVE);
-        answer = geneve_option(s, p, at, next);
-        if (answer < 0)
-            return answer;
+        result = geneve_option(s, p, at, next);
+        if (result < 0)
+            return result;
         at = next;
     }
     return inside(w, end, be16(geneve + 2));
 }
 
-/* The packet at s->walk.at, from a header of the kind `first` on. */
+/* Parses the packet at s->walk.at, beginning with a header of the kind `first`. */
 static inline_always int walk_packet(struct scratch *s, const struct profile *p, u32 first)
 {
     int step = first == FIRST_ETHERNET ? STEP_ETHERNET

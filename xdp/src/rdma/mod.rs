@@ -364,6 +364,6 @@ fn report(record: &[u8], out: &mut impl Output) {
         out.sent(pair, text.get(..len as usize).unwrap_or(text));
         return;
     }
-    let place = (kind == WRITE).then(|| (u16_at(20), offset));
-    out.complete(&Completion { queue_pair: pair, immediate, place, len });
+    let location = (kind == WRITE).then(|| (u16_at(20), offset));
+    out.complete(&Completion { queue_pair: pair, immediate, location, len });
 }

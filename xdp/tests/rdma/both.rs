@@ -28,7 +28,7 @@ pub(crate) enum Said {
 struct Recorder(Vec<Said>);
 
 impl Output for Recorder {
-    fn answer(&mut self, _: &Path, frame: &[u8]) {
+    fn respond(&mut self, _: &Path, frame: &[u8]) {
         self.0.push(Said::Answer(frame.to_vec()));
     }
     fn complete(&mut self, completion: &Completion) {

@@ -478,7 +478,7 @@ fn a_full_ring_is_an_empty_receive_queue() {
     kernel.connect(pair.number, &pair.config).unwrap();
     struct Sum(usize);
     impl Output for Sum {
-        fn answer(&mut self, _: &wire::roce::Path, _: &[u8]) {}
+        fn respond(&mut self, _: &wire::roce::Path, _: &[u8]) {}
         fn sent(&mut self, _: u32, message: &[u8]) {
             self.0 += message.len();
         }

@@ -34,7 +34,7 @@ pub(crate) fn pair(test: &str, queues: u32) -> Option<Pair> {
     }
 }
 
-/// Opens the far side.
+/// Opens the interface at the far end.
 pub(crate) fn open(pair: &Pair, options: &Options) -> OpenInterface {
     try_open(&pair.far, options).unwrap()
 }
@@ -43,8 +43,8 @@ fn try_open(namespace: &Namespace, options: &Options) -> Result<OpenInterface, N
     namespace.run(|| receive::open(Pair::DEVICE, options)).unwrap()
 }
 
-/// Opens the far side again, after it was closed. A process that another test starts at that time has our ports until it has
-/// become another program, which on a busy machine takes a while.
+/// Opens the interface at the far end again. A process that another test forks meanwhile inherits our sockets until its exec,
+/// which can take a while on a busy machine.
 fn open_again(pair: &Pair, options: &Options) -> OpenInterface {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -56,7 +56,7 @@ fn open_again(pair: &Pair, options: &Options) -> OpenInterface {
     }
 }
 
-/// What came: payload and sender. Receives until `count` came, or nothing for half a second.
+/// Receives until `count` datagrams have arrived, or none for half a second; returns payloads and senders.
 pub(crate) fn receive(source: &mut dyn Source, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
     let mut found = Vec::new();
     while found.len() < count {
@@ -73,7 +73,7 @@ pub(crate) fn receive(source: &mut dyn Source, count: usize) -> Vec<(Vec<u8>, So
     found
 }
 
-/// Drops what was opened, and fails if a program or map of it is still there after that.
+/// Closes the interface; fails if one of its programs or maps still exists afterwards.
 pub(crate) fn close(opened: OpenInterface) {
     let ids = opened.watch.ids().unwrap();
     assert!(!opened.rx_path.name().starts_with("xdp") || (ids.programs.len() == 1 && ids.maps.len() >= 3));
@@ -99,7 +99,7 @@ fn send(pair: &Pair, frames: &[Vec<u8>]) {
 }
 
 #[test]
-fn every_rung_hands_out_what_was_sent() {
+fn every_rx_path_delivers_the_datagrams_sent() {
     let datagram = |text: &str| udp(PORT, text.as_bytes());
     let frames = [
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &datagram("v4"))),
@@ -136,10 +136,10 @@ fn every_rung_hands_out_what_was_sent() {
         let expected = Stats { datagrams: 6, bytes, refused, bursts: stats.bursts, ..Stats::default() };
         assert_eq!(stats, expected, "{rx_path}");
         let counters = opened.watch.counters().unwrap();
-        let taken = if rx_path == RxPath::Packet { 0 } else { 7 };
+        let redirected = if rx_path == RxPath::Packet { 0 } else { 7 };
         assert_eq!(
             counters,
-            Counters { taken, device_dropped: counters.device_dropped, ..Counters::default() }
+            Counters { redirected, device_dropped: counters.device_dropped, ..Counters::default() }
         );
         assert_eq!(opened.watch.check().unwrap(), State::Good);
         close(opened);
@@ -147,7 +147,7 @@ fn every_rung_hands_out_what_was_sent() {
 }
 
 #[test]
-fn plain_sockets_are_the_last_rung() {
+fn udp_sockets_are_the_last_rx_path() {
     let Some(pair) = pair("rx_paths", 1) else { return };
     let mut opened = open(&pair, &Options { program: None, ..options(RxPath::Udp) });
     for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
@@ -160,7 +160,7 @@ fn plain_sockets_are_the_last_rung() {
 }
 
 #[test]
-fn other_traffic_goes_on_while_the_program_is_there() {
+fn other_traffic_passes_while_the_program_is_attached() {
     for rx_path in WITH_XDP {
         let Some(pair) = pair("other traffic", 1) else { return };
         let opened = open(&pair, &options(rx_path));
@@ -191,30 +191,30 @@ fn other_traffic_goes_on_while_the_program_is_there() {
 }
 
 #[test]
-fn fragments_and_long_frames_come_by_the_companion() {
+fn fragments_and_long_frames_arrive_through_the_stack() {
     for rx_path in WITH_XDP {
-        let Some(pair) = pair("companion", 1) else { return };
+        let Some(pair) = pair("stack source", 1) else { return };
         for side in [&pair.near, &pair.far] {
             side.ip(&["link", "set", Pair::DEVICE, "mtu", "9000"]).unwrap();
         }
         let mut opened = open(&pair, &options(rx_path));
-        let mut companion = opened.companion.take().unwrap();
+        let mut stack_source = opened.stack_source.take().unwrap();
         for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
             let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
             let from = sender.local_addr().unwrap();
-            // Short; longer than a frame of 2048 bytes; longer than one of 4096; longer than a packet.
+            // Short; longer than a UMEM frame of 2048 bytes; longer than one of 4096; longer than the MTU.
             let [short, long, longer, longest] =
                 [100, 3000, 8000, 9100].map(|len| (0..len).map(|n| n as u8).collect::<Vec<u8>>());
             for payload in [&short, &long, &longer, &longest] {
                 sender.send_to(payload, (far, PORT)).unwrap();
             }
             assert_eq!(receive(opened.sources[0].as_mut(), 2), [(short, from), (long, from)], "{rx_path}");
-            assert_eq!(receive(companion.as_mut(), 2), [(longer, from), (longest, from)], "{rx_path}");
+            assert_eq!(receive(stack_source.as_mut(), 2), [(longer, from), (longest, from)], "{rx_path}");
         }
         let counters = opened.watch.counters().unwrap();
         let device_dropped = counters.device_dropped;
         let expected = Counters {
-            taken: 4,
+            redirected: 4,
             passed_too_long: 2,
             passed_fragment: 2,
             device_dropped,
@@ -226,18 +226,18 @@ fn fragments_and_long_frames_come_by_the_companion() {
 }
 
 #[test]
-fn every_queue_is_read_by_one_thread_or_by_several() {
+fn every_queue_is_read_by_one_or_several_threads() {
     for (rx_path, threads) in
         [(RxPath::Native, 1), (RxPath::Native, 2), (RxPath::Native, 9), (RxPath::Generic, 2)]
     {
         let Some(pair) = pair("queues", 2) else { return };
         let mut opened = open(&pair, &Options { threads, ..options(rx_path) });
         assert_eq!((opened.queues, opened.sources.len()), (2, threads.min(2)));
-        // A veth puts what a queue sends on the queue of the same number; 2^16 flows surely use both.
+        // A veth delivers what a transmit queue sends to the receive queue with the same index.
         let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
         let mut each = Vec::new();
         for core in [0, 1] {
-            // The queue to send by is that of the core.
+            // The core selects the transmit queue.
             let sender = &sender;
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -252,20 +252,20 @@ fn every_queue_is_read_by_one_thread_or_by_several() {
             each.push(receive(source.as_mut(), 100).len());
         }
         assert_eq!(each.iter().sum::<usize>(), 100, "{rx_path} {threads} {each:?}");
-        assert_eq!(opened.watch.counters().unwrap().taken, 100);
+        assert_eq!(opened.watch.counters().unwrap().redirected, 100);
         close(opened);
     }
 }
 
 #[test]
-fn frames_are_given_back_and_used_again() {
+fn frames_return_to_the_fill_ring_and_are_reused() {
     for rx_path in WITH_XDP {
-        let Some(pair) = pair("used again", 2) else { return };
+        let Some(pair) = pair("reused", 2) else { return };
         let mut options = options(rx_path);
         options.xdp.frames_per_queue = 64;
         let mut opened = open(&pair, &options);
         let mut number = 0_u32;
-        // Ten times as many as there are frames; never more than 64 at a time, so that none may be lost.
+        // Ten times as many as there are frames, but at most 64 at a time, so that none may be lost.
         for _ in 0..30 {
             let payloads: Vec<[u8; 4]> = (number..number + 40).map(u32::to_be_bytes).collect();
             number += 40;
@@ -273,7 +273,7 @@ fn frames_are_given_back_and_used_again() {
                 payloads.iter().map(|payload| ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(PORT, payload))));
             send(&pair, &frames.collect::<Vec<_>>());
             let mut found = receive(opened.sources[0].as_mut(), 40);
-            // They may have come by two queues.
+            // They may have arrived on two queues.
             found.sort();
             assert!(
                 found.iter().map(|(data, _)| &data[..]).eq(payloads.iter().map(|payload| &payload[..])),
@@ -287,7 +287,7 @@ fn frames_are_given_back_and_used_again() {
 }
 
 #[test]
-fn two_interfaces_are_received_from_at_once() {
+fn two_interfaces_receive_at_the_same_time() {
     let (Some(one), Some(two)) = (pair("two interfaces", 1), pair("two interfaces", 1)) else { return };
     let (mut first, mut second) =
         (open(&one, &options(RxPath::Native)), open(&two, &options(RxPath::Generic)));
@@ -303,7 +303,7 @@ fn two_interfaces_are_received_from_at_once() {
     close(second);
 }
 
-/// The generator's object with its program under a name that is not ours.
+/// The generator's object with its program renamed to one that is not ours.
 fn renamed(object: &[u8]) -> Vec<u8> {
     let (ours, other) = (b"hopwise_bench", b"someone_bench");
     let mut bytes = object.to_vec();
@@ -316,9 +316,9 @@ fn renamed(object: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_reason_of_each_refusal_is_kept() {
+fn each_failed_rx_path_is_reported_with_its_reason() {
     let Some(pair) = pair("reasons", 1) else { return };
-    // Nothing is in the way but the driver.
+    // Only the driver prevents zero-copy.
     let opened = open(&pair, &Options { best: RxPath::ZeroCopy, worst: RxPath::Udp, ..options(RxPath::Udp) });
     let tried: Vec<String> = opened.tried.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -340,15 +340,15 @@ fn the_reason_of_each_refusal_is_kept() {
     );
     assert!(second.contains("udp: bind [::]:32766: another program listens on UDP port 32766"), "{second}");
     close(opened);
-    // A program that is not ours keeps the interface; what is left is a ring.
-    let foreign = Object::load(&renamed(xdp::BENCH), &LoadOptions::default()).unwrap();
+    // A program that is not ours stays attached; only AF_PACKET remains.
+    let other = Object::load(&renamed(xdp::BENCH), &LoadOptions::default()).unwrap();
     let index = pair.far.run(|| device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
-    let attached = pair.far.run(|| foreign.attach("someone_bench", index, Mode::Generic)).unwrap().unwrap();
+    let attached = pair.far.run(|| other.attach("someone_bench", index, Mode::Generic)).unwrap().unwrap();
     let opened = open_again(&pair, &all);
     let reason = format!(
-        "another XDP program is on this interface (`someone_bench`, number {}): stop what put it there, or take it off with \
+        "another XDP program is on this interface (`someone_bench`, ID {}): stop its owner, or detach it with \
          `ip link set veth0 xdp off`",
-        foreign.program_id("someone_bench").unwrap()
+        other.program_id("someone_bench").unwrap()
     );
     let tried: Vec<_> =
         opened.tried.iter().map(|refused| (refused.rx_path, refused.reason.as_str())).collect();
@@ -382,7 +382,7 @@ fn a_veth_that_receives_on_too_few_queues_is_detected() {
     assert!(refused.ends_with(expected), "{refused}");
 }
 
-/// The counters when the device has dropped something.
+/// The counters after the device has dropped a frame.
 fn counted(opened: &mut OpenInterface) -> Counters {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -398,10 +398,10 @@ fn counted(opened: &mut OpenInterface) -> Counters {
 fn the_watch_reports_interface_changes() {
     let Some(pair) = pair("watch", 2) else { return };
     let mut opened = open(&pair, &options(RxPath::Native));
-    // Held by a link, the program cannot be taken off from outside.
+    // A program attached by a BPF link cannot be detached from outside.
     assert!(pair.far.ip(&["link", "set", Pair::DEVICE, "xdp", "off"]).is_err());
     assert_eq!(opened.watch.check().unwrap(), State::Good);
-    // Down and up again is no reason to open anew.
+    // After down and up, the interface need not be reopened.
     pair.far.ip(&["link", "set", Pair::DEVICE, "down"]).unwrap();
     pair.far.ip(&["link", "set", Pair::DEVICE, "up"]).unwrap();
     assert_eq!(opened.watch.check().unwrap(), State::Good);
@@ -413,25 +413,25 @@ fn the_watch_reports_interface_changes() {
             break found;
         }
     };
-    assert!(found > 0, "nothing comes after down and up");
+    assert!(found > 0, "nothing arrives after down and up");
     close(opened);
 }
 
 #[test]
 fn the_watch_reports_queues_and_a_removed_interface() {
     let Some(pair) = pair("watch", 2) else { return };
-    // A veth wants as many queues that receive as the other end has that send.
+    // A veth needs at least as many receive queues as the other end has transmit queues.
     pair.near.run(|| device::set_queues(Pair::DEVICE, 2, 1)).unwrap().unwrap();
     pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
     let mut opened = open(&pair, &options(RxPath::Native));
     assert_eq!(opened.queues, 1);
     pair.far.run(|| device::set_queues(Pair::DEVICE, 2, 2)).unwrap().unwrap();
     assert_eq!(opened.watch.check().unwrap(), State::QueuesChanged { before: 1, now: 2 });
-    // No receiver accepts this one; the device counts the drop.
+    // No protocol handler accepts this frame; the device counts the drop.
     send(&pair, &[ethernet(&[], 0x88b5, &[0; 50])]);
     let lost = counted(&mut opened);
     assert_eq!(lost.device_dropped, 1);
-    // Gone while it is read.
+    // Removed during a read.
     let (mut source, deleting) = (opened.sources.remove(0), &pair.far);
     let error = std::thread::scope(|scope| {
         let reading = scope.spawn(move || (0..3000).find_map(|_| source.receive(10, &mut |_| {}).err()));
@@ -441,12 +441,12 @@ fn the_watch_reports_queues_and_a_removed_interface() {
     });
     assert_eq!(error.unwrap().to_string(), "receive veth0: the interface is gone");
     assert_eq!(opened.watch.check().unwrap(), State::Gone);
-    assert_eq!(opened.watch.counters().unwrap(), lost, "what was counted does not go with it");
+    assert_eq!(opened.watch.counters().unwrap(), lost, "the counters remain after removal");
     close(opened);
 }
 
 #[test]
-fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
+fn a_program_attached_by_netlink_is_monitored_and_detected() {
     let Some(pair) = pair("netlink", 1) else { return };
     let index = pair.far.run(|| device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
     let load = |bytes| Object::load(bytes, &LoadOptions::default()).unwrap();
@@ -457,14 +457,14 @@ fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
         };
         let attached = attach(&steer, "hopwise_steer").unwrap();
         assert_eq!(attached.replaced().unwrap(), None);
-        // Never in the place of another.
+        // It never replaces another program.
         assert!(attach(&other, "hopwise_bench").is_err());
         pair.far.ip(&["link", "set", Pair::DEVICE, of_ip, "off"]).unwrap();
         assert_eq!(attached.replaced().unwrap(), Some(0));
         let replacing = attach(&other, "hopwise_bench").unwrap();
         assert_eq!(attached.replaced().unwrap(), Some(other.program_id("hopwise_bench").unwrap()));
         drop(attached);
-        assert_eq!(replacing.replaced().unwrap(), None, "the other's is left alone");
+        assert_eq!(replacing.replaced().unwrap(), None, "the other program stays attached");
         drop(replacing);
         // A killed run leaves its program attached. The next run detaches it.
         let left = attach(&steer, "hopwise_steer").unwrap();
@@ -480,11 +480,11 @@ fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
 }
 
 #[test]
-fn a_port_that_somebody_reads_is_no_reason_to_do_without_xdp() {
+fn a_bound_udp_port_does_not_prevent_xdp() {
     let Some(pair) = pair("port in use", 1) else { return };
     let other = pair.far.run(|| UdpSocket::bind(("0.0.0.0", PORT))).unwrap().unwrap();
     let mut opened = open(&pair, &options(RxPath::Native));
-    assert!(opened.companion.is_none());
+    assert!(opened.stack_source.is_none());
     let expected = "UDP port 32766 is read by another socket: it gets the fragments and the frames that are too long for veth0";
     assert_eq!(opened.warnings, [expected]);
     let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
@@ -503,7 +503,7 @@ const NOT_LOADED: &str = "refused nothing can be received from veth0; xdp-native
                           CAP_NET_ADMIN: grant both, or run as root";
 
 #[test]
-fn four_capabilities_are_enough_and_what_is_missing_is_said() {
+fn four_capabilities_are_enough_and_a_missing_one_is_reported() {
     let Some(pair) = pair("capabilities", 1) else { return };
     for (capabilities, expected) in [
         ("-all,+bpf,+net_admin,+net_raw,+ipc_lock", "opened xdp-native"),
@@ -525,7 +525,7 @@ fn four_capabilities_are_enough_and_what_is_missing_is_said() {
     }
 }
 
-/// What a child says that is not root and has only these capabilities, in the far namespace.
+/// Output of a child in the far namespace that is not root and has only these capabilities.
 fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)> {
     let output = Command::new("ip")
         .args(["netns", "exec", pair.far.name(), "prlimit", "--memlock=65536:65536"])
@@ -549,7 +549,7 @@ fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)
     }
 }
 
-/// Not a test by itself: what [`with_capabilities`] starts, in a namespace and without being root.
+/// Not a test by itself: [`with_capabilities`] starts it, in a namespace and not as root.
 #[test]
 fn child_with_few_capabilities() {
     if std::env::var(CHILD).is_err() {
@@ -558,17 +558,17 @@ fn child_with_few_capabilities() {
     match receive::open(Pair::DEVICE, &options(RxPath::Native)) {
         Ok(mut opened) => {
             let state = opened.watch.check().unwrap();
-            assert_eq!((state, opened.watch.counters().unwrap().taken), (State::Good, 0));
+            assert_eq!((state, opened.watch.counters().unwrap().redirected), (State::Good, 0));
             println!("\nopened {}", opened.rx_path);
         }
         Err(error) => println!("\nrefused {error}"),
     }
 }
 
-/// Says which test the child is, and in which namespace.
+/// Set for a child process, to the name of its namespace.
 const CHILD: &str = "HOPWISE_TEST_NAMESPACE";
 
-/// Not a test by itself: what [`a_killed_run_leaves_no_state_behind`] kills.
+/// Not a test by itself: [`a_killed_run_leaves_no_state_behind`] kills it.
 #[test]
 fn child_that_is_killed() {
     let Ok(namespace) = std::env::var(CHILD) else { return };
@@ -591,10 +591,10 @@ fn a_killed_run_leaves_no_state_behind() {
     let ids = lines.filter_map(|line| Ids::parse(line.strip_prefix("ids ")?)).next();
     let Some(ids) = ids else {
         let _ = child.wait();
-        panic!("the child opened nothing");
+        panic!("the child did not open the interface");
     };
     assert_eq!(ids.alive().unwrap(), ids);
-    // As by `kill -9`.
+    // SIGKILL.
     child.kill().unwrap();
     child.wait().unwrap();
     gone(&ids);

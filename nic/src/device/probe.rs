@@ -1,7 +1,7 @@
-//! Trying out which ways of receiving an interface has: a program that lets everything pass is really attached, and an AF_XDP
-//! socket really bound; then everything is taken away again.
+//! Probes the receive paths of an interface: attaches an XDP program that passes every frame, binds an AF_XDP socket, and
+//! removes both.
 //!
-//! On some drivers attaching a program takes the link down for a short time, and binding without copies resets a queue.
+//! On some drivers, attaching a program takes the link down for a short time, and a zero-copy bind resets a queue.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,49 +11,49 @@ use super::{Mode, program};
 use crate::error::Error;
 use crate::time;
 
-/// Ways of receiving, best first: each `Ok`, or why not; `None`: not tried, because a better one works.
+/// Result for each receive path, best first. `None`: not probed, because a better one works.
 #[derive(Debug)]
-pub struct Attempt {
-    /// AF_XDP in the driver, into our memory.
+pub struct Probe {
+    /// AF_XDP in the driver, zero-copy.
     pub zero_copy: Result<(), Error>,
-    /// AF_XDP in the driver.
+    /// AF_XDP in the driver, with a copy.
     pub native: Option<Result<(), Error>>,
-    /// AF_XDP in the kernel's network stack.
+    /// AF_XDP in the kernel's network stack (generic XDP).
     pub generic: Option<Result<(), Error>>,
     /// AF_PACKET.
     pub packet: Option<Result<(), Error>>,
 }
 
-/// Tries the ways of receiving on the interface of this number in this network namespace, from the best to the first that
+/// Probes the receive paths of the interface with this index in this network namespace, from the best to the first that
 /// works.
-pub fn attempt(index: u32) -> Attempt {
-    let mut tried =
-        Attempt { zero_copy: in_mode(index, Mode::Native, true), native: None, generic: None, packet: None };
-    if tried.zero_copy.is_ok() {
-        return tried;
+pub fn probe(index: u32) -> Probe {
+    let mut result =
+        Probe { zero_copy: in_mode(index, Mode::Native, true), native: None, generic: None, packet: None };
+    if result.zero_copy.is_ok() {
+        return result;
     }
-    let native = tried.native.insert(in_mode(index, Mode::Native, false));
+    let native = result.native.insert(in_mode(index, Mode::Native, false));
     if native.is_ok() {
-        return tried;
+        return result;
     }
-    let generic = tried.generic.insert(in_mode(index, Mode::Generic, false));
+    let generic = result.generic.insert(in_mode(index, Mode::Generic, false));
     if generic.is_ok() {
-        return tried;
+        return result;
     }
-    tried.packet = Some(packet());
-    tried
+    result.packet = Some(packet());
+    result
 }
 
 fn in_mode(index: u32, mode: Mode, zero_copy: bool) -> Result<(), Error> {
     let program = program::pass()?;
-    // Declared before the socket, so that it is taken away after it.
+    // Declared before the socket, so that it is detached after the socket is closed.
     let _attached = program::attach(&program, index, mode)?;
     let socket = Socket::open()?;
     socket.bind(index, zero_copy)
 }
 
 fn packet() -> Result<(), Error> {
-    // Protocol 0: it receives nothing.
+    // Protocol 0: the socket receives nothing.
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -64,8 +64,8 @@ fn packet() -> Result<(), Error> {
     Ok(())
 }
 
-/// Can AF_XDP sockets be had? `None`: CAP_NET_RAW is missing, so the kernel does not say.
-pub(super) fn sockets() -> Option<bool> {
+/// True if the kernel has AF_XDP sockets. `None` without CAP_NET_RAW: then the kernel does not say.
+pub(super) fn has_af_xdp() -> Option<bool> {
     match Socket::open() {
         Ok(_) => Some(true),
         Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => Some(false),
@@ -73,10 +73,10 @@ pub(super) fn sockets() -> Option<bool> {
     }
 }
 
-/// An AF_XDP socket with the least that one can be bound with. The rings are never mapped: nothing is to be received.
+/// An AF_XDP socket with the minimum that a bind needs. The rings are not mapped, because it receives nothing.
 #[derive(Debug)]
 struct Socket {
-    // Closed before the memory is given back.
+    // Dropped before the memory is unmapped.
     socket: OwnedFd,
     memory: Memory,
 }
@@ -98,8 +98,8 @@ impl Socket {
 
     fn set<T>(&self, option: i32, value: &T, call: &'static str) -> Result<(), Error> {
         let (pointer, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
-        // SAFETY: the kernel reads `len` bytes, the size of `value`. Memory named in it is that of `self`, which lives longer
-        // than the socket.
+        // SAFETY: the kernel reads `len` bytes, the size of `value`. Memory that it refers to belongs to `self` and outlives the
+        // socket.
         let result =
             unsafe { libc::setsockopt(self.socket.as_raw_fd(), libc::SOL_XDP, option, pointer, len) };
         if result < 0 { Err(Error::last(call, "")) } else { Ok(()) }
@@ -125,9 +125,9 @@ impl Socket {
             sxdp_queue_id: 0,
             sxdp_shared_umem_fd: 0,
         };
-        let how = if zero_copy { "AF_XDP without copies" } else { "AF_XDP" };
+        let how = if zero_copy { "AF_XDP zero-copy" } else { "AF_XDP" };
         let mut error = self.bind_to(&name, how);
-        for _ in 0..BUSY {
+        for _ in 0..BUSY_RETRIES {
             if !matches!(&error, Err(error) if error.errno() == Some(libc::EBUSY)) {
                 break;
             }
@@ -145,11 +145,11 @@ impl Socket {
     }
 }
 
-/// Times that a queue that is busy is asked again: the kernel takes a closed socket off its queue some time after `close`
-/// (`xp_put_pool` of net/xdp/xsk_buff_pool.c leaves it to a work queue).
-const BUSY: u32 = 40;
+/// Retries of a bind to a busy queue: the kernel detaches a closed socket from its queue some time after `close`
+/// (`xp_put_pool` in net/xdp/xsk_buff_pool.c defers it to a work queue).
+const BUSY_RETRIES: u32 = 40;
 
-/// `xdp_umem_reg` as it is since Linux 6.8; older kernels read its beginning.
+/// `xdp_umem_reg` since Linux 6.8; older kernels read a prefix.
 #[repr(C)]
 struct Registration {
     address: u64,
@@ -162,7 +162,7 @@ struct Registration {
 
 const _: () = assert!(size_of::<Registration>() == 32);
 
-/// Memory of whole pages.
+/// An anonymous mapping.
 #[derive(Debug)]
 struct Memory {
     start: *mut libc::c_void,
@@ -172,7 +172,7 @@ struct Memory {
 impl Memory {
     fn new(len: usize) -> Result<Self, Error> {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, where the kernel likes.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(Error::new("mmap", "", io::Error::last_os_error()));
@@ -183,7 +183,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length; the socket that used it has been closed, and holds the pages itself if not.
+        // SAFETY: our own mapping, of this length. The socket that used it is closed; until then the kernel pins the pages.
         unsafe { libc::munmap(self.start, self.len) };
     }
 }
