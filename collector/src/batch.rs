@@ -86,7 +86,7 @@ impl Batch {
         self.refused
     }
 
-    /// Is it time to hand it on, so that there is room for the results of one more report or key?
+    /// True if it must be submitted before the results of one more report or key.
     pub fn is_half_full(&self) -> bool {
         self.len() >= self.capacity / 2 || self.paths.len() >= self.capacity * PATH_NODES / 2
     }

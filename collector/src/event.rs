@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// How a latency came about, or the order of a path. Displays must show anything but `Measured` beside the value.
+/// How a latency, or the order of a path, was obtained. Displays must show anything but `Measured` beside the value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Basis {
@@ -128,7 +128,7 @@ pub struct Event {
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,
-    /// How `value` came about; with a path, how its order did.
+    /// How `value` was obtained; with a path, how its order was.
     pub basis: Basis,
 }
 
@@ -203,7 +203,7 @@ pub struct FlowRow {
     pub flow: FlowKey,
     /// Latest flow latency, ns.
     pub flow_latency: Option<u64>,
-    /// How the latency came about.
+    /// How the latency was obtained.
     pub basis: Basis,
     /// Receive time of the first report.
     pub first_seen: Nanos,
@@ -294,9 +294,9 @@ pub enum SequenceEventKind {
         /// How many.
         count: u32,
     },
-    /// A missing number came late.
+    /// A missing number arrived late.
     Late(u32),
-    /// A number came again.
+    /// A number arrived again.
     Duplicate(u32),
     /// A number from before the window, alone.
     Stray(u32),

@@ -8,7 +8,7 @@ use crate::hash::fold_octets;
 use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
-/// What came from one address.
+/// Counters of one source address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceView {
     /// The address, IPv4 mapped into IPv6.

@@ -40,7 +40,7 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 /// The script repeats every minute.
 const ACT: u64 = 60 * SECOND;
-/// How many minutes are scripted: a day. After that only the traffic goes on.
+/// Number of scripted minutes: a day. After that only the traffic continues.
 const ACTS: u64 = 24 * 60;
 /// Seconds into each minute at which a microburst begins.
 const BURSTS: [u64; 3] = [5, 25, 45];

@@ -205,7 +205,7 @@ impl Filters {
         self.entries.iter_mut().for_each(|entry| entry.monitor.wipe());
     }
 
-    /// Goes on with the registers and counts of `old`, for each filter that was there too (the first of equal ones for the
+    /// Continues with the registers and counts of `old`, for each filter that `old` also has (the first of equal ones for the
     /// first), if the units are the same.
     #[must_use]
     pub fn continuing(mut self, mut old: Self) -> Self {

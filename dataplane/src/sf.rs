@@ -220,7 +220,7 @@ impl Registers {
         }
     }
 
-    /// Empties all registers; counters go on.
+    /// Clears all registers; counters continue.
     pub fn wipe(&mut self) {
         self.registers.iter_mut().for_each(|register| register.state = 0);
     }

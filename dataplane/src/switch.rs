@@ -1,7 +1,7 @@
 //! One INT switch: parses a packet that leaves, dispatches it to source, transit or sink, and counts it.
 //!
 //! All processing takes place at egress, behind the queue, because only there the packet's latency and queue occupancy are
-//! known. A packet that came in from a host concerns the source, one that leaves to a host the sink.
+//! known. Packets from hosts pass the source, packets to hosts pass the sink.
 
 use wire::int::Sf;
 use wire::{Profile, Refusal};
@@ -96,7 +96,7 @@ impl Switch {
         Ok(Self { node, watchlist, roles: Roles::default(), congested: [None; 256], fast_path: true })
     }
 
-    /// Empties the registers of SF-INT, as a restart does. Counters go on.
+    /// Empties the registers of SF-INT, as a restart does. Counters continue.
     pub fn wipe_registers(&mut self) {
         self.node.registers.wipe();
     }

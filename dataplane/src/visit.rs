@@ -5,11 +5,11 @@ use crate::watchlist::Role;
 /// What a switch measures of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// Interface it came in by; 0 is unknown.
+    /// Ingress interface; 0 is unknown.
     pub ingress_if: u16,
     /// Interface it leaves by; 0 is unknown.
     pub egress_if: u16,
-    /// When it came in, ns of the switch's clock.
+    /// Ingress timestamp, ns of the switch's clock.
     pub ingress_ts: u64,
     /// When it leaves, ns of the switch's clock.
     pub egress_ts: u64,
@@ -21,7 +21,7 @@ pub struct Visit {
     pub tx_utilization: u32,
     /// MTU of the egress link, bytes.
     pub mtu: u16,
-    /// It came from outside the domain.
+    /// It arrived from outside the domain.
     pub from_edge: bool,
     /// It leaves the domain.
     pub to_edge: bool,

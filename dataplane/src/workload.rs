@@ -154,7 +154,7 @@ pub const SIMULATED_SWITCHES: u32 = 20;
 /// What [`simulate`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simulated {
-    /// Packets that came to their host. One counts once, however many hops it has.
+    /// Packets delivered to their host, each counted once regardless of its hops.
     pub packets: u64,
     /// Hops of these packets, one per switch.
     pub hops: u64,

@@ -105,7 +105,7 @@ struct SlotAddrs<const N: usize> {
 struct SlotHeads {
     /// Bit n: copy n has the key's checksum.
     matching: u8,
-    /// One of them begins with zeros and goes on with something: perhaps it is being written.
+    /// One of them begins with zeros followed by other bytes: it may be in the middle of a write.
     begun: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A buffer's trailer is written last, so that an epoch is there when its trailer is. While the translator writes epoch e + 1
 //! into the other buffer, epoch e is safe; once e + 1 is there, e's buffer may be written for e + 2. So the newest
-//! epoch can be read for certain, and a copy is taken again when a newer one came meanwhile.
+//! epoch can be read for certain, and the copy is repeated if a newer one arrived meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};

@@ -1,7 +1,7 @@
 //! Reading a slot that may be written at this time: key-write and postcards.
 //!
 //! Writers in software zero a slot's first 8 bytes, write the rest, and then the first 8 (`Region::write_head_last`);
-//! NICs write in ascending order, as a rule a whole cache line at once. A slot is valid when its first 8 bytes were the same
+//! NICs write in ascending order, usually a whole cache line at once. A slot is valid when its first 8 bytes were the same
 //! before and after all of it was read **twice** with the same result.
 
 use std::sync::atomic::{Ordering, fence};

@@ -16,7 +16,7 @@ use crate::header::BODY;
 use crate::header::{HEADER_LEN, Header, HeaderError};
 use crate::slots;
 
-/// Bytes that are handed out at once at most.
+/// Maximum number of bytes returned at once.
 pub const CHUNK: usize = 256 << 10;
 
 /// A snapshot under way: [`next`](Self::next) gives its bytes in order, the header page first.

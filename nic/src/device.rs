@@ -23,7 +23,7 @@ use ethtool::Ethtool;
 use link::{Link, LinkSelector};
 use netlink::Netlink;
 
-/// What programs of ours are called begins so.
+/// Prefix of the names of hopwise's programs.
 pub const OUR_PROGRAMS: &str = "hopwise_";
 
 /// A network interface.
@@ -51,7 +51,7 @@ pub struct Facts {
     pub queues: Option<Queues>,
     /// Receive descriptors per queue.
     pub rx_ring: Option<Level>,
-    /// Offloads that receivers of frames stumble over.
+    /// Offloads that affect receivers of frames.
     pub offloads: Offloads,
     /// XDP programs on it; empty: none.
     pub xdp: Option<Vec<Attached>>,

@@ -26,13 +26,13 @@ pub struct Packet<'a> {
 /// counted apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Datagrams handed out.
+    /// Datagrams delivered.
     pub datagrams: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Datagrams among them that were cut to the size of a slot.
     pub truncated: u64,
-    /// Datagrams among them that ended in the kernel, decided there; always 0 for sources that hand out all they receive.
+    /// Datagrams among them that the kernel suppressed; always 0 for sources that deliver everything they receive.
     pub decided_in_kernel: u64,
     /// Datagrams that the kernel dropped because they were not read in time, or for lack of memory.
     pub kernel_drops: u64,
@@ -42,7 +42,7 @@ pub struct Stats {
     pub fill_empty: u64,
     /// Frames without a readable datagram, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
-    /// Bursts that they came in: `datagrams / bursts` says how well system calls are used.
+    /// Bursts: `datagrams / bursts` is the number of datagrams per system call.
     pub bursts: u64,
 }
 
@@ -64,7 +64,7 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Datagrams sent to the source and not handed out.
+    /// Datagrams sent to the source and not delivered.
     pub fn lost(&self) -> u64 {
         self.kernel_drops + self.ring_full + self.fill_empty + self.refused.iter().sum::<u64>()
     }

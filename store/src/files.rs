@@ -41,7 +41,7 @@ impl FileId {
         self.hourly == other.hourly && self.start + self.seconds() == other.start
     }
 
-    /// The file that `name` names, if it is one of ours.
+    /// The file with this name, if it is one of a store.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let stem = name.strip_prefix("hopwise-")?.strip_suffix(".db")?;
         let (date, part) = match stem.split_once('.') {

@@ -104,7 +104,7 @@ impl Reader {
     }
 
     /// Closes connections that are not in use. A deleted file takes space until the last connection to it is closed, so
-    /// call it now and then (every minute, say) when there are no queries for a long time.
+    /// call it periodically (every minute, say) when there are no queries for a long time.
     pub fn tidy(&self) {
         lock(&self.idle).clear();
         let present = |file: &Identity| Identity::of(&file.path).as_ref() == Some(file);

@@ -130,7 +130,7 @@ pub struct FlowPoint {
     pub ts: Nanos,
     /// First node's ingress to last node's egress, ns.
     pub flow_latency: Option<u64>,
-    /// How `flow_latency` came about.
+    /// How `flow_latency` was obtained.
     pub basis: Basis,
     /// `(node, ns inside the node)`, in the order of the path at that time.
     pub hops: Vec<(u32, u64)>,

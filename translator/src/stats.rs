@@ -223,7 +223,7 @@ pub struct Entries {
     pub written: u64,
     /// Waiting for their batches now.
     pub pending: u64,
-    /// Dropped when a collector came back with other lists.
+    /// Dropped when a collector reconnected with other lists.
     pub dropped: u64,
     /// Entries of triggers that could not be appended.
     pub missed: u64,
@@ -244,7 +244,7 @@ pub struct Postcards {
     pub pending: u64,
     /// Replaced by a newer one of the same hop before they were written.
     pub replaced: u64,
-    /// Dropped when a collector came back with other stores.
+    /// Dropped when a collector reconnected with other stores.
     pub dropped: u64,
     /// Paths written, by [`Cause`].
     pub paths: [u64; Cause::COUNT],
@@ -255,7 +255,7 @@ pub struct Postcards {
 pub struct Sketches {
     /// Columns of reporters that were merged.
     pub merged: u64,
-    /// Merged columns that were written; again, too, when the collector came back with other memory.
+    /// Merged columns written, including repetitions after the collector reconnected with other memory.
     pub written: u64,
     /// Epochs written with all columns of all reporters.
     pub complete: u64,

@@ -54,7 +54,7 @@ pub(super) struct Tracker {
     run: u8,
     run_first: u16,
     run_next: u16,
-    /// When the newest of them came.
+    /// Arrival time of the newest of them.
     run_at: u64,
     /// They have no other explanation, see [`CALM`].
     run_calm: bool,
@@ -358,7 +358,7 @@ mod tests {
             numbers.map(|sequence| tracker.classify(sequence, Width::Sixteen, now, &config)).collect()
         };
         let [calm, soon] = [250_000 * US, 249_999 * US];
-        // 4,900 to 4,907 once more, of a reporter that came to 5,000.
+        // 4,900 to 4,907 again, from a reporter that had reached 5,000.
         let mut tracker = after(5_000, Width::Sixteen);
         assert_eq!(from(&mut tracker, 4_900, soon), [Verdict::Duplicate; 8]);
         let mut tracker = after(5_000, Width::Sixteen);

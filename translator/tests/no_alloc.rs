@@ -13,7 +13,7 @@ impl translator::Output for Discard {
     }
 }
 
-/// A way that closes now and then, so that reports wait in local memory and come again.
+/// A transport that is sometimes without credit, so that reports wait in local memory and are retried.
 struct Gate(bool);
 
 impl rdma::transport::Transport for Gate {

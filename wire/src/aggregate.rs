@@ -51,13 +51,13 @@ mod field {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Agg(R): postcards as they came.
+    /// Agg(R): postcards in order of arrival.
     Agg = 1,
     /// Agg_N(R): postcards of one node.
     AggNode = 2,
     /// Agg_{N,F}(R): postcards of one node about one flow.
     AggNodeFlow = 3,
-    /// Cor(R): summary of postcards as they came.
+    /// Cor(R): summary of postcards in order of arrival.
     Cor = 5,
     /// Cor_N(R): summary of postcards of one node.
     CorNode = 6,
@@ -230,7 +230,7 @@ pub struct Postcard {
     pub node: u32,
     /// The flow of its packet.
     pub flow_id: u32,
-    /// When the packet came in, ns, the low 32 bits.
+    /// Ingress timestamp of the packet, ns, the low 32 bits.
     pub ingress_ts: u32,
     /// When it left, likewise.
     pub egress_ts: u32,

@@ -38,7 +38,7 @@ pub(crate) const fn byte_of(reflected: u32, byte: u8) -> u32 {
     crc
 }
 
-/// Goes on with a CRC, neither begun nor ended here.
+/// Continues a CRC, without initial value and final inversion.
 #[inline]
 pub(crate) fn update(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     let (blocks, rest) = bytes.as_chunks::<16>();
@@ -73,13 +73,13 @@ pub fn crc_32c(bytes: &[u8]) -> u32 {
     !crc_32c_update(u32::MAX, bytes)
 }
 
-/// Goes on with a CRC-32C: begin with all ones, invert what comes out last.
+/// Continues a CRC-32C: the initial value is all ones; invert the final one.
 #[inline]
 pub fn crc_32c_update(state: u32, bytes: &[u8]) -> u32 {
     update(&CRC_32C, state, bytes)
 }
 
-/// Goes on with a CRC-32 (zlib's): begin with all ones, invert what comes out last.
+/// Continues a CRC-32 (zlib's): the initial value is all ones; invert the final one.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
 /// Returns the fastest function for CRCs of strings of a length. (It also computes others.)

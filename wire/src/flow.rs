@@ -226,7 +226,7 @@ pub fn crc_32c_of(key: u64) -> u32 {
     !crc_32c_of_bytes::<8>(u32::MAX, u128::from(key) << 64)
 }
 
-/// Goes on with a CRC-32C over the first `LEN` bytes of a number as they would lie on the wire, 4 to 16, all at once.
+/// Continues a CRC-32C over the first `LEN` bytes of a number as they would lie on the wire, 4 to 16, all at once.
 #[inline(always)]
 fn crc_32c_of_bytes<const LEN: usize>(crc: u32, bytes: u128) -> u32 {
     let word = bytes.swap_bytes() ^ u128::from(crc);

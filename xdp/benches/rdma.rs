@@ -33,7 +33,7 @@ struct Case {
     v6: bool,
     /// Bytes of a write; 0: an addition.
     len: u32,
-    /// From one place to the next, in an order that no prefetcher foresees; or one behind the other.
+    /// Addresses in an order that no prefetcher predicts, or sequential ones.
     random: bool,
     ack: bool,
     order: Order,

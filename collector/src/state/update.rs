@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Goes on with a report whose path is another, is too long to store, or is watched by rules.
+    /// Continues with a report whose path changed, is too long to store, or is used by rules.
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         self.scratch.values.clear();

@@ -1,15 +1,15 @@
-//! What was counted. Every record that came in is in exactly one of these numbers; [`JoinStats::balance`] adds them up.
+//! Counters. Every received record is in exactly one of them; [`JoinStats::balance`] adds them up.
 
 use super::Balance;
 
 /// Why a set of records was closed before it was complete, or not accepted when it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// Later sets of the flow took its place: one of its reports is lost, or never came to be.
+    /// Later sets of the flow evicted it: one of its reports was lost, or never sent.
     NextId,
     /// Nothing completed it in time.
     Timeout,
-    /// Its packet ID came again, or is 2^15 or more behind.
+    /// Its packet ID was reused, or is 2^15 or more behind.
     Wrapped,
     /// Another flow or set needed the room.
     Evicted,
@@ -99,7 +99,7 @@ pub struct JoinStats {
     pub sink_samples: u64,
     /// Records of state Low: their set can never be complete. Samples of their node.
     pub low_samples: u64,
-    /// Records that were there already: the report came twice.
+    /// Duplicate records: the report arrived twice.
     pub repeated: u64,
     /// Records that do not fit into the set with their packet ID. Samples of their node.
     pub stray: u64,

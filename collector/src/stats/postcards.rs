@@ -22,7 +22,7 @@ pub enum Partial {
     Int,
     /// More hops than a flow's path has room for.
     TooLong,
-    /// The flow was forgotten meanwhile.
+    /// The flow expired meanwhile.
     FlowGone,
 }
 
@@ -70,7 +70,7 @@ pub enum Unjoinable {
     NoFlow,
     /// It names no node.
     NoNode,
-    /// The same postcard came before.
+    /// A duplicate of an earlier postcard.
     Duplicate,
     /// There was no room for it.
     NoRoom,
@@ -99,7 +99,7 @@ impl Unjoinable {
 /// Outcomes of postcards. Each is counted once, when its outcome is known: see [`PostcardStats::balance`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PostcardStats {
-    /// Postcards that came.
+    /// Postcards received.
     pub received: u64,
     /// Postcards of sets that gave a path, or confirmed a known one.
     pub joined: u64,

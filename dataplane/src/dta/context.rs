@@ -100,11 +100,11 @@ pub struct PacketFacts {
     /// A number that all switches on the path compute alike, and that differs between packets of a flow: made of what no switch
     /// changes (see [`packet_id`]). PINT chooses by it.
     pub id: u32,
-    /// Length of the IP packet as it came in, bytes.
+    /// Length of the IP packet at ingress, bytes.
     pub bytes: u32,
     /// TTL or hop limit, as it leaves; 0 is unknown.
     pub hop_limit: u8,
-    /// It came from a host.
+    /// It arrived from a host.
     pub from_edge: bool,
     /// It goes to a host.
     pub to_edge: bool,
@@ -117,9 +117,9 @@ pub struct Counter<'a> {
     pub key: &'a [u8],
     /// Since the last report.
     pub since: Sums,
-    /// Since the key came into the table.
+    /// Since the key was inserted into the table.
     pub total: Sums,
-    /// When the key came, ns.
+    /// When the key was inserted, ns.
     pub first: u64,
     /// When something was counted last, ns.
     pub last: u64,

@@ -215,7 +215,7 @@ impl Destination {
         self.ring.get(at * self.width..at * self.width + len).unwrap_or(&[])
     }
 
-    /// The translator misses what came after `last`; `overload`: because it had no room for it. Then only the first is sent again
+    /// The translator lacks the reports after `last`; `overload`: because it could not queue them. Then only the first is sent again
     /// at once, the others when congestion is over.
     pub(super) fn nack(
         &mut self,
@@ -256,8 +256,8 @@ impl Destination {
         self.pump(now, out);
     }
 
-    /// `last` was never one of ours: the translator continues the sequence that was sent under our ID before we started, and has accepted nothing of
-    /// ours. Renumbers what is stored behind `last`, and returns how many there would be in all.
+    /// We never sent `last`: the translator continues the sequence of an earlier reporter with our ID, and has accepted none of our
+    /// reports. Renumbers the stored reports to follow `last`, and returns the number of missing reports.
     fn renumber(&mut self, last: u16) -> u16 {
         self.stats.renumbered += 1;
         let first = self.next.wrapping_sub(self.buffered_count);

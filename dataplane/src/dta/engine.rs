@@ -71,7 +71,7 @@ struct PendingBatch {
     collector: u8,
     bytes: Vec<u8>,
     count: u8,
-    /// When the first came, ns.
+    /// Arrival time of the first, ns.
     since: u64,
 }
 
@@ -475,7 +475,7 @@ struct Delivery {
     probe: u64,
 }
 
-/// Sends a batch's entries. Those that waited are not suppressed any more: that was decided when they came.
+/// Sends a batch's entries. Queued entries are not suppressed: that was decided when they arrived.
 fn flush(
     batch: &mut PendingBatch,
     entry_len: usize,

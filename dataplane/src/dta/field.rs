@@ -73,7 +73,7 @@ numbers! {
     Node = "node", 4;
     /// Id of this switch.
     Switch = "switch", 4;
-    /// Interface the packet came in by.
+    /// Ingress interface of the packet.
     IngressIf = "ingress_if", 2;
     /// Interface the packet left by.
     EgressIf = "egress_if", 2;
@@ -83,7 +83,7 @@ numbers! {
     QueueId = "queue_id", 1;
     /// What the packet found in the queue.
     QueueOccupancy = "queue_occupancy", 4;
-    /// When it came in, ns.
+    /// Ingress timestamp, ns.
     IngressTs = "ingress_ts", 8;
     /// When it left, ns.
     EgressTs = "egress_ts", 8;
@@ -117,13 +117,13 @@ numbers! {
     Drops = "drops", 8;
     /// Likewise dropped packets in millionths of all.
     LossRate = "loss_rate", 4;
-    /// Packets since the record's key came into the table.
+    /// Packets since the record's key was inserted into the table.
     TotalPackets = "total_packets", 8;
     /// Likewise bytes.
     TotalBytes = "total_bytes", 8;
     /// Likewise packets dropped here.
     TotalDrops = "total_drops", 8;
-    /// When the record's key came, ns.
+    /// When the record's key was inserted, ns.
     First = "first", 8;
     /// When something was counted for it last, ns.
     Last = "last", 8;

@@ -401,7 +401,7 @@ fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
     (0..5).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
     let first = sent(&mut out);
     assert_eq!(sequences(&first), [1000, 1001, 1002, 1003, 1004]);
-    // The translator has 900 from before: none of ours, and nothing between was ever made.
+    // The translator has 900 of an earlier reporter: we sent neither that nor any number in between.
     reporter.control(0, &nack(900), 1000, &mut out);
     let again = sent(&mut out);
     assert_eq!(sequences(&again), [901, 902, 903, 904, 905]);

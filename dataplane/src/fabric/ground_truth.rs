@@ -10,7 +10,7 @@ pub use crate::report::ReportKind;
 pub struct HopTruth {
     /// The switch's id.
     pub node: u32,
-    /// Interface the packet came in by.
+    /// Ingress interface of the packet.
     pub ingress_if: u16,
     /// Interface it left by; also the queue's id. 0 when it never reached a queue.
     pub egress_if: u16,
@@ -18,7 +18,7 @@ pub struct HopTruth {
     pub queue_occupancy: u32,
     /// Transmit utilisation of the egress link when it left, in hundredths of a percent.
     pub tx_utilization: u32,
-    /// When its last bit came in, true time, ns.
+    /// When its last bit arrived, true time, ns.
     pub ingress: u64,
     /// When its first bit left, true time, ns. For a packet that was dropped here: when it was dropped.
     pub egress: u64,

@@ -1,4 +1,4 @@
-//! ICMP and ICMPv6 errors for packets that cannot go on (RFC 792, 1191, 4443).
+//! ICMP and ICMPv6 errors for packets that cannot be forwarded (RFC 792, 1191, 4443).
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use wire::{checksum, ethernet, ipv4, ipv6};
 use super::packet::{self, ICMP, ICMPV6, Ip};
 use super::{LOCAL, Router, Wires};
 
-/// Why a packet cannot go on.
+/// Why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     TimeExceeded,
@@ -108,7 +108,7 @@ fn is_error(frame: &[u8], ip: &Ip) -> bool {
     }
 }
 
-/// Ethernet header and tags as the packet came with; their addresses are written later.
+/// Ethernet header and tags of the received packet; the addresses are written later.
 fn start(frame: &[u8], of: &Ip, longest: usize, header: usize) -> (Vec<u8>, usize) {
     let kept = of.len.min(longest - header - ICMP_HEADER);
     let mut error = frame[..of.at].to_vec();

@@ -8,7 +8,7 @@
 //!   out hosts' addresses by asking and from what they send, and needs no address of its own. On other ports a switch of the
 //!   same kind is at the other end; every frame from there is accepted.
 //! - IPv4 and IPv6 are forwarded by the longest prefix; among routes of equal length a flow keeps to one. Hop limits count
-//!   down. What cannot go on is answered with ICMP, at a limited rate. Nothing is ever fragmented.
+//!   down. Packets that cannot be forwarded cause an ICMP error, at a limited rate. Packets are never fragmented.
 //! - Each port has two [`Link`]s, one for what leaves and one for what comes in, with rate, depth, delay, loss and
 //!   reordering: queue first, then the transmitter, then the link. INT happens when a frame leaves the queue, as in
 //!   [`crate::fabric`]: occupancy is what it found there, bytes; utilisation is in millionths.
@@ -174,16 +174,16 @@ struct PortQueues {
 /// Maximum number of frames queued at once, in all queues and on all links.
 const MAX_QUEUED: usize = 1 << 15;
 
-/// Came from no port: made here.
+/// Not received on a port: generated locally.
 const LOCAL: u16 = u16::MAX;
 
 /// A frame in the router.
 #[derive(Debug, Default)]
 struct Frame {
     bytes: Vec<u8>,
-    /// Index of the port it came in by, or [`LOCAL`].
+    /// Index of the ingress port, or [`LOCAL`].
     from: u16,
-    /// When it came in.
+    /// Ingress timestamp.
     ingress: u64,
     /// What it found in the egress queue, bytes.
     found: u32,
@@ -299,7 +299,7 @@ impl Router {
         }
     }
 
-    /// A frame that came in by the port with index `port` and could not be read: it was cut, or cannot be taken apart.
+    /// A frame received on the port with index `port` that cannot be processed: it was truncated, or cannot be segmented.
     pub fn unreadable(&mut self, port: usize) {
         if let Some(stats) = self.stats.ports.get_mut(port) {
             stats.received += 1;
@@ -416,7 +416,7 @@ impl Router {
         self.due.push(Reverse((at, self.order, event)));
     }
 
-    /// Copies a frame into memory of ours.
+    /// Copies a frame into the router's memory.
     fn enqueue_frame(&mut self, frame: &[u8], from: u16, ingress: u64) -> Option<u32> {
         let slot = match self.idle.pop() {
             Some(slot) => slot,
@@ -669,7 +669,7 @@ impl Router {
         }
         match direction {
             Direction::In => {
-                // It came in now: before, it was on the link.
+                // It arrives now: before, it was on the link.
                 if !self.port_queues[index].into.is_plain() {
                     self.frames[slot as usize].ingress = self.now;
                 }

@@ -100,7 +100,7 @@ impl Neighbours {
         WaitOutcome::SendRequest
     }
 
-    /// Called when no answer came within [`RETRY`]. `None`: no longer being resolved. True: ask again. Else the frames that waited.
+    /// Called when no reply arrived within [`RETRY`]. `None`: no longer being resolved. True: ask again. Else the frames that waited.
     pub(super) fn silent(&mut self, port: u16, address: IpAddr) -> Option<Result<(), Vec<u32>>> {
         let Some(Neighbour::Asked { tries, waiting }) = self.entries.get_mut(&(port, address)) else {
             return None;

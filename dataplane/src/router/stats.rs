@@ -22,11 +22,11 @@ pub enum Drop {
     Unresolved,
     /// The egress queue was full.
     QueueFull,
-    /// The queue of the link it came by was full.
+    /// The queue of its ingress link was full.
     QueueFullIn,
     /// Lost on the link it left by, as configured.
     LinkLoss,
-    /// Lost on the link it came by, as configured.
+    /// Lost on its ingress link, as configured.
     LinkLossIn,
     /// The link is down.
     LinkDown,
@@ -102,7 +102,7 @@ impl Drop {
 /// What happened at one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
-    /// Frames that came in.
+    /// Frames received.
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
@@ -144,7 +144,7 @@ impl Stats {
         Self { ports: vec![PortStats::default(); ports], ..Self::default() }
     }
 
-    /// Frames that came in.
+    /// Frames received.
     pub fn received(&self) -> u64 {
         self.ports.iter().map(|port| port.received).sum()
     }

@@ -35,7 +35,7 @@ pub struct Unfinished {
     pub segment: Option<usize>,
 }
 
-/// A frame that came in.
+/// A received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived<'a> {
     /// From the Ethernet header on.
@@ -51,7 +51,7 @@ pub struct Arrived<'a> {
 /// What a port did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Frames handed out.
+    /// Frames delivered.
     pub received: u64,
     /// Frames that found the ring full: we were not fast enough.
     pub ring_full: u64,
@@ -65,7 +65,7 @@ pub struct Stats {
 const BATCH: usize = 64;
 /// Bytes of a block of the ring.
 const BLOCK: usize = 1 << 20;
-/// Longest frame that is taken: what IP can hold, headers and tags before it.
+/// Maximum frame length: the largest IP packet with the headers and tags before it.
 const LONGEST: usize = (1 << 16) + 64;
 /// Bytes of `struct virtio_net_hdr`.
 const VIRTIO_HEADER: usize = 10;

@@ -153,7 +153,7 @@ fn opened(options: &Options) -> Result<(Pair, Ring), crate::Error> {
     Ok((pair, ring))
 }
 
-/// Receives until `count` came or nothing comes any more.
+/// Receives until `count` have arrived, or no more arrive.
 fn receive(ring: &mut Ring, count: usize) -> Vec<(Vec<u8>, SocketAddr, bool)> {
     let mut found = Vec::new();
     for _ in 0..200 {

@@ -86,7 +86,7 @@ const MAX_FRAMES: u32 = 1 << 16;
 /// A queue with fewer loses frames whenever its reader waits to be scheduled.
 const FEWEST_FRAMES: u32 = 1 << 11;
 
-/// No program may be at the interface yet. One of ours, left by a run that was killed on a kernel without links, is removed.
+/// Requires an interface without XDP program. Removes a program of hopwise that a killed run left on a kernel without BPF links.
 pub(super) fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
     for program in &state.programs {
         let program = crate::device::program::named(program.clone());

@@ -81,7 +81,7 @@ pub(super) fn set(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::
     set_value(socket, level, option, &value)
 }
 
-/// A blocking receive call returns after `longest` (less than a second) though nothing came.
+/// A blocking receive call returns after `longest` (less than a second) without a datagram.
 pub(super) fn set_recv_timeout(socket: &OwnedFd, longest: Duration) -> io::Result<()> {
     let timeout = libc::timeval { tv_sec: 0, tv_usec: libc::suseconds_t::from(longest.subsec_micros()) };
     set_value(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
@@ -109,7 +109,7 @@ pub(super) fn get<const N: usize>(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok((values, len as usize / size_of::<u32>())) }
 }
 
-/// Waits until a datagram is there; false after `timeout_ms`, or when a signal came.
+/// Waits for a datagram; false after `timeout_ms` or on a signal.
 pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: u32) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
@@ -122,7 +122,7 @@ pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: u32) -> io::Result<boo
     }
 }
 
-/// After a failed call: `value` if only a signal came, else the error.
+/// After a failed call: `value` if a signal interrupted it, else the error.
 pub(super) fn interrupted_is<T>(value: T) -> io::Result<T> {
     let error = io::Error::last_os_error();
     if error.kind() == io::ErrorKind::Interrupted { Ok(value) } else { Err(error) }

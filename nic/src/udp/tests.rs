@@ -28,7 +28,7 @@ fn pair(family: &str, options: &Options) -> (Sender, Receiver) {
     (Sender::connect(any(family), receiver.local_addr()).unwrap(), receiver)
 }
 
-/// Receives until `expected` datagrams came, or none for the time-out.
+/// Receives until `expected` datagrams have arrived, or none for the time-out.
 fn drain(
     receiver: &mut Receiver,
     burst: &mut Burst,

@@ -117,7 +117,7 @@ pub struct Stats {
     pub skipped: u64,
     /// Unreliable: packets with a number before the one expected, so late or repeated. Those that begin a message are executed.
     pub late: u64,
-    /// Unreliable: by how much they were late. `skipped - stepped_back` is what is missing, less what came twice.
+    /// Unreliable: by how much they were late. `skipped - stepped_back` is the number of missing packets, less the duplicates.
     pub stepped_back: u64,
     /// Unreliable: messages that were never completed.
     pub abandoned: u64,

@@ -33,7 +33,7 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
         };
         for world in [&mut alone, &mut together] {
             world.memory.room[0] = room;
-            // Now and then what there was room for is refused all the same.
+            // Sometimes an operation is refused despite available credit.
             (world.memory.fuse, world.memory.says) = ((round % 3 == 1).then_some(round % 7), Blocked::Full);
             world.now += if round % 16 == 0 { 30 * MS } else { 4_000 };
         }

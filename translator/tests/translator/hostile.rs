@@ -52,7 +52,7 @@ pub(crate) fn report(random: &mut Random, bytes: &mut Vec<u8>) {
     report.emit(bytes).expect("a good report");
 }
 
-/// A world that meets everything: a rate, two senders' meters, little local memory, and a way that closes now and then.
+/// A setup that exercises every limit: a rate limit, meters of two senders, little local memory, and a transport that is sometimes without credit.
 fn storm(accept: Accept, seed: u64, mutate: bool) -> World {
     let mut settings =
         Config { accept, local: 600, reporter_rate: 80_000, reporter_burst: 64, ..config(stores()) };

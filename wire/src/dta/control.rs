@@ -89,12 +89,12 @@ pub enum Body {
     Nack {
         /// Why.
         cause: Cause,
-        /// The last sequence in order: after a gap the reporter goes on behind it.
+        /// The last sequence in order: after a gap the reporter continues after it.
         last: u16,
         /// The sequence of the report that was not.
         trigger: u16,
     },
-    /// A column came out of order.
+    /// A column arrived out of order.
     SketchNack {
         /// The sketch.
         sketch: u16,

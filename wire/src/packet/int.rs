@@ -1,4 +1,4 @@
-//! INT in a packet: where it lies, what it says, and what the packet was before it came in.
+//! INT in a packet: its location, its contents, and the packet without it.
 
 use super::{Ip, Purpose, TCP, UDP, Walk};
 use crate::bytes::{try_u64, u16_at};

@@ -19,7 +19,7 @@ const ONES_V4: [(u8, u8); 8] =
 const ONES_V6: [(u8, u8); 8] =
     [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff), (46, 0xff), (47, 0xff), (52, 0xff)];
 
-/// Goes on with a CRC-32; `crc` is that of all before.
+/// Continues a CRC-32; `crc` is that of the preceding bytes.
 #[inline]
 pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(crc);
@@ -32,7 +32,7 @@ pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
 pub(super) struct Running(u32);
 
 impl Running {
-    /// Goes on with a CRC-32; `crc` is that of all before.
+    /// Continues a CRC-32; `crc` is that of the preceding bytes.
     pub(super) const fn new(crc: u32) -> Self {
         Self(!crc)
     }

@@ -2,7 +2,7 @@
 //! and A17). What a telemetry translator and a collector's memory say to each other: writes, sends, fetch-and-add, and their
 //! acknowledgements, on reliable and unreliable connections.
 //!
-//! [`Packet`] reads and checks what came, [`Writer`] writes what goes. Neither knows a connection's state.
+//! [`Packet`] parses and validates received packets, [`Writer`] builds packets to send. Neither knows a connection's state.
 //!
 //! ```
 //! use wire::roce::{Head, Packet, Path, Psn, Reth, Transport, Writer};
@@ -383,7 +383,7 @@ impl AtomicEth {
 /// Why a request was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Nak {
-    /// A number before it is missing: go on from the one in this packet.
+    /// A packet before it is missing: continue with the PSN of this one.
     SequenceError,
     /// It makes no sense; the connection is broken.
     InvalidRequest,

@@ -2,7 +2,7 @@
 //!
 //! The responder runs in front of a [`rdma::responder::Responder`], which allocates all names: a region or queue pair is created
 //! there, and then registered here under the same rkey or number. The kernel executes and acknowledges requests for its regions
-//! and queue pairs without user space. Frames for other queue pairs go on to the stack, and so to the socket of that responder.
+//! and queue pairs without user space. Frames for other queue pairs pass to the stack, and so to the socket of that responder.
 //! Both write the same memory.
 //!
 //! It supports reliable and unreliable queue pairs with a path MTU of up to 2048 bytes, over Ethernet without VLAN tags. See

@@ -42,7 +42,7 @@ impl Requester {
         (0..len).map(|_| self.rng.roll() as u8).collect()
     }
 
-    /// A place of `len` bytes in a region, or, now and then, not quite in one.
+    /// An address with `len` bytes in a region; sometimes partly outside.
     fn place(&mut self, both: &Both, len: u32) -> (u64, u32) {
         let region = both.regions[self.rng.below(both.regions.len())];
         let room = region.len.saturating_sub(u64::from(len)).max(1);

@@ -1,4 +1,4 @@
-//! Overload: every frame that was sent was handed out, or is counted with the reason why not.
+//! Overload: every frame sent is delivered, or counted as dropped by reason.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ enum Reader {
     Waits,
 }
 
-/// Sends `total` frames to a reader; gives what was handed out and counted.
+/// Sends `total` frames to a reader; returns the frames delivered and the counters.
 fn flood(pair: &Pair, options: &Options, total: u64, reader: Reader) -> (Stats, Counters) {
     let mut opened = open(pair, options);
     let words = [Word { at: 34, base: 0x0200_0000 + u32::from(crate::frames::PORT), each: 1, of: 1 }];
@@ -58,7 +58,7 @@ fn flood(pair: &Pair, options: &Options, total: u64, reader: Reader) -> (Stats, 
     }
 }
 
-/// Takes frames once; gives how many came.
+/// Receives once; returns the number of frames.
 fn take(source: &mut dyn Source, timeout_ms: u32) -> u64 {
     let got = source.receive(timeout_ms, &mut |packets| {
         assert!(packets.iter().all(|packet| packet.data == [7; 158]));
@@ -106,7 +106,7 @@ fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
     let started = std::time::Instant::now();
     let sent =
         pair.near.run(|| generator.send(&plain(100), 10_000, &AtomicBool::new(false))).unwrap().unwrap();
-    // 10,000 at 100,000 per second are 100 ms; late is no fault of ours.
+    // 10,000 at 100,000 per second are 100 ms; a delay is not a fault of the receiver.
     assert!(started.elapsed().as_millis() >= 99, "{:?}", started.elapsed());
     let found = receive(opened.sources[0].as_mut(), 10_000);
     assert_eq!(sent, 10_000);
