@@ -609,7 +609,7 @@ const PADDING: [[u8; 8]; 8] = {
 };
 /// The longest option with its padding, and the two bytes before it in a header of its own.
 const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
-/// Where IPv6 says what follows it.
+/// Offset of the IPv6 next-header field.
 const NEXT_HEADER: usize = 6;
 
 /// The options of a hop-by-hop header that ends at `end`, as ranges of the frame; Pad1 has one byte. Ends before the first that

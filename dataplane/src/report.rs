@@ -195,7 +195,7 @@ impl Outbox {
     }
 }
 
-/// What one report says, in either version.
+/// Contents of one report, in either version.
 struct ReportDraft<'a> {
     kind: ReportKind,
     flags: Flags,

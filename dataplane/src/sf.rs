@@ -166,7 +166,7 @@ struct Counter {
     left: u32,
 }
 
-/// What a source says of a packet.
+/// A source's decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
     pub(crate) packet_id: u16,
@@ -186,7 +186,7 @@ pub(crate) struct Arrival<'a> {
 /// Result of processing an SF packet at a node.
 pub(crate) struct SwapResult {
     pub(crate) rule: Rule,
-    /// What the header says now.
+    /// Current contents of the header.
     pub(crate) sf: Sf,
     /// The sums of the words (see [`checksum::adjusted`]) of the record that arrived and of the one that leaves; 0 if they are the same.
     pub(crate) sums: (u64, u64),

@@ -19,7 +19,7 @@ use crate::prefix::Prefix;
 /// One value per metric, in the metric's unit, indexed by `Metric as usize`. 0 reports every change.
 pub type Set = [u64; Metric::COUNT];
 
-/// What an override says: `None` leaves the metric to less specific overrides.
+/// Values of an override. `None`: a less specific override applies.
 pub type Override = [Option<u64>; Metric::COUNT];
 
 /// Overrides a [`Thresholds`] takes at most: a flow is compared with each when it is first seen.
@@ -159,7 +159,7 @@ impl Match {
     }
 }
 
-/// Joins two optional conditions; the outer `None` says that they exclude each other.
+/// Joins two optional conditions; the outer `None` means that they exclude each other.
 fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Option<Option<T>> {
     match (a, b) {
         (Some(a), Some(b)) => join(a, b).map(Some),

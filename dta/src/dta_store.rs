@@ -52,7 +52,7 @@ impl DtaStore {
         Ok(Self { region, header: Arc::new(header) })
     }
 
-    /// What the header page says.
+    /// Contents of the header page.
     pub fn header(&self) -> &Header {
         &self.header
     }

@@ -48,7 +48,7 @@ mod field {
     pub(super) const CRC: usize = 4092;
 }
 
-/// What the header page of a region says.
+/// Contents of a region's header page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The store's name, at most [`MAX_NAME`] bytes.

@@ -1,5 +1,5 @@
 //! Key-increment: how much was counted for a key, as the least of up to four counters. Keys share counters, so that an estimate is
-//! never too small and sometimes too large: [`Bound`] says how large at most, with which certainty.
+//! never too small and sometimes too large: [`Bound`] limits the error, with a stated probability.
 
 use std::sync::Arc;
 

@@ -251,7 +251,7 @@ impl SketchCopy {
         self.certain
     }
 
-    /// Its shape, as configured; [`trailer`](Self::trailer) says how many of the columns were written.
+    /// Its shape, as configured; [`trailer`](Self::trailer) has the number of columns written.
     pub fn shape(&self) -> Columns {
         self.shape
     }

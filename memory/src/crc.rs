@@ -94,7 +94,7 @@ mod tests {
 
     use super::crc_32c_update;
 
-    /// Bit by bit, as the definition says.
+    /// Bit by bit, as defined.
     fn slowly(bytes: &[u8]) -> u32 {
         bytes.iter().fold(u32::MAX, |state, byte| {
             (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ ((state & 1) * 0x82f6_3b78))

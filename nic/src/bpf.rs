@@ -122,7 +122,7 @@ impl Object {
         program::test_run(&self.bpf, program, frame, repeat)
     }
 
-    /// Sends a frame `count` times through a program, each as a frame of its own that goes where the program says, as if it had
+    /// Sends a frame `count` times through a program, each as a frame of its own that the program's verdict forwards or drops, as if it had
     /// come in by `interface` (of the caller's network namespace).
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Facts about a network interface and about the machine, as far as they matter to a receiver of reports.
 //!
-//! A fact is what the kernel says: by netlink, by the calls behind `ethtool`, from /proc and /sys. What it does not say is
+//! A fact is what the kernel reports: by netlink, by the ioctls of `ethtool`, in /proc and /sys. What it does not report is
 //! `None`: nothing here is a guess. The caller interprets them; only [`probe`] changes anything on the machine.
 
 pub(crate) mod ethtool;
@@ -223,7 +223,7 @@ pub struct RxErrors {
     pub missed: u64,
 }
 
-/// What the kernel says of an interface; `None` if there is none of this name.
+/// Facts that the kernel reports about an interface; `None` if there is none of this name.
 ///
 /// # Errors
 /// The kernel cannot be asked at all.

@@ -93,7 +93,7 @@ impl Process {
         self.wait(Duration::ZERO)
     }
 
-    /// Waits until it has ended, at most so long; says whether it has.
+    /// Waits until it has ended, up to this time; returns whether it has.
     pub fn wait(&self, patience: Duration) -> bool {
         let start = Instant::now();
         loop {

@@ -37,7 +37,7 @@ impl RxPath {
     /// All of them, the best first.
     pub const ALL: [Self; 5] = [Self::ZeroCopy, Self::Native, Self::Generic, Self::Packet, Self::Udp];
 
-    /// As [`Source::kind`] says it.
+    /// Its name, as [`Source::kind`] returns it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ZeroCopy => "xdp-zerocopy",

@@ -64,7 +64,7 @@ pub(crate) fn most_files() -> usize {
     limit.map_or(1, |limit| usize::try_from(limit).unwrap_or(1))
 }
 
-/// What `meta` says in the file at `path`.
+/// The `meta` table of the file at `path`.
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
     let fail = |error| crate::Error::sqlite(path, error);
     let flags =

@@ -79,7 +79,7 @@ pub enum QueryErrorKind {
     Storage,
 }
 
-/// Why there is no answer: one sentence that says what to do.
+/// Why the query failed: one sentence with a remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueryError {
     /// What sort of error.

@@ -34,7 +34,7 @@ pub(crate) struct Log {
     pub(crate) waiting: u64,
 }
 
-/// What `meta` says about a file; written with each transaction.
+/// The `meta` table of a file; written with each transaction.
 #[derive(Clone, Copy, Default, Debug)]
 struct FileMeta {
     /// Next sequence number, one count for all tables.

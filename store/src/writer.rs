@@ -282,7 +282,7 @@ impl Writer {
         }
     }
 
-    /// The open transaction and `more` records are lost: counts them, says why, and waits a second.
+    /// The open transaction and `more` records are lost: counts them, logs the reason, and waits a second.
     pub(crate) fn fail(&mut self, error: &Error, more: u64) {
         let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
         // Dropping the connection rolls the transaction back.

@@ -1,4 +1,4 @@
-//! Every vector that is a whole packet, through `hopwise decode --json`: what it prints is what the vector says.
+//! Every vector that is a whole packet, through `hopwise decode --json`: it prints the expected meaning of the vector.
 
 use std::fs;
 use std::path::Path;
@@ -104,7 +104,7 @@ const OF_PACKETS_ONLY: [&str; 9] = [
     "original",
 ];
 
-/// What the command prints, of all that the vector says.
+/// The part of the vector's meaning that the command prints.
 fn expected(vector: &Vector) -> Vec<Value> {
     let mut objects = vector.expected.clone();
     if vector.kind == "packet" {

@@ -102,7 +102,7 @@ pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Bit by bit, as the definition says.
+    /// Bit by bit, as defined.
     fn slowly(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ byte_of(0x82f6_3b78, crc as u8 ^ byte))
     }

@@ -56,7 +56,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[field::TOS]
     }
 
-    /// Length of the whole packet, as it says itself.
+    /// Value of the total length field.
     pub fn total_len(&self) -> u16 {
         u16_at(self.bytes(), field::TOTAL_LEN)
     }

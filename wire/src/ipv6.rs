@@ -51,7 +51,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u32_at(self.bytes(), field::WORD) & 0x000f_ffff
     }
 
-    /// Length of what follows the header, as it says itself.
+    /// Value of the payload length field.
     pub fn payload_len(&self) -> u16 {
         u16_at(self.bytes(), field::PAYLOAD_LEN)
     }

@@ -37,7 +37,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.0.as_ref(), field::DST_PORT)
     }
 
-    /// Length of header and payload, as it says itself.
+    /// Value of the length field: header and payload.
     pub fn len(&self) -> u16 {
         u16_at(self.0.as_ref(), field::LEN)
     }

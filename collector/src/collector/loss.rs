@@ -8,7 +8,7 @@ use crate::state::EventCounts;
 use crate::stats::Table;
 use crate::stream::StreamId;
 
-/// Counts datagrams by the sequence numbers of their streams, unless the configuration says that others do.
+/// Counts datagrams by the sequence numbers of their streams, unless they are configured to be counted elsewhere.
 #[derive(Debug)]
 pub(super) struct LossAccounting {
     sequencer: Option<Sequencer>,

@@ -1,4 +1,4 @@
-//! What a report says beside its hops, and what identifies it.
+//! The fields of a report other than its hops, and what identifies it.
 
 use wire::FlowKey;
 

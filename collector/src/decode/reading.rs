@@ -95,7 +95,7 @@ impl<'a> Hops for ReadHops<'a> {
 }
 
 impl Reading {
-    /// Of a hop that says nothing.
+    /// Of a hop without metadata.
     pub(crate) const NOTHING: Self = Self {
         node: ABSENT,
         link: ABSENT,

@@ -277,7 +277,7 @@ impl Joiner {
         };
         let same = |record: &&Record| record.reading.node == part.carried.reading.node;
         if let Some(there) = self.sets.carried(set).iter().find(same)
-            && there.says(&part.carried)
+            && there.has_same_values(&part.carried)
         {
             self.stats.repeated += 1;
             self.samples(part, false, out);

@@ -26,8 +26,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Says this the same of the same node?
-    pub(crate) fn says(&self, other: &Self) -> bool {
+    /// True if this has the same values of the same node.
+    pub(crate) fn has_same_values(&self, other: &Self) -> bool {
         (self.reading, self.ingress, self.egress) == (other.reading, other.ingress, other.egress)
     }
 

@@ -1,4 +1,4 @@
-//! What a joined set of postcards says of its flow.
+//! Updates a flow from a joined set of postcards.
 
 use super::MatchedBy;
 use super::joiner::Settling;

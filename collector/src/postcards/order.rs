@@ -1,6 +1,6 @@
 //! The postcards of one packet in forwarding order, or why there is none.
 //!
-//! By timestamps where the profile says that clocks agree; else by the packet's hop limit, which every router lowers; else
+//! By timestamps if the profile declares synchronised clocks; else by the packet's hop limit, which every router lowers; else
 //! by the links that the configuration names. In each case, hop limits and links that are known must agree with
 //! it: a hop limit that falls by two means a node whose postcard is missing.
 
@@ -73,7 +73,7 @@ impl Postcard {
     }
 }
 
-/// Puts the postcards of one packet in forwarding order and says by what.
+/// Sorts the postcards of one packet in forwarding order; returns the basis of the order.
 ///
 /// # Errors
 /// Why there is no order, or which sign there is of a node that is missing.

@@ -28,7 +28,7 @@
 //! **Start.** Nothing before the first number is expected. A number from before it counts as reordered.
 //!
 //! **Not countable.** A stream whose number is constant (many devices always send 0) is *not countable*: neither lost nor
-//! duplicated means anything there, and [`StreamView::countable`] says so. A stream becomes countable when its number
+//! duplicated means anything there, and [`StreamView::countable`] is false. A stream becomes countable when its number
 //! first advances, and stops being so when one number comes [`STALLED`] times in a row.
 //!
 //! **Silence.** What is missing in a stream that was silent for [`SETTLE`] (or at [`Sequencer::finish`]) is counted lost;

@@ -132,7 +132,7 @@ fn packet(out: &mut [u8; INNER], flow: u32, header: &Md2, hop: &Hop) {
     out[90..96].copy_from_slice(&[0, 80, 0, 8, 0, 0]);
 }
 
-/// What a node of a flow's path says about a packet.
+/// Metadata that a node of a flow's path adds to a packet.
 fn hop(place: u32, flow: u32, number: u32) -> Hop {
     // Four nodes per place, and one sink.
     let choice = if place == NODES { 0 } else { flow >> (2 * place) & 3 };

@@ -96,7 +96,7 @@ impl Model {
         let (before, state) = (counters(&self.all), hidden(&self.all, &flows));
         let reported = self.collected.events.len();
         self.all.handle(&[datagram], &mut self.collected);
-        // What one node says is joined with what others do, change or not.
+        // Values of one node are joined with those of others, changed or not.
         let mut change = has_postcard(payload);
         change |= self.collected.events.len() > reported || hidden(&self.all, &flows) != state;
         change |= self.all.stats().unadmitted > 0;

@@ -1,4 +1,4 @@
-//! Postcards of the nodes that a packet passed, joined into what one INT report would have said.
+//! Postcards of the nodes that a packet passed, joined into the equivalent of one INT report.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use collector::config::{Link, PostcardConfig};

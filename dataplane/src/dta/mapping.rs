@@ -78,7 +78,7 @@ pub enum Action {
         store: u16,
         /// The key's parts.
         key: Vec<Field>,
-        /// What the hop says.
+        /// Value of the hop.
         value: Field,
     },
 }

@@ -106,7 +106,7 @@ impl DropReason {
     }
 }
 
-/// What one report says if it is correct.
+/// Expected contents of one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportTruth {
     /// What it is about.

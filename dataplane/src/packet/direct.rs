@@ -258,7 +258,7 @@ impl Int {
         Some(Self { mark, original, shim, end, words, first, hop_ml, remaining, bitmap, domain, sf })
     }
 
-    /// What it says of SF-INT.
+    /// Its SF-INT fields.
     #[inline(always)]
     pub(crate) fn sf(&self) -> Option<Sf> {
         let state = State::from_bits(self.sf >> 5)?;

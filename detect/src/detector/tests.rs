@@ -103,7 +103,7 @@ fn a_rule_is_reported_while_it_is_true_and_once_after() {
     assert_eq!(run("change(max(queue_occupancy)) > 50"), "f..!e!");
 }
 
-/// What each algorithm says by its definition, with a map that never forgets instead of registers.
+/// Result of each algorithm by its definition, with an unbounded map instead of registers.
 /// Node, latency bucket and queue bucket of each hop.
 type Digest = Vec<(u32, u64, u64)>;
 

@@ -20,7 +20,7 @@ pub(crate) enum Token<'a> {
     End,
 }
 
-/// A number as written: `digits / 10^decimals`, times what its unit says.
+/// A number as written: `digits / 10^decimals`, times the factor of its unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Number {
     pub digits: u64,

@@ -44,7 +44,7 @@ fn the_artifacts_slot_of_section_5_2_is_read() {
     assert_eq!((answer, value), (Ok(found(2, 2)), [0, 0, 2, 0x9a]));
 }
 
-/// What each policy says of a key with these values in its slots 0 to 3.
+/// Result of each policy for a key with these values in its slots 0 to 3.
 #[test]
 fn policies_by_what_is_left() {
     let another = b"another key";

@@ -273,7 +273,7 @@ mod tests {
 
     use super::{Crc32, crc_32, narrow, times_x};
 
-    /// Bit by bit, as the definition says.
+    /// Bit by bit, as defined.
     fn slowly(state: u32, bytes: &[u8]) -> u32 {
         bytes
             .iter()

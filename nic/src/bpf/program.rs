@@ -188,7 +188,7 @@ pub(super) fn attach_by_netlink(
     Ok(Attachment { interface, program: id(object, name)?, mode, netlink, link: None })
 }
 
-/// Sends a frame `count` times through the program, each as a frame of its own that goes where the program says, as if it had
+/// Sends a frame `count` times through the program, each as a frame of its own that the program's verdict forwards or drops, as if it had
 /// come in by `interface` of the caller's network namespace. Linux 5.18.
 pub(super) fn run_live(
     object: &Ebpf,

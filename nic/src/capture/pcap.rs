@@ -21,7 +21,7 @@ mod field {
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// What the file header says.
+/// Contents of the file header.
 #[derive(Debug)]
 pub(super) struct Pcap {
     order: Order,

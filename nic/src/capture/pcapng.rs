@@ -48,7 +48,7 @@ mod enhanced {
 /// Interfaces of one section; a file with more is malformed.
 const MAX_INTERFACES: usize = 4096;
 
-/// What the section so far says.
+/// State of the current section.
 #[derive(Debug)]
 pub(super) struct Pcapng {
     order: Order,
@@ -151,7 +151,7 @@ impl Pcapng {
         Ok(())
     }
 
-    /// What a block says; the start of a packet is counted from the body.
+    /// Contents of a block; the offset of a packet is relative to the body.
     #[inline]
     fn body(&mut self, kind: u32, body: &[u8]) -> Result<Option<PacketRef>, Fault> {
         match kind {

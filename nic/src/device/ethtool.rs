@@ -150,11 +150,11 @@ fn bytes(words: &[u32]) -> Vec<u8> {
 /// `ethtool_drvinfo`: after the command the driver's name; after two more texts the bus.
 fn driver(bytes: &[u8]) -> Option<(String, Option<String>)> {
     let named = |at: usize| bytes.get(at..at + 32).map(text).filter(|name| !name.is_empty());
-    // What has no bus says nothing, or this.
+    // Devices without a bus report an empty string, or this.
     Some((named(4)?, named(100).filter(|bus| bus != "N/A")))
 }
 
-/// `ethtool_ringparam`: the most (receive, mini, jumbo, transmit), then the same in force. A driver without rings says zeros.
+/// `ethtool_ringparam`: the most (receive, mini, jumbo, transmit), then the same in force. A driver without rings reports zeros.
 fn rx_ring(words: [u32; 9]) -> Option<Level> {
     let level = Level { now: words[5], max: words[1] };
     (level.max > 0).then_some(level)

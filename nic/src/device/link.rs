@@ -156,7 +156,7 @@ mod ctrl {
 /// Bytes of `genlmsghdr`: command, version, reserved.
 const GENERIC: usize = 4;
 
-/// What the driver says it can do; `None`: this kernel does not report it.
+/// Capabilities reported by the driver; `None`: this kernel does not report it.
 pub(crate) fn xdp_features(index: u32) -> Option<XdpFeatures> {
     let netlink = Netlink::open(libc::NETLINK_GENERIC).ok()?;
     let mut body = vec![ctrl::GETFAMILY, 2, 0, 0];

@@ -42,7 +42,7 @@ impl Netlink {
     pub(crate) fn request(&self, kind: u16, body: &[u8]) -> Result<(), Error> {
         let bytes = self.exchange(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body)?;
         match answer(&bytes) {
-            // "Error number 0" is how netlink says yes.
+            // Error number 0 is netlink's acknowledgement.
             Err(error) if error.raw_os_error() == Some(0) => Ok(()),
             Err(source) => Err(Error::new("recv", "netlink", source)),
             Ok(_) => Ok(()),

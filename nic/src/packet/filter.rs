@@ -5,7 +5,7 @@
 
 use libc::sock_filter;
 
-/// Tags stepped over in a frame. One more, the outermost, may have been taken out by the kernel or the NIC.
+/// Tags skipped in a frame. The kernel or the NIC may have removed one more, the outermost.
 const MAX_TAGS: u32 = 3;
 /// More ports than this are not named: a conditional jump reaches 255 instructions, and every jump should.
 const MAX_PORTS: usize = 32;

@@ -84,7 +84,7 @@ impl Burst {
         burst
     }
 
-    /// Says to which port what comes was sent.
+    /// Sets the destination port of the datagrams.
     pub(super) fn set_port(&mut self, port: u16) {
         self.port = port;
     }
@@ -192,7 +192,7 @@ impl fmt::Debug for Burst {
     }
 }
 
-/// Room for what the kernel says beside a datagram.
+/// Buffer for the control messages of a datagram.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control {

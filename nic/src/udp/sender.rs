@@ -127,7 +127,7 @@ pub(super) fn vector_of(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
-/// The control message that says how to cut: a header, then the length of a segment.
+/// The control message for segmentation (`UDP_SEGMENT`): a header, then the segment length.
 #[repr(C)]
 struct SegmentControl {
     header: libc::cmsghdr,

@@ -108,7 +108,7 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     assert_eq!(completions, expected);
 }
 
-/// What a responder says.
+/// Output of a responder.
 #[derive(Default)]
 struct Said {
     frames: Vec<Vec<u8>>,
@@ -170,7 +170,7 @@ impl Memory {
         Self { responder, region, registered, number, index, said: Said::default() }
     }
 
-    /// Lets the guest carry out a request, and answers it: what the guest then says.
+    /// Lets the guest execute a request, and responds to it; returns the guest's output.
     fn serve(&mut self, guest: &mut Guest, order: &str, mut turn: impl FnMut(&mut Responder)) -> Vec<u64> {
         guest.order(order);
         let start = Instant::now();

@@ -28,7 +28,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Starts the guest, or says why it cannot be.
+    /// Starts the guest, or returns the reason why it cannot start.
     pub(crate) fn boot() -> Result<Self, String> {
         let made = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("rxe");
         let (kernel, tree) = (made.join("vmlinuz"), made.join("initrd.gz"));

@@ -74,7 +74,7 @@ pub(crate) fn translator() -> Translator {
     Translator::new(Translating { collectors: vec![Some(memory)], ..Translating::default() }).unwrap()
 }
 
-/// Another translator, which knows of what was only what the collector's memory says.
+/// A restarted translator, which knows earlier state only from the collector's memory.
 pub(crate) fn restart_translator(world: &mut World<Chain>) {
     let chain = &mut world.front;
     chain.translator = translator();

@@ -1,4 +1,4 @@
-//! Key-Write, Append, Key-Increment, Postcarding: what 5.5 says of each, in memory as 5.9 says.
+//! Key-Write, Append, Key-Increment, Postcarding: the rules of 5.5, with the memory layout of 5.9.
 
 use rdma::transport::{Blocked, Credit};
 use translator::{Cause, Config, Reason, StoreEntry};

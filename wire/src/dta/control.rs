@@ -1,4 +1,4 @@
-//! What a translator says to a reporter (5.8): control messages, to UDP port [`CONTROL_PORT`](super::CONTROL_PORT).
+//! Messages from a translator to a reporter (5.8): control messages, to UDP port [`CONTROL_PORT`](super::CONTROL_PORT).
 
 use super::{BASE_LEN, Base, EmitError, Opcode};
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
@@ -121,7 +121,7 @@ pub struct Control {
     pub sequence: u16,
     /// Whom it is for.
     pub reporter: u32,
-    /// What it says.
+    /// Its contents.
     pub body: Body,
 }
 

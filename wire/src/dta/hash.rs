@@ -100,7 +100,7 @@ const fn zeros() -> [Halves; MAX_KEY + 1] {
 pub struct Hashes {
     /// The slot hashes, n = 0 to 3; a store takes their low bits, see [`slot`].
     pub slots: [u32; MAX_COPIES],
-    /// What a slot says of its key.
+    /// Checksum of the key in a slot.
     pub checksum: u32,
 }
 

@@ -114,7 +114,7 @@ impl Ring {
     }
 }
 
-/// What the trailer of a tagged block says.
+/// Contents of the trailer of a tagged block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockTrailer {
     /// Number of the batch, from 1; after the largest comes 1 again.
@@ -190,7 +190,7 @@ impl BlockTrailer {
         if trailer.sequence == 0 || crc(entries, &trailer.head()) != said { Err(Torn) } else { Ok(trailer) }
     }
 
-    /// What the trailer says, and the CRC it has; nothing is checked.
+    /// Contents of the trailer, and its CRC, without validation.
     #[inline]
     pub fn read(block: &[u8]) -> Option<(Self, u32)> {
         let &[a, b, c, d, e, f, g, h, i, j, k, l, ..] = block.last_chunk::<BLOCK_TRAILER_LEN>()?;

@@ -2,7 +2,7 @@
 //! al., "Direct Telemetry Access"). One operation per datagram, to UDP port [`REPORT_PORT`].
 //!
 //! [`Report`] is version 1; [`artifact`] reads and writes the same operations in the layouts of the paper's artifact; [`Control`] is
-//! what goes back to a reporter. [`hash`] says where a key lies, [`layout`] what memory looks like.
+//! what goes back to a reporter. [`hash`] maps a key to slots, [`layout`] describes memory.
 //!
 //! ```
 //! use wire::dta::{Base, Operation, Report};
@@ -271,7 +271,7 @@ pub enum Operation<'a> {
         path_len: u8,
         /// The store.
         store: u16,
-        /// What the hop says; all ones is not allowed.
+        /// Value of the hop; all ones is not allowed.
         value: u32,
         /// 1 to 64 bytes.
         key: &'a [u8],
@@ -396,7 +396,7 @@ fn copies_and_key(copies: u8, key: &[u8]) -> Result<(), Refusal> {
     ensure((1..=hash::MAX_KEY).contains(&key.len()), Refusal::BadKeyLength)
 }
 
-/// A report: what a datagram to [`REPORT_PORT`] says.
+/// A report: the contents of a datagram to [`REPORT_PORT`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Report<'a> {
     /// Flags, priority, sequence, reporter.

@@ -116,7 +116,7 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// What a packet's INT says.
+/// Contents of a packet's INT.
 ///
 /// ```
 /// use wire::{Profile, packet};

@@ -106,7 +106,7 @@ pub(super) const fn is_set(first: u16) -> bool {
     first & FLAG != 0
 }
 
-/// Bit 0 of the bitmap: every record says whose it is.
+/// Bit 0 of the bitmap: every record has a node id.
 const NODE_BIT: u16 = 0x8000;
 /// Bit 15: a checksum complement is of the packet that it was made for.
 const CHECKSUM_BIT: u16 = 0x0001;

@@ -22,7 +22,7 @@ pub enum Kind {
     Option,
 }
 
-/// What a shim of 2.0/2.1 says about the packet that it was put into.
+/// What a shim of 2.0/2.1 specifies about the packet into which it was inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Next {
     /// L4, NPT 0: the original DSCP (six bits), if the source kept it.

@@ -679,6 +679,6 @@ fn check_udp_length(bytes: &[u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         false => usize::from(u16_at(bytes, ip.at + 2)),
     };
     let fits = claimed >= 8 && at + claimed <= ip.at + total;
-    // An IP length of 0 is segmentation offload, and says nothing.
+    // An IP length of 0 is a result of segmentation offload, and is ignored.
     if fits || total == header { Ok(()) } else { Err(Refusal::BadUdpLength) }
 }

@@ -291,7 +291,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.inside(bytes, at + 8, ETHERNET)
     }
 
-    /// VXLAN-GPE, from its header on, with INT if its next protocol says so.
+    /// VXLAN-GPE, from its header on, with INT if its next protocol is INT.
     pub(crate) fn gpe(&mut self, bytes: &'a [u8], at: usize, ip: Ip, outer: FlowKey) -> Result<(), Refusal> {
         self.enter(outer);
         use crate::vxlan::next::{INT_05, INT_10, INT_20, INT_21};
@@ -344,7 +344,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.inside(bytes, end, u16_at(header, 2))
     }
 
-    /// GRE, from its header on, with INT if its protocol type says so.
+    /// GRE, from its header on, with INT if its protocol type is INT.
     fn gre(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         const ROUTING: u8 = 0x40;
         self.enter(flow(bytes, ip, None, GRE));

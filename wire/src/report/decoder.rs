@@ -35,7 +35,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for sources that speak as `profile` says.
+    /// A decoder for sources with this profile.
     pub const fn new(profile: Profile) -> Self {
         Self { profile, layouts: Layouts::new(), look: brief::Template::NONE, single: single::Template::NONE }
     }
@@ -46,7 +46,7 @@ impl Decoder {
     }
 
     /// The report of a UDP payload, if it is the common one: what [`Decoder::reports`] would give, and nothing else with
-    /// it. `None` says nothing about the payload.
+    /// it. `None` does not imply anything about the payload.
     #[inline(always)]
     pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
         brief::read(payload, &self.profile, (&mut self.layouts, &mut self.look))
@@ -58,7 +58,7 @@ impl Decoder {
     }
 
     /// The report of a UDP payload, if it is the usual one of SF-INT: what [`Decoder::reports`] would give, and nothing else
-    /// with it. `None` says nothing about the payload.
+    /// with it. `None` does not imply anything about the payload.
     #[inline(always)]
     pub fn single<'a>(&mut self, payload: &'a [u8]) -> Option<Single<'a>> {
         single::read(payload, &self.profile, &mut self.single)

@@ -152,7 +152,7 @@ impl<'a> ReporterMetadata<'a> {
     }
 }
 
-/// What host-int says about packets that did not arrive (report 0.5, kind 3).
+/// Missing packets as reported by Host-INT (report 0.5, kind 3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gap {
     /// The node that sent the packets.
@@ -211,7 +211,7 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// A report that says nothing: what [`Reports::read`] writes into.
+    /// An empty report, into which [`Reports::read`] writes.
     pub const EMPTY: Self = Self {
         version: Version::V05,
         node_id: None,

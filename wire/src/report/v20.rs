@@ -300,7 +300,7 @@ fn first_packet(bytes: &[u8]) -> Option<InnerPacket<'_>> {
     Some(inner_packet(bytes[field::TYPES] & 0x0f, inner, flags(bytes)).0)
 }
 
-/// Main contents to write: what a report says about the reporter.
+/// Main contents to write: the reporter's fields of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MainRepr<'a> {
     /// RepMdBits.

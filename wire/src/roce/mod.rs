@@ -395,7 +395,7 @@ pub enum Nak {
     Other(u8),
 }
 
-/// What an acknowledgement says (6.2).
+/// Syndrome of an acknowledgement (6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
     /// All up to its number is done. The value is a credit, 31 is none.
@@ -453,7 +453,7 @@ impl Syndrome {
 /// Acknowledgement header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aeth {
-    /// What it says.
+    /// Its syndrome.
     pub syndrome: Syndrome,
     /// Messages completed, 24 bits.
     pub msn: u32,
@@ -481,7 +481,7 @@ pub const fn rnr_nanoseconds(code: u8) -> u64 {
     HUNDREDTHS_OF_MS[(code & 31) as usize] as u64 * 10_000
 }
 
-/// The partition of a header: the low 15 bits must be all ones; the top one says what kind of member sent it.
+/// The partition of a header: the low 15 bits must be all ones; the top one is the membership type of the sender.
 #[inline]
 fn is_default_partition(bytes: &[u8; BTH_LEN]) -> bool {
     u16_at(bytes, field::PARTITION) | 0x8000 == 0xffff

@@ -47,7 +47,7 @@ pub struct Packet<'a> {
     pub atomic: Option<AtomicEth>,
     /// Immediate data.
     pub immediate: Option<u32>,
-    /// What an acknowledgement says.
+    /// Acknowledgement header (AETH).
     pub aeth: Option<Aeth>,
     /// What was there before an atomic operation.
     pub atomic_ack: Option<u64>,

@@ -1,4 +1,4 @@
-//! The brief reading of a report says what the whole decoder says, or nothing.
+//! The brief decoder of reports gives the result of the full decoder, or none.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use wire::int::header::Md10;

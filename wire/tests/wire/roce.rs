@@ -228,7 +228,7 @@ fn cut_anywhere_a_frame_is_refused() {
     }
 }
 
-/// What a packet says, but for what the network may change.
+/// Fields of a packet that the network may not change.
 fn said<'a>(packet: &Packet<'a>) -> Packet<'a> {
     let mut said = *packet;
     (said.source_mac, said.destination_mac, said.congestion) = ([0; 6], [0; 6], false);

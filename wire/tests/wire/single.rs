@@ -1,4 +1,4 @@
-//! The brief reading of an SF-INT report says what the whole decoder says, or nothing.
+//! The brief decoder of SF-INT reports gives the result of the full decoder, or none.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use testkit::rng::Rng;

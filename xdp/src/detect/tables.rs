@@ -93,7 +93,7 @@ pub struct FlowEntry {
     pub reported: u64,
     /// See there.
     pub latency: u64,
-    /// Its hops, as many as [`FlowEntry::states`] says.
+    /// Its hops, [`FlowEntry::states`] of them.
     pub hops: [HopEntry; FLOW_HOPS],
 }
 

@@ -24,7 +24,7 @@ pub(crate) const OTHER_PORT: u32 = Refusal::IN_KERNEL as u32;
 /// Longer than can be held.
 pub(crate) const TOO_LONG: u32 = OTHER_PORT + 1;
 
-/// What a frame says.
+/// Decoded contents of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outcome {
     pub(crate) frame: Frame,
@@ -91,7 +91,7 @@ const MAX_HOPS: usize = 16;
 const ABSENT: u32 = u32::MAX;
 const NO_VALUE: u64 = u64::MAX;
 
-/// What `wire` says of a frame, in the form of the kernel's decoder, with the first `kept` answers.
+/// Result of `wire` for a frame, in the form of the kernel's decoder, with the first `kept` results.
 pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> Outcome {
     let envelope = PartialHeaders::of_frame(frame);
     let ours = |port: u16| profile.telemetry_ports.contains(port);
@@ -157,7 +157,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
         | mark(signals.contains(wire::int::Flags::MTU_EXCEEDED), MTU)
         | mark(undecided, UNDECIDED);
-    // Of SF-INT the kernel says no more than that it is user space's.
+    // The kernel does not decode SF-INT, but passes it to user space.
     let marks = if sf { marks & !(OWN_HOP | MERGED) } else { marks };
     let (hops, ends) = if undecided {
         (Vec::new(), (NO_VALUE, NO_VALUE, false))

@@ -50,7 +50,7 @@ impl Kernel {
         }
     }
 
-    /// What the program says of a frame of at least 14 bytes.
+    /// Result of the program for a frame of at least 14 bytes.
     pub(crate) fn decode(&mut self, frame: &[u8]) -> Outcome {
         self.object.test_run("hopwise_decode", frame, 1).unwrap();
         assert!(self.object.map("outcomes").unwrap().lookup(&[0; 4], &mut self.value).unwrap());

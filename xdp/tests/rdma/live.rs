@@ -27,7 +27,7 @@ fn request(number: u32, opcode: u8, psn: u32, extension: Vec<u8>, payload: &[u8]
     Request { v6: false, from: FROM, opcode, pair: number, psn, ack: true, extension, payload, pad }.frame()
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
