@@ -75,23 +75,23 @@ numbers! {
     Switch = "switch", 4;
     /// Ingress interface of the packet.
     IngressIf = "ingress_if", 2;
-    /// Interface the packet left by.
+    /// Egress interface of the packet.
     EgressIf = "egress_if", 2;
     /// Time in the node, ns.
     HopLatency = "hop_latency", 4;
     /// Queue.
     QueueId = "queue_id", 1;
-    /// What the packet found in the queue.
+    /// Queue occupancy when the packet arrived.
     QueueOccupancy = "queue_occupancy", 4;
     /// Ingress timestamp, ns.
     IngressTs = "ingress_ts", 8;
-    /// When it left, ns.
+    /// Egress timestamp, ns.
     EgressTs = "egress_ts", 8;
     /// Utilisation of the egress link.
     TxUtilization = "tx_utilization", 4;
     /// Occupancy of the shared buffer.
     BufferOccupancy = "buffer_occupancy", 4;
-    /// Which hop of the path, from 1.
+    /// Index of the hop in the path, from 1.
     HopIndex = "hop", 1;
     /// Hops of the path.
     PathLen = "path_len", 1;
@@ -125,9 +125,9 @@ numbers! {
     TotalDrops = "total_drops", 8;
     /// When the record's key was inserted, ns.
     First = "first", 8;
-    /// When something was counted for it last, ns.
+    /// Time of the last counted packet, ns.
     Last = "last", 8;
-    /// Records that a window has.
+    /// Number of records in a window.
     Keys = "keys", 8;
     /// Packets of the window's most frequent key.
     TopPackets = "top_packets", 8;
