@@ -17,7 +17,7 @@ use serde_json::Value;
 use support::{Run, TempDir, command, hopwise, skipped};
 
 /// Time limit of every step.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One lab at a time: what it shows depends on how quick its switches are, and other labs' hosts want the same processors.
 static ALONE: Mutex<()> = Mutex::new(());

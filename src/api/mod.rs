@@ -139,5 +139,5 @@ async fn fallback(State(context): State<Arc<Context>>, uri: Uri, headers: Header
 }
 
 async fn wrong_method(uri: Uri) -> Refusal {
-    Refusal::method(format!("{} is not asked like that; /api/v1/openapi.json lists the methods", uri.path()))
+    Refusal::method(format!("{} does not take this method; /api/v1/openapi.json lists the methods", uri.path()))
 }

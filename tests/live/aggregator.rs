@@ -17,7 +17,7 @@ use wire::aggregate::Kind;
 use crate::support::{TempDir, command, hex, hopwise, text};
 
 /// Time limit of every step.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running aggregator and the socket that receives its aggregates.
 struct Stage {

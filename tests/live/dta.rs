@@ -136,7 +136,7 @@ fn answers(keeper: &Program) {
     assert_eq!(stores["stores"][0]["expected"].as_array().unwrap().len(), 4);
     for (path, message) in [
         ("/api/v1/dta/stores/nope/get?key=1", "there is no store `nope`; there are paths, losses"),
-        ("/api/v1/dta/stores/paths/get", "which key?"),
+        ("/api/v1/dta/stores/paths/get", "the key is missing"),
         ("/api/v1/dta/stores/paths/get?key=x", "is no key"),
         ("/api/v1/dta/stores/paths/count?key=1", "use hopwise get STORE KEY"),
         ("/api/v1/dta/lists/77", "there is no list 77; there are 0 to 3 in losses, 10 to 10 in plain"),
@@ -417,7 +417,7 @@ fn invalid_settings_are_reported_before_anything_starts() {
             "RoCEv2's checksum covers the address",
         ),
         (keeper.replace("slots = \"64K\"", "slots = 1000"), "write a power of two from 16 to 2G"),
-        (keeper.replace("id = 2", "id = 1"), "1 is the number of `paths`"),
+        (keeper.replace("id = 2", "id = 1"), "1 is the ID of `paths`"),
         (keeper.replace("lists = 10", "lists = \"3-9\""), "lists 0-3 are another store's"),
         (keeper.replace("batch = 4", "batch = 5"), "write a multiple of `batch`"),
         (keeper.replace("src:ipv4", "src:ipv5"), "there is no type `ipv5`"),

@@ -289,7 +289,7 @@ fn an_obstacle_is_reported_and_there_is_no_fallback() {
     let without = format!("{far} setpriv --bounding-set=-all --inh-caps=-all");
     refused(&without, &collector(&at, 0, Pair::DEVICE), &["CAP_BPF", "CAP_PERFMON", advice]);
     pair.far.ip(&["link", "set", Pair::DEVICE, "down"]).unwrap();
-    refused(far, &collector(&at, 0, Pair::DEVICE).replace("10.97.0.2", "127.0.0.2"), &["by an interface"]);
+    refused(far, &collector(&at, 0, Pair::DEVICE).replace("10.97.0.2", "127.0.0.2"), &["on an interface"]);
     pair.far.ip(&["link", "set", Pair::DEVICE, "up"]).unwrap();
     // A translator on the same machine would never be received.
     let keeper = start(&pair, &at, 0);

@@ -223,7 +223,7 @@ fn follow_waits_for_reconnection() {
     assert_eq!((run.code, times), (Some(2), vec![json!(1), json!(2)]));
     let lost = format!("hopwise: the live stream ended; waiting 1 s for hopwise at {url}");
     let message = format!(
-        "{lost}\nhopwise: back at {url}; what happened in between is in `hopwise events`\n{lost}\nhopwise: the live \
+        "{lost}\nhopwise: reconnected to {url}; `hopwise events` lists the events in between\n{lost}\nhopwise: the live \
          stream ended, and hopwise at {url} was not back after 1 s; start it again\n"
     );
     assert_eq!(run.stderr, message);

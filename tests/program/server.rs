@@ -261,13 +261,13 @@ fn wrong_requests_are_refused_in_words() {
         (
             server.get("/api/v1/query"),
             405,
-            "/api/v1/query is not asked like that; /api/v1/openapi.json lists the methods",
+            "/api/v1/query does not take this method; /api/v1/openapi.json lists the methods",
         ),
         (server.get("/api/v1/status?verbose=1"), 400, "there is no parameter `verbose` here; remove it"),
         (
             server.get("/api/v1/flows/zz"),
             400,
-            "\"zz\" is no flow; give its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17",
+            "\"zz\" is not a flow; use its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17",
         ),
         (server.ask("POST", "/api/v1/config/reload", "", "").clone(), 200, ""),
     ];

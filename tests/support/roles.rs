@@ -17,7 +17,7 @@ use wire::dta::{Base, Operation, Priority, Report};
 use crate::support::{command, hex, text};
 
 /// Time limit of every step.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running hopwise. Killed when dropped.
 pub(crate) struct Program {

@@ -17,7 +17,7 @@ use wire::{Dialect, Flags, Hop, Layout, int::header::Md10, int::shim::Shim1, rep
 use crate::support::{TempDir, command};
 
 /// Time limit of every step.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A hopwise with a directory of its own. Killed when dropped.
 #[derive(Debug)]
