@@ -1,7 +1,7 @@
 //! Puts postcards into registers, and sends full or expired registers as datagrams.
 
 use wire::Decoder;
-use wire::aggregate::{HEADER_LEN, Header, POSTCARD_LEN, SUMMARY_LEN};
+use wire::aggregate::{HEADER_LEN, Header, LONG_POSTCARD_LEN, SUMMARY_LEN};
 use wire::report::{Report, Version, v20};
 
 use crate::config::{Config, ConfigError, Spread};
@@ -286,6 +286,9 @@ impl Core {
                 item.postcard.emit(record);
             } else {
                 item.postcard.to_wire().emit(record);
+                if postcard_len == LONG_POSTCARD_LEN {
+                    item.postcard.packet.emit(record);
+                }
             }
         }
         if full {
@@ -350,15 +353,17 @@ impl Core {
         let mut header = Header {
             kind: self.config.kind,
             by_timer: cause == Cause::Timer,
+            packet_fields: self.config.has_packet_fields(),
             count: register.count as u16,
-            record_len: self.config.kind.record_len() as u16,
+            record_len: if correlated { self.config.kind.record_len() } else { self.config.postcard_len() }
+                as u16,
             aggregator: self.config.aggregator,
             sequence,
             node_scope,
             flow_scope,
         };
         if !correlated {
-            let len = HEADER_LEN + register.count as usize * POSTCARD_LEN;
+            let len = HEADER_LEN + register.count as usize * self.config.postcard_len();
             let bytes = &mut self.table.bytes(slot)[..len];
             header.emit(bytes);
             out.send(destination as usize, bytes);

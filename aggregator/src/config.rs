@@ -46,6 +46,9 @@ pub struct Config {
     pub destinations: usize,
     /// What selects the destination of a postcard.
     pub spread: Spread,
+    /// Sends with each postcard what it says of the packet ([`wire::aggregate::PacketFields`]), from which a collector proves
+    /// paths; for Agg kinds.
+    pub packet_fields: bool,
     /// Sends coalesced postcards of Report 2.0 instead of aggregates; for Agg_N and Agg_{N,F}.
     pub interop: bool,
     /// Bytes of the longest IP packet that reaches every destination.
@@ -68,6 +71,7 @@ impl Default for Config {
             aggregator: 1,
             destinations: 1,
             spread: Spread::default(),
+            packet_fields: false,
             interop: false,
             pmtu: 1500,
             over_ipv6: false,
@@ -122,6 +126,9 @@ impl std::error::Error for ConfigError {}
 impl Config {
     /// The maximum R of these settings.
     pub fn max_r(&self) -> usize {
+        if self.has_packet_fields() {
+            return Kind::most_of(self.postcard_len(), self.pmtu, self.over_ipv6);
+        }
         if !self.interop {
             return self.kind.most(self.pmtu, self.over_ipv6);
         }
@@ -183,6 +190,15 @@ impl Config {
 
     /// Length of a postcard in a datagram.
     pub(super) fn postcard_len(&self) -> usize {
-        if self.interop { V20_POSTCARD_LEN } else { wire::aggregate::POSTCARD_LEN }
+        match (self.interop, self.packet_fields) {
+            (true, _) => V20_POSTCARD_LEN,
+            (false, true) => wire::aggregate::LONG_POSTCARD_LEN,
+            (false, false) => wire::aggregate::POSTCARD_LEN,
+        }
+    }
+
+    /// Do postcards that are sent have fields of the packet?
+    pub(super) fn has_packet_fields(&self) -> bool {
+        self.packet_fields && !self.interop && !self.kind.is_correlated()
     }
 }

@@ -1,8 +1,8 @@
 //! Postcards from any report with the data of one node. Wire-formats 4.1 and 4.2.
 
-use wire::aggregate;
-use wire::report::v20;
-use wire::{Flags, Report};
+use wire::aggregate::{self, PacketFields};
+use wire::report::{PacketDigest, v20};
+use wire::{Flags, Hop, Report};
 
 use super::config::V20_POSTCARD_LEN;
 use super::stats::Reason;
@@ -22,6 +22,8 @@ pub(super) struct Postcard {
     pub(super) queue: u32,
     /// Latency of a report without timestamps; all-ones: missing.
     pub(super) latency: u32,
+    /// What it says of the packet.
+    pub(super) packet: PacketFields,
 }
 
 /// The low 32 bits of a timestamp. All-ones would mean that it is missing, so it becomes 1 ns less.
@@ -39,6 +41,14 @@ impl Postcard {
         egress: u64::MAX,
         queue: u32::MAX,
         latency: u32::MAX,
+        packet: PacketFields {
+            ingress_if: None,
+            egress_if: None,
+            hop_limit: None,
+            entered: false,
+            left: false,
+            digest: 0,
+        },
     };
 
     /// The postcard of a report.
@@ -70,6 +80,7 @@ impl Postcard {
             egress: egress.unwrap_or(u64::MAX),
             queue: queue.unwrap_or(u32::MAX),
             latency: hop.hop_latency.unwrap_or(u32::MAX),
+            packet: packet_fields(report, &hop),
         })
     }
 
@@ -114,6 +125,12 @@ impl Postcard {
     }
 }
 
+fn packet_fields(report: &Report<'_>, hop: &Hop) -> PacketFields {
+    let PacketDigest { hop_limit, digest } = PacketDigest::of(report);
+    let (entered, left) = report.edges();
+    PacketFields { ingress_if: hop.ingress_if, egress_if: hop.egress_if, hop_limit, entered, left, digest }
+}
+
 /// A datagram that contains only postcards of exactly the layout of wire-formats 4.1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact<'a> {
@@ -141,7 +158,7 @@ impl<'a> Exact<'a> {
         }
         let is_exact = |bytes: &[u8; V20_POSTCARD_LEN]| {
             let (words, domain) = (u64_at(bytes, 0), u32_at(bytes, 8));
-            words & WANTED == FIRST | BITS && domain >> 16 == 0x8000
+            words & WANTED == FIRST | BITS && domain == 0x8000_0000
         };
         if !postcards.iter().all(is_exact) {
             return None;
@@ -164,7 +181,7 @@ impl<'a> Exact<'a> {
             ingress: u64_at(bytes, 16),
             egress: u64_at(bytes, 24),
             queue: u32_at(bytes, 12),
-            latency: u32::MAX,
+            ..Postcard::NOTHING
         })
     }
 }
@@ -259,7 +276,7 @@ mod tests {
             ingress: 0x17a3_b2c1_d0e0_f000,
             egress: u64::MAX,
             queue: 0x0100_002a,
-            latency: u32::MAX,
+            ..Postcard::NOTHING
         };
         let mut out = [0x5a; V20_POSTCARD_LEN];
         postcard.emit(&mut out);
@@ -273,8 +290,7 @@ mod tests {
             flow: 2,
             ingress: 0x0000_0001_ffff_ffff,
             egress: 0x0000_0002_0000_0004,
-            queue: u32::MAX,
-            latency: u32::MAX,
+            ..Postcard::NOTHING
         };
         assert_eq!(postcard.to_wire().ingress_ts(), Some(0xffff_fffe));
         assert_eq!(

@@ -126,7 +126,8 @@ pub struct Link {
 /// How postcards are joined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PostcardConfig {
-    /// How long a postcard waits for the others of its packet, ns: longer than an aggregator keeps a postcard.
+    /// How long a postcard waits for the others of its packet, and for another after each of them, ns: longer than an
+    /// aggregator keeps a postcard.
     pub timeout: Nanos,
     /// Postcards pending at a time, about 150 bytes each; 0: none are joined.
     pub max_pending: usize,
@@ -134,9 +135,7 @@ pub struct PostcardConfig {
     pub proximity: Nanos,
     /// Sets in a row that must agree on a path before it is confirmed.
     pub confirmations: u8,
-    /// The same where postcards may have been lost.
-    pub confirmations_after_loss: u8,
-    /// Links between nodes, where neither stamps nor hop limits give an order.
+    /// All links between nodes: they prove that no node of a path is missing.
     pub links: Vec<Link>,
     /// Flow IDs that are not the CRC-32C of the flow's 5-tuple.
     pub flow_ids: Vec<(u32, FlowKey)>,
@@ -149,7 +148,6 @@ impl Default for PostcardConfig {
             max_pending: 65_536,
             proximity: 1_000_000,
             confirmations: 2,
-            confirmations_after_loss: 4,
             links: Vec::new(),
             flow_ids: Vec::new(),
         }

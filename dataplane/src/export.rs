@@ -4,8 +4,8 @@ use wire::FlowKey;
 
 use crate::dta::Trigger;
 use crate::node::{Node, Outcome, PacketOutcome};
-use crate::packet::CarriedInt;
-use crate::report::Outbox;
+use crate::packet::{CarriedInt, Headers};
+use crate::report::{Outbox, Subject};
 use crate::visit::Visit;
 use crate::watchlist::Watch;
 
@@ -13,7 +13,7 @@ use crate::watchlist::Watch;
 pub(crate) fn postcard(
     node: &mut Node,
     frame: &[u8],
-    flow: &FlowKey,
+    (flow, headers): (&FlowKey, &Headers),
     watch: &Watch,
     visit: &Visit,
     out: &mut Outbox,
@@ -23,7 +23,9 @@ pub(crate) fn postcard(
         return Outcome::forward(PacketOutcome::Filtered);
     }
     if !node.report_dta(frame, (Some(flow), None), (Trigger::Hop, bits), visit) {
-        node.exporter.postcard(flow, bits, &visit.hop(node.id, u16::MAX), out);
+        let edges = (visit.from_edge, visit.to_edge);
+        let postcard = Subject { frame, bits, metadata: &visit.hop(node.id, u16::MAX), edges };
+        node.exporter.postcard(flow, headers, &postcard, out);
     }
     Outcome::forward(PacketOutcome::Reported)
 }
@@ -42,7 +44,9 @@ pub(crate) fn mx(
         return PacketOutcome::Filtered;
     }
     if !node.report_dta(frame, (flow, Some(carried)), (Trigger::Hop, bits), visit) {
-        node.exporter.postcard_with_packet(frame, carried, bits, &visit.hop(node.id, u16::MAX), out);
+        let edges = (visit.from_edge, visit.to_edge);
+        let postcard = Subject { frame, bits, metadata: &visit.hop(node.id, u16::MAX), edges };
+        node.exporter.postcard_of_mx(carried, &postcard, out);
     }
     PacketOutcome::Reported
 }

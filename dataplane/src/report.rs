@@ -195,6 +195,29 @@ impl Outbox {
     }
 }
 
+/// What a postcard is about.
+pub(crate) struct Subject<'a> {
+    pub(crate) frame: &'a [u8],
+    /// Items that are reported.
+    pub(crate) bits: u16,
+    pub(crate) metadata: &'a Hop,
+    /// The packet came from outside the domain, and leaves it.
+    pub(crate) edges: (bool, bool),
+}
+
+impl<'a> Subject<'a> {
+    fn draft(&self, packet: Packet<'a>) -> ReportDraft<'a> {
+        let mark = |on, mark| if on { mark } else { 0 };
+        let (entered, left) = self.edges;
+        let edges = mark(entered, v20::POSTCARD_ENTERED) | mark(left, v20::POSTCARD_LEFT);
+        ReportDraft {
+            bits: Some(self.bits & REPORTABLE),
+            edges: Some(edges),
+            ..ReportDraft::new(ReportKind::Postcard, Flags::FLOW, self.metadata, packet)
+        }
+    }
+}
+
 /// Contents of one report, in either version.
 struct ReportDraft<'a> {
     kind: ReportKind,
@@ -205,6 +228,8 @@ struct ReportDraft<'a> {
     reason: Option<u8>,
     /// A postcard's flow.
     flow_id: Option<[u8; 4]>,
+    /// A postcard's status: whether the packet entered or left the domain here.
+    edges: Option<u16>,
     packet: Packet<'a>,
     with_stack: bool,
     record: Option<Carrying>,
@@ -356,31 +381,24 @@ impl Exporter {
     }
 
     /// A node's report of a packet of INT-MX, with the head of the packet.
-    pub(crate) fn postcard_with_packet(
-        &mut self,
-        frame: &[u8],
-        carried: &CarriedInt,
-        bits: u16,
-        metadata: &Hop,
-        out: &mut Outbox,
-    ) {
-        let packet =
-            self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
-        let bits = Some(bits & REPORTABLE);
-        self.write(
-            &ReportDraft { bits, ..ReportDraft::new(ReportKind::Postcard, Flags::FLOW, metadata, packet) },
-            out,
-        );
+    pub(crate) fn postcard_of_mx(&mut self, carried: &CarriedInt, about: &Subject<'_>, out: &mut Outbox) {
+        let end = int_end(carried) + usize::from(self.format.snap);
+        let packet = self.packet(about.frame, Some(&carried.headers), end);
+        self.write(&about.draft(packet), out);
     }
 
-    /// A node's postcard: no packet, the flow's id.
-    pub(crate) fn postcard(&mut self, flow: &FlowKey, bits: u16, metadata: &Hop, out: &mut Outbox) {
-        let draft = ReportDraft {
-            bits: Some(bits & REPORTABLE),
-            flow_id: Some(flow.flow_id().to_be_bytes()),
-            ..ReportDraft::new(ReportKind::Postcard, Flags::FLOW, metadata, Packet::None)
-        };
-        self.write(&draft, out);
+    /// A node's postcard: the flow's id, and the head of the packet, from which a collector knows the flow, the packet and its
+    /// hop limit.
+    pub(crate) fn postcard(
+        &mut self,
+        flow: &FlowKey,
+        headers: &Headers,
+        about: &Subject<'_>,
+        out: &mut Outbox,
+    ) {
+        let packet = self.packet(about.frame, Some(headers), headers.body() + usize::from(self.format.snap));
+        let flow_id = Some(flow.flow_id().to_be_bytes());
+        self.write(&ReportDraft { flow_id, ..about.draft(packet) }, out);
     }
 
     /// A drop report: ports, ingress time, queue and reason, and the head of the packet.
@@ -524,8 +542,8 @@ impl Exporter {
     fn write_20(&mut self, draft: &ReportDraft<'_>, hw_id: u8, out: &mut Outbox) {
         let flow_id = draft.flow_id;
         let domain = flow_id.as_ref().map_or(&[][..], |id| id);
-        let (ds_id, ds_bits) = match (flow_id, draft.packet) {
-            (Some(_), _) => (v20::POSTCARD_DOMAIN, v20::POSTCARD_FLOW_ID),
+        let (ds_id, ds_bits) = match (draft.edges, draft.packet) {
+            (Some(_), _) => (v20::POSTCARD_DOMAIN, flow_id.map_or(0, |_| v20::POSTCARD_FLOW_ID)),
             (None, Packet::Int(_)) => (wire::int::sf::REPORT_DOMAIN, 0),
             (None, _) => (0, 0),
         };
@@ -535,7 +553,7 @@ impl Exporter {
                 bits,
                 ds_id,
                 ds_bits,
-                ds_status: 0,
+                ds_status: draft.edges.unwrap_or(0),
                 metadata: *draft.metadata,
                 drop_reason: draft.reason,
                 domain,
@@ -607,6 +625,7 @@ impl<'a> ReportDraft<'a> {
             metadata,
             reason: None,
             flow_id: None,
+            edges: None,
             packet,
             with_stack: false,
             record: None,

@@ -380,7 +380,14 @@ impl Switch {
         let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else { return plain };
         let Some(watch) = self.watchlist.find(&flow) else { return plain };
         if watch.mode == Mode::Postcard {
-            return Embedded::PacketOutcome(export::postcard(node, frame, &flow, watch, visit, out));
+            return Embedded::PacketOutcome(export::postcard(
+                node,
+                frame,
+                (&flow, &headers),
+                watch,
+                visit,
+                out,
+            ));
         }
         if !visit.from_edge {
             return plain;

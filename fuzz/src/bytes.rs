@@ -1,6 +1,6 @@
 //! Fuzz bodies for `wire`.
 
-use wire::aggregate::{Aggregate, HEADER_LEN, Header, POSTCARD_LEN, SUMMARY_LEN};
+use wire::aggregate::{Aggregate, HEADER_LEN, Header, LONG_POSTCARD_LEN, SUMMARY_LEN};
 use wire::int::{header, shim};
 use wire::report::{Report, v05, v10, v20};
 use wire::{Decoder, Layout, Profile, Refusal, Stack, Version};
@@ -35,14 +35,16 @@ pub fn aggregate(payload: &[u8], _: &Profile) {
     let (count, kind) = (usize::from(header.count), header.kind);
     assert_eq!((postcards, summaries), if kind.is_correlated() { (0, count) } else { (count, 0) });
     assert!(count > 0);
-    let mut again = vec![0xa5; HEADER_LEN + count * kind.record_len()];
-    Header { record_len: kind.record_len() as u16, ..*header }.emit(&mut again);
+    let record_len = if header.packet_fields { LONG_POSTCARD_LEN } else { kind.record_len() };
+    let mut again = vec![0xa5; HEADER_LEN + count * record_len];
+    Header { record_len: record_len as u16, ..*header }.emit(&mut again);
     let (_, mut rest) = again.split_at_mut(HEADER_LEN);
-    for postcard in aggregate.postcards() {
+    for (postcard, packet) in aggregate.postcards_with_packets() {
         assert!(!kind.node_scope() || postcard.node() == header.node_scope);
         assert!(!kind.flow_scope() || postcard.flow_id() == header.flow_scope);
         postcard.emit(rest);
-        rest = &mut rest[POSTCARD_LEN..];
+        packet.iter().for_each(|packet| packet.emit(rest));
+        rest = &mut rest[record_len..];
     }
     for summary in aggregate.summaries() {
         assert!(summary.count > 0 && (summary.min..=summary.max).contains(&summary.average()));
@@ -50,7 +52,8 @@ pub fn aggregate(payload: &[u8], _: &Profile) {
         rest = &mut rest[SUMMARY_LEN..];
     }
     let read = Aggregate::parse(&again).expect("what is written can be read");
-    assert!(read.postcards().eq(aggregate.postcards()) && read.summaries().eq(aggregate.summaries()));
+    assert!(read.postcards_with_packets().eq(aggregate.postcards_with_packets()));
+    assert!(read.summaries().eq(aggregate.summaries()));
     let same = Header { record_len: header.record_len, ..*read.header() };
     assert_eq!(same, *header);
 }

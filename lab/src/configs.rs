@@ -55,6 +55,9 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
     {
         set_at(&mut settings, &["collector", "sf", "hop_limit"], first);
     }
+    if get_at(&settings, &["collector", "postcards", "links"]).is_none() {
+        set_at(&mut settings, &["collector", "postcards", "links"], Shown::List(links(topology)));
+    }
     // The switches of a lab share one clock.
     if get_at(&settings, &["profiles", "default"]).is_none() {
         let reasons = dataplane::demo::drop_reasons().map(|(code, name)| (code.to_string(), plain(name)));
@@ -65,6 +68,23 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
         set_at(&mut settings, &["profiles", "default"], Shown::Table(default));
     }
     settings.to_toml()
+}
+
+/// The links between switches, each direction by itself: what proves paths of postcards.
+fn links(topology: &Topology) -> Vec<Shown> {
+    let ends = |at: usize| {
+        topology.switches.iter().find_map(|switch| {
+            let port = |port: &&Port| port.link == at && matches!(port.peer, Node::Switch(_));
+            let near = switch.ports.iter().find(port)?;
+            let far = topology.switches.iter().find_map(|other| {
+                let far = other.ports.iter().find(|port| port.link == at && port.end != near.end)?;
+                Some(format!("{}:{}", other.node, far.number))
+            })?;
+            Some((format!("{}:{}", switch.node, near.number), far))
+        })
+    };
+    let pairs = (0..topology.links.len()).filter_map(ends);
+    pairs.flat_map(|(a, b)| [plain(format!("{a}-{b}")), plain(format!("{b}-{a}"))]).collect()
 }
 
 /// Address of the collector's API in the file, if any.
@@ -362,6 +382,7 @@ port = 2
             "[api]",
             "dir = \"/run/x/store\"",
             "clocks = \"synchronised\"",
+            "links = [\"11:2-2:1\", \"2:1-11:2\"]",
         ] {
             assert!(text.lines().any(|written| written == line), "{line}\n{text}");
         }

@@ -368,6 +368,7 @@ local KINDS = {
 field("a_version", "uint8", "aggregate.version", "Version", base.DEC, nil, 0xf0)
 field("a_kind", "uint8", "aggregate.kind", "Kind", base.DEC, KINDS, 0x0f)
 flag("a_timer", "aggregate.by_timer", "Sent by the timer, before R was reached", 8, 0x80)
+flag("a_packet", "aggregate.packet_fields", "Postcards have fields of the packet", 8, 0x40)
 field("a_count", "uint16", "aggregate.count", "Records", base.DEC)
 field("a_length", "uint16", "aggregate.record_length", "Record length (bytes)", base.DEC)
 field("a_id", "uint32", "aggregate.aggregator", "Aggregator ID", base.DEC)
@@ -382,6 +383,13 @@ field("c_out", "uint32", "aggregate.postcard.egress_ts", "Egress timestamp", bas
 field("c_latency", "uint32", "aggregate.postcard.latency", "Hop latency", base.DEC)
 field("c_queue", "uint8", "aggregate.postcard.queue_id", "Queue ID", base.DEC)
 field("c_length", "uint24", "aggregate.postcard.queue_occupancy", "Queue occupancy", base.DEC)
+field("c_in_if", "uint16", "aggregate.postcard.ingress_if", "Ingress interface", base.DEC)
+field("c_out_if", "uint16", "aggregate.postcard.egress_if", "Egress interface", base.DEC)
+field("c_ttl", "uint8", "aggregate.postcard.hop_limit", "Hop limit", base.DEC)
+flag("c_has_ttl", "aggregate.postcard.has_hop_limit", "The hop limit is known", 8, 0x80)
+flag("c_entered", "aggregate.postcard.entered", "The packet entered the domain here", 8, 0x40)
+flag("c_left", "aggregate.postcard.left", "The packet left the domain here", 8, 0x20)
+field("c_digest", "uint32", "aggregate.postcard.digest", "Packet digest", base.HEX)
 field("summary", "none", "aggregate.summary", "Summary")
 field("m_metric", "uint8", "aggregate.summary.metric", "Metric", base.DEC, { "hop latency", "queue occupancy" })
 field("m_min", "uint32", "aggregate.summary.min", "Smallest", base.DEC)
@@ -2281,8 +2289,26 @@ P.dissector = report_dissector
 
 local A = Proto("hopwise_aggregate", "Postcard aggregate (hopwise)")
 
-local function show_postcard(tree, tvb, w, at)
-  local sub = tree:add(F.postcard, tvb(at, 20))
+-- What a postcard says of the packet: wire-formats 4.2.
+local function show_packet_fields(sub, tvb, w, at)
+  local function item(key, offset, len, name, is_there)
+    if is_there then
+      add(sub, key, tvb, at + offset, len)
+    else
+      generated(sub:add(F.unavailable, tvb(at + offset, len), name)):set_text(name .. ": unavailable")
+    end
+  end
+  item("c_in_if", 20, 2, "ingress_if", not all_ones(w, at + 20, 2))
+  item("c_out_if", 22, 2, "egress_if", not all_ones(w, at + 22, 2))
+  item("c_ttl", 24, 1, "hop_limit", u8(w, at + 25) >= 128)
+  add(sub, "c_has_ttl", tvb, at + 25, 1)
+  add(sub, "c_entered", tvb, at + 25, 1)
+  add(sub, "c_left", tvb, at + 25, 1)
+  item("c_digest", 28, 4, "digest", u32(w, at + 28) ~= 0)
+end
+
+local function show_postcard(tree, tvb, w, at, long)
+  local sub = tree:add(F.postcard, tvb(at, long and 32 or 20))
   local function item(key, offset, len, name)
     if all_ones(w, at + offset, len) then
       generated(sub:add(F.unavailable, tvb(at + offset, len), name)):set_text(name .. ": unavailable")
@@ -2308,6 +2334,7 @@ local function show_postcard(tree, tvb, w, at)
     add(sub, "c_length", tvb, at + 17, 3)
     text = text .. ", queue " .. u8(w, at + 16) .. "/" .. u24(w, at + 17)
   end
+  if long then show_packet_fields(sub, tvb, w, at) end
   sub:set_text(text)
 end
 
@@ -2345,6 +2372,11 @@ local function holds_together(w, at)
     at_most(sum_high, sum_low, max_high, max_low)
 end
 
+-- Do the postcards of this aggregate have fields of the packet?
+local function has_packet_fields(w)
+  return u8(w, 0) % 16 < 4 and floor(u8(w, 1) / 64) % 2 == 1
+end
+
 -- Wire-formats 4.3: everything is checked before values are used.
 local function check_aggregate(w)
   if w.fin < 24 then refuse("truncated", 0) end
@@ -2353,7 +2385,8 @@ local function check_aggregate(w)
   if not KINDS[kind] then refuse("bad_aggregate_kind", 0) end
   local count, len, node, flow = u16(w, 2), u16(w, 4), u32(w, 16), u32(w, 20)
   if count == 0 then refuse("empty_aggregate", 2) end
-  if len < (kind < 4 and 20 or 24) or 24 + count * len ~= w.fin then refuse("bad_record_length", 2) end
+  local least = kind > 4 and 24 or has_packet_fields(w) and 32 or 20
+  if len < least or 24 + count * len ~= w.fin then refuse("bad_record_length", 2) end
   local of_node, of_flow = kind % 4 >= 2, kind % 4 == 3
   if of_node == (node == ONES) then refuse("bad_scope", 16) end
   if of_flow == (flow == ONES) then refuse("bad_scope", 20) end
@@ -2378,6 +2411,7 @@ function A.dissector(tvb, pinfo, tree)
     add(root, "a_version", tvb, 0, 1)
     add(root, "a_kind", tvb, 0, 1)
     add(root, "a_timer", tvb, 1, 1)
+    add(root, "a_packet", tvb, 1, 1)
     add(root, "a_count", tvb, 2, 2)
     add(root, "a_length", tvb, 4, 2)
     add(root, "a_id", tvb, 8, 4)
@@ -2393,7 +2427,7 @@ function A.dissector(tvb, pinfo, tree)
   local kind, count, len = u8(w, 0) % 16, u16(w, 2), u16(w, 4)
   for i = 0, count - 1 do
     local show = kind < 4 and show_postcard or show_summary
-    show(root, tvb, w, 24 + i * len)
+    show(root, tvb, w, 24 + i * len, has_packet_fields(w))
   end
   local title = "Postcard aggregate " .. KINDS[kind]:gsub(":.*", "") .. ", aggregator " .. u32(w, 8) .. ", seq " ..
     u32(w, 12) .. ", " .. count .. " records"

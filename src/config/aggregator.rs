@@ -20,8 +20,12 @@ section! {
         /// and flow. `cor`, `cor_n`, `cor_nf`: the same, but only minimum, maximum, sum and count of hop latencies and queue
         /// lengths are sent.
         pub(crate) kind: AggregateKind = AggregateKind::Agg,
-        /// Postcards in one datagram or summary. For `agg` kinds at most as many as fit into `pmtu`: 72 at 1500 bytes.
+        /// Postcards in one datagram or summary. For `agg` kinds at most as many as fit into `pmtu`: 45 at 1500 bytes, or 72
+        /// without `packet_fields`.
         pub(crate) r: u32 = 25,
+        /// Send with each postcard its interfaces, the packet's hop limit and digest, and whether it entered or left the
+        /// network: without them the collector reports no path. For `agg` kinds.
+        pub(crate) packet_fields: bool = true,
         /// Longest time that a postcard waits for others.
         pub(crate) timer: Duration = Duration::from_millis(1),
         /// Nodes, or nodes and flows, whose postcards can be pending at the same time, for kinds with a scope; a power of two. When there

@@ -138,7 +138,6 @@ fn postcards(settings: &Settings, workers: usize) -> collector::config::Postcard
         max_pending: written.max_pending.div_ceil(workers),
         proximity: nanos(written.proximity),
         confirmations: written.confirmations.min(255) as u8,
-        confirmations_after_loss: written.confirmations_after_loss.min(255) as u8,
         links: written.links.iter().map(|link| link.0).collect(),
         flow_ids: written.flow_ids.iter().map(|named| (named.0, named.1)).collect(),
     }
@@ -277,6 +276,7 @@ pub(crate) fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -
             AggregateSpread::Flow => ::aggregator::Spread::Flow,
             AggregateSpread::Node => ::aggregator::Spread::Node,
         },
+        packet_fields: aggregator.packet_fields,
         interop: aggregator.interop,
         pmtu: aggregator.pmtu,
         over_ipv6: aggregator.forward.iter().any(SocketAddr::is_ipv6),

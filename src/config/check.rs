@@ -101,7 +101,6 @@ impl Checker<'_, '_> {
         for (name, value, least, most) in [
             ("max_pending", postcards.max_pending as u64, 0, 1 << 24),
             ("confirmations", postcards.confirmations.into(), 1, 100),
-            ("confirmations_after_loss", postcards.confirmations_after_loss.into(), 1, 100),
         ] {
             self.within(&["collector", "postcards", name], value, least, most);
         }

@@ -11,6 +11,7 @@ use settings::read::{Node, Reader};
 const KEYS: &[(&str, &str)] = &[
     ("collector.rights", "capabilities"),
     ("collector.postcards.cards", "max_pending"),
+    ("collector.postcards.confirmations_after_loss", "confirmations"),
     ("translator.forward", "aggregator.forward"),
     ("translator.kind", "aggregator.kind"),
     ("translator.r", "aggregator.r"),

@@ -116,11 +116,13 @@ choice! {
 
 section! {
     /// Joining of postcards (one report per node that a packet passes) into the path and latency that one INT report would
-    /// contain. The order of nodes comes from timestamps if the profile has `clocks = "synchronised"`, otherwise from the hop
-    /// limit (TTL) of the packet in the postcard, otherwise from `links`. Without any of these, the values of the nodes are
-    /// kept without a path.
+    /// contain. A path is reported only if no node can be missing: each step is one hop limit (TTL) or one of `links`, the first
+    /// node is where the packet entered the network, the last where it left. The switches of this program mark both ends in their
+    /// postcards; for others, give `links`. Otherwise the values of the nodes are kept without a path. Timestamps of
+    /// `clocks = "synchronised"` give the latency.
     pub(crate) struct PostcardSettings("[collector.postcards]") {
-        /// Time that a postcard waits for the others of its packet. Must exceed the aggregator's timer.
+        /// Time that a postcard waits for the others of its packet, and for the next after each of them. Must exceed the
+        /// aggregator's timer.
         pub(crate) timeout: Duration = Duration::from_millis(100),
         /// Pending postcards, over all workers, about 200 bytes each; 0 turns joining off.
         pub(crate) max_pending: usize = 65_536,
@@ -129,10 +131,9 @@ section! {
         pub(crate) proximity: Duration = Duration::from_millis(1),
         /// Consecutive packets that must take a new path before it is reported.
         pub(crate) confirmations: u32 = 2,
-        /// The same while sequence numbers are missing, and for a path that only lacks nodes of the known path.
-        pub(crate) confirmations_after_loss: u32 = 4,
-        /// Links between nodes as "NODE:EGRESS-NODE:INGRESS", such as "7:3-5:1", each direction separately. If any are given,
-        /// a path that begins or ends on one of them lacks a node and is not reported.
+        /// All links between nodes as "NODE:EGRESS-NODE:INGRESS", such as "7:3-5:1", each direction separately. If any are given,
+        /// a packet enters and leaves the network by interfaces without a link, and a path that begins or ends on a link lacks
+        /// a node and is not reported.
         pub(crate) links: Vec<LinkSetting> = Vec::new(),
         /// Flow IDs that are not the CRC-32C of the 5-tuple, as "ID=FLOW", such as "7=10.0.0.1:5000>10.0.0.2:80/17".
         pub(crate) flow_ids: Vec<FlowIdSetting> = Vec::new(),

@@ -3,7 +3,7 @@
 use crate::dta;
 use crate::vectors::{Kind, Vector};
 use std::fmt::Write;
-use wire::aggregate::{Aggregate, Postcard, Summary, SummaryMetric};
+use wire::aggregate::{Aggregate, PacketFields, Postcard, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
 use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Annotations, Flags};
@@ -147,12 +147,13 @@ pub fn aggregate(payload: &[u8]) -> String {
     if header.kind.is_correlated() {
         out.list("summaries", aggregate.summaries().map(|summary| summary_object(&summary)));
     } else {
-        out.list("postcards", aggregate.postcards().map(|postcard| postcard_object(&postcard)));
+        let postcards = aggregate.postcards_with_packets();
+        out.list("postcards", postcards.map(|(postcard, packet)| postcard_object(&postcard, packet)));
     }
     out.finish()
 }
 
-fn postcard_object(postcard: &Postcard) -> String {
+fn postcard_object(postcard: &Postcard, packet: Option<PacketFields>) -> String {
     let mut out = Object::new();
     out.nullable("node_id", postcard.node());
     out.nullable("flow_id", postcard.flow_id());
@@ -160,6 +161,14 @@ fn postcard_object(postcard: &Postcard) -> String {
     out.nullable("egress_ts", postcard.egress_ts());
     out.nullable("queue_id", postcard.queue().map(|(id, _)| id));
     out.nullable("queue_occupancy", postcard.queue().map(|(_, length)| length));
+    if let Some(packet) = packet {
+        out.nullable("ingress_if", packet.ingress_if);
+        out.nullable("egress_if", packet.egress_if);
+        out.nullable("hop_limit", packet.hop_limit);
+        out.raw("entered", &packet.entered.to_string());
+        out.raw("left", &packet.left.to_string());
+        out.nullable("digest", Some(packet.digest).filter(|digest| *digest != 0));
+    }
     out.finish()
 }
 

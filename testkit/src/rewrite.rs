@@ -3,7 +3,7 @@
 
 use crate::dta;
 use crate::vectors::Kind;
-use wire::aggregate::{HEADER_LEN, POSTCARD_LEN, SUMMARY_LEN};
+use wire::aggregate::{HEADER_LEN, LONG_POSTCARD_LEN, POSTCARD_LEN, SUMMARY_LEN};
 use wire::ethernet::ethertype;
 use wire::int::shim::{self, Next, Shim1, Shim2};
 use wire::int::{Layout, header, sf};
@@ -48,9 +48,14 @@ fn aggregate(bytes: &[u8]) -> Vec<u8> {
     let aggregate = wire::Aggregate::parse(bytes).expect("good");
     let mut out = dirty(HEADER_LEN);
     aggregate.header().emit(&mut out);
-    aggregate
-        .postcards()
-        .for_each(|postcard| out.extend(then(POSTCARD_LEN, |record| postcard.emit(record), &[])));
+    for (postcard, packet) in aggregate.postcards_with_packets() {
+        let len = if packet.is_some() { LONG_POSTCARD_LEN } else { POSTCARD_LEN };
+        let emit = |record: &mut [u8]| {
+            postcard.emit(record);
+            packet.iter().for_each(|packet| packet.emit(record));
+        };
+        out.extend(then(len, emit, &[]));
+    }
     aggregate.summaries().for_each(|sum| out.extend(then(SUMMARY_LEN, |record| sum.emit(record), &[])));
     out
 }

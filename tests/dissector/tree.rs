@@ -278,8 +278,17 @@ pub(crate) fn aggregate(tree: &Value) -> Value {
         let postcard = |postcard: &Value| {
             let value = |name: &str| nullable(postcard, &format!("aggregate.postcard.{name}"), name);
             let queue = nullable(postcard, "aggregate.postcard.queue_id", "queue_occupancy");
-            json!({"node_id": value("node_id"), "flow_id": value("flow_id"), "ingress_ts": value("ingress_ts"),
-                "egress_ts": value("egress_ts"), "queue_id": queue, "queue_occupancy": value("queue_occupancy")})
+            let mut out = json!({"node_id": value("node_id"), "flow_id": value("flow_id"), "ingress_ts": value("ingress_ts"),
+                "egress_ts": value("egress_ts"), "queue_id": queue, "queue_occupancy": value("queue_occupancy")});
+            if is_set(tree, "aggregate.packet_fields") {
+                for name in ["ingress_if", "egress_if", "hop_limit", "digest"] {
+                    out[name] = value(name);
+                }
+                for name in ["entered", "left"] {
+                    out[name] = json!(is_set(postcard, &format!("aggregate.postcard.{name}")));
+                }
+            }
+            out
         };
         out.insert("postcards".into(), all(tree, "aggregate.postcard").into_iter().map(postcard).collect());
     } else {

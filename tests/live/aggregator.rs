@@ -178,7 +178,7 @@ fn a_wrong_section_is_reported_with_its_line() {
     let config = dir.join("wrong.toml");
     for (settings, message) in [
         ("", "nowhere to send to"),
-        ("forward = [\"192.0.2.1:32767\"]\nr = 73", "r must be 1 to 72"),
+        ("forward = [\"192.0.2.1:32767\"]\nr = 46", "r must be 1 to 45"),
         ("forward = [\"192.0.2.1:32767\"]\ninterop = true", "interop needs kind agg_n or agg_nf"),
         ("forward = [\"192.0.2.1:32767\"]\nregisters = 1000", "registers must be a power of two"),
         ("forward = [\"192.0.2.1:32767\"]\nprofile = \"x\"", "there is no profile `x`"),

@@ -15,11 +15,14 @@ pub const PORT: u16 = 32767;
 pub const HEADER_LEN: usize = 24;
 /// Bytes of a [`Postcard`].
 pub const POSTCARD_LEN: usize = 20;
+/// Bytes of a [`Postcard`] with its [`PacketFields`] behind it.
+pub const LONG_POSTCARD_LEN: usize = 32;
 /// Bytes of a [`Summary`].
 pub const SUMMARY_LEN: usize = 24;
 
 const VERSION: u8 = 1;
 const TIMER: u8 = 0x80;
+const PACKET_FIELDS: u8 = 0x40;
 
 mod field {
     // Of the header.
@@ -38,6 +41,12 @@ mod field {
     pub(super) const INGRESS_TS: usize = 8;
     pub(super) const EGRESS_TS: usize = 12;
     pub(super) const QUEUE: usize = 16;
+    // Of its packet fields.
+    pub(super) const INGRESS_IF: usize = 20;
+    pub(super) const EGRESS_IF: usize = 22;
+    pub(super) const HOP_LIMIT: usize = 24;
+    pub(super) const MARKS: usize = 25;
+    pub(super) const DIGEST: usize = 28;
     // Of a summary.
     pub(super) const METRIC: usize = 0;
     pub(super) const MIN: usize = 4;
@@ -131,8 +140,13 @@ impl Kind {
         if self.is_correlated() {
             return u32::MAX as usize;
         }
+        Self::most_of(POSTCARD_LEN, pmtu, over_ipv6)
+    }
+
+    /// How many postcards of `len` bytes fit into one datagram.
+    pub const fn most_of(len: usize, pmtu: u16, over_ipv6: bool) -> usize {
         let headers = HEADER_LEN + 8 + if over_ipv6 { 40 } else { 20 };
-        (pmtu as usize).saturating_sub(headers) / POSTCARD_LEN
+        (pmtu as usize).saturating_sub(headers) / len
     }
 }
 
@@ -149,6 +163,8 @@ pub struct Header {
     pub kind: Kind,
     /// T: a timer sent it before R postcards were there.
     pub by_timer: bool,
+    /// P: each postcard has [`PacketFields`].
+    pub packet_fields: bool,
     /// Records that follow, at least 1.
     pub count: u16,
     /// Bytes of each, at least those of the kind.
@@ -180,12 +196,15 @@ impl Header {
             return Err(Refusal::EmptyAggregate);
         }
         let records = usize::from(count) * usize::from(record_len);
-        if usize::from(record_len) < kind.record_len() || HEADER_LEN + records != payload.len() {
+        let packet_fields = header[field::TIMER] & PACKET_FIELDS != 0 && !kind.is_correlated();
+        let least = if packet_fields { LONG_POSTCARD_LEN } else { kind.record_len() };
+        if usize::from(record_len) < least || HEADER_LEN + records != payload.len() {
             return Err(Refusal::BadRecordLength);
         }
         Ok(Self {
             kind,
             by_timer: header[field::TIMER] & TIMER != 0,
+            packet_fields,
             count,
             record_len,
             aggregator: u32_at(header, field::AGGREGATOR),
@@ -203,7 +222,8 @@ impl Header {
     pub fn emit(&self, out: &mut [u8]) {
         let out = &mut out[..HEADER_LEN];
         out[field::VERSION_KIND] = VERSION << 4 | self.kind as u8;
-        out[field::TIMER] = if self.by_timer { TIMER } else { 0 };
+        let marks = [(self.by_timer, TIMER), (self.packet_fields, PACKET_FIELDS)];
+        out[field::TIMER] = marks.iter().filter(|(on, _)| *on).fold(0, |all, (_, mark)| all | mark);
         put_u16(out, field::COUNT, self.count);
         put_u16(out, field::RECORD_LEN, self.record_len);
         put_u16(out, field::RESERVED, 0);
@@ -319,6 +339,67 @@ impl Postcard {
     pub fn queue(&self) -> Option<(u8, u32)> {
         let missing = self.queue_id == u8::MAX && self.queue_length == 0x00ff_ffff;
         (!missing).then_some((self.queue_id, self.queue_length))
+    }
+}
+
+/// What a postcard says of the packet itself: where it passed the node, and which packet it was (4.2). A P4 aggregator
+/// without room for it leaves it out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PacketFields {
+    /// Interface by which it came in.
+    pub ingress_if: Option<u16>,
+    /// Interface by which it left.
+    pub egress_if: Option<u16>,
+    /// Its hop limit or time to live.
+    pub hop_limit: Option<u8>,
+    /// It entered the domain at this node.
+    pub entered: bool,
+    /// It left the domain there.
+    pub left: bool,
+    /// See [`crate::report::PacketDigest`]; 0: there is none.
+    pub digest: u32,
+}
+
+impl PacketFields {
+    const HAS_HOP_LIMIT: u8 = 0x80;
+    const ENTERED: u8 = 0x40;
+    const LEFT: u8 = 0x20;
+
+    /// Reads the fields of a record.
+    ///
+    /// # Panics
+    /// If `record` is shorter than [`LONG_POSTCARD_LEN`].
+    #[inline]
+    pub fn read(record: &[u8]) -> Self {
+        let record = &record[..LONG_POSTCARD_LEN];
+        let interface = |at| Some(u16_at(record, at)).filter(|interface| *interface != u16::MAX);
+        let has = |mark| record[field::MARKS] & mark != 0;
+        Self {
+            ingress_if: interface(field::INGRESS_IF),
+            egress_if: interface(field::EGRESS_IF),
+            hop_limit: has(Self::HAS_HOP_LIMIT).then_some(record[field::HOP_LIMIT]),
+            entered: has(Self::ENTERED),
+            left: has(Self::LEFT),
+            digest: u32_at(record, field::DIGEST),
+        }
+    }
+
+    /// Writes them into a record of [`LONG_POSTCARD_LEN`] bytes.
+    ///
+    /// # Panics
+    /// If `out` is shorter.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let out = &mut out[..LONG_POSTCARD_LEN];
+        let mark = |on, mark| if on { mark } else { 0 };
+        put_u16(out, field::INGRESS_IF, self.ingress_if.unwrap_or(u16::MAX));
+        put_u16(out, field::EGRESS_IF, self.egress_if.unwrap_or(u16::MAX));
+        out[field::HOP_LIMIT] = self.hop_limit.unwrap_or(0);
+        out[field::MARKS] = mark(self.hop_limit.is_some(), Self::HAS_HOP_LIMIT)
+            | mark(self.entered, Self::ENTERED)
+            | mark(self.left, Self::LEFT);
+        out[field::MARKS + 1..field::DIGEST].fill(0);
+        put_u32(out, field::DIGEST, self.digest);
     }
 }
 
@@ -480,6 +561,16 @@ impl<'a> Aggregate<'a> {
         self.records().skip(skip).map(Postcard::read)
     }
 
+    /// The same, with what they say of the packet, where the aggregate has that.
+    #[inline]
+    pub fn postcards_with_packets(&self) -> impl Iterator<Item = (Postcard, Option<PacketFields>)> + use<'a> {
+        let skip = if self.header.kind.is_correlated() { usize::MAX } else { 0 };
+        let has_fields = self.header.packet_fields;
+        self.records()
+            .skip(skip)
+            .map(move |record| (Postcard::read(record), has_fields.then(|| PacketFields::read(record))))
+    }
+
     /// Its summaries; none if its kind has postcards.
     #[inline]
     pub fn summaries(&self) -> impl Iterator<Item = Summary> + use<'a> {
@@ -553,6 +644,54 @@ mod tests {
             ..Postcard::EMPTY
         };
         assert_eq!((postcard.hop_latency(), postcard.queue()), (Some(0x200), Some((255, 1))), "stamps wrap");
+    }
+
+    #[test]
+    fn packet_fields_are_read_as_they_were_written() {
+        let all = PacketFields {
+            ingress_if: Some(0x0102),
+            egress_if: Some(0x0304),
+            hop_limit: Some(255),
+            entered: true,
+            left: false,
+            digest: 0x0506_0708,
+        };
+        let left = PacketFields { hop_limit: Some(0), left: true, ..PacketFields::default() };
+        let postcard = Postcard { node: 21, flow_id: 7, ..Postcard::EMPTY };
+        let header = Header {
+            kind: Kind::Agg,
+            by_timer: true,
+            packet_fields: true,
+            count: 3,
+            record_len: LONG_POSTCARD_LEN as u16,
+            aggregator: 99,
+            sequence: 5,
+            node_scope: None,
+            flow_scope: None,
+        };
+        let fields = [all, left, PacketFields::default()];
+        let mut bytes = [0xa5; HEADER_LEN + 3 * LONG_POSTCARD_LEN];
+        header.emit(&mut bytes);
+        for (record, fields) in bytes[HEADER_LEN..].chunks_exact_mut(LONG_POSTCARD_LEN).zip(fields) {
+            postcard.emit(record);
+            fields.emit(record);
+        }
+        assert_eq!((bytes[1], &bytes[44..56]), (0xc0, &[1, 2, 3, 4, 255, 0xc0, 0, 0, 5, 6, 7, 8][..]));
+        let aggregate = Aggregate::parse(&bytes).unwrap();
+        assert_eq!(*aggregate.header(), header);
+        assert!(aggregate.postcards_with_packets().eq(fields.map(|fields| (postcard, Some(fields)))));
+        assert!(aggregate.postcards().eq([postcard; 3]), "who does not want them skips them");
+        // Without the mark a longer record has a tail that nobody knows.
+        bytes[1] = 0x80;
+        let aggregate = Aggregate::parse(&bytes).unwrap();
+        assert!(aggregate.postcards_with_packets().eq([(postcard, None); 3]));
+        for len in 0..bytes.len() {
+            assert!(Aggregate::parse(&bytes[..len]).is_err(), "{len}");
+        }
+        // With it, a record must be long enough.
+        let mut short = [0; HEADER_LEN + 28];
+        Header { count: 1, record_len: 28, ..header }.emit(&mut short);
+        assert_eq!(Aggregate::parse(&short), Err(Refusal::BadRecordLength));
     }
 
     #[test]

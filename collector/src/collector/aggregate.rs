@@ -11,9 +11,8 @@
 
 use detect::Metric;
 use wire::FlowKey;
-use wire::aggregate::{Aggregate, Header, Postcard as WirePostcard, Summary, SummaryMetric};
+use wire::aggregate::{Aggregate, Header, PacketFields, Postcard as WirePostcard, Summary, SummaryMetric};
 
-use super::loss::GapObserver;
 use super::{Collector, Inner};
 use crate::decode::{
     ABSENT, Datagram, DatagramContext, EventContext, Head, NO_VALUE, Origin, Reading, between,
@@ -34,6 +33,7 @@ const AHEAD: usize = 32;
 #[derive(Clone, Copy)]
 struct Unfolded {
     postcard: WirePostcard,
+    packet: PacketFields,
     key: FlowKey,
     hash: u64,
     slot: u32,
@@ -108,8 +108,7 @@ impl Inner {
             node: Some(header.aggregator),
             source: *envelope.source,
         };
-        let mut observer = GapObserver { out, gaps: &mut self.postcards.gaps, node: None };
-        self.losses.observe(&stream, header.sequence, envelope.received, &mut observer);
+        self.losses.observe(&stream, header.sequence, envelope.received, out);
     }
 
     /// Looks up several at a time, so that their memory accesses overlap.
@@ -121,13 +120,19 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         let joins = envelope.units.synchronised || self.postcards.is_linked();
-        let nothing = Unfolded { postcard: WirePostcard::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
+        let nothing = Unfolded {
+            postcard: WirePostcard::EMPTY,
+            packet: PacketFields::default(),
+            key: FlowKey::default(),
+            hash: 0,
+            slot: 0,
+        };
         let mut unfolded = [nothing; AHEAD];
-        let mut postcards = aggregate.postcards();
+        let mut postcards = aggregate.postcards_with_packets();
         loop {
             let mut count = 0;
-            for (one, postcard) in unfolded.iter_mut().zip(postcards.by_ref().take(AHEAD)) {
-                one.postcard = postcard;
+            for (one, (postcard, packet)) in unfolded.iter_mut().zip(postcards.by_ref().take(AHEAD)) {
+                (one.postcard, one.packet) = (postcard, packet.unwrap_or_default());
                 one.key = self.state.flow_of_id(postcard.flow_id);
                 one.hash = one.key.hash(self.seed);
                 self.state.flows.prefetch_bucket(one.hash);
@@ -156,18 +161,20 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         self.stats.aggregate_postcards += 1;
-        let (postcard, units) = (&unfolded.postcard, envelope.units);
+        let (postcard, packet, units) = (&unfolded.postcard, &unfolded.packet, envelope.units);
         (head.about.key, head.hash) = (unfolded.key, unfolded.hash);
         let stamp = |stamp: u32| if stamp == u32::MAX { NO_VALUE } else { u64::from(stamp) };
+        let half = |interface: Option<u16>| u32::from(interface.unwrap_or(u16::MAX));
         let (ingress, egress) = (stamp(postcard.ingress_ts), stamp(postcard.egress_ts));
         let reading = Reading {
             node: postcard.node,
+            link: half(packet.ingress_if) << 16 | half(packet.egress_if),
             latency: between(ingress, egress, false, units.stamp_ns),
             queue: postcard.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
         let slot = self.state.apply_postcard(head, unfolded.slot, &reading, out);
-        if !joins {
+        if !joins && packet.hop_limit.is_none() {
             self.state.postcards.stats.received += 1;
             self.state.postcards.refuse(Unjoinable::NoOrder);
             return;
@@ -175,9 +182,11 @@ impl Inner {
         let postcard = Postcard {
             reading,
             units: *units,
-            hop_limit: None,
-            signature: 0,
+            hop_limit: packet.hop_limit,
+            signature: packet.digest.into(),
             shared: false,
+            entered: packet.entered,
+            left: packet.left,
             ingress,
             egress,
             wide: false,

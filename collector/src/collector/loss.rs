@@ -1,8 +1,7 @@
 //! Loss accounting inside the collector, where no [`Sequencer`] in front of it does that.
 
 use crate::config::Config;
-use crate::event::{Kind, Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
-use crate::postcards::Gaps;
+use crate::event::{Kind, Loss, Nanos, Output};
 use crate::sequence::{Run, Sequencer, StreamView};
 use crate::state::EventCounts;
 use crate::stats::Table;
@@ -69,26 +68,5 @@ impl LossAccounting {
 
     pub(super) fn lost_before(&self) -> u64 {
         self.sequencer.as_ref().map_or(0, Sequencer::lost_before)
-    }
-}
-
-/// Notes gaps in sequence numbers: missing postcards.
-pub(super) struct GapObserver<'e> {
-    pub(super) out: &'e mut dyn Output,
-    pub(super) gaps: &'e mut Gaps,
-    /// The reporter; `None`: a sender that forwards the postcards of many nodes.
-    pub(super) node: Option<u32>,
-}
-
-impl Output for GapObserver<'_> {
-    fn loss(&mut self, loss: &Loss) {
-        self.out.loss(loss);
-    }
-
-    fn sequence(&mut self, event: &SequenceEvent) {
-        if let SequenceEventKind::Gap { .. } = event.kind {
-            self.gaps.note(self.node, event.ts);
-        }
-        self.out.sequence(event);
     }
 }

@@ -87,7 +87,7 @@ impl Collector {
         let prefixes = listed.clone().enumerate().map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
         let inner = Inner {
             state: State::new(&config),
-            postcards: Postcards::new(config.postcards.clone(), config.sequence),
+            postcards: Postcards::new(config.postcards.clone()),
             sf: SfInt::new(config.sf, seed),
             losses: LossAccounting::new(&config),
             sources: Sources::new(config.max_sources, seed, prefixes),

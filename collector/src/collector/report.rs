@@ -1,9 +1,9 @@
 //! Datagrams that are not the common report: read by the full decoder, report by report.
 
+use wire::report::PacketDigest;
 use wire::{Decoder, Report};
 
 use super::Inner;
-use super::loss::GapObserver;
 use crate::config::Units;
 use crate::decode::{
     DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading,
@@ -12,7 +12,6 @@ use crate::decode::{
 use crate::event::{Basis, Drop, Event, Kind, Output};
 use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
-use crate::postcards::Identity;
 use crate::state::pending::Postcard;
 
 impl Inner {
@@ -59,8 +58,7 @@ impl Inner {
 
     #[inline(always)]
     fn count_sequence(&mut self, envelope: &DatagramContext<'_>, seq: &StreamSeq, out: &mut dyn Output) {
-        let mut observer = GapObserver { out, gaps: &mut self.postcards.gaps, node: seq.node };
-        self.losses.observe(&seq.stream(envelope), seq.seq, envelope.received, &mut observer);
+        self.losses.observe(&seq.stream(envelope), seq.seq, envelope.received, out);
     }
 
     fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
@@ -145,13 +143,16 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         let slot = self.state.apply_postcard(head, NO_SLOT, reading, out);
-        let Identity { hop_limit, signature } = Identity::of(report);
+        let PacketDigest { hop_limit, digest } = PacketDigest::of(report);
+        let (entered, left) = report.edges();
         let postcard = Postcard {
             reading: *reading,
             units: *envelope.units,
             hop_limit,
-            signature,
+            signature: digest.into(),
             shared: false,
+            entered,
+            left,
             ingress: ends.ingress,
             egress: ends.egress,
             wide: ends.wide,

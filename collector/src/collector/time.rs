@@ -142,7 +142,6 @@ impl Inner {
         let before = self.sweep.now;
         self.end_open(false, self.closing(true, 1), out);
         self.sf.set_back(now);
-        self.postcards.gaps.set_back(now);
         (self.sweep.now, self.sweep.pushed) = (now, now);
         (self.sweep.before, self.sweep.before_until) = (before, now.saturating_add(5 * SECOND));
         self.sweep.begin_round();
@@ -152,7 +151,7 @@ impl Inner {
     /// Ends what waits for others and the current second, at the time that was reached. `last`: nothing missing will come.
     fn end_open(&mut self, last: bool, closing: Closing, out: &mut dyn Output) {
         let now = self.sweep.now;
-        self.postcards.finish(now, &mut self.state, out);
+        self.postcards.finish(&mut self.state, out);
         self.losses.account(now, last, &mut self.state.detection.counts, out);
         self.sf.finish(&mut self.state, out);
         self.state.close_second(closing, now, out);

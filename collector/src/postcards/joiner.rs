@@ -1,9 +1,8 @@
 //! The joining of postcards: which sets are due, which belong to one packet, and whether their path is confirmed.
 
 use super::MatchedBy;
-use super::gaps::Gaps;
-use super::order::{Links, arrange};
-use super::packets::{ends, is_ambiguous, is_loop, is_once_each, mark_shared, move_repeats, pair_up, sort};
+use super::order::{Links, arrange, is_once_each};
+use super::packets::{is_ambiguous, is_loop, is_one_way, mark_shared, move_repeats, pair_up, sort};
 use crate::config::PostcardConfig;
 use crate::decode::{ABSENT, MAX_HOPS};
 use crate::event::{Basis, Nanos, Output};
@@ -19,15 +18,11 @@ const MAX_PER_FLOW: usize = 256;
 /// Flows settled per tick, at most.
 const FLOWS_PER_TICK: usize = 4096;
 
-/// How long after a gap in any stream a new path needs more confirmations, ns.
-const NOISY: Nanos = 10_000_000_000;
-
 /// The sets of one flow that are settled, and what for.
 pub(super) struct Settling<'a> {
     pub(super) slot: u32,
     /// Sets whose first postcard came then or earlier are settled.
     until: Nanos,
-    now: Nanos,
     pub(super) state: &'a mut State,
     pub(super) out: &'a mut dyn Output,
 }
@@ -37,23 +32,20 @@ pub(super) struct Settling<'a> {
 pub(crate) struct Postcards {
     config: PostcardConfig,
     links: Links,
-    /// When sequence numbers were last missing.
-    pub(crate) gaps: Gaps,
-    /// Gaps are seen here.
-    sequenced: bool,
     scratch: Vec<Postcard>,
     set: Vec<Postcard>,
+    /// Postcards that their time does not join, and why.
+    rest: Vec<(Postcard, Partial)>,
 }
 
 impl Postcards {
-    /// Reserves what is needed. `sequenced`: gaps in sequence numbers are seen here.
-    pub(crate) fn new(config: PostcardConfig, sequenced: bool) -> Self {
+    /// Reserves what is needed.
+    pub(crate) fn new(config: PostcardConfig) -> Self {
         Self {
             links: Links::new(&config.links),
-            gaps: Gaps::new(),
-            sequenced,
             scratch: Vec::with_capacity(MAX_PER_FLOW),
             set: Vec::with_capacity(MAX_PER_FLOW),
+            rest: Vec::with_capacity(MAX_PER_FLOW),
             config,
         }
     }
@@ -77,10 +69,7 @@ impl Postcards {
         let accepted = match slot {
             None => Err(Unjoinable::NoFlow),
             Some(_) if postcard.reading.node == ABSENT => Err(Unjoinable::NoNode),
-            Some(slot) => {
-                let now = postcard.received;
-                self.add(postcard, &mut Settling { slot, until: Nanos::MAX, now, state, out })
-            }
+            Some(slot) => self.add(postcard, &mut Settling { slot, until: Nanos::MAX, state, out }),
         };
         if let Err(why) = accepted {
             state.postcards.refuse(why);
@@ -96,7 +85,6 @@ impl Postcards {
         if flow.path_length > 0 && flow.flags.order() == Basis::Measured {
             return Err(Unjoinable::Int);
         }
-        let known = usize::from(flow.path_length);
         let pending = &mut state.postcards;
         pending.reserve_flow(slot);
         let by_signature = matched == MatchedBy::Signature;
@@ -115,8 +103,8 @@ impl Postcards {
         if usize::from(flow.count) >= MAX_PER_FLOW {
             settling.until = settling.median();
             self.settle_due(settling);
-        } else if by_signature && flow.ends != 0 && known > 0 {
-            self.settle_early(postcard.signature, known, settling);
+        } else if by_signature {
+            self.settle_early(postcard.signature, settling);
         }
         Ok(())
     }
@@ -138,36 +126,38 @@ impl Postcards {
         for _ in 0..FLOWS_PER_TICK {
             let Some(slot) = state.postcards.dequeue(now) else { break };
             let until = now.saturating_sub(timeout);
-            self.settle_due(&mut Settling { slot, until, now, state, out });
+            self.settle_due(&mut Settling { slot, until, state, out });
             let oldest = state.postcards.of_flow(slot).map(|postcard| postcard.received).min();
             if let Some(oldest) = oldest {
-                state.postcards.enqueue(slot, oldest.saturating_add(timeout));
+                // What others of its packet came after goes on waiting.
+                let due = oldest.saturating_add(timeout).max(now.saturating_add(timeout / 4).max(now + 1));
+                state.postcards.enqueue(slot, due);
             }
         }
     }
 
     /// Settles everything.
-    pub(crate) fn finish(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
+    pub(crate) fn finish(&mut self, state: &mut State, out: &mut dyn Output) {
         while let Some(slot) = state.postcards.dequeue(Nanos::MAX) {
-            self.settle_due(&mut Settling { slot, until: Nanos::MAX, now, state, out });
+            self.settle_due(&mut Settling { slot, until: Nanos::MAX, state, out });
         }
     }
 
-    /// The last postcard of a packet that went the flow's path came: it need not wait. Where it enters and leaves must be as
-    /// before, or the path may go on.
-    fn settle_early(&mut self, signature: u64, known: usize, settling: &mut Settling<'_>) {
+    /// Once it is proved that all postcards of a packet have come, they need not wait.
+    fn settle_early(&mut self, signature: u64, settling: &mut Settling<'_>) {
         let slot = settling.slot;
         let mut set = std::mem::take(&mut self.set);
-        set.extend(settling.state.postcards.of_packet(slot, signature).take(known + 1));
-        if set.len() == known
-            && let Ok(basis) = arrange(&mut set, &self.links)
-            && ends(&set) == settling.state.postcards.flow_mut(slot).ends
-            && let (flow, _, states) = settling.state.flows.parts(slot)
-            && is_path(states, flow.path_length, &set)
-        {
+        set.extend(settling.state.postcards.of_packet(slot, signature));
+        let any = |is_end: &dyn Fn(&Postcard) -> Option<bool>| {
+            set.iter().any(|postcard| is_end(postcard) == Some(true))
+        };
+        let has_ends =
+            any(&|postcard| self.links.is_first(postcard)) && any(&|postcard| self.links.is_last(postcard));
+        if has_ends && set.len() <= MAX_HOPS && arrange(&mut set, &self.links).is_ok() {
             let others = |postcard: &Postcard| postcard.signature != signature;
             settling.state.postcards.pull(slot, |_| {}, others);
-            settling.join(&set, basis, MatchedBy::Signature);
+            // Counted where it is decided.
+            let _ = self.conclude(&mut set, MatchedBy::Signature, settling);
         }
         set.clear();
         self.set = set;
@@ -204,8 +194,12 @@ impl Postcards {
             }
             (one_by, next_by) => one_by != next_by || one.signature != next.signature,
         };
+        let by_time = |postcard: &&Postcard| matched(postcard) == MatchedBy::Time;
+        let timed = postcards.iter().position(|postcard| by_time(&postcard)).unwrap_or(0);
+        let count = postcards.iter().filter(by_time).count();
+        let one_way = is_one_way(&postcards[timed..timed + count]);
         for set in postcards.chunk_by_mut(|one, next| !apart(one, next)) {
-            if set.iter().any(|postcard| postcard.received <= settling.until) {
+            if settling.is_due(set, matched(&set[0])) {
                 self.settle(set, matched(&set[0]), settling);
             } else {
                 for postcard in set {
@@ -214,7 +208,22 @@ impl Postcards {
             }
         }
         postcards.clear();
+        self.settle_rest(one_way, &mut postcards, settling);
+        postcards.clear();
         self.scratch = postcards;
+    }
+
+    /// Packets of one flow that time cannot distinguish have one path all the same if all their postcards agree on it.
+    fn settle_rest(&mut self, one_way: bool, scratch: &mut Vec<Postcard>, settling: &mut Settling<'_>) {
+        let mut rest = std::mem::take(&mut self.rest);
+        scratch.extend(rest.iter().map(|(postcard, _)| *postcard));
+        if one_way && !rest.is_empty() && self.arrange_latest(scratch).is_ok() {
+            self.settle_flow(scratch, settling);
+        } else {
+            rest.iter().for_each(|(_, why)| settling.state.postcards.discard(1, *why));
+        }
+        rest.clear();
+        self.rest = rest;
     }
 
     /// Decides about the postcards of a packet, of several, or of a flow.
@@ -228,28 +237,45 @@ impl Postcards {
             MatchedBy::Time if !is_once_each(postcards) && !is_loop(postcards) => {
                 self.settle_several(postcards, settling);
             }
-            MatchedBy::Signature if is_ambiguous(postcards) => self.settle_flow(postcards, settling),
-            MatchedBy::Flow => self.settle_flow(postcards, settling),
-            // Counted where it is decided.
-            _ => {
+            MatchedBy::Time => self.settle_timed(postcards, settling),
+            MatchedBy::Signature if !is_ambiguous(postcards) => {
+                // Counted where it is decided.
                 let _ = self.conclude(postcards, matched, settling);
             }
+            _ if is_one_way(postcards) => self.settle_flow(postcards, settling),
+            _ => settling.state.postcards.discard(postcards.len(), Partial::Indistinct),
         }
     }
 
-    /// The latest postcard of each node and hop limit stands for the flow.
-    fn settle_flow(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
-        postcards
-            .sort_unstable_by_key(|postcard| (postcard.hop_limit, postcard.reading.node, postcard.received));
-        let mut set = std::mem::take(&mut self.set);
-        let same = |one: &Postcard, next: &Postcard| {
-            (one.hop_limit, one.reading.node) == (next.hop_limit, next.reading.node)
-        };
-        set.extend(postcards.chunk_by(same).filter_map(<[Postcard]>::last));
-        for postcard in &mut set {
+    /// Decides about the postcards of one packet that time tells from others.
+    fn settle_timed(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
+        match arrange(postcards, &self.links) {
+            // Counted where it is decided.
+            Ok(_) => {
+                let _ = self.conclude(postcards, MatchedBy::Time, settling);
+            }
+            Err(why) => self.rest.extend(postcards.iter().map(|postcard| (*postcard, why))),
+        }
+    }
+
+    /// The latest postcard of each node stands for the flow: in `set`, in their order.
+    fn arrange_latest(&mut self, postcards: &mut [Postcard]) -> Result<Basis, Partial> {
+        postcards.sort_unstable_by_key(|postcard| (postcard.reading.node, postcard.received));
+        self.set.clear();
+        let same = |one: &Postcard, next: &Postcard| one.reading.node == next.reading.node;
+        self.set.extend(postcards.chunk_by(same).filter_map(<[Postcard]>::last));
+        for postcard in &mut self.set {
             // Of different packets: the time between their stamps means nothing.
             postcard.units.synchronised = false;
         }
+        arrange(&mut self.set, &self.links)
+    }
+
+    /// The latest postcard of each node stands for the flow; all of them agree on its way.
+    fn settle_flow(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
+        // Decided once more with the outcome counted.
+        let _ = self.arrange_latest(postcards);
+        let mut set = std::mem::take(&mut self.set);
         // Those that others stand for share their outcome.
         let more = postcards.len() - set.len();
         let outcome = self.conclude(&mut set, MatchedBy::Flow, settling);
@@ -276,11 +302,10 @@ impl Postcards {
         match nodes {
             Some(nodes) => {
                 for packet in postcards.chunks_mut(nodes) {
-                    // Counted where it is decided.
-                    let _ = self.conclude(packet, MatchedBy::Time, settling);
+                    self.settle_timed(packet, settling);
                 }
             }
-            None => settling.state.postcards.discard(postcards.len(), Partial::Indistinct),
+            None => self.rest.extend(postcards.iter().map(|postcard| (*postcard, Partial::Indistinct))),
         }
     }
 
@@ -301,7 +326,6 @@ impl Postcards {
         };
         match outcome {
             Ok(basis) => {
-                settling.state.postcards.flow_mut(settling.slot).ends = ends(postcards);
                 settling.join(postcards, basis, matched);
                 Ok(())
             }
@@ -314,7 +338,7 @@ impl Postcards {
 
     /// Is the path of `postcards` the flow's?
     fn confirm(&self, postcards: &[Postcard], settling: &mut Settling<'_>) -> Result<(), Partial> {
-        let Settling { slot, now, ref mut state, .. } = *settling;
+        let Settling { slot, ref mut state, .. } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
         if flow.path_length > 0 && flow.flags.order() == Basis::Measured {
             return Err(Partial::Int);
@@ -329,23 +353,10 @@ impl Postcards {
             .iter()
             .fold(postcards.len() as u64, |all, postcard| fold(all, postcard.reading.node.into()));
         if pending.confirmations == 0 || pending.candidate != path {
-            let since = postcards.iter().map(|postcard| postcard.received).min().unwrap_or(0);
-            (pending.candidate, pending.since, pending.confirmations) = (path, since, 0);
-        }
-        let since = pending.since.saturating_sub(self.config.timeout);
-        let is_missing = |hop: &&HopState| postcards.iter().all(|postcard| postcard.reading.node != hop.node);
-        if known.iter().filter(is_missing).any(|hop| self.gaps.any(hop.node, since)) {
-            pending.confirmations = 0;
-            return Err(Partial::Lost);
+            (pending.candidate, pending.confirmations) = (path, 0);
         }
         pending.confirmations = pending.confirmations.saturating_add(1);
-        let noisy = !self.sequenced || self.gaps.any_within(NOISY, now);
-        let needed = if noisy || is_part(postcards, known) {
-            self.config.confirmations_after_loss
-        } else {
-            self.config.confirmations
-        };
-        if pending.confirmations < needed {
+        if pending.confirmations < self.config.confirmations {
             return Err(Partial::Unconfirmed);
         }
         pending.confirmations = 0;
@@ -356,7 +367,13 @@ impl Postcards {
 impl Settling<'_> {
     /// The same for all sets of another flow.
     fn of(&mut self, slot: u32) -> Settling<'_> {
-        Settling { slot, until: Nanos::MAX, now: self.now, state: &mut *self.state, out: &mut *self.out }
+        Settling { slot, until: Nanos::MAX, state: &mut *self.state, out: &mut *self.out }
+    }
+
+    /// Has a set waited long enough? As long as postcards of a packet come, others of it may.
+    fn is_due(&self, set: &[Postcard], matched: MatchedBy) -> bool {
+        let is_old = |postcard: &Postcard| postcard.received <= self.until;
+        if matched == MatchedBy::Signature { set.iter().all(is_old) } else { set.iter().any(is_old) }
     }
 
     /// When the middle one of the flow's postcards came.
@@ -385,10 +402,4 @@ impl Settling<'_> {
 fn is_path(known: &[HopState], length: u16, postcards: &[Postcard]) -> bool {
     usize::from(length) == postcards.len()
         && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node)
-}
-
-/// Does the known path hold all of these nodes, in this order, and more? That is what a lost postcard looks like.
-fn is_part(postcards: &[Postcard], known: &[HopState]) -> bool {
-    let mut rest = known.iter();
-    postcards.iter().all(|postcard| rest.any(|hop| hop.node == postcard.reading.node))
 }

@@ -4,30 +4,25 @@
 //! The values of a postcard's node are applied when it comes. Beside that it is **pending**, with its flow, until the others
 //! of its packet have come:
 //!
-//! - postcards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]), unless a node
-//!   has several with the same hop limit: then several packets look alike, as those of a sender that repeats itself do;
+//! - postcards with the packet's head in them are of one packet when their signatures are equal (see [`wire::report::PacketDigest`]),
+//!   unless a node has several with the same hop limit: then several packets look alike, as those of a sender that repeats itself do;
 //! - postcards with timestamps of clocks that agree are of one packet when each begins where the one before ends, give or take
 //!   a link ([`PostcardConfig::proximity`]); several packets in one such cluster are distinguished only if each postcard of a node lies
 //!   between its packet's postcard of the node before and that of the next packet;
-//! - of others the latest of each node within [`PostcardConfig::timeout`] stand for the flow, not for a packet.
+//! - of others the latest of each node within [`PostcardConfig::timeout`] stand for the flow, not for a packet, as long as all of
+//!   them agree on the way.
 //!
-//! A set is **joined** when its order is known ([`order`]) and its path is confirmed. The path that the flow already has is
-//! confirmed at once. Another one must occur several times in a row: [`PostcardConfig::confirmations`], or
-//! [`PostcardConfig::confirmations_after_loss`] while numbers are missing in the streams of the senders, and always when the path
-//! is part of the known one, as after the loss of a postcard; and then not while the numbers of a node that it lacks
-//! have a gap. What is not joined is counted by reason, and gives no path.
+//! A set is **joined** when it is proved that no node is missing ([`order`]). The path that the flow already has is confirmed at
+//! once; another one must occur several times in a row, [`PostcardConfig::confirmations`]. What is not joined is counted by
+//! reason, and gives no path.
 
 mod conclude;
-mod gaps;
-mod identity;
 mod joiner;
 mod order;
 mod packets;
 
 use crate::state::pending::Postcard;
 
-pub(crate) use gaps::Gaps;
-pub(crate) use identity::Identity;
 pub(crate) use joiner::Postcards;
 
 /// How the postcards of a packet are found.

@@ -1,12 +1,12 @@
-//! The postcards of one packet in forwarding order, or why there is none.
+//! The postcards of one packet in forwarding order, and whether all of them are there.
 //!
-//! By timestamps if the profile declares synchronised clocks; else by the packet's hop limit, which every router lowers; else
-//! by the links that the configuration names. In each case, hop limits and links that are known must agree with
-//! it: a hop limit that falls by two means a node whose postcard is missing.
+//! The order follows from the packet's hop limit, which every router lowers; else from the links that the configuration
+//! names; else from timestamps where the profile says that clocks agree. Timestamps give an order and prove nothing: a lost
+//! postcard leaves no gap in them. What proves a path is in [`prove`]; what cannot be proved is no path.
 
 use crate::config::Link;
+use crate::decode::ABSENT;
 use crate::decode::clock::{Difference, difference};
-use crate::decode::egress;
 use crate::event::Basis;
 use crate::state::pending::Postcard;
 use crate::stats::Partial;
@@ -34,7 +34,7 @@ impl Links {
 
     /// Where the way out of a postcard's node leads.
     fn behind(&self, postcard: &Postcard) -> Option<(u32, u32)> {
-        let out = (postcard.reading.node, egress(postcard.reading.link, postcard.reading.level_2));
+        let out = way_out(postcard)?;
         let at = self.leaving.binary_search_by_key(&out, |link| link.from).ok()?;
         self.leaving.get(at).map(|link| link.to)
     }
@@ -47,7 +47,35 @@ impl Links {
 
     /// Does the way out of `one` lead into `next`? `None`: not known.
     fn leads(&self, one: &Postcard, next: &Postcard) -> Option<bool> {
-        self.behind(one).map(|to| way_in(next) == Some(to))
+        if let Some(to) = self.behind(one) {
+            return Some(way_in(next).map_or(next.reading.node == to.0, |into| into == to));
+        }
+        let from = self.before(next)?;
+        let out = way_out(one);
+        // It left by a port without a link, or its way out is not known.
+        Some(out.is_none() && one.reading.node == from.0)
+    }
+
+    /// Did the packet enter the domain here? `None`: not known.
+    pub(crate) fn is_first(&self, postcard: &Postcard) -> Option<bool> {
+        if self.before(postcard).is_some() {
+            return Some(false);
+        }
+        let comes_from_outside = !self.is_empty() && way_in(postcard).is_some();
+        (postcard.entered || comes_from_outside).then_some(true)
+    }
+
+    /// Did it leave the domain here, or end? `None`: not known.
+    pub(crate) fn is_last(&self, postcard: &Postcard) -> Option<bool> {
+        // The next router drops it.
+        if postcard.hop_limit.is_some_and(|limit| limit <= 1) {
+            return Some(true);
+        }
+        if self.behind(postcard).is_some() {
+            return Some(false);
+        }
+        let goes_outside = !self.is_empty() && way_out(postcard).is_some();
+        (postcard.left || goes_outside).then_some(true)
     }
 }
 
@@ -55,6 +83,12 @@ impl Links {
 pub(crate) fn way_in(postcard: &Postcard) -> Option<(u32, u32)> {
     let ingress = postcard.reading.link >> 16;
     (!postcard.reading.level_2 && ingress != 0xffff).then_some((postcard.reading.node, ingress))
+}
+
+/// The node and the interface by which the packet left it; `None`: not known.
+pub(crate) fn way_out(postcard: &Postcard) -> Option<(u32, u32)> {
+    let out = postcard.reading.egress();
+    (out != ABSENT).then_some((postcard.reading.node, out))
 }
 
 impl Postcard {
@@ -73,63 +107,84 @@ impl Postcard {
     }
 }
 
-/// Sorts the postcards of one packet in forwarding order; returns the basis of the order.
+/// Puts the postcards of one packet in forwarding order, proves that none is missing, and says what gave the order.
 ///
 /// # Errors
-/// Why there is no order, or which sign there is of a node that is missing.
+/// Why there is no order, or why a node may be missing.
 pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis, Partial> {
-    let basis = if postcards.iter().all(Postcard::has_time) {
-        by_stamps(postcards)?
-    } else if postcards.iter().all(|postcard| postcard.hop_limit.is_some()) && falls(postcards) {
+    let basis = if falls(postcards) {
         Basis::HopLimit
-    } else if !links.is_empty() {
-        by_links(postcards, links)?
+    } else if !links.is_empty() && is_once_each(postcards) {
+        by_links(postcards, links)?;
+        Basis::Topology
+    } else if has_stamps(postcards) {
+        by_stamps(postcards);
+        Basis::Stamps
     } else {
         return Err(Partial::NoOrder);
     };
-    for pair in postcards.windows(2) {
-        let [one, next] = pair else { continue };
-        if let (Some(one), Some(next)) = (one.hop_limit, next.hop_limit) {
-            match one.checked_sub(next) {
-                Some(0 | 1) => {}
-                Some(_) => return Err(Partial::MissingHop),
-                None => return Err(Partial::Contradiction),
-            }
-        }
-        if links.leads(one, next) == Some(false) {
-            return Err(Partial::MissingHop);
-        }
+    // A packet is in one node at a time.
+    if has_stamps(postcards) && !postcards.windows(2).all(|pair| pair[0].leaves_before(&pair[1])) {
+        return Err(Partial::Contradiction);
     }
-    let open = |postcard: Option<&Postcard>, beyond: fn(&Links, &Postcard) -> Option<(u32, u32)>| {
-        postcard.is_some_and(|postcard| beyond(links, postcard).is_some())
-    };
-    if !links.is_empty() && (open(postcards.first(), Links::before) || open(postcards.last(), Links::behind))
-    {
-        return Err(Partial::MissingHop);
-    }
+    prove(postcards, links)?;
     Ok(basis)
 }
 
-fn by_stamps(postcards: &mut [Postcard]) -> Result<Basis, Partial> {
-    let wide = postcards.iter().all(|postcard| postcard.wide);
-    let base = postcards.first().map_or(0, |postcard| postcard.ingress);
-    postcards.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
-    // A packet is in one node at a time.
-    if postcards.windows(2).all(|pair| pair[0].leaves_before(&pair[1])) {
-        Ok(Basis::Stamps)
+/// Is it known that the packet passed these nodes and no others? Each step must be one link or one hop limit, the first node
+/// must be where the packet entered, the last where it left.
+fn prove(postcards: &[Postcard], links: &Links) -> Result<(), Partial> {
+    for pair in postcards.windows(2) {
+        let [one, next] = pair else { continue };
+        let is_next = match (one.hop_limit, next.hop_limit) {
+            (Some(one), Some(next)) => match one.checked_sub(next) {
+                Some(steps @ (0 | 1)) => steps == 1,
+                Some(_) => return Err(Partial::MissingHop),
+                None => return Err(Partial::Contradiction),
+            },
+            _ => false,
+        };
+        match links.leads(one, next) {
+            Some(true) => {}
+            Some(false) => return Err(Partial::MissingHop),
+            None if is_next => {}
+            None => return Err(Partial::Unproven),
+        }
+    }
+    let (Some(first), Some(last)) = (postcards.first(), postcards.last()) else {
+        return Err(Partial::NoOrder);
+    };
+    let ends = [links.is_first(first), links.is_last(last)];
+    if ends.contains(&Some(false)) {
+        Err(Partial::MissingHop)
+    } else if ends.contains(&None) {
+        Err(Partial::Unproven)
     } else {
-        Err(Partial::Contradiction)
+        Ok(())
     }
 }
 
-/// Sorts by hop limit, the highest first. `false`: two are equal, as behind a bridge.
+fn has_stamps(postcards: &[Postcard]) -> bool {
+    postcards.iter().all(Postcard::has_time)
+}
+
+fn by_stamps(postcards: &mut [Postcard]) {
+    let wide = postcards.iter().all(|postcard| postcard.wide);
+    let base = postcards.first().map_or(0, |postcard| postcard.ingress);
+    postcards.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
+}
+
+/// Sorts by hop limit, the highest first. `false`: one has none, or two are equal, as behind a bridge.
 fn falls(postcards: &mut [Postcard]) -> bool {
+    if postcards.iter().any(|postcard| postcard.hop_limit.is_none()) {
+        return false;
+    }
     postcards.sort_unstable_by_key(|postcard| std::cmp::Reverse(postcard.hop_limit));
     postcards.windows(2).all(|pair| pair[0].hop_limit != pair[1].hop_limit)
 }
 
 /// Follows the links from the postcard that none leads to.
-fn by_links(postcards: &mut [Postcard], links: &Links) -> Result<Basis, Partial> {
+fn by_links(postcards: &mut [Postcard], links: &Links) -> Result<(), Partial> {
     for at in 0..postcards.len() {
         let (done, left) = postcards.split_at(at);
         let next = match done.last() {
@@ -138,5 +193,20 @@ fn by_links(postcards: &mut [Postcard], links: &Links) -> Result<Basis, Partial>
         };
         postcards.swap(at, at + next.ok_or(Partial::MissingHop)?);
     }
-    Ok(Basis::Topology)
+    Ok(())
+}
+
+pub(super) fn is_once_each(postcards: &[Postcard]) -> bool {
+    !any_alike(postcards, |postcard| postcard.reading.node)
+}
+
+pub(super) fn any_alike<T: PartialEq>(postcards: &[Postcard], who: impl Fn(&Postcard) -> T) -> bool {
+    let mut rest = postcards;
+    while let [postcard, others @ ..] = rest {
+        if others.iter().any(|other| who(other) == who(postcard)) {
+            return true;
+        }
+        rest = others;
+    }
+    false
 }

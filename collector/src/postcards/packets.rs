@@ -1,20 +1,8 @@
 //! Which of a flow's postcards belong to one packet.
 
 use super::MatchedBy;
-use super::order::way_in;
-use crate::decode::ABSENT;
-use crate::hash::fold;
+use super::order::{any_alike, way_in, way_out};
 use crate::state::pending::Postcard;
-
-/// The interfaces by which a packet entered and left its path; 0: not known.
-pub(super) fn ends(postcards: &[Postcard]) -> u64 {
-    let (Some(first), Some(last)) = (postcards.first(), postcards.last()) else { return 0 };
-    let (way_in, way_out) = (first.reading.link >> 16, last.reading.egress());
-    if first.reading.level_2 || way_in == 0xffff || way_out == ABSENT {
-        return 0;
-    }
-    fold(u64::from(way_in), u64::from(way_out)).max(1)
-}
 
 /// Moves postcards that came twice to the end and returns how many. They lie in the order of their stamps.
 pub(super) fn move_repeats(postcards: &mut [Postcard]) -> usize {
@@ -32,24 +20,9 @@ pub(super) fn move_repeats(postcards: &mut [Postcard]) -> usize {
     postcards.len() - distinct
 }
 
-pub(super) fn is_once_each(postcards: &[Postcard]) -> bool {
-    !any_alike(postcards, |postcard| postcard.reading.node)
-}
-
 /// Did a node see the packet twice, with the same hop limit? Then they are several packets, or a loop of bridges.
 pub(super) fn is_ambiguous(postcards: &[Postcard]) -> bool {
     any_alike(postcards, |postcard| (postcard.reading.node, postcard.hop_limit))
-}
-
-fn any_alike<T: PartialEq>(postcards: &[Postcard], who: impl Fn(&Postcard) -> T) -> bool {
-    let mut rest = postcards;
-    while let [postcard, others @ ..] = rest {
-        if others.iter().any(|other| who(other) == who(postcard)) {
-            return true;
-        }
-        rest = others;
-    }
-    false
 }
 
 /// Did one packet go through a loop? `postcards` lie in the order of their stamps. It entered the first node once, from outside; and
@@ -64,9 +37,8 @@ pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
     {
         return false;
     }
-    let way_out = |postcard: &Postcard| (postcard.reading.node, postcard.reading.egress());
     let Some((last, earlier)) = postcards.split_last() else { return false };
-    if last.reading.egress() == ABSENT || earlier.iter().any(|postcard| way_out(postcard) == way_out(last)) {
+    if way_out(last).is_none() || earlier.iter().any(|postcard| way_out(postcard) == way_out(last)) {
         return false;
     }
     if later.iter().any(|postcard| postcard.hop_limit != first.hop_limit) {
@@ -137,4 +109,18 @@ pub(super) fn pair_up(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Op
         same && (is_last || begins(&window[1]) < ends(later))
     });
     distinct.then_some(nodes)
+}
+
+/// Do all postcards of each node agree on how the flow passes it? Then packets that cannot be distinguished took one path.
+pub(super) fn is_one_way(postcards: &[Postcard]) -> bool {
+    let way = |postcard: &Postcard| (postcard.reading.link, postcard.reading.level_2, postcard.hop_limit);
+    let mut rest = postcards;
+    while let [postcard, others @ ..] = rest {
+        let same_node = |other: &&Postcard| other.reading.node == postcard.reading.node;
+        if others.iter().find(same_node).is_some_and(|other| way(other) != way(postcard)) {
+            return false;
+        }
+        rest = others;
+    }
+    true
 }

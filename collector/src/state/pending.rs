@@ -20,6 +20,9 @@ pub(crate) struct Postcard {
     pub(crate) signature: u64,
     /// Found while a flow's postcards are settled: other packets of it have this signature, too.
     pub(crate) shared: bool,
+    /// The node says that the packet came from outside the domain, or left it.
+    pub(crate) entered: bool,
+    pub(crate) left: bool,
     /// Stamps, device units; [`NO_VALUE`] where there is none.
     pub(crate) ingress: u64,
     pub(crate) egress: u64,
@@ -57,16 +60,12 @@ pub(crate) struct PendingFlow {
     queued: bool,
     /// Sets in a row that had the candidate path.
     pub(crate) confirmations: u8,
-    /// Hash of the path that may be the flow's, and since when it was met.
+    /// Hash of the path that may be the flow's.
     pub(crate) candidate: u64,
-    pub(crate) since: Nanos,
-    /// Hash of the interfaces by which the flow enters and leaves its path; 0: not known.
-    pub(crate) ends: u64,
 }
 
 impl PendingFlow {
-    const NONE: Self =
-        Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0, since: 0, ends: 0 };
+    const NONE: Self = Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0 };
 }
 
 /// See the module documentation. All memory is reserved at the start.

@@ -16,8 +16,8 @@ pub enum Partial {
     Indistinct,
     /// Another path than the known one, not seen often enough to be confirmed.
     Unconfirmed,
-    /// Nodes of the known path are missing, and so are numbers of theirs.
-    Lost,
+    /// Neither hop limits, links nor the nodes themselves prove that no node is missing.
+    Unproven,
     /// INT reports the flow's path.
     Int,
     /// More hops than a flow's path has room for.
@@ -36,7 +36,7 @@ impl Partial {
         Self::Contradiction,
         Self::Indistinct,
         Self::Unconfirmed,
-        Self::Lost,
+        Self::Unproven,
         Self::Int,
         Self::TooLong,
         Self::FlowGone,
@@ -50,7 +50,7 @@ impl Partial {
             Self::Contradiction => "contradiction",
             Self::Indistinct => "indistinct",
             Self::Unconfirmed => "unconfirmed",
-            Self::Lost => "lost",
+            Self::Unproven => "unproven",
             Self::Int => "path_by_int",
             Self::TooLong => "too_long",
             Self::FlowGone => "flow_gone",

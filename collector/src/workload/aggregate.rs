@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use detect::{Detection, Thresholds};
-use wire::aggregate::{HEADER_LEN, Header, Kind, POSTCARD_LEN, Postcard};
+use wire::aggregate::{HEADER_LEN, Header, Kind, LONG_POSTCARD_LEN, POSTCARD_LEN, PacketFields, Postcard};
 
 use super::{THRESHOLDS, TICK};
 use crate::collector::Collector;
@@ -31,7 +31,7 @@ pub struct Case {
     pub r: u16,
     /// Different flows.
     pub flows: u32,
-    /// Are clocks synchronised, so that postcards are joined into paths?
+    /// Are clocks synchronised, and are postcards joined into paths?
     pub joins: bool,
 }
 
@@ -63,23 +63,28 @@ impl Case {
     /// Its aggregates, made in memory once: Agg(R), the postcards of each packet next to each other.
     pub fn feed(&self) -> Feed {
         let count = POSTCARDS / u32::from(self.r);
-        let length = HEADER_LEN + usize::from(self.r) * POSTCARD_LEN;
+        let record_len = if self.joins { LONG_POSTCARD_LEN } else { POSTCARD_LEN };
+        let length = HEADER_LEN + usize::from(self.r) * record_len;
         let mut bytes = vec![0; length * count as usize];
         let mut number = 0;
         for (sequence, payload) in bytes.chunks_exact_mut(length).enumerate() {
             let header = Header {
                 kind: Kind::Agg,
                 by_timer: false,
+                packet_fields: self.joins,
                 count: self.r,
-                record_len: POSTCARD_LEN as u16,
+                record_len: record_len as u16,
                 aggregator: 99,
                 sequence: sequence as u32,
                 node_scope: None,
                 flow_scope: None,
             };
             header.emit(payload);
-            for record in payload[HEADER_LEN..].chunks_exact_mut(POSTCARD_LEN) {
+            for record in payload[HEADER_LEN..].chunks_exact_mut(record_len) {
                 self.postcard(number).emit(record);
+                if self.joins {
+                    packet_fields(number).emit(record);
+                }
                 number += 1;
             }
         }
@@ -98,6 +103,19 @@ impl Case {
             queue_id: (flow & 3) as u8,
             queue_length: 400,
         }
+    }
+}
+
+/// What a postcard says of its packet: of 64 hops at the start, and different from the others of its flow.
+fn packet_fields(number: u32) -> PacketFields {
+    let (packet, hop) = (number / NODES, number % NODES);
+    PacketFields {
+        ingress_if: Some(1),
+        egress_if: Some(2),
+        hop_limit: Some(64 - hop as u8),
+        entered: hop == 0,
+        left: hop + 1 == NODES,
+        digest: packet + 1,
     }
 }
 

@@ -3,10 +3,12 @@
 
 use collector::config::PostcardConfig;
 use collector::event::Basis;
-use collector::stats::Unjoinable;
+use collector::stats::{Partial, Unjoinable};
 use collector::{Clocks, Collector, Config, Datagram, Output, Profile, Rollup};
 use testkit::reports::{Log, START, Sent, config, flow};
-use wire::aggregate::{HEADER_LEN, Header, Kind, Postcard, Summary, SummaryMetric};
+use wire::aggregate::{
+    HEADER_LEN, Header, Kind, LONG_POSTCARD_LEN, PacketFields, Postcard, Summary, SummaryMetric,
+};
 use wire::{FlowKey, Refusal};
 
 const MS: u64 = 1_000_000;
@@ -54,6 +56,23 @@ impl Server {
         self.deliver(&bytes);
     }
 
+    /// The same, with what they say of the packet.
+    fn long_postcards(&mut self, kind: Kind, postcards: &[(Postcard, PacketFields)]) {
+        self.sequence += 1;
+        let short: Vec<_> = postcards.iter().map(|(postcard, _)| *postcard).collect();
+        let mut header = Header::parse(&agg(kind, self.sequence, &short)).unwrap();
+        (header.packet_fields, header.record_len) = (true, LONG_POSTCARD_LEN as u16);
+        let mut bytes = vec![0; HEADER_LEN + postcards.len() * LONG_POSTCARD_LEN];
+        header.emit(&mut bytes);
+        for ((postcard, packet), record) in
+            postcards.iter().zip(bytes[HEADER_LEN..].chunks_exact_mut(LONG_POSTCARD_LEN))
+        {
+            postcard.emit(record);
+            packet.emit(record);
+        }
+        self.deliver(&bytes);
+    }
+
     fn summaries(&mut self, scope: (Kind, Option<u32>, Option<u32>), summaries: &[Summary]) {
         self.sequence += 1;
         let bytes = cor(scope, self.sequence, summaries);
@@ -77,6 +96,7 @@ fn agg(kind: Kind, sequence: u32, postcards: &[Postcard]) -> Vec<u8> {
     let header = Header {
         kind,
         by_timer: false,
+        packet_fields: false,
         count: postcards.len() as u16,
         record_len: 20,
         aggregator: 99,
@@ -101,6 +121,7 @@ fn cor(
     let header = Header {
         kind,
         by_timer: true,
+        packet_fields: false,
         count,
         record_len: 24,
         aggregator: 99,
@@ -153,14 +174,61 @@ fn postcards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
         let t = 0xffff_f000 + packet * 2_000_000;
         // As Agg_{N,F} does: each node's by itself, in no order of the path.
         for (node, from, latency) in [(9, 6000, 500), (7, 0, 1000), (8, 3000, 2000)] {
-            server.postcards(Kind::AggNodeFlow, &[postcard(node, 5, t + from, latency)]);
+            let packet = PacketFields {
+                hop_limit: Some(64 - (from / 3000) as u8),
+                entered: node == 7,
+                left: node == 9,
+                ..PacketFields::default()
+            };
+            server.long_postcards(Kind::AggNodeFlow, &[(postcard(node, 5, t + from, latency), packet)]);
         }
     }
     server.pass(300 * MS);
     let view = server.collector.flow(&FlowKey::of_id(5)).unwrap();
     assert_eq!(view.path().collect::<Vec<_>>(), [7, 8, 9]);
     assert_eq!((view.row.flow_latency, view.row.basis), (Some(6500), Basis::Measured));
-    assert_eq!(view.path_basis, Basis::Stamps);
+    assert_eq!(view.path_basis, Basis::HopLimit);
+}
+
+#[test]
+fn a_digest_joins_postcards_of_clocks_that_do_not_agree() {
+    let mut server = Server::free();
+    for digest in 1..3 {
+        for (node, hop) in [(9, 2), (7, 0), (8, 1)] {
+            let ports = (Some(hop * 2 + 1), Some(hop * 2 + 2));
+            let packet = PacketFields {
+                ingress_if: ports.0,
+                egress_if: ports.1,
+                hop_limit: Some(64 - hop as u8),
+                entered: node == 7,
+                left: node == 9,
+                digest,
+            };
+            server.long_postcards(Kind::Agg, &[(postcard(node, 5, 77 * u64::from(node), 100), packet)]);
+        }
+    }
+    let view = server.collector.flow(&FlowKey::of_id(5)).unwrap();
+    assert_eq!(view.path().collect::<Vec<_>>(), [7, 8, 9], "at once");
+    assert_eq!((view.row.flow_latency, view.row.basis), (Some(300), Basis::HopSum));
+    let ports: Vec<_> = view.hops().map(|hop| (hop.ingress_if, hop.egress_if)).collect();
+    assert_eq!(ports, [(Some(1), Some(2)), (Some(3), Some(4)), (Some(5), Some(6))]);
+}
+
+#[test]
+fn postcards_without_their_packets_prove_no_path() {
+    let mut server = Server::new(Clocks::Synchronised, PostcardConfig::default());
+    for packet in 0..8_u64 {
+        let t = packet * 2_000_000;
+        // The first node's comes too late; the others follow each other.
+        for (node, from) in [(8, 3000), (9, 6000)] {
+            server.postcards(Kind::AggNodeFlow, &[postcard(node, 5, t + from, 1000)]);
+        }
+        server.pass(200 * MS);
+    }
+    let view = server.collector.flow(&FlowKey::of_id(5)).unwrap();
+    assert_eq!((view.path().count(), view.hops().count()), (0, 2));
+    let counts = server.collector.stats().postcards;
+    assert_eq!((counts.partial[Partial::Unproven as usize], counts.received), (16, 16));
 }
 
 #[test]

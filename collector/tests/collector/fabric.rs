@@ -44,15 +44,13 @@ struct Witness {
     paths: Paths,
     latencies: BTreeMap<String, Vec<u64>>,
     packets: u64,
-    by_id: bool,
     measured: bool,
 }
 
 impl Witness {
     fn new(mode: Mode) -> Self {
-        // A postcard without a packet can only be joined by its stamps.
-        let by_id = mode == Mode::Postcard;
-        let clocks = if by_id { Clocks::Synchronised } else { Clocks::Free };
+        let measured = mode == Mode::Postcard;
+        let clocks = if measured { Clocks::Synchronised } else { Clocks::Free };
         let default_profile = Profile { clocks, ..Profile::default() };
         let postcards = PostcardConfig { timeout: 20 * MS, proximity: 100_000, ..PostcardConfig::default() };
         let config = Config { default_profile, postcards, ..Config::default() };
@@ -62,8 +60,7 @@ impl Witness {
             paths: Paths::new(),
             latencies: BTreeMap::new(),
             packets: 0,
-            by_id,
-            measured: by_id,
+            measured,
         }
     }
 }
@@ -81,10 +78,7 @@ impl FabricSink for Witness {
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         let GroundTruth::Delivered(trace) = truth else { return };
-        let key = match self.by_id {
-            true => wire::FlowKey::of_id(trace.flow.flow_id()).to_string(),
-            false => trace.flow.to_string(),
-        };
+        let key = trace.flow.to_string();
         self.packets += 1;
         let paths = self.paths.entry(key.clone()).or_default();
         if paths.last() != Some(&trace.path()) {

@@ -22,6 +22,8 @@ struct Postcard {
     ports: (u16, u16),
     stamps: Option<(u64, u64)>,
     latency: Option<u32>,
+    /// Its node says that the packet came from outside, and leaves.
+    edges: (bool, bool),
 }
 
 /// Its flow.
@@ -40,7 +42,19 @@ impl Postcard {
             ports: (1, 2),
             stamps: None,
             latency: Some(100 * node),
+            edges: (hop == 0, false),
         }
+    }
+
+    /// The last one of its packet.
+    fn last(self) -> Self {
+        Self { edges: (self.edges.0, true), ..self }
+    }
+
+    /// In a network without routers, as one of `nodes`.
+    fn bridged(self, nodes: &[u32]) -> Self {
+        let edges = [nodes.first(), nodes.last()].map(|end| end == Some(&self.node));
+        Self { ttl: 64, edges: edges.into(), ..self }
     }
 
     /// The same, by a clock that agrees with others: in and out, in nanoseconds.
@@ -65,9 +79,9 @@ impl Postcard {
             | if self.stamps.is_some() { 0x0c00 } else { 0 };
         let main = v20::MainRepr {
             bits,
-            ds_id: 0,
+            ds_id: v20::POSTCARD_DOMAIN,
             ds_bits: 0,
-            ds_status: 0,
+            ds_status: u16::from(self.edges.0) << 15 | u16::from(self.edges.1) << 14,
             metadata: own,
             drop_reason: None,
             domain: &[],
@@ -114,7 +128,8 @@ impl Postcards {
     /// One packet along these nodes; the postcards come in the order of `arrivals`.
     fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
         for &at in arrivals {
-            self.deliver(Postcard::of(ident, nodes[at], at as u8));
+            let postcard = Postcard::of(ident, nodes[at], at as u8);
+            self.deliver(if at + 1 == nodes.len() { postcard.last() } else { postcard });
         }
         self.bench.pass(5 * MS);
         self
@@ -173,7 +188,7 @@ fn a_packet_of_the_known_path_is_joined_with_its_last_postcard() {
     for (at, node) in [7, 5, 9].into_iter().enumerate() {
         assert_eq!(postcards.counts().joined, before.joined);
         let postcard = Postcard { latency: Some(1000 * (at as u32 + 1)), ..Postcard::of(9, node, at as u8) };
-        postcards.deliver(postcard);
+        postcards.deliver(if at == 2 { postcard.last() } else { postcard });
     }
     let counts = postcards.counts();
     assert_eq!((counts.joined - before.joined, counts.accepted - counts.released), (3, 0), "at once");
@@ -209,95 +224,138 @@ fn a_lost_postcard_is_no_shorter_path() {
     }
     let counts = postcards.counts();
     assert_eq!((postcards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
-    // At the end: only the sequence numbers show it, when the next one comes.
+    // At an end: no node says that the packet entered there, or left.
     for ident in 30..50 {
         postcards.lose(Postcard::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
-        if ident % 2 == 1 {
-            postcards.packet(ident + 100, &[7, 5, 9], &[0, 1, 2]).wait();
-        }
+        postcards.lose(Postcard::of(ident + 100, 7, 0)).packet(ident + 100, &[7, 5, 9], &[1, 2]).wait();
     }
     assert_eq!((postcards.path(), postcards.path_events()), (vec![7, 5, 9], vec![]));
-    assert!(partial(&postcards.counts(), Partial::Unconfirmed) > 0);
+    assert_eq!(partial(&postcards.counts(), Partial::Unproven), 80);
 }
 
 #[test]
-fn a_path_that_really_became_shorter_is_believed_in_the_end() {
+fn a_node_that_falls_silent_makes_no_shorter_path() {
+    for known in [true, false] {
+        let mut postcards = Postcards::free();
+        for ident in 1..4 {
+            postcards.packet(ident, &[7, 5, 9], if known { &[0, 1, 2] } else { &[0, 1] }).wait();
+        }
+        postcards.path_events();
+        // Its sequence numbers show no gap, as none comes later.
+        for ident in 10..60 {
+            postcards.packet(ident, &[7, 5, 9], &[0, 1]).wait();
+        }
+        let path = if known { vec![7, 5, 9] } else { vec![] };
+        assert_eq!((postcards.path(), postcards.path_events()), (path, vec![]));
+    }
+}
+
+#[test]
+fn a_path_that_really_became_shorter_is_reported() {
     let mut postcards = Postcards::free();
     for ident in 1..4 {
         postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
     postcards.path_events();
-    for ident in 10..13 {
-        postcards.packet(ident, &[7, 5], &[0, 1]).wait();
-        assert_eq!(postcards.path_events(), [""; 0], "packet {ident}");
-    }
-    postcards.packet(13, &[7, 5], &[0, 1]).wait();
+    postcards.packet(10, &[7, 5], &[0, 1]).wait();
+    assert_eq!(postcards.path_events(), [""; 0]);
+    postcards.packet(11, &[7, 5], &[0, 1]).wait();
     assert_eq!(postcards.path_events(), ["path_change flow_path flow=0 3->2 HopLimit path=7>5"]);
 }
 
 #[test]
-fn numbers_that_are_missing_at_the_missing_node_forbid_a_shorter_path() {
+fn a_set_waits_as_long_as_postcards_of_it_come() {
     let mut postcards = Postcards::free();
-    for ident in 1..4 {
-        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    for ident in 1..3 {
+        postcards.deliver(Postcard::of(ident, 7, 0));
+        postcards.bench.pass(80 * MS);
+        postcards.deliver(Postcard::of(ident, 5, 1));
+        postcards.bench.pass(80 * MS);
+        postcards.deliver(Postcard::of(ident, 9, 2).last()).wait();
     }
-    postcards.path_events();
-    let elsewhere = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 3], Some((1000, 80)), 17);
-    for ident in 10..30 {
-        // Node 9 speaks of another flow, and each time one of its postcards of this one is gone.
-        postcards.lose(Postcard::of(ident, 9, 2));
-        postcards.numbers[9] += 1;
-        let mut other = Postcard { seq: postcards.numbers[9], ..Postcard::of(ident, 9, 2) }.bytes();
-        let dst = other.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
-        other[dst + 3] = 3;
-        postcards.bench.deliver(&other);
-        postcards.packet(ident, &[7, 5, 9], &[0, 1]).wait();
-    }
-    assert!(postcards.bench.collector.flow(&elsewhere).is_some());
-    let counts = postcards.counts();
-    assert_eq!((postcards.path(), partial(&counts, Partial::Lost)), (vec![7, 5, 9], 40));
-}
-
-#[test]
-fn stamps_of_clocks_that_agree_give_order_and_latency() {
-    let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
-    for packet in 0..3_u64 {
-        let t = 1_000_000_000 + packet * 20 * MS;
-        // No signature, and hop limits of a bridged network.
-        let postcard = |node| Postcard { ttl: 64, ..Postcard::of(0, node, 0) };
-        postcards.deliver(postcard(9).at(t + 5000, t + 6000)).deliver(postcard(7).at(t, t + 1000));
-        postcards.deliver(postcard(5).at(t + 2000, t + 4000));
-        postcards.bench.pass(20 * MS);
-    }
-    postcards.wait();
     assert_eq!(postcards.path(), [7, 5, 9]);
-    assert_eq!(postcards.latency(), (Some(6000), Basis::Measured, Basis::Stamps));
-    assert_eq!(postcards.counts().joined, 6);
+}
+
+/// From port 2 of each node into port 1 of the next.
+fn in_a_row(nodes: &[u32]) -> Vec<Link> {
+    nodes.windows(2).map(|pair| Link { from: (pair[0], 2), to: (pair[1], 1) }).collect()
+}
+
+fn synchronised(links: Vec<Link>) -> Postcards {
+    Postcards::new(PostcardConfig { links, ..PostcardConfig::default() }, Clocks::Synchronised)
 }
 
 #[test]
-fn packets_close_together_are_distinguished_by_their_stamps_or_not_at_all() {
-    // How far apart the packets are, and whether a postcard is lost.
-    for (gap, lost, reported) in [(4000, false, true), (1500, false, false), (4000, true, false)] {
-        let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
-        for packet in 0..5_u64 {
-            let t = 1_000_000_000 + packet * gap;
-            let postcard = |node| Postcard { ttl: 64, ..Postcard::of(0, node, 0) };
-            postcards.deliver(postcard(7).at(t, t + 500));
-            if !(lost && packet == 2) {
-                postcards.deliver(postcard(5).at(t + 2500, t + 3000 + packet));
-            }
+fn stamps_give_the_latency_and_prove_no_path() {
+    for (links, path) in [(in_a_row(&[7, 5, 9]), vec![7, 5, 9]), (vec![], vec![])] {
+        let mut postcards = synchronised(links);
+        for packet in 0..3_u64 {
+            let t = 1_000_000_000 + packet * 20 * MS;
+            // No digest, and hop limits of a bridged network.
+            let postcard = |node| Postcard::of(0, node, 0).bridged(&[7, 5, 9]);
+            postcards.deliver(postcard(9).at(t + 5000, t + 6000)).deliver(postcard(7).at(t, t + 1000));
+            postcards.deliver(postcard(5).at(t + 2000, t + 4000));
+            postcards.bench.pass(20 * MS);
         }
         postcards.wait();
+        assert_eq!(postcards.path(), path);
         let counts = postcards.counts();
-        if reported {
-            assert_eq!((postcards.path(), postcards.latency().0), (vec![7, 5], Some(3004)));
-            assert_eq!((counts.sets, counts.joined), (4, 8));
+        if path.is_empty() {
+            assert_eq!(partial(&counts, Partial::Unproven), 9);
         } else {
-            assert_eq!((postcards.path(), counts.sets), (vec![], 0), "gap {gap}, lost: {lost}");
-            assert_eq!(partial(&counts, Partial::Indistinct), counts.received);
+            assert_eq!(postcards.latency(), (Some(6000), Basis::Measured, Basis::Topology));
+            assert_eq!(counts.joined, 6);
         }
     }
+}
+
+#[test]
+fn packets_close_together_are_distinguished_by_their_stamps_or_share_a_path() {
+    // How far apart the packets are, whether a postcard is lost, and whether links are known.
+    for (gap, lost, linked) in
+        [(4000, false, true), (1500, false, true), (4000, true, true), (1500, false, false)]
+    {
+        let mut postcards = synchronised(if linked { in_a_row(&[7, 5]) } else { vec![] });
+        for packet in 0..10_u64 {
+            let t = 1_000_000_000 + packet * gap;
+            let postcard = |node| Postcard::of(0, node, 0).bridged(&[7, 5]);
+            postcards.deliver(postcard(7).at(t, t + 500));
+            if !(lost && packet % 5 == 2) {
+                postcards.deliver(postcard(5).at(t + 2500, t + 3000 + packet));
+            }
+            if packet % 5 == 4 {
+                postcards.wait();
+            }
+        }
+        let counts = postcards.counts();
+        if !linked {
+            assert_eq!((postcards.path(), partial(&counts, Partial::Indistinct)), (vec![], 20));
+        } else if gap == 4000 && !lost {
+            assert_eq!((postcards.path(), postcards.latency().0), (vec![7, 5], Some(3009)));
+            assert_eq!((counts.sets, counts.joined), (9, 18));
+        } else {
+            assert_eq!((postcards.path(), postcards.latency().1), (vec![7, 5], Basis::HopSum));
+            assert_eq!(counts.sets, 1, "gap {gap}, lost: {lost}");
+        }
+    }
+}
+
+#[test]
+fn packets_that_look_alike_on_two_paths_give_none() {
+    let links =
+        [in_a_row(&[7, 5, 9]), vec![Link { from: (7, 3), to: (6, 1) }, Link { from: (6, 2), to: (9, 3) }]];
+    let mut postcards =
+        Postcards::new(PostcardConfig { links: links.concat(), ..PostcardConfig::default() }, Clocks::Free);
+    for packet in 0..20 {
+        let (middle, out, back) = if packet % 2 == 0 { (5, 2, 1) } else { (6, 3, 3) };
+        let postcard = |node, ports| Postcard { ports, ..Postcard::of(0, node, 0).bridged(&[]) };
+        postcards.deliver(postcard(7, (1, out))).deliver(postcard(middle, (1, 2)));
+        postcards.deliver(postcard(9, (back, 4)));
+        if packet % 4 == 3 {
+            postcards.wait();
+        }
+    }
+    assert_eq!((postcards.path(), partial(&postcards.counts(), Partial::Indistinct)), (vec![], 60));
 }
 
 /// Packets that repeat themselves: constant payload, no identification that counts.
@@ -307,18 +365,20 @@ fn packets_that_look_alike_are_several_and_no_loop() {
     for (nodes, routed, gap) in
         [(&[7][..], false, 4000), (&[7], false, 3 * MS), (&[7, 5], false, 4000), (&[7, 5, 9], true, 3 * MS)]
     {
-        let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
-        for packet in 0..20_u64 {
-            for (at, &node) in nodes.iter().enumerate() {
+        let mut postcards = synchronised(if routed { vec![] } else { in_a_row(nodes) });
+        for (at, &node) in nodes.iter().enumerate() {
+            for packet in 0..20_u64 {
                 let t = 1_000_000_000 + packet * gap + 1000 * at as u64;
                 let postcard = Postcard::of(3, node, if routed { at as u8 } else { 0 });
-                postcards.deliver(postcard.at(t, t + 500 + packet));
+                let edges = (at == 0, at + 1 == nodes.len());
+                postcards.deliver(Postcard { edges, ..postcard }.at(t, t + 500 + packet));
             }
         }
         postcards.wait();
         assert_eq!(postcards.path(), nodes, "{gap}");
         let whole = 1000 * (nodes.len() as u64 - 1) + 500 + 19;
-        assert_eq!(postcards.latency(), (Some(whole), Basis::Measured, Basis::Stamps), "{nodes:?}");
+        let basis = if nodes.len() == 2 { Basis::Topology } else { Basis::HopLimit };
+        assert_eq!(postcards.latency(), (Some(whole), Basis::Measured, basis), "{nodes:?}");
         let counts = postcards.counts();
         // The first one is not confirmed yet.
         assert_eq!((counts.sets, counts.joined), (19, 19 * nodes.len() as u64));
@@ -326,15 +386,21 @@ fn packets_that_look_alike_are_several_and_no_loop() {
     }
 }
 
-/// Reports of a packet in a bridging loop, given as nodes with their ingress interfaces.
-fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Postcards {
-    let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
+/// Reports of a packet in a bridging loop, given as nodes with their ingress and egress interfaces.
+fn bridged(signed: bool, nodes: &[(u32, u16, u16)]) -> Postcards {
+    let link = |from, to| Link { from, to };
+    let mut postcards = synchronised(vec![
+        link((7, 3), (5, 1)),
+        link((5, 2), (9, 1)),
+        link((9, 2), (7, 2)),
+        link((7, 4), (8, 1)),
+    ]);
     for packet in 0..3 {
-        for (at, &(node, ingress)) in (0_u64..).zip(nodes) {
+        for (at, &(node, ingress, egress)) in (0_u64..).zip(nodes) {
             let t = 1_000_000_000 + packet * 20 * MS + 1000 * at;
             let ident = if signed { 3 + packet as u16 } else { 0 };
-            postcards
-                .deliver(Postcard { ports: (ingress, 9), ..Postcard::of(ident, node, 0) }.at(t, t + 500));
+            let ports = (ingress, egress);
+            postcards.deliver(Postcard { ports, ..Postcard::of(ident, node, 0) }.at(t, t + 500));
         }
         postcards.wait();
     }
@@ -343,20 +409,20 @@ fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Postcards {
 
 #[test]
 fn a_bridging_loop_is_detected_by_its_interfaces() {
-    let nodes = [(7, 1), (5, 1), (9, 1), (7, 2), (5, 1), (9, 1), (7, 2), (8, 1)];
+    let loop_once = [(7, 1, 3), (5, 1, 2), (9, 1, 2), (7, 2, 3), (5, 1, 2), (9, 1, 2), (7, 2, 4), (8, 1, 9)];
     for signed in [false, true] {
-        let mut postcards = bridged(signed, &nodes);
-        assert_eq!(postcards.path(), nodes.map(|(node, _)| node), "{signed}");
+        let mut postcards = bridged(signed, &loop_once);
+        assert_eq!(postcards.path(), loop_once.map(|(node, ..)| node), "{signed}");
         assert!(postcards.bench.collector.flow(&flow()).unwrap().looped);
         assert!(postcards.path_events().iter().any(|event| event.starts_with("path_loop")));
     }
     // Where a node follows another than before by the same interface, a postcard is missing.
     // Where packets come into the first node by two interfaces, they leave the last by one.
     for nodes in [
-        &[(7, 1), (5, 1), (9, 1), (5, 1), (9, 1)][..],
-        &[(7, 1), (5, 1), (5, 1)],
-        &[(7, 1), (7, 2)],
-        &[(7, 1), (5, 1), (7, 2), (5, 1)],
+        &[(7, 1, 3), (5, 1, 2), (9, 1, 2), (5, 1, 2), (9, 1, 9)][..],
+        &[(7, 1, 3), (5, 1, 2), (5, 1, 2)],
+        &[(7, 1, 9), (7, 2, 9)],
+        &[(7, 1, 3), (5, 1, 9), (7, 2, 3), (5, 1, 9)],
     ] {
         let postcards = bridged(true, nodes);
         assert!(postcards.bench.collector.flow(&flow()).is_none_or(|view| !view.looped), "{nodes:?}");
@@ -423,7 +489,7 @@ fn duplicated_postcards_are_counted_and_change_nothing() {
         let postcard = Postcard { seq: postcards.numbers[7], ..Postcard::of(ident, 7, 0) };
         let bytes = postcard.bytes();
         postcards.bench.deliver(&bytes).deliver(&bytes);
-        postcards.deliver(Postcard::of(ident, 5, 1)).wait();
+        postcards.deliver(Postcard::of(ident, 5, 1).last()).wait();
     }
     let counts = postcards.counts();
     assert_eq!((postcards.path(), counts.unjoinable[Unjoinable::Duplicate as usize]), (vec![7, 5], 2));
@@ -453,7 +519,12 @@ fn few_places_for_many_postcards_are_used_in_turn() {
     let settings = PostcardConfig { max_pending: 16, ..PostcardConfig::default() };
     let mut postcards = Postcards::new(settings, Clocks::Free);
     for ident in 0..200 {
-        postcards.deliver(Postcard::of(ident + 1, 7, 0)).deliver(Postcard::of(ident + 1, 5, 1));
+        let last = Postcard::of(ident + 1, 5, 1);
+        postcards.deliver(Postcard::of(ident + 1, 7, 0)).deliver(if ident % 8 == 0 {
+            last.last()
+        } else {
+            last
+        });
         let counts = postcards.counts();
         assert!(counts.accepted - counts.released <= 16);
     }

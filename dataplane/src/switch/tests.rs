@@ -1,7 +1,7 @@
 //! A packet's path through switches, byte by byte: what each does with it, what is reported, and that it leaves as it came.
 
 use detect::Match;
-use wire::report::Decoder;
+use wire::report::{Decoder, v20};
 use wire::{Hop, Items};
 
 use super::*;
@@ -334,7 +334,7 @@ fn in_mx_every_node_reports_and_nothing_is_pushed() {
 }
 
 #[test]
-fn postcards_leave_the_packet_alone_and_name_the_flow_by_number() {
+fn postcards_leave_the_packet_alone_and_name_flow_packet_and_edges() {
     let watch = Watch { mode: Mode::Postcard, bitmap: 0x1c00, ..Watch::new(Match::default()) };
     let original = frame(Family::V4, Transport::Udp, 50);
     let (frames, datagrams) = travel(&mut switches(3, &Config::default(), watch), &original);
@@ -342,11 +342,19 @@ fn postcards_leave_the_packet_alone_and_name_the_flow_by_number() {
     for (at, datagram) in datagrams.iter().enumerate() {
         let flow = wire::FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((40_000, 9_000)), 17);
         let node = at as u32 + 1;
-        let mut wanted = vec![0; 44];
-        wire::report::v20::Group { hw_id: 0, seq: 0, node_id: node }.emit(&mut wanted);
         let id = flow.flow_id().to_be_bytes();
-        wire::report::v20::Repr::postcard(visit(node).hop(node, 0x1c00), &id).emit(&mut wanted[8..]);
+        let mut main = v20::Repr::postcard(visit(node).hop(node, 0x1c00), &id).main.unwrap();
+        main.ds_status = [v20::POSTCARD_ENTERED, 0, v20::POSTCARD_LEFT][at];
+        // IPv4, UDP and eight bytes of payload.
+        let wanted_report = v20::Repr::new(wire::Flags::FLOW, main, v20::Inner::Ipv4(&original[14..50]));
+        let mut wanted = vec![0; 44 + 36];
+        v20::Group { hw_id: 0, seq: 0, node_id: node }.emit(&mut wanted);
+        wanted_report.emit(&mut wanted[8..]);
         assert_eq!(datagram, &wanted, "wire-formats 4.1 to the byte");
+        let mut decoder = Decoder::new(Profile::default());
+        let report = decoder.reports(datagram).next().unwrap().unwrap();
+        assert_eq!((report.flow, report.flow_id), (Some(flow), Some(flow.flow_id())));
+        assert_eq!(report.edges(), (at == 0, at == 2));
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use wire::Aggregate;
-use wire::aggregate::{Kind, Postcard, Summary, SummaryMetric};
+use wire::aggregate::{Kind, PacketFields, Postcard, Summary, SummaryMetric};
 
 use terminal::json::{self, Object, Text};
 use terminal::{Align, Table, units};
@@ -24,7 +24,12 @@ fn object(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'
         if header.kind.is_correlated() {
             o.objects("summaries", aggregate.summaries(), |summary, o| summary_fields(o, &summary));
         } else {
-            o.objects("postcards", aggregate.postcards(), |postcard, o| postcard_fields(o, &postcard));
+            o.objects("postcards", aggregate.postcards_with_packets(), |(postcard, packet), o| {
+                postcard_fields(o, &postcard);
+                if let Some(packet) = packet {
+                    packet_fields(o, &packet);
+                }
+            });
         }
     });
     out.push('\n');
@@ -35,6 +40,12 @@ fn postcard_fields(o: &mut Object<'_>, postcard: &Postcard) {
     o.field("node_id", postcard.node()).field("flow_id", postcard.flow_id());
     o.field("ingress_ts", postcard.ingress_ts()).field("egress_ts", postcard.egress_ts());
     o.field("queue_id", queue.map(|(id, _)| id)).field("queue_occupancy", queue.map(|(_, length)| length));
+}
+
+fn packet_fields(o: &mut Object<'_>, packet: &PacketFields) {
+    o.field("ingress_if", packet.ingress_if).field("egress_if", packet.egress_if);
+    o.field("hop_limit", packet.hop_limit).field("entered", packet.entered).field("left", packet.left);
+    o.field("digest", Some(packet.digest).filter(|digest| *digest != 0));
 }
 
 fn summary_fields(o: &mut Object<'_>, summary: &Summary) {

@@ -5,6 +5,7 @@
 
 mod brief;
 mod decoder;
+mod digest;
 mod quick;
 mod single;
 pub mod v05;
@@ -12,6 +13,7 @@ pub mod v10;
 pub mod v20;
 
 pub use decoder::{Decoder, Reports, peek};
+pub use digest::PacketDigest;
 
 use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
@@ -192,6 +194,8 @@ pub struct Report<'a> {
     pub flow_id: Option<u32>,
     /// Domain Specific ID (2.0).
     pub ds_id: u16,
+    /// DSMdstatus (2.0).
+    pub ds_status: u16,
     /// The reporter's own metadata, if it has any real item.
     pub metadata: Option<ReporterMetadata<'a>>,
     /// The (inner) 5-tuple of the packet reported, as much of it as was not cut off.
@@ -225,6 +229,7 @@ impl<'a> Report<'a> {
         drop_reason: None,
         flow_id: None,
         ds_id: 0,
+        ds_status: 0,
         metadata: None,
         flow: None,
         tunnel: None,
@@ -250,6 +255,7 @@ impl<'a> Report<'a> {
         self.drop_reason = None;
         self.flow_id = None;
         self.ds_id = 0;
+        self.ds_status = 0;
         self.metadata = None;
         self.flow = None;
         self.tunnel = None;
@@ -258,6 +264,15 @@ impl<'a> Report<'a> {
         self.gap = None;
         self.domain_words = &[];
         self.inner = &[];
+    }
+
+    /// Did the packet of this postcard enter the domain at the reporter, and does it leave it there, as far as the reporter
+    /// says so? Wire-formats 4.1.
+    #[inline]
+    pub fn edges(&self) -> (bool, bool) {
+        let of_postcard = self.ds_id == v20::POSTCARD_DOMAIN;
+        let is = |bit| of_postcard && self.ds_status & bit != 0;
+        (is(v20::POSTCARD_ENTERED), is(v20::POSTCARD_LEFT))
     }
 
     /// Does the reporter add metadata of its own?

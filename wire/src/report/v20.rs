@@ -26,6 +26,10 @@ pub const TO_THE_END: u8 = 0xff;
 pub const POSTCARD_DOMAIN: u16 = 0x5043;
 /// DSMdBits bit of a postcard's Flow ID.
 pub const POSTCARD_FLOW_ID: u16 = 0x8000;
+/// DSMdstatus bit of a postcard: the packet entered the domain at this node.
+pub const POSTCARD_ENTERED: u16 = 0x8000;
+/// DSMdstatus bit of a postcard: the packet leaves the domain at this node.
+pub const POSTCARD_LEFT: u16 = 0x4000;
 
 mod field {
     // Of the group header.
@@ -117,6 +121,7 @@ struct Main<'a> {
     bits: u16,
     ds_id: u16,
     ds_bits: u16,
+    ds_status: u16,
     baseline: &'a [u8],
     domain: &'a [u8],
     inner: &'a [u8],
@@ -135,7 +140,15 @@ fn main_contents(bytes: &[u8]) -> Result<Main<'_>, Refusal> {
     if ds_id == 0 && !domain.is_empty() {
         return Err(Refusal::BadMetadataLength);
     }
-    Ok(Main { bits, ds_id, ds_bits: u16_at(main, field::DS_BITS), baseline, domain, inner })
+    Ok(Main {
+        bits,
+        ds_id,
+        ds_bits: u16_at(main, field::DS_BITS),
+        ds_status: u16_at(main, field::DS_STATUS),
+        baseline,
+        domain,
+        inner,
+    })
 }
 
 /// Reads one individual report from exactly its bytes.
@@ -165,6 +178,7 @@ pub(crate) fn read<'a>(
         let main = main_contents(bytes)?;
         report.inner = main.inner;
         report.ds_id = main.ds_id;
+        report.ds_status = main.ds_status;
         report.domain_words = main.domain;
         if main.ds_id == POSTCARD_DOMAIN && main.ds_bits & POSTCARD_FLOW_ID != 0 {
             report.flow_id = try_u32(main.domain, 0).filter(|id| *id != u32::MAX);
@@ -331,7 +345,7 @@ impl<'a> MainRepr<'a> {
             bits: main.bits,
             ds_id: main.ds_id,
             ds_bits: main.ds_bits,
-            ds_status: u16_at(report, LEN + field::DS_STATUS),
+            ds_status: main.ds_status,
             metadata: layout.hop(main.baseline),
             drop_reason: drop_reason(&layout, main.baseline),
             domain: main.domain,

@@ -1,16 +1,17 @@
-//! Which packet a postcard is about, by the packet's headers in it.
+//! Which packet a report is about: a digest of what every node on its path sees alike, and its hop limit.
 
-use wire::{FlowKey, Report};
+use super::Report;
+use crate::bytes::{u16_at, u32_at};
+use crate::crc::{crc_32c, crc_32c_update};
+use crate::flow::FlowKey;
 
-use crate::hash::fold;
-
-/// What identifies the packet in a report.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Identity {
+/// What identifies the packet in a report. Wire-formats 4.1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct PacketDigest {
     /// Time to live or hop limit of its outermost IP header.
-    pub(crate) hop_limit: Option<u8>,
+    pub hop_limit: Option<u8>,
     /// Equal in all reports of one packet, and seldom in those of two packets of a flow; 0: there is none.
-    pub(crate) signature: u64,
+    pub digest: u32,
 }
 
 const TCP: u8 = 6;
@@ -19,26 +20,25 @@ const UDP: u8 = 17;
 /// Where the IP header may lie: at once, or behind Ethernet with up to two tags.
 const PLACES: [usize; 4] = [0, 14, 18, 22];
 
-/// Bytes of payload that belong to a signature.
+/// Bytes of payload that belong to a digest.
 const SNAP: usize = 8;
 
-impl Identity {
-    /// Reads the packet in a report. What every node sees alike makes the signature: IPv4's identification, TCP's numbers,
-    /// the first bytes of the payload (behind INT), and the L4 checksum where no INT is in the packet, which would change
-    /// it. Lengths, DSCP and ports change with INT and are left out.
-    pub(crate) fn of(report: &Report<'_>) -> Self {
+impl PacketDigest {
+    /// Reads the packet in a report. The digest is the CRC-32C of what every node sees alike: IPv4's identification, TCP's
+    /// numbers, the first bytes of the payload (behind INT), and the L4 checksum where no INT is in the packet, which would
+    /// change it. Lengths, DSCP and ports change with INT and are left out.
+    pub fn of(report: &Report<'_>) -> Self {
         let Some(key) = report.tunnel.or(report.flow) else { return Self::default() };
         let packet = PLACES.iter().find_map(|&at| report.inner.get(at..).filter(|bytes| is_it(bytes, &key)));
         let Some(bytes) = packet else { return Self::default() };
         let (hop_limit, ident, proto, l4) = match bytes.first_chunk::<20>() {
             Some(header) if !key.is_v6() => {
-                let l4 = usize::from(header[0] & 0x0f) * 4;
-                (header[8], u64::from(u16::from_be_bytes([header[4], header[5]])), header[9], l4)
+                (header[8], u16_at(header, 4), header[9], usize::from(header[0] & 0x0f) * 4)
             }
             _ => (bytes[7], 0, bytes[6], 40),
         };
         let body = bytes.get(l4..).unwrap_or_default();
-        Self { hop_limit: Some(hop_limit), signature: signature(ident, proto, body, report.int.is_some()) }
+        Self { hop_limit: Some(hop_limit), digest: digest(ident, proto, body, report.int.is_some()) }
     }
 }
 
@@ -51,15 +51,14 @@ fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
         && bytes.get(dst) == key.dst_octets().get(skip..)
 }
 
-fn signature(ident: u64, proto: u8, body: &[u8], with_int: bool) -> u64 {
-    let words = |from: usize, to: usize| {
-        body.get(from..to).map_or(0, |bytes| bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
-    };
+fn digest(ident: u16, proto: u8, body: &[u8], with_int: bool) -> u32 {
+    let word = |at: usize| body.get(at..at + 4).map_or(0, |bytes| u32_at(bytes, 0));
+    let half = |at: usize| body.get(at..at + 2).map_or(0, |bytes| u16_at(bytes, 0));
     let (numbers, checksum, header) = match proto {
-        TCP => (words(4, 12), words(16, 18), 20),
-        UDP => (0, words(6, 8), 8),
+        TCP => ([word(4), word(8)], half(16), 20),
+        UDP => ([0; 2], half(6), 8),
         // ICMP and others: what follows their first word.
-        _ => (0, 0, 4),
+        _ => ([0; 2], 0, 4),
     };
     let checksum = if with_int { 0 } else { checksum };
     // A shim's length is in words, without the shim.
@@ -67,17 +66,25 @@ fn signature(ident: u64, proto: u8, body: &[u8], with_int: bool) -> u64 {
         Some(words) if with_int => 4 + usize::from(*words) * 4,
         _ => 0,
     };
-    let snap = words(header + skip, header + skip + SNAP);
-    if ident == 0 && numbers == 0 && checksum == 0 && snap == 0 {
+    let snap = body.get(header + skip..header + skip + SNAP).unwrap_or_default();
+    if ident == 0 && numbers == [0; 2] && checksum == 0 && snap.iter().all(|byte| *byte == 0) {
         return 0;
     }
-    fold(ident << 32 | checksum, numbers ^ 0x9e37_79b9_7f4a_7c15).wrapping_add(fold(snap, !ident)).max(1)
+    let mut fixed = [0; 12];
+    fixed[..2].copy_from_slice(&ident.to_be_bytes());
+    fixed[2..4].copy_from_slice(&checksum.to_be_bytes());
+    fixed[4..8].copy_from_slice(&numbers[0].to_be_bytes());
+    fixed[8..].copy_from_slice(&numbers[1].to_be_bytes());
+    (!crc_32c_update(!crc_32c(&fixed), snap)).max(1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    extern crate std;
+    use std::vec;
+    use std::vec::Vec;
 
+    use super::*;
     fn udp(ident: u16, ttl: u8, tos: u8, checksum: u16, behind: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0x45, tos, 0, 60, 0, 0, 0x40, 0, ttl, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         bytes[4..6].copy_from_slice(&ident.to_be_bytes());
@@ -87,21 +94,21 @@ mod tests {
         bytes
     }
 
-    fn of(inner: &[u8]) -> Identity {
+    fn of(inner: &[u8]) -> PacketDigest {
         let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 80)), UDP);
-        Identity::of(&Report { flow: Some(key), inner, ..Report::EMPTY })
+        PacketDigest::of(&Report { flow: Some(key), inner, ..Report::EMPTY })
     }
 
     #[test]
-    fn one_packet_has_one_signature_wherever_it_is_seen() {
+    fn one_packet_has_one_digest_wherever_it_is_seen() {
         let first = of(&udp(7, 64, 0, 0xabcd, &[1; 8]));
         let later = of(&udp(7, 61, 0x5c, 0xabcd, &[1; 12]));
         assert_eq!((first.hop_limit, later.hop_limit), (Some(64), Some(61)));
-        assert!(first.signature != 0 && first.signature == later.signature);
+        assert!(first.digest != 0 && first.digest == later.digest);
         for other in
             [udp(8, 64, 0, 0xabcd, &[1; 8]), udp(7, 64, 0, 0xabce, &[1; 8]), udp(7, 64, 0, 0xabcd, &[2; 8])]
         {
-            assert_ne!(of(&other).signature, first.signature);
+            assert_ne!(of(&other).digest, first.digest);
         }
     }
 
@@ -117,16 +124,16 @@ mod tests {
 
     #[test]
     fn an_empty_or_truncated_packet_has_only_the_fields_that_it_contains() {
-        assert_eq!(of(&udp(0, 64, 0, 0, &[])), Identity { hop_limit: Some(64), signature: 0 });
+        assert_eq!(of(&udp(0, 64, 0, 0, &[])), PacketDigest { hop_limit: Some(64), digest: 0 });
         let whole = udp(7, 64, 0, 1, &[1; 8]);
         for cut in 0..20 {
-            assert_eq!(of(&whole[..cut]), Identity::default(), "{cut}");
+            assert_eq!(of(&whole[..cut]), PacketDigest::default(), "{cut}");
         }
         for cut in 20..whole.len() {
             assert_eq!(of(&whole[..cut]).hop_limit, Some(64), "{cut}");
         }
         let elsewhere = FlowKey::v4([10, 0, 0, 9], [10, 0, 0, 2], None, UDP);
         let report = Report { flow: Some(elsewhere), inner: &whole, ..Report::EMPTY };
-        assert_eq!(Identity::of(&report), Identity::default());
+        assert_eq!(PacketDigest::of(&report), PacketDigest::default());
     }
 }
