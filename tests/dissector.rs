@@ -523,6 +523,12 @@ fn ports_are_preferences() {
     let file = dir.capture("ports.pcap", &frames);
     let lines = fields(&file, &["hopwise.report_ports:4000,4004-4005"], &["hopwise.report.flow_id"]);
     assert_eq!(lines, ["0x0000f10a", "0x0000f10a", "", ""]);
+    // An acknowledgement of RoCEv2 on another port than its own.
+    let ack = hex("11400000 00000012 00000100 1f000001 00000000");
+    let file = dir.capture("roce.pcap", &[udp_frame(4791, &ack), udp_frame(14_791, &ack)]);
+    let of = |settings: &[&str]| fields(&file, settings, &["infiniband.bth.opcode"]);
+    assert_eq!(of(&["hopwise.roce_ports:14791"]), ["17", "17"]);
+    assert_eq!(of(&[]), ["17", ""]);
 }
 
 // Hostile input ------------------------------------------------------------------------------------------------------

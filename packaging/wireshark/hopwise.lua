@@ -127,6 +127,8 @@ P.prefs.aggregate_ports = Pref.range("Aggregate ports", "32767", "UDP ports of p
 P.prefs.int_ports = Pref.range("INT ports", "33122", "UDP destination ports that mark INT in a packet", 65535)
 P.prefs.dta_ports = Pref.range("DTA ports", "40040,40044",
   "UDP ports of Direct Telemetry Access: reports, and control messages", 65535)
+P.prefs.roce_ports = Pref.range("Other RoCEv2 ports", "",
+  "UDP ports of RoCEv2 besides 4791. hopwise computes the ICRC for port 4791 on these, too", 65535)
 P.prefs.dialect = Pref.enum("Dialect", 1, "Whose variant of the formats is spoken", dialect_choices, false)
 P.prefs.dscp = Pref.string("INT DSCP", "",
   "DSCP that marks INT, hexadecimal, perhaps with a mask: 17/3f. Empty: default of the dialect; 0/0: none")
@@ -2739,12 +2741,23 @@ local function register(proto, ports)
   registered[proto.name] = ports
 end
 
+-- RoCEv2 on other ports is Wireshark's own: it shows the ICRC, and does not compare it with the packet.
+local roce = udp_ports:get_dissector(4791)
+local roce_ports = ""
+local function register_roce(ports)
+  if not roce or roce_ports == ports then return end
+  if roce_ports ~= "" then udp_ports:remove(roce_ports, roce) end
+  if ports ~= "" then udp_ports:add(ports, roce) end
+  roce_ports = ports
+end
+
 local function apply()
   read_settings()
   register(P, P.prefs.report_ports)
   register(A, P.prefs.aggregate_ports)
   register(I, P.prefs.int_ports)
   register(D, P.prefs.dta_ports)
+  register_roce(P.prefs.roce_ports)
 end
 
 function P.prefs_changed() apply() end

@@ -35,9 +35,12 @@ use terminal::{Terminal, units};
   hopwise decode --profile onos --json capture.pcapng.gz | head
   hopwise decode --port 32766 --port 5000 reports.pcap
   hopwise decode --aggregate-port 5001 server.pcap
+  hopwise decode --roce-port 4791 --roce-port 14791 rdma.pcap
   hopwise decode --packets link.pcap         print the INT in data packets
 
-DTA is decoded on UDP ports 40040 (reports, including the artifact's) and 40044 (control messages), RoCEv2 on 4791.")]
+DTA is decoded on UDP ports 40040 (reports, including the artifact's) and 40044 (control messages).
+The ICRC of RoCEv2 covers the UDP destination port. hopwise computes it for port 4791 on every port, and so does this command:
+it fits an RDMA device behind a port translation; other analysers find it wrong on other ports.")]
 pub(crate) struct Args {
     /// Captures: pcap or pcapng, optionally gzipped
     #[arg(required = true, value_name = "FILE")]
@@ -59,6 +62,10 @@ pub(crate) struct Args {
     /// UDP port of postcard aggregates; may be repeated
     #[arg(long = "aggregate-port", value_name = "PORT", default_value = "32767", conflicts_with = "packets")]
     pub(crate) aggregate_ports: Vec<u16>,
+
+    /// UDP port of RoCEv2; may be repeated. With --config also the port of [collector.memory] listen and [translator] source_port
+    #[arg(long = "roce-port", value_name = "PORT", default_value = "4791", conflicts_with = "packets")]
+    pub(crate) roce_ports: Vec<u16>,
 
     /// Print the INT in data packets instead of reports
     #[arg(long)]
@@ -84,6 +91,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         decoder: Decoder::new(profiles.default),
         profiles,
         aggregate_ports: args.aggregate_ports,
+        roce_ports: [args.roce_ports, roce_ports(&settings)].concat(),
         json: args.json,
         out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
         line: String::new(),
@@ -118,6 +126,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
+/// The ports of RoCEv2 in the configuration.
+fn roce_ports(settings: &Settings) -> Vec<u16> {
+    let memory = settings.collector.memory.as_ref().map(|memory| memory.listen.port());
+    let translator = settings.translator.as_ref().map(|translator| translator.source_port);
+    memory.into_iter().chain(translator).filter(|port| *port != 0).collect()
+}
+
 /// Where the frames went, and how far the reading is.
 struct Tally {
     account: Account,
@@ -129,6 +144,7 @@ struct Printer<'a> {
     decoder: Decoder,
     profiles: Profiles,
     aggregate_ports: Vec<u16>,
+    roce_ports: Vec<u16>,
     json: bool,
     out: BufWriter<StdoutLock<'a>>,
     line: String,
@@ -138,15 +154,19 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn reports(&mut self, file: &Path, ports: &[u16], tally: &mut Tally) -> Result<(), CliError> {
         let Tally { account, progress } = tally;
-        let all = [ports, &self.aggregate_ports, &dta::PORTS].concat();
+        let roce_ports = self.roce_ports.clone();
+        let all = [ports, &self.aggregate_ports, &dta::PORTS, &roce_ports].concat();
+        let known = dta::Ports { reports: ports, roce: &roce_ports };
         capture::read(file, &all, account, progress, |ts, found| match found {
             Found::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dst_port) => {
                 self.aggregate(ts, &datagram)
             }
-            Found::Datagram(datagram, layer) => match dta::by_port(ports, &datagram, layer) {
-                Some(found) => self.dta(ts, datagram.src, &found),
-                None => self.datagram(ts, &datagram),
-            },
+            Found::Datagram(datagram, layer) => {
+                match dta::by_port(known, &datagram, layer, &mut Vec::new()) {
+                    Some(found) => self.dta(ts, datagram.src, &found),
+                    None => self.datagram(ts, &datagram),
+                }
+            }
             Found::Refused(refusal, source) => self.refused(ts, source, refusal),
         })
     }
@@ -188,7 +208,7 @@ impl Printer<'_> {
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self { decoder, json, out, line, summary, profiles, aggregate_ports: _ } = self;
+        let Self { decoder, json, out, line, summary, profiles, aggregate_ports: _, roce_ports: _ } = self;
         let profile = profiles.of(&octets(datagram.src));
         if decoder.profile() != profile {
             *decoder = Decoder::new(*profile);

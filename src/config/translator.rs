@@ -32,7 +32,8 @@ section! {
         pub(crate) mode: TransportMode = TransportMode::Socket,
         /// Source address of RoCEv2 packets. Not set: the local address of the connection to the exchange.
         pub(crate) source: Option<IpAddr> = None,
-        /// Local UDP port: source of RoCEv2 packets, destination of acknowledgements. 0: the kernel's choice.
+        /// Local UDP port: source of RoCEv2 packets, destination of acknowledgements. 0: the kernel's choice. The ICRC of
+        /// acknowledgements is that of destination port 4791, whatever the port is.
         pub(crate) source_port: u16 = 0,
         /// Bytes of data in the longest RoCEv2 packet: 256, 512, 1024, 2048 or 4096, so that it fits into the MTU.
         pub(crate) pmtu: u16 = 1024,

@@ -174,6 +174,32 @@ fn other_ports_are_reports_when_asked_for() {
 }
 
 #[test]
+fn rocev2_on_another_port_has_the_icrc_of_4791() {
+    let write = hex(
+        "02000000 00020200 00000001 08004502 00541234 40004011 d3f8c633 6401c633 6402c001 12b70040 00000a40 ffff0000          00128000 01000000 7f00013f 3bc00000 1f420000 0018bc4f 0a280000 000b0000 000c0000 000d0000 000e0000 000f10de          ed6c",
+    );
+    let other = patched(write.clone(), 36, 14_791);
+    // A payload that the ICRC contradicts.
+    let wrong = patched(other.clone(), 78, 0xffff);
+    let dir = TempDir::new();
+    let file = dir.capture("roce.pcap", &[write, other, wrong]);
+    let run = |args: &[&str]| {
+        let run = hopwise(args.iter().map(|arg| arg.as_ref()).chain([file.as_os_str()]));
+        run.json().iter().map(|line| json!([line["flow"]["dport"], line["error"]])).collect::<Vec<_>>()
+    };
+    assert_eq!(run(&["decode", "--json"]), [json!([4791, null])]);
+    let expected = [json!([14_791, null]), json!([null, "bad_icrc"])];
+    assert_eq!(run(&["decode", "--json", "--roce-port", "14791"]), expected);
+    // The ports of the configuration are known.
+    let config = dir.join("hopwise.toml");
+    let stores =
+        "[[collector.memory.stores]]\nname = \"a\"\nkind = \"key-write\"\nid = 1\nslots = 16\ndata = 4\n";
+    std::fs::write(&config, format!("[collector.memory]\nlisten = \"127.0.0.1:14791\"\n{stores}")).unwrap();
+    let config = config.to_str().unwrap();
+    assert_eq!(run(&["decode", "--json", "--config", config]).len(), 3);
+}
+
+#[test]
 fn packets_before_a_truncation_are_printed() {
     let dir = TempDir::new();
     let whole = support::pcap(&[report_frame(&report_20()), report_frame(&report_20())]);

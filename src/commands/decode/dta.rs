@@ -15,8 +15,8 @@ use wire::{FlowKey, Refusal};
 use terminal::json::{self, Object, Text};
 use terminal::units;
 
-/// The ports by which these are recognised.
-pub(super) const PORTS: [u16; 3] = [REPORT_PORT, CONTROL_PORT, roce::PORT];
+/// The ports by which DTA is recognised; those of RoCEv2 are arguments.
+pub(super) const PORTS: [u16; 2] = [REPORT_PORT, CONTROL_PORT];
 
 /// What a datagram is.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ pub(super) enum Found<'a> {
     Report(Report<'a>, Option<Form>),
     Control(Control),
     Nack(Nack),
-    Roce(Box<Packet<'a>>),
+    /// A packet, and its destination port.
+    Roce(Box<Packet<'a>>, u16),
 }
 
 impl Found<'_> {
@@ -33,36 +34,68 @@ impl Found<'_> {
         match self {
             Self::Report(report, _) => report.operation.opcode().name(),
             Self::Control(_) | Self::Nack(_) => "control",
-            Self::Roce(_) => "roce",
+            Self::Roce(..) => "roce",
         }
     }
 }
 
-/// What a datagram to one of [`PORTS`] is; `None` for others, and for ports configured for reports.
+/// The ports that the user named.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports<'p> {
+    /// Of telemetry reports.
+    pub(super) reports: &'p [u16],
+    /// Of RoCEv2.
+    pub(super) roce: &'p [u16],
+}
+
+/// What a datagram to one of [`PORTS`] or to a port of RoCEv2 is; `None` for others, and for ports configured for reports.
+/// `scratch` has the frame of a packet to another port than RoCEv2's own.
 pub(super) fn by_port<'a>(
-    asked: &[u16],
+    ports: Ports<'_>,
     datagram: &Datagram<'a>,
     layer: Layer<'a>,
+    scratch: &'a mut Vec<u8>,
 ) -> Option<Result<Found<'a>, Refusal>> {
     let payload = datagram.payload;
     match datagram.dst_port {
-        port if asked.contains(&port) => None,
+        port if ports.reports.contains(&port) => None,
+        port if ports.roce.contains(&port) => {
+            let found = packet(layer, (datagram, scratch));
+            Some(found.map(|packet| Found::Roce(Box::new(packet), port)))
+        }
         REPORT_PORT if artifact::is_artifact(payload) => {
             Some(artifact::parse(payload, 0).map(|(report, form)| Found::Report(report, Some(form))))
         }
         REPORT_PORT => Some(Report::parse(payload).map(|report| Found::Report(report, None))),
         CONTROL_PORT if payload.len() == 2 => Some(Nack::parse(payload).map(Found::Nack)),
         CONTROL_PORT => Some(Control::parse(payload).map(Found::Control)),
-        roce::PORT => Some(packet(layer).map(|packet| Found::Roce(Box::new(packet)))),
         _ => None,
     }
 }
 
-fn packet(layer: Layer<'_>) -> Result<Packet<'_>, Refusal> {
+/// The packet in a datagram. Its ICRC covers the destination port: of a packet to another port it is that of port 4791, as an RDMA
+/// device behind a port translation checks it, and as hopwise writes it.
+fn packet<'a>(
+    layer: Layer<'a>,
+    (datagram, scratch): (&Datagram<'a>, &'a mut Vec<u8>),
+) -> Result<Packet<'a>, Refusal> {
+    let (Layer::Ethernet(bytes) | Layer::Network { bytes, .. }) = layer else {
+        return Err(Refusal::Truncated);
+    };
+    let bytes = if datagram.dst_port == roce::PORT {
+        bytes
+    } else {
+        // The destination port is the third and fourth byte of the UDP header, which ends where the payload begins.
+        let port = (datagram.payload.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize).wrapping_sub(6);
+        scratch.clear();
+        scratch.extend_from_slice(bytes);
+        let port = scratch.get_mut(port..).and_then(<[u8]>::first_chunk_mut::<2>);
+        *port.ok_or(Refusal::Truncated)? = roce::PORT.to_be_bytes();
+        scratch
+    };
     match layer {
-        Layer::Ethernet(frame) => Packet::parse(frame),
-        Layer::Network { bytes, .. } => Packet::parse_ip(bytes),
-        Layer::Cut | Layer::Unsupported => Err(Refusal::Truncated),
+        Layer::Ethernet(_) => Packet::parse(bytes),
+        _ => Packet::parse_ip(bytes),
     }
 }
 
@@ -102,7 +135,7 @@ fn object(o: &mut Object<'_>, found: &Found<'_>) {
             o.field("last", nack.last);
         }
         Found::Control(control) => control_fields(o, control),
-        Found::Roce(packet) => packet_fields(o, packet),
+        Found::Roce(packet, port) => packet_fields(o, packet, *port),
     }
 }
 
@@ -177,11 +210,11 @@ fn control_fields(o: &mut Object<'_>, control: &Control) {
     };
 }
 
-fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>) {
+fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>, port: u16) {
     let (bth, ends) = (&packet.bth, packet.ends);
     o.field("roce", bth.opcode.name()).object("flow", |o| {
         o.field("src", Text(ends.source)).field("dst", Text(ends.destination));
-        o.field("sport", ends.source_port).field("dport", roce::PORT).field("proto", 17_u8);
+        o.field("sport", ends.source_port).field("dport", port).field("proto", 17_u8);
     });
     o.present("transport", bth.transport.map(roce::Transport::name));
     o.field("queue_pair", bth.queue_pair).field("psn", bth.psn.value());
@@ -232,7 +265,7 @@ fn text(out: &mut String, found: &Found<'_>) {
                 }
             }
         }
-        Found::Roce(packet) => {
+        Found::Roce(packet, _) => {
             packet_text(out, packet);
             Ok(())
         }
