@@ -223,6 +223,10 @@ impl Ready {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
             role.threads.push(control.spawn("snapshots", move || snapshots::run_schedule(&memory, &stop))?);
         }
+        if memory.settings.stores.iter().any(|store| store.clear_every.is_some()) {
+            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            role.threads.push(control.spawn("clearing", move || snapshots::run_clearing(&memory, &stop))?);
+        }
         let failed = |control: &Control, outcome: Result<(), nic::Error>| {
             if let Err(error) = outcome {
                 control.failed(format!("the collector's memory failed: {error}"));

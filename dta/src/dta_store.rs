@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memory::Region;
-use wire::dta::layout::{Geometry, slot_stride};
+use wire::dta::layout::{COUNTER_LEN, Geometry, slot_stride};
 
 use crate::append::Lists;
 use crate::header::{BODY, HEADER_LEN, Header, HeaderError, region_len};
@@ -78,6 +78,27 @@ impl DtaStore {
     /// [`HeaderError::ReadOnly`].
     pub fn clear(&self) -> Result<(), HeaderError> {
         self.region.zero(BODY..BODY + self.body_len()).map_err(|_| HeaderError::ReadOnly)
+    }
+
+    /// Subtracts the counters of a copy from those of this key-increment store: what the copy counted is removed, and what was added
+    /// since stays. Returns their sum, modulo 2^64; `None` for other kinds or another geometry.
+    ///
+    /// # Errors
+    /// [`HeaderError::ReadOnly`].
+    pub fn subtract(&self, copy: &Self) -> Result<Option<u64>, HeaderError> {
+        let Geometry::KeyIncrement { slots, .. } = self.geometry() else { return Ok(None) };
+        if copy.geometry() != self.geometry() {
+            return Ok(None);
+        }
+        let mut sum = 0_u64;
+        for at in (BODY..BODY + slots * COUNTER_LEN).step_by(COUNTER_LEN as usize) {
+            let counted = copy.region.load_u64(at).map_err(|_| HeaderError::TooShort)?;
+            if counted != 0 {
+                self.region.fetch_add(at, counted.wrapping_neg()).map_err(|_| HeaderError::ReadOnly)?;
+                sum = sum.wrapping_add(counted);
+            }
+        }
+        Ok(Some(sum))
     }
 
     /// The reader of a key-write store; `None` for other kinds.

@@ -18,7 +18,9 @@ section! {
     /// without a device, a software responder does. `[[collector.memory.stores]]` defines the contents. Regions are files, so
     /// that they survive a restart and other processes can map them. See [the how-to](../how-to/dta.md).
     pub(crate) struct MemorySettings("[collector.memory]") {
-        /// Address and port that receive RoCEv2: one address of this machine, not a wildcard, because RoCEv2's checksum covers it.
+        /// Address and port that receive RoCEv2: one address of this machine, not a wildcard, because RoCEv2's checksum (ICRC) covers
+        /// it. The ICRC also covers the destination port: on every port it is that of port 4791, as RDMA devices require behind a
+        /// port translation. Other analysers then report a wrong ICRC; `hopwise decode --roce-port` does not.
         pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 4791)),
         /// The RoCEv2 responder. `socket`: this program, with a UDP socket; needs no capabilities. `xdp`: a program in the kernel,
         /// on `interface`, before the network stack; the stores are then in kernel memory. They are written to the files in
@@ -131,6 +133,9 @@ section! {
         pub(crate) columns: Count = Count(65_536),
         /// Bytes of a counter of a `sketch`: 4 or 8.
         pub(crate) width: u8 = 4,
+        /// Interval at which the counters of `key-increment` begin again at 0. What they counted until then is kept as a snapshot
+        /// (`[collector.memory.snapshots] keep`); without space for it the counters go on. Not set: they are never cleared.
+        pub(crate) clear_every: Option<Duration> = None,
         /// Number of reporters whose sketches are merged: a column is written when all of them have sent it.
         pub(crate) reporters: u16 = 1,
         /// Format of the data of a key, for display: `u32[5]`, or with names `latency:u32 path:u32[4]`. Types: `u8`, `u16`, `u32`,
@@ -367,7 +372,8 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
     for (index, store) in memory.stores.iter().enumerate() {
         let position = index.to_string();
         let before = &memory.stores[..index];
-        for (key, message) in names(store, before).into_iter().chain(shape(store)).chain(meaning(store)) {
+        let wrong = names(store, before).into_iter().chain(shape(store)).chain(meaning(store));
+        for (key, message) in wrong.chain(clearing(store, memory.mode)) {
             refuse(&["collector", "memory", "stores", &position, key], message);
         }
     }
@@ -508,6 +514,19 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
         StoreKind::Sketch => sketch_shape(store, &mut refuse),
     }
     wrong
+}
+
+fn clearing(store: &RegionSettings, mode: MemoryMode) -> Option<(&'static str, String)> {
+    let every = store.clear_every?;
+    let what = match store.kind {
+        _ if mode == MemoryMode::Verbs => {
+            "additions of an RDMA device are not atomic with those of a processor; remove it, or set another mode"
+        }
+        StoreKind::KeyIncrement if every.as_secs() < 1 => "write at least \"1s\"",
+        StoreKind::KeyIncrement => return None,
+        _ => "only counters (key-increment) are cleared; remove it",
+    };
+    Some(("clear_every", what.to_owned()))
 }
 
 fn sketch_shape(store: &RegionSettings, refuse: &mut dyn FnMut(&'static str, &str)) {

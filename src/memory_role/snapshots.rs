@@ -15,6 +15,7 @@ use dta::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::Memory;
+use crate::config::memory::RegionSettings;
 use dta::source::{EXTENSION, SourceStore};
 
 /// Poll interval, which bounds the time to notice a stop.
@@ -45,9 +46,15 @@ pub(crate) struct SnapshotLog {
     taken: AtomicU64,
     failed: AtomicU64,
     last_error: Mutex<Option<String>>,
+    cleared: AtomicU64,
 }
 
 impl SnapshotLog {
+    /// How often counters were cleared.
+    pub(crate) fn cleared(&self) -> u64 {
+        self.cleared.load(Ordering::Relaxed)
+    }
+
     /// Taken, failed, and the last error.
     pub(crate) fn read(&self) -> (u64, u64, Option<String>) {
         // Relaxed: independent counters.
@@ -119,6 +126,47 @@ impl Memory {
             .collect();
         views.sort_by_key(|view| std::cmp::Reverse(view.ts));
         views
+    }
+}
+
+impl Memory {
+    /// Begins the counters of a store again at 0. Their values until then become a snapshot, and only these are subtracted: what is
+    /// added meanwhile counts for the next period. Blocks on the disk.
+    ///
+    /// # Errors
+    /// One sentence; the counters go on.
+    fn clear(&self, name: &str) -> Result<(), String> {
+        let taken = self.snapshot(&[name.to_owned()])?;
+        let store = self.source.find(name)?;
+        for period in taken {
+            let copy = SourceStore::open(Path::new(&period.file))?;
+            let sum = store.store.subtract(&copy.store).map_err(|error| format!("`{name}`: {error}"))?;
+            if sum.is_some() {
+                self.snapshots.cleared.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Clears counters on schedule, until `stop`.
+pub(super) fn run_clearing(memory: &Memory, stop: &AtomicBool) {
+    let due = |store: &RegionSettings| {
+        let every = store.clear_every?;
+        Some((store.name.clone(), every, Instant::now() + every))
+    };
+    let mut stores: Vec<_> = memory.settings.stores.iter().filter_map(due).collect();
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(SLEEP);
+        for (name, every, next) in &mut stores {
+            if Instant::now() < *next {
+                continue;
+            }
+            *next = Instant::now() + *every;
+            if let Err(error) = memory.clear(name) {
+                tracing::error!(store = name.as_str(), error, "counters are not cleared");
+            }
+        }
     }
 }
 

@@ -152,6 +152,8 @@ pub(crate) struct SnapshotsView {
     pub(crate) taken: u64,
     /// Snapshots that failed.
     pub(crate) failed: u64,
+    /// How often counters began again at 0 (`clear_every`).
+    pub(crate) cleared: u64,
     /// The last failure.
     message: Option<String>,
     /// Directory of the files.
@@ -167,7 +169,7 @@ impl Memory {
     fn snapshots_view(&self) -> SnapshotsView {
         let (taken, failed, message) = self.snapshots.read();
         let directory = self.snapshot_directory().display().to_string();
-        SnapshotsView { taken, failed, message, directory }
+        SnapshotsView { taken, failed, cleared: self.snapshots.cleared(), message, directory }
     }
 
     /// The current values.

@@ -185,6 +185,8 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_immediates_dropped_total", "counter", help), |view| {
         view.events.immediates_dropped
     });
+    let help = "Times that counters of a store began again at 0.";
+    one(text, view, ("memory_cleared_total", "counter", help), |view| view.snapshots.cleared);
     one(text, view, ("memory_snapshots_total", "counter", "Snapshots taken."), |view| view.snapshots.taken);
     let help = "Snapshots that failed.";
     one(text, view, ("memory_snapshots_failed_total", "counter", help), |view| view.snapshots.failed);

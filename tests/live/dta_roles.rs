@@ -247,6 +247,34 @@ fn snapshots_are_taken_by_schedule_and_old_ones_go() {
 }
 
 #[test]
+fn counters_begin_again_by_schedule_and_each_period_is_kept() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let settings = collector(&at, "memory", "snapshots = { keep = 100 }")
+        .replace("name = \"bytes\"\n", "name = \"bytes\"\nclear_every = \"1s\"\n");
+    let keeper = Program::start(&at, "c.toml", &settings);
+    let stage = Program::start(&at, "t.toml", &translator(&[keeper.memory.unwrap().1], ""));
+    stage.translator("connected", |dta| connected(dta, 0));
+    let mut reporter = Reporter::new(stage.reports[0]);
+    let (key, reports) = (flow(), 50);
+    for _ in 0..reports {
+        let operation = Operation::KeyIncrement { copies: 2, store: 2, delta: 7, key: &key };
+        reporter.send(false, false, operation);
+    }
+    keeper.wait("/api/v1/dta", "all added", |view| view["fetch_adds"] == 2 * reports);
+    let path = format!("/api/v1/dta/stores/bytes/count?copies=2&key={}", escape(FLOW));
+    keeper.wait(&path, "cleared", |answer| answer["estimate"] == 0 && answer["total"] == 0);
+    // All periods together have all of it; whatever period a report fell into.
+    let view = keeper.get("/api/v1/dta/snapshots");
+    let kept = view["snapshots"].as_array().unwrap().iter().map(|one| {
+        let answer = keeper.get(&format!("{path}&snapshot={}", one["ts"]));
+        answer["estimate"].as_u64().unwrap()
+    });
+    assert_eq!(kept.sum::<u64>(), 7 * reports);
+    keeper.wait("/api/v1/dta", "counted", |view| view["snapshots"]["cleared"].as_u64() >= Some(1));
+}
+
+#[test]
 fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
     let directory = TempDir::new();
     let at = directory.join("");

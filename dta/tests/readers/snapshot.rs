@@ -138,3 +138,44 @@ fn snapshots_beside_a_writer_mix_nothing() {
     writer.join().unwrap();
     assert!(seen > 100);
 }
+
+#[test]
+fn counters_begin_again_at_0_and_no_addition_is_lost_or_counted_twice() {
+    let (slots, family) = (1 << 10, Family::V1);
+    let live = store(Geometry::KeyIncrement { slots, family });
+    let total = |store: &DtaStore| store.counters().unwrap().total();
+    let running = AtomicBool::new(true);
+    let (mut periods, added) = (0, std::sync::atomic::AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (live, running, added) = (&live, &running, &added);
+            scope.spawn(move || {
+                let mut sum = 0;
+                for slot in (0..slots).cycle() {
+                    live.region().fetch_add(BODY + slot * 8, 1 + thread).unwrap();
+                    sum += 1 + thread;
+                    if slot + 1 == slots && !running.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                added.fetch_add(sum, Ordering::Relaxed);
+            });
+        }
+        for _ in 0..200 {
+            let (copy, _) = taken(&live);
+            assert_eq!(live.subtract(&copy), Ok(Some(total(&copy))));
+            periods += total(&copy);
+        }
+        running.store(false, Ordering::Relaxed);
+    });
+    assert_eq!(periods + total(&live), added.into_inner());
+    // The last period alone: all that is left.
+    let (copy, _) = taken(&live);
+    live.subtract(&copy).unwrap();
+    assert!(live.region().is(BODY, &vec![0; slots as usize * 8]));
+    // Only counters, and only of the same geometry.
+    let other = store(Geometry::KeyIncrement { slots: 2 * slots, family });
+    assert_eq!((live.subtract(&other), other.subtract(&live)), (Ok(None), Ok(None)));
+    let values = key_write(1 << 10, 20);
+    assert_eq!(values.subtract(&taken(&values).0), Ok(None));
+}
