@@ -279,6 +279,10 @@ fn memory(
     let entry = |store: &StoreOffer| {
         let geometry =
             store.geometry().ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
+        // A shorter region would refuse some of the writes of a report, after it took others.
+        if store.length < geometry.body_len() || store.va().is_none_or(|address| address % 8 != 0) {
+            return Err(format!("its store `{}` is shorter than its layout, or not aligned", store.name));
+        }
         let id = match geometry {
             Geometry::Append { .. } => 0,
             _ => u16::try_from(store.id)
@@ -292,6 +296,12 @@ fn memory(
         }
         Ok(entry)
     };
+    let twice = |(index, store): (usize, &StoreOffer)| {
+        stores[..index].iter().any(|other| other.region == store.region).then_some(store.region)
+    };
+    if let Some(region) = stores.iter().enumerate().find_map(twice) {
+        return Err(format!("two of its stores have the region {region}"));
+    }
     let stores = stores.iter().map(entry).collect::<Result<_, String>>()?;
     let rate = settings.collectors.get(usize::from(number)).map(|collector| collector.limit());
     Ok(CollectorConfig { stores, rate: rate.unwrap_or_default() })
@@ -299,4 +309,37 @@ fn memory(
 
 fn region(store: &StoreOffer) -> Option<RemoteRegion> {
     Some(RemoteRegion { region: store.region, address: store.va()?, len: store.length, rkey: store.key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(region: u16, length: u64, address: &str) -> StoreOffer {
+        let geometry = Geometry::KeyIncrement { slots: 16, family: wire::dta::hash::Family::V1 };
+        StoreOffer {
+            name: "counts".to_owned(),
+            region,
+            id: 1 + u32::from(region),
+            address: address.to_owned(),
+            length,
+            key: 7,
+            shape: Shape::of(&geometry, Vec::new(), false, 1),
+        }
+    }
+
+    #[test]
+    fn an_offer_that_contradicts_itself_is_refused() {
+        let settings = TranslatorSettings::default();
+        let read = |stores: &[StoreOffer]| memory(stores, 0, &settings).map(|config| config.stores.len());
+        assert_eq!(read(&[offer(0, 128, "1000"), offer(1, 200, "2000")]), Ok(2));
+        for wrong in
+            [offer(0, 127, "1000"), offer(0, 0, "1000"), offer(0, 128, "1004"), offer(0, 128, "none")]
+        {
+            let refused = read(&[wrong]).unwrap_err();
+            assert!(refused.contains("`counts`"), "{refused}");
+        }
+        let twice = read(&[offer(3, 128, "1000"), offer(3, 128, "2000")]).unwrap_err();
+        assert_eq!(twice, "two of its stores have the region 3");
+    }
 }

@@ -202,3 +202,39 @@ fn an_unknown_collector_is_counted() {
     world.send_bytes(sender(1), 7, &bytes);
     assert_eq!(world.dropped(Reason::NoCollector), 1);
 }
+
+#[test]
+fn a_clock_that_starts_or_jumps_anywhere_breaks_nothing() {
+    const HOUR: u64 = 3_600_000 * MS;
+    for (seed, start) in [0, 1, 1 << 62, u64::MAX / 2, u64::MAX - 200 * HOUR].into_iter().enumerate() {
+        let mut settings = Config { reporter_rate: 80_000, ..config(stores()) };
+        if let Some(collector) = &mut settings.collectors[0] {
+            collector.rate = translator::Rate { messages: 500_000, bytes: 1 << 30, burst: 100_000 };
+        }
+        let mut world = World::of(settings);
+        world.memory.is_logging = false;
+        world.now = start;
+        let (mut random, mut bytes) = (Random(seed as u64), Vec::new());
+        for _ in 0..5_000 {
+            match random.below(50) {
+                0 => world.pass(HOUR),
+                1..10 => world.pass(random.below(2 * MS)),
+                _ => {}
+            }
+            let _ = world.translator.deadline();
+            report(&mut random, &mut bytes);
+            world.send_bytes(sender(random.below(5) as u8), 0, &bytes);
+        }
+        world.pass(HOUR);
+        let (done, pending) = (world.done(), world.stats().entries.pending);
+        assert!(done > 300 && pending == 0, "start {start}: {done} done, {pending} pending");
+        // The end of time.
+        world.now = u64::MAX;
+        for _ in 0..100 {
+            report(&mut random, &mut bytes);
+            world.send_bytes(sender(1), 0, &bytes);
+            world.pass(0);
+        }
+        assert!(world.translator.finish(world.now, &mut world.memory));
+    }
+}
