@@ -30,6 +30,7 @@ use crate::{
 pub(crate) use gauge::{InputGauge, Setup};
 use reader::Reader;
 use terminal::CliError;
+pub(crate) use udp::inside;
 
 /// Something that one thread reads.
 pub(crate) enum RxSource {

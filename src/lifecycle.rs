@@ -114,7 +114,8 @@ impl Dta {
     fn open(settings: &Settings) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);
-        let memory = memory.map(memory_role::Ready::open).transpose()?;
+        let open = |memory| input::inside(&settings.collector, || memory_role::Ready::open(memory))?;
+        let memory = memory.map(open).transpose()?;
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
             // The kernel has assigned the port by now.

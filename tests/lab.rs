@@ -379,6 +379,28 @@ fn lab_traffic(lab: &Lab) -> Child {
 }
 
 #[test]
+fn switches_report_by_dta_through_a_translator() {
+    let Some(lab) = Lab::new("d", "dta.toml") else { return };
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let collector = Collector::of(&lab.status());
+    collector.wait_for("a link of the translator", "/dta", |memory| memory["links"][0]["up"] == true);
+    let sent = figures(&lab.run("traffic flow h1 h2 --rate 1Mbit/s --for 0.5 --port 9601 --json"));
+    assert_eq!(sent["lost"], 0, "{sent:#}");
+    let answer = collector
+        .wait_for("a path", "/dta/stores/paths/get?key=10.0.2.1", |answer| answer["answer"] == "found");
+    assert_eq!(answer["fields"]["value"], serde_json::json!([11, 12, 0, 0, 0]), "{answer:#}");
+    // A fault reconfigures the switches at its link; the reports go on.
+    lab.run("fault delay s1-s2 1ms");
+    lab.run("traffic flow h2 h1 --rate 1Mbit/s --for 0.5 --port 9602 --json");
+    let path = "/dta/stores/paths/get?key=10.0.1.1";
+    let back = collector.wait_for("a path back", path, |answer| answer["answer"] == "found");
+    assert_eq!(back["fields"]["value"], serde_json::json!([12, 11, 0, 0, 0]), "{back:#}");
+    lab.down();
+    assert_eq!(lab.is_gone(), Ok(()));
+}
+
+#[test]
 fn remains_of_a_crash_are_found_and_removed() {
     let Some(lab) = Lab::new("c", "leaf-spine.toml") else { return };
     // The program that makes it is killed halfway, at different moments.

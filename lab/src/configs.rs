@@ -21,6 +21,14 @@ const AGGREGATOR_PORT: u16 = 32765;
 /// UDP port on which the collector receives aggregates.
 const AGGREGATE_PORT: u16 = 32767;
 
+/// UDP port on which the translator receives DTA reports.
+const DTA_PORT: u16 = 40040;
+/// UDP port of RoCEv2, and TCP port of the exchange, at the collector.
+const MEMORY_PORTS: [u16; 2] = [4791, 18515];
+
+/// Address of the API of the translator, in the management namespace.
+pub(crate) const TRANSLATOR_API: &str = "127.0.0.1:8081";
+
 /// Address of the API of a switch, in the switch's namespace, and of the aggregator, in the management namespace.
 pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
 
@@ -46,6 +54,16 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
         let most = written.map_or(MAX_STORE_BYTES, |most| most.min(MAX_STORE_BYTES));
         set_at(&mut settings, &["store", "dir"], plain(dir.join("store").to_string_lossy()));
         set_at(&mut settings, &["store", "max_bytes"], Size(most).show());
+    }
+    if get_at(&settings, &["collector", "memory"]).is_some() {
+        let [rdma, exchange] =
+            MEMORY_PORTS.map(|port| plain(SocketAddr::from((COLLECTOR, port)).to_string()));
+        set_at(&mut settings, &["collector", "memory", "listen"], rdma);
+        set_at(&mut settings, &["collector", "memory", "exchange"], exchange);
+        if get_at(&settings, &["collector", "memory", "directory"]).is_none() {
+            let directory = plain(dir.join("memory").to_string_lossy());
+            set_at(&mut settings, &["collector", "memory", "directory"], directory);
+        }
     }
     // The initial hop count of all sources is known, so the collector need not learn it from longer paths.
     let hops = |watch: &Verbatim| get_at(&watch.0, &["hops"]).cloned();
@@ -136,6 +154,12 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     if let Some(Verbatim(Shown::Table(further))) = &file.switch {
         entries.extend(further.iter().cloned());
     }
+    if file.translator.is_some()
+        && let Some((_, Shown::Table(dta))) = entries.iter_mut().find(|(key, _)| key == "dta")
+    {
+        let translator = plain(SocketAddr::from((COLLECTOR, DTA_PORT)).to_string());
+        set(dta, "collectors", Shown::List(vec![translator]));
+    }
     entries.push(entry(
         "ports",
         Shown::List(switch.ports.iter().map(|port| self::port(topology, port, conditions)).collect()),
@@ -168,6 +192,18 @@ pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
     set(&mut entries, "forward", Shown::List(vec![forward]));
     let api = Shown::Table(vec![entry("listen", plain(SWITCH_API))]);
     Some(Shown::Table(vec![entry("aggregator", Shown::Table(entries)), entry("api", api)]).to_toml())
+}
+
+/// The configuration of the translator, as TOML; `None` without translator.
+pub(crate) fn translator(topology: &Topology) -> Option<String> {
+    let Some(Verbatim(Shown::Table(written))) = &topology.file.translator else { return None };
+    let mut entries = written.clone();
+    let [_, exchange] = MEMORY_PORTS.map(|port| plain(SocketAddr::from((COLLECTOR, port)).to_string()));
+    set(&mut entries, "listen", plain(SocketAddr::from((COLLECTOR, DTA_PORT)).to_string()));
+    let memory = Shown::Table(vec![entry("exchange", exchange)]);
+    set(&mut entries, "collectors", Shown::List(vec![memory]));
+    let api = Shown::Table(vec![entry("listen", plain(TRANSLATOR_API))]);
+    Some(Shown::Table(vec![entry("translator", Shown::Table(entries)), entry("api", api)]).to_toml())
 }
 
 /// The watch list of a switch.
@@ -366,6 +402,31 @@ port = 2
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(made("off").contains("watch = []\n"));
+    }
+
+    #[test]
+    fn a_translator_gets_its_addresses_and_so_do_switches_and_memory() {
+        let file = FILE
+            .replace("seed = 7", "seed = 7\n[switch.dta]\nlongest = 1000\n[translator]\nacknowledge = true")
+            + "\n[collector.collector.memory]\npolicy = \"first\"";
+        let topology = crate::load::parse(&file, "t.toml", &crate::program::Lenient)
+            .map_err(|error| error.to_string())
+            .unwrap();
+        let text = translator(&topology).unwrap();
+        assert!(
+            text.starts_with("[translator]\nacknowledge = true\nlisten = \"172.31.255.1:40040\"\n"),
+            "{text}"
+        );
+        assert!(text.contains("[[translator.collectors]]\nexchange = \"172.31.255.1:18515\"\n"), "{text}");
+        let text = switch(&topology, 0, &Conditions::default());
+        assert!(
+            text.contains("[switch.dta]\nlongest = 1000\ncollectors = [\"172.31.255.1:40040\"]\n"),
+            "{text}"
+        );
+        let text = collector(&topology, "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"));
+        let memory = "[collector.memory]\npolicy = \"first\"\nlisten = \"172.31.255.1:4791\"\n\
+                      exchange = \"172.31.255.1:18515\"\ndirectory = \"/run/x/memory\"\n";
+        assert!(text.contains(memory), "{text}");
     }
 
     #[test]

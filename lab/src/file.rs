@@ -32,6 +32,10 @@ section! {
         /// An aggregator between the switches and the collector: `[aggregator]` of a configuration, without the addresses. All reports
         /// go to it, and it reads postcards: modes `postcard` and `mx`.
         pub(crate) aggregator: Option<Verbatim> = None,
+        /// A DTA translator between the switches and the collector's memory: `[translator]` of a configuration, without the addresses.
+        /// The memory is `[collector.collector.memory]`, with its stores; the switches report by `[switch.dta]`. The lab adds
+        /// the addresses of all three.
+        pub(crate) translator: Option<Verbatim> = None,
         /// The collector's configuration, such as `[collector.thresholds]` or `[[collector.rules]]`. The
         /// lab adds the listen addresses, the names of the nodes and the store. Required; it may be empty.
         pub(crate) collector: Option<Verbatim> = None,

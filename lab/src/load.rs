@@ -113,6 +113,7 @@ impl Builder<'_, '_> {
         self.connected(&topology);
         self.switches(&topology);
         self.aggregator(&topology);
+        self.translator(&topology);
         Some(topology)
     }
 
@@ -434,6 +435,47 @@ impl Builder<'_, '_> {
                 &["aggregator"],
                 format!("the aggregator does not understand what this makes of it:\n{error}"),
             );
+        }
+    }
+
+    fn translator(&mut self, topology: &Topology) {
+        let refused = [
+            (&["translator", "listen"][..], "the lab decides where its translator listens; remove this"),
+            (
+                &["translator", "collectors"],
+                "the translator of a lab writes to the lab's collector; remove this",
+            ),
+            (
+                &["collector", "collector", "memory", "listen"],
+                "the lab decides where the memory listens; remove this",
+            ),
+            (
+                &["collector", "collector", "memory", "exchange"],
+                "the lab decides where the exchange listens; remove this",
+            ),
+        ];
+        let by_translator = &["switch", "dta", "collectors"][..];
+        let refused = refused.into_iter().chain(
+            topology
+                .file
+                .translator
+                .is_some()
+                .then_some((by_translator, "switches report to the lab's translator; remove this")),
+        );
+        for (path, why) in refused {
+            if is_written(self.root, path) {
+                self.refuse(path, why);
+            }
+        }
+        let Some(text) = configs::translator(topology).filter(|_| self.reader.is_good()) else { return };
+        if !is_written(self.root, &["collector", "collector", "memory"]) {
+            let why =
+                "the translator needs memory to write to; add [collector.collector.memory] with its stores";
+            return self.refuse(&["translator"], why);
+        }
+        if let Err(error) = self.program.check(&text, "translator.toml") {
+            let message = format!("the translator does not understand what this makes of it:\n{error}");
+            self.refuse(&["translator"], message);
         }
     }
 

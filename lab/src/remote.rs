@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::configs::SWITCH_API;
+use super::configs::{SWITCH_API, TRANSLATOR_API};
 use super::plan::{MANAGEMENT, namespace};
 use super::state::{Directory, State};
 use super::topology::Topology;
@@ -106,6 +106,14 @@ impl Lab {
     /// It does not answer.
     pub(crate) fn aggregator(&self) -> Result<Value, CliError> {
         self.ask(MANAGEMENT, || self.program.get(SWITCH_API, "/config"))
+    }
+
+    /// An answer of the translator's API.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn translator(&self, path: &str) -> Result<Value, CliError> {
+        self.ask(MANAGEMENT, || self.program.get(TRANSLATOR_API, path))
     }
 
     /// Sends an API request to the process in the namespace of a node.

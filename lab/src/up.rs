@@ -89,6 +89,9 @@ fn make(
     if let Some(text) = configs::aggregator(topology) {
         directory.write("aggregator.toml", text.as_bytes())?;
     }
+    if let Some(text) = configs::translator(topology) {
+        directory.write("translator.toml", text.as_bytes())?;
+    }
     for step in steps(topology) {
         execute(&step)?;
     }
@@ -100,6 +103,10 @@ fn make(
     if topology.file.aggregator.is_some() {
         let inside = namespace(&topology.name, MANAGEMENT);
         children.push(StartedProcess::new(directory, "aggregator", Some(&inside))?);
+    }
+    if topology.file.translator.is_some() {
+        let inside = namespace(&topology.name, MANAGEMENT);
+        children.push(StartedProcess::new(directory, "translator", Some(&inside))?);
     }
     let api = children[0].address()?;
     let state = State { api, file: file.display().to_string(), conditions: Conditions::default() };
@@ -117,6 +124,7 @@ fn wait(lab: &Lab, children: &mut [StartedProcess]) -> Result<(), CliError> {
             let answer = match index {
                 0 => lab.collector("/status"),
                 _ if index <= lab.topology.switches.len() => lab.switch(index - 1),
+                _ if child.name == "translator" => lab.translator("/config"),
                 _ => lab.aggregator(),
             };
             let Err(error) = answer else { break };

@@ -84,6 +84,7 @@ mod tests {
         for text in [
             include_str!("../../examples/lab/three-switches.toml"),
             include_str!("../../examples/lab/leaf-spine.toml"),
+            include_str!("../../examples/lab/dta.toml"),
         ] {
             assert_eq!(parse(text), Ok(()));
         }

@@ -24,7 +24,7 @@ section! {
         /// `[collector.xdp]`. It takes UDP datagrams to port 32766, or to the listed ports, as in `xdp://eth1:32766,5000` (at
         /// most eight); all other traffic passes to the network stack.
         pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766), Listen::UdpAny(32767)],
-        /// Open the sockets of `udp://` in this network namespace (`ip netns list`), for reports from a management network
+        /// Open the sockets of `udp://` and of the memory in this network namespace (`ip netns list`), for reports from a management network
         /// that is separate from the rest of the machine. The API stays in the namespace of the program. Entering a namespace
         /// needs root.
         pub(crate) namespace: Option<String> = None,

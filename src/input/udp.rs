@@ -66,7 +66,10 @@ pub(super) fn both_families(
 }
 
 /// Runs `work` in the network namespace of the sockets, usually that of the program.
-fn inside<T: Send>(settings: &CollectorSettings, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
+pub(crate) fn inside<T: Send>(
+    settings: &CollectorSettings,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, CliError> {
     let Some(name) = &settings.namespace else { return Ok(work()) };
     nic::netns::within(name, work).map_err(|error| {
         CliError::new(format!(
