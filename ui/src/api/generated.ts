@@ -572,6 +572,8 @@ export type MemoryLink = {
 
 /** Snapshots. */
 export type MemorySnapshots = {
+  /** How often counters began again at 0 (`clear_every`). */
+  cleared: number;
   /** Directory of the files. */
   directory: string;
   /** Snapshots that failed. */
