@@ -168,9 +168,10 @@ impl Line {
     }
 }
 
-/// Switch `index` of the line; its port 1 is to the left.
+/// Switch `index` of the line; its port 1 is to the left. `$NODE` in `watch` is its node ID.
 fn config(index: usize, watch: &str) -> String {
     let node = NODES[index];
+    let watch = watch.replace("$NODE", &node.to_string());
     let (first, last) = (index == 0, index == NODES.len() - 1);
     format!(
         "api.listen = \"127.0.0.1:0\"\n[switch]\nnode = {node}\nname = \"s{}\"\nreports = \"127.0.0.1:32766\"\n\
@@ -547,6 +548,32 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     assert_eq!(line.paths(2), [], "no Telemetry Reports");
     line.assert_balanced(&["queue_full", "not_sent"]);
     a_map_is_read_again(&line.switches[2], &map, one);
+}
+
+/// The memory and the translator that writes to it, in the process of the switch.
+const TRANSLATOR: &str = "[translator]\nlisten = \"127.0.0.1:40040\"\n\
+                          [[translator.collectors]]\nexchange = \"127.0.0.1:0\"\n\
+                          [collector]\nenabled = false\n\
+                          [collector.memory]\nlisten = \"127.0.0.1:4791\"\nexchange = \"127.0.0.1:0\"\n\
+                          directory = \"DIRECTORY/$NODE\"\n\
+                          [[collector.memory.stores]]\nname = \"paths\"\nkind = \"key-write\"\nid = 1\nslots = \"64K\"\n\
+                          value = \"u32[5]\"\n";
+
+#[test]
+fn a_switch_with_a_translator_in_its_process_reports_by_rdma() {
+    let directory = support::TempDir::new();
+    let memory = TRANSLATOR.replace("DIRECTORY", support::text(&directory.join("")));
+    let Some(line) = Line::new(&format!("{DTA}{memory}")) else { return };
+    let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "400k", "-l", "500"]);
+    assert!(udp["end"]["sum"]["packets"].as_u64() > Some(20), "{udp:#}");
+    let (port, sink) = (&udp["start"]["connected"][0]["local_port"], &line.switches[2]);
+    let key = format!("10.0.1.5:{port}%20%3E%2010.0.2.6:5201%20udp");
+    let answer = sink.json(&format!("/api/v1/dta/stores/paths/get?key={key}"));
+    assert_eq!(answer["fields"]["value"], serde_json::json!([11, 12, 13, 0, 0]), "{answer:#}");
+    let stage = sink.json("/api/v1/translator");
+    assert!(stage["reports"].as_u64() > Some(20) && stage["balanced"] == true, "{stage:#}");
+    assert_eq!(line.paths(2), [], "no Telemetry Reports");
+    line.assert_balanced(&["queue_full", "not_sent"]);
 }
 
 /// A map grows; one that does not fit is refused and changes nothing.
