@@ -5,6 +5,7 @@ use crate::vectors::{Kind, Vector};
 use std::fmt::Write;
 use wire::aggregate::{Aggregate, PacketFields, Postcard, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
+use wire::ioam::{Node, Trace};
 use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Annotations, Flags};
 use wire::{Decoder, FlowKey, Hop, Ioam, Items, Profile, Refusal, Report, ethernet, ipv4, udp};
@@ -104,7 +105,11 @@ pub fn report(report: &Report<'_>) -> String {
         out.text("int_version", int.version.name());
         out.sf(int);
     }
-    out.hops(report.hops());
+    if report.int.is_none() && report.ioam.is_some_and(|ioam| !ioam.has_node_ids()) {
+        out.hops_without_path(report.hops());
+    } else {
+        out.hops(report.hops());
+    }
     if report.is_single_record() && report.has_metadata() {
         out.raw("reporter_metadata", &hop(&report.metadata_hop()));
     }
@@ -201,6 +206,9 @@ pub fn packet(contents: &Contents<'_>) -> String {
     }
     match (&contents.int, &contents.ioam) {
         (Some(int), _) => out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i))),
+        (None, Some(ioam)) if !ioam.has_node_ids() => {
+            out.hops_without_path((0..ioam.hop_count()).map(|i| ioam.hop(i)));
+        }
         (None, Some(ioam)) => out.hops((0..ioam.hop_count()).map(|i| ioam.hop(i))),
         (None, None) => out.hops(std::iter::empty()),
     }
@@ -208,8 +216,9 @@ pub fn packet(contents: &Contents<'_>) -> String {
         out.source_only(int);
     }
     out.ioam(contents.ioam);
-    if contents.destination {
-        out.list("annotations", ["\"destination\""].iter());
+    let odd = [(contents.destination, "\"destination\""), (contents.is_incomplete(), "\"incomplete\"")];
+    if odd.iter().any(|(set, _)| *set) {
+        out.list("annotations", odd.iter().filter(|(set, _)| *set).map(|(_, name)| name));
     }
     out.finish()
 }
@@ -337,6 +346,7 @@ impl Object {
                 inner.number("namespace", trace.namespace);
                 inner.number("trace_type", trace.trace_type);
                 inner.number("nodes", trace.nodes().count() as u64);
+                inner.trace_data(&trace);
             }
             Some(Ioam::Export(export)) => {
                 inner.number("namespace", export.namespace);
@@ -351,6 +361,18 @@ impl Object {
         self.raw("ioam", &inner.finish());
     }
 
+    /// The flags of a trace, and what its nodes wrote that is no item of a hop, in forwarding order.
+    fn trace_data(&mut self, trace: &Trace<'_>) {
+        let flags: Vec<_> = trace.flag_names().map(|name| format!("\"{name}\"")).collect();
+        if !flags.is_empty() {
+            self.list("flags", flags.iter());
+        }
+        let nodes: Vec<_> = trace.nodes().filter(Node::has_more_than_items).map(|node| data(&node)).collect();
+        if !nodes.is_empty() {
+            self.list("data", nodes.iter().rev());
+        }
+    }
+
     fn hops(&mut self, hops: impl Iterator<Item = Hop>) {
         let hops: Vec<_> = hops.collect();
         let id = |hop: &Hop| hop.node_id.map_or("null".to_owned(), |id| id.to_string());
@@ -358,10 +380,37 @@ impl Object {
         self.list("hops", hops.iter().map(hop));
     }
 
+    /// Hops that do not name their nodes.
+    fn hops_without_path(&mut self, hops: impl Iterator<Item = Hop>) {
+        self.raw("path", "[]");
+        self.list("hops", hops.map(|each| hop(&each)));
+    }
+
     pub(super) fn finish(mut self) -> String {
         self.0.push('}');
         self.0
     }
+}
+
+/// What a node of a trace wrote that is no item of a hop.
+fn data(node: &Node<'_>) -> String {
+    let mut out = Object::new();
+    let mut put = |key: &str, carried: bool, value: Option<u64>| {
+        if carried {
+            out.nullable(key, value);
+        }
+    };
+    put("node_id", node.has_wide_node_id(), node.node_id());
+    put("hop_limit", node.has(0) || node.has(8), node.hop_limit().map(u64::from));
+    put("seconds", node.has(2), node.seconds().map(u64::from));
+    put("fraction", node.has(3), node.fraction().map(u64::from));
+    put("namespace_data", node.has(5), node.namespace_data().map(u64::from));
+    put("namespace_data_wide", node.has(10), node.wide_namespace_data());
+    if let Some((schema, data)) = node.opaque() {
+        out.number("schema", schema);
+        out.text("opaque", &data.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    }
+    out.finish()
 }
 
 /// The objects of a report's hops.

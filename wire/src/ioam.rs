@@ -66,6 +66,11 @@ impl<'a> Ioam<'a> {
         }
     }
 
+    /// Do nodes write an id?
+    pub fn has_node_ids(&self) -> bool {
+        matches!(self, Self::Trace(trace) if trace.has_node_ids())
+    }
+
     /// How many nodes have written data.
     pub fn hop_count(&self) -> usize {
         match self {
@@ -126,6 +131,24 @@ impl<'a> Trace<'a> {
         let sound =
             node_len == node_words(trace_type) && node_len != 0 && trace_type & RESERVED == 0 && whole;
         if sound { Ok(trace) } else { Err(Refusal::BadIoam) }
+    }
+
+    /// O: a node on the path found no room, so that its data are missing.
+    pub fn is_incomplete(&self) -> bool {
+        self.flags & 8 != 0
+    }
+
+    /// The names of its flags that are set.
+    pub fn flag_names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let flags = self.flags;
+        [(8, "overflow"), (4, "loopback"), (2, "active")]
+            .into_iter()
+            .filter_map(move |(bit, name)| (flags & bit != 0).then_some(name))
+    }
+
+    /// Do nodes write an id?
+    pub fn has_node_ids(&self) -> bool {
+        self.trace_type & (bit(0) | bit(8)) != 0
     }
 
     /// The nodes, newest first.
@@ -197,6 +220,21 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
+    /// Is the item of Trace-Type bit `k` there?
+    pub fn has(&self, k: u32) -> bool {
+        self.trace_type & bit(k) != 0
+    }
+
+    /// Is the id of 56 bits the one that [`Node::node_id`] gives?
+    pub fn has_wide_node_id(&self) -> bool {
+        self.has(8) && self.word(0).is_none()
+    }
+
+    /// Does it have data that are no items of a [`Hop`]?
+    pub fn has_more_than_items(&self) -> bool {
+        [0, 2, 3, 5, 8, 10, 22].into_iter().any(|k| self.has(k))
+    }
+
     fn offset(&self, k: u32) -> Option<usize> {
         let before = self.trace_type & !(bit(k) | (bit(k) - 1));
         (self.trace_type & bit(k) != 0).then(|| usize::from(node_words(before)) * 4)
@@ -249,6 +287,16 @@ impl<'a> Node<'a> {
         self.word(4).filter(|delay| delay >> 31 == 0)
     }
 
+    /// Data of the namespace, 32 bits.
+    pub fn namespace_data(&self) -> Option<u32> {
+        self.word(5)
+    }
+
+    /// Data of the namespace, 64 bits.
+    pub fn wide_namespace_data(&self) -> Option<u64> {
+        self.long(10)
+    }
+
     /// Queue depth, device units.
     pub fn queue_depth(&self) -> Option<u32> {
         self.word(6)
@@ -270,8 +318,8 @@ impl<'a> Node<'a> {
         (self.trace_type & OPAQUE != 0).then(|| (u32_at(self.bytes, at) & 0x00ff_ffff, &self.bytes[at + 4..]))
     }
 
-    /// The data that are items of a [`Hop`]. The 32-bit interfaces are given as level-2 interfaces; a node id that needs
-    /// more than 32 bits as unavailable; timestamps not at all, since their unit is the namespace's.
+    /// The data that are items of a [`Hop`]. The 32-bit interfaces are given as level-2 interfaces; of a node id that needs
+    /// more than 32 bits, the low 32; timestamps not at all, since their unit is the namespace's.
     pub fn hop(&self) -> Hop {
         const ITEMS: [(u32, Items); 6] = [
             (bit(0) | bit(8), Items::NODE_ID),
@@ -292,7 +340,7 @@ impl<'a> Node<'a> {
         let (l2_ingress_if, l2_egress_if) = self.wide_interfaces();
         Hop {
             carried,
-            node_id: self.node_id().and_then(|id| u32::try_from(id).ok()),
+            node_id: self.node_id().map(|id| id as u32).filter(|id| *id != u32::MAX),
             ingress_if,
             egress_if,
             hop_latency: self.transit_delay(),

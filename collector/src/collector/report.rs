@@ -1,13 +1,13 @@
 //! Datagrams that are not the common report: read by the full decoder, report by report.
 
 use wire::report::PacketDigest;
-use wire::{Decoder, Report};
+use wire::{Annotations, Decoder, Items, Report};
 
 use super::Inner;
 use crate::config::Units;
 use crate::decode::{
-    DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading,
-    Signals, StackReport, StreamSeq, is_stacked, is_whole_path, version,
+    ABSENT, DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops,
+    Reading, Signals, StackReport, StreamSeq, is_stacked, is_whole_path, version,
 };
 use crate::event::{Basis, Drop, Event, Kind, Output};
 use crate::hash::fold_octets;
@@ -84,7 +84,12 @@ impl Inner {
             },
             hash: key.hash(self.seed),
             whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
-            signals: report.int.map_or(Signals::default(), |int| int.flags.into()),
+            signals: match report.int {
+                Some(int) => int.flags.into(),
+                // A trace without room for a node is a hop limit that was reached.
+                None if report.annotations.contains(Annotations::INCOMPLETE) => Signals::HOP_LIMIT,
+                None => Signals::default(),
+            },
             basis: Basis::Measured,
         }
     }
@@ -107,6 +112,7 @@ impl Inner {
             && report.flow.is_some()
             && head.whole_path
             && is_stacked(&int.stack)
+            && int.stack.layout.carried().contains(Items::NODE_ID)
         {
             let plan = Plan::new(&int.stack.layout, *envelope.units);
             self.state.counts.flow_reports += 1;
@@ -116,14 +122,17 @@ impl Inner {
         }
         let (mut readings, ends) = self.read(report, *envelope.units);
         let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
-        let postcard = report.has_metadata()
-            && readings.len() == 1
-            && !report.annotations.contains(wire::Annotations::MERGED);
+        let postcard =
+            report.has_metadata() && readings.len() == 1 && !report.annotations.contains(Annotations::MERGED);
+        let incomplete = report.annotations.contains(Annotations::INCOMPLETE) && report.int.is_none();
+        let nameless = readings.iter().all(|reading| reading.node == ABSENT);
         if !head.about.has_flow {
             self.state.counts.node_reports += 1;
             self.state.apply_nodes(&head, hops, out);
         } else if !head.whole_path || readings.is_empty() {
             self.state.apply_partial(&head, hops, out);
+        } else if incomplete || nameless {
+            self.state.apply_incomplete(&head, hops, out);
         } else if let (true, [reading]) = (postcard, &readings[..]) {
             self.postcard(envelope, (&head, report), (reading, ends), out);
         } else {

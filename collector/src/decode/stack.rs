@@ -299,7 +299,8 @@ impl Plans {
     #[cold]
     #[inline(never)]
     pub(crate) fn make(&mut self, shape: u64, layout: &Layout, units: Units) -> Option<u8> {
-        let readable = (1..=WIDEST_RECORD).contains(&layout.words());
+        let named = layout.carried().contains(Items::NODE_ID);
+        let readable = named && (1..=WIDEST_RECORD).contains(&layout.words());
         readable.then(|| self.add(shape, Plan::new(layout, units)))
     }
 }

@@ -27,8 +27,8 @@ use wire::FlowKey;
 
 use crate::config::{Config, Units};
 use crate::decode::{
-    All, EndTimestamps, Head, HistoryCells, Hops, NodeAlone, Plan, ReadHops, Reading, RecordKind,
-    StackReport, Stacked,
+    ABSENT, All, EndTimestamps, Head, HistoryCells, Hops, NO_VALUE, NodeAlone, Plan, ReadHops, Reading,
+    RecordKind, StackReport, Stacked,
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;
@@ -196,6 +196,36 @@ impl State {
             flow.reports += 1;
             flow.last_seen = flow.last_seen.max(head.about.ts);
             self.apply_nodes(head, hops, out);
+        }
+    }
+
+    /// A report about a flow whose hops are not its path, because the packet had no room for nodes on it or no hop names its
+    /// node. Their values count; a path that is known stays.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn apply_incomplete<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
+        let Some(slot) = self.enter(head, NO_SLOT, out) else {
+            self.apply_nodes(head, hops, out);
+            return;
+        };
+        self.counts.flow_reports += 1;
+        for node in hops.records(0).map(|record| hops.node(record)).filter(|node| *node != ABSENT) {
+            self.add_hop_without_path(slot, node);
+        }
+        let (flow, cold, states) = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let mut total = if head.signals.bits() == 0 { 0 } else { NO_VALUE };
+        for record in hops.records(0) {
+            let reading = hops.read(record);
+            let mut passing = HopState::passing(&reading);
+            let known = states.iter_mut().find(|state| state.node == reading.node && state.node != ABSENT);
+            self.metrics.update(known.unwrap_or(&mut passing), &reading, flow.hop_deadband, &mut emitter);
+            total =
+                if reading.latency == NO_VALUE { NO_VALUE } else { total.saturating_add(reading.latency) };
+        }
+        flow.apply(cold, (head, hops), total, &mut emitter);
+        if flow.reports == 2 {
+            self.flows.touch(slot, 1, self.second);
         }
     }
 

@@ -193,6 +193,10 @@ fn examine(
     emitter: &mut Emitter<'_>,
 ) {
     if *slot == NO_SLOT {
+        if key.node == ABSENT {
+            // A value whose node is not known belongs to none.
+            return;
+        }
         *slot = series.slot(key, emitter.about().profile);
         if *slot == NO_SLOT || !series.add(*slot, value) {
             return;

@@ -6,6 +6,7 @@ mod captures;
 mod events;
 mod fabric;
 mod filter;
+mod ioam;
 mod load;
 mod paths;
 mod postcards;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use wire::int::Sf;
-use wire::ioam::Ioam;
+use wire::ioam::{Ioam, Node, Trace};
 use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{FlowKey, Hop, Items};
@@ -25,7 +25,7 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
         o.present("flow_id", report.flow_id);
         o.present("int_version", report.int.map(|int| int.version.name()));
         sf(o, report.int.and_then(|int| int.sf));
-        hops(o, || report.hops());
+        hops(o, report.ioam.filter(|_| report.int.is_none()), || report.hops());
         if report.is_single_record() && report.has_metadata() {
             o.object("reporter_metadata", |o| items(o, &report.metadata_hop()));
         }
@@ -55,9 +55,12 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
         o.present("int_version", contents.int.map(|int| int.version.name()));
         sf(o, contents.int.and_then(|int| int.sf));
         let found = super::hops_of(contents);
-        hops(o, || found.iter().copied());
+        hops(o, contents.ioam.filter(|_| contents.int.is_none()), || found.iter().copied());
         ioam(o, contents.ioam);
-        annotations(o, Annotations::default().with(Annotations::DESTINATION, contents.destination));
+        let odd = Annotations::default()
+            .with(Annotations::DESTINATION, contents.destination)
+            .with(Annotations::INCOMPLETE, contents.is_incomplete());
+        annotations(o, odd);
     });
     out.push('\n');
 }
@@ -103,10 +106,43 @@ fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>) {
         Ioam::Trace(trace) => {
             o.field("namespace", trace.namespace).field("trace_type", trace.trace_type);
             o.field("nodes", trace.nodes().count());
+            trace_data(o, &trace);
         }
         Ioam::Export(export) => {
             o.field("namespace", export.namespace).field("trace_type", export.trace_type);
             o.present("flow_id", export.flow_id).present("seq", export.seq);
+        }
+    });
+}
+
+/// The flags of a trace, and what its nodes wrote that is no item of a hop, in forwarding order.
+fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
+    let flags: Vec<&str> = trace.flag_names().collect();
+    if !flags.is_empty() {
+        o.field("flags", flags);
+    }
+    let mut nodes: Vec<Node<'_>> = trace.nodes().filter(Node::has_more_than_items).collect();
+    nodes.reverse();
+    if nodes.is_empty() {
+        return;
+    }
+    o.objects("data", nodes, |node, o| {
+        if node.has_wide_node_id() {
+            o.field("node_id", node.node_id());
+        }
+        let of = |k: u32, value: Option<u64>| node.has(k).then_some(value);
+        for (name, value) in [
+            ("hop_limit", (node.has(0) || node.has(8)).then_some(node.hop_limit().map(u64::from))),
+            ("seconds", of(2, node.seconds().map(u64::from))),
+            ("fraction", of(3, node.fraction().map(u64::from))),
+            ("namespace_data", of(5, node.namespace_data().map(u64::from))),
+            ("namespace_data_wide", of(10, node.wide_namespace_data())),
+        ] {
+            o.present(name, value);
+        }
+        if let Some((schema, data)) = node.opaque() {
+            o.field("schema", schema);
+            o.field("opaque", data.iter().map(|byte| format!("{byte:02x}")).collect::<String>().as_str());
         }
     });
 }
@@ -120,9 +156,10 @@ fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
     });
 }
 
-/// `path` and `hops`, in forwarding order.
-fn hops<I: Iterator<Item = Hop>>(object: &mut Object<'_>, hops: impl Fn() -> I) {
-    object.field("path", hops().map(|hop| hop.node_id).collect::<Vec<_>>());
+/// `path` and `hops`, in forwarding order. A trace without node ids gives no path.
+fn hops<I: Iterator<Item = Hop>>(object: &mut Object<'_>, ioam: Option<Ioam<'_>>, hops: impl Fn() -> I) {
+    let named = ioam.is_none_or(|ioam| ioam.has_node_ids());
+    object.field("path", hops().filter(|_| named).map(|hop| hop.node_id).collect::<Vec<_>>());
     object.objects("hops", hops(), |hop, o| items(o, &hop));
 }
 

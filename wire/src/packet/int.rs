@@ -99,6 +99,11 @@ pub struct Contents<'a> {
 }
 
 impl Contents<'_> {
+    /// Does IOAM say that data of nodes on the path are missing?
+    pub fn is_incomplete(&self) -> bool {
+        matches!(self.ioam, Some(Ioam::Trace(trace)) if trace.is_incomplete())
+    }
+
     pub(crate) const EMPTY: Self =
         Self { flow: None, tunnel: None, int: None, location: None, ioam: None, destination: false };
 }

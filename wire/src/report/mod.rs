@@ -113,13 +113,16 @@ impl Annotations {
     pub const MERGED: Self = Self(4);
     /// INT for the destination was stepped over.
     pub const DESTINATION: Self = Self(8);
+    /// IOAM's overflow flag: data of nodes on the path are missing.
+    pub const INCOMPLETE: Self = Self(16);
 
     /// All marks with their names, in the order in which they are listed.
-    pub const NAMES: [(Self, &'static str); 4] = [
+    pub const NAMES: [(Self, &'static str); 5] = [
         (Self::PARTIAL, "partial"),
         (Self::UNFLAGGED_DROP_REASON, "unflagged_drop_reason"),
         (Self::MERGED, "merged"),
         (Self::DESTINATION, "destination"),
+        (Self::INCOMPLETE, "incomplete"),
     ];
 
     /// Are all bits of `other` in here?
@@ -593,7 +596,10 @@ fn walk_inside<'a>(
     report.tunnel = walk.out.tunnel;
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
-    report.annotations = report.annotations.with(Annotations::DESTINATION, walk.out.destination);
+    report.annotations = report
+        .annotations
+        .with(Annotations::DESTINATION, walk.out.destination)
+        .with(Annotations::INCOMPLETE, walk.out.is_incomplete());
     if report.says_nothing() && walk.has_unmarked_int() { Err(Refusal::IntNotMarked) } else { Ok(()) }
 }
 

@@ -191,6 +191,7 @@ struct found {
     u32 sf;         /* enum sf_found */
     u32 ioam;       /* 0: none; enum ioam_kind */
     u32 trace_type; /* of a trace */
+    u32 trace_undecided; /* a trace that lacks nodes, or their ids: user space decides */
     u32 trace_count;
     u16 trace[MAX_HOPS]; /* its nodes, newest first */
 };

@@ -195,9 +195,8 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     if (id != ABSENT) {
         metadata->node = id & 0xffffff;
     } else {
-        /* A node id that needs more than 32 bits is not available. */
-        wide = wide == NO_VALUE ? NO_VALUE : wide & 0xffffffffffffffull;
-        metadata->node = wide >> 32 ? ABSENT : wide;
+        /* Of a node id that needs more than 32 bits, the low 32. */
+        metadata->node = wide;
     }
     metadata->ports = node_word(trace_type, node, 1);
     metadata->latency = delay >> 31 ? ABSENT : delay;
@@ -279,7 +278,7 @@ static inline_always void read_hops(struct scratch *s, const struct profile *p)
     r->hop_count = passed + (s->has_reporter && !(r->marks & REPORT_MERGED));
     r->first_ingress = r->last_egress = NO_VALUE;
     r->wide_ends = 0;
-    if (r->hop_count > MAX_HOPS) {
+    if (r->hop_count > MAX_HOPS || (!s->found.int_version && s->found.ioam == IOAM_TRACE && s->found.trace_undecided)) {
         r->hop_count = 0;
         r->marks |= REPORT_UNDECIDED;
         return;

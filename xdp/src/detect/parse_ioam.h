@@ -14,6 +14,8 @@ enum ioam_option { IOAM_MUTABLE = 0x31, IOAM_IMMUTABLE = 0x11 };
 #define TRACE_WIDE (TRACE_BIT(8) | TRACE_BIT(9) | TRACE_BIT(10))
 #define TRACE_OPAQUE TRACE_BIT(22)
 #define TRACE_RESERVED TRACE_BIT(23)
+/* O, in the byte of the node length: a node on the path found no room. */
+#define TRACE_OVERFLOW 4
 /* An option has 255 bytes at most, and a node four at least. */
 #define MAX_TRACE_NODES 64
 
@@ -56,6 +58,7 @@ static inline_always int ioam_trace(struct scratch *s, u32 at, u32 len, u32 incr
     }
     s->found.ioam = IOAM_TRACE;
     s->found.trace_type = trace_type;
+    s->found.trace_undecided = head[2] & TRACE_OVERFLOW || !(trace_type & (TRACE_BIT(0) | TRACE_BIT(8)));
     s->found.trace_count = count;
     return 0;
 }

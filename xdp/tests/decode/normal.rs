@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use wire::frame::PartialHeaders;
+use wire::ioam::Ioam;
 use wire::report::v20::POSTCARD_DOMAIN;
 use wire::{Annotations, Decoder, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
 use xdp::Units;
@@ -147,7 +148,11 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
     let mark = |on: bool, mark: u32| if on { mark } else { 0 };
     let signals = report.int.map_or(wire::int::Flags::default(), |int| int.flags);
     let sf = report.int.is_some_and(|int| int.sf.is_some());
-    let undecided = sf || report.hop_count() > MAX_HOPS;
+    let trace_undecided = match report.ioam {
+        Some(Ioam::Trace(trace)) => report.int.is_none() && (trace.is_incomplete() || !trace.has_node_ids()),
+        _ => false,
+    };
+    let undecided = sf || trace_undecided || report.hop_count() > MAX_HOPS;
     let marks = mark(report.flow.is_some(), HAS_FLOW)
         | mark(report.node_id.is_some(), HAS_NODE)
         | mark(report.drop_reason.is_some(), HAS_REASON)
