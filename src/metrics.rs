@@ -394,6 +394,13 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
             text.sample("switch_int_total", &[("what", &what)], count);
         }
     }
+    let help = "Packets whose L4 checksum the sink examined after it stripped INT, one of 64, by result.";
+    text.metric("switch_checksums_total", "counter", help);
+    for int in switch.iter().map(|switch| &switch.int) {
+        let right = int.checksums_examined - int.checksums_wrong;
+        text.sample("switch_checksums_total", &[("result", &"right")], right);
+        text.sample("switch_checksums_total", &[("result", &"wrong")], int.checksums_wrong);
+    }
     filtering(text, switch.map_or(&[], |switch| &switch.filters));
 }
 

@@ -201,6 +201,11 @@ fn expected(vector: &Vector) -> Vec<Value> {
         "frame" => objects.retain(|object| !below(object)),
         _ => {}
     }
+    // Wireshark's own IPv6 shows the rest of a trace.
+    for trace in objects.iter_mut().filter_map(|object| object.get_mut("ioam")?.as_object_mut()) {
+        trace.remove("flags");
+        trace.remove("data");
+    }
     objects
 }
 

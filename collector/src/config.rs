@@ -180,6 +180,9 @@ pub struct Config {
     pub profiles: Vec<(Prefix, Profile)>,
     /// The profile of all other sources.
     pub default_profile: Profile,
+    /// Profiles by node id, whose units replace those of the reporter's profile; each node once. Reports are read one hop at a
+    /// time then.
+    pub node_profiles: Vec<(u32, Profile)>,
     /// Thresholds and rules at the start.
     pub detection: Arc<Detection>,
     /// How records of SF-INT are joined.
@@ -204,6 +207,7 @@ impl Default for Config {
             seed: 0x6a09_e667_f3bc_c908,
             profiles: Vec::new(),
             default_profile: Profile::default(),
+            node_profiles: Vec::new(),
             detection: Arc::new(Detection::default()),
             sf: JoinConfig::default(),
             sequence: true,
@@ -213,7 +217,7 @@ impl Default for Config {
 }
 
 /// A profile as numbers, ready for use on every report.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Units {
     pub(crate) stamp_ns: u32,
     pub(crate) latency_ns: u32,

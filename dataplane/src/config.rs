@@ -4,6 +4,7 @@ use std::fmt;
 
 use wire::Profile;
 
+use crate::l4_checksum::L4Checksum;
 use crate::report::Format;
 use crate::sf::{self, Form};
 use crate::watchlist::{Mode, Watchlist};
@@ -13,6 +14,8 @@ use crate::watchlist::{Mode, Watchlist};
 pub struct Config {
     /// How packets with INT are marked, in the whole domain.
     pub mark: Mark,
+    /// What it does with the L4 checksum of packets with INT, in the whole domain.
+    pub l4_checksum: L4Checksum,
     /// Instruction bits this switch can deliver (as in an instruction bitmap); for others it writes all-ones. Bit 15 means
     /// that it would compute a checksum complement; it never does, because it updates the L4 checksum itself.
     pub available: u16,
@@ -29,6 +32,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             mark: Mark::default(),
+            l4_checksum: L4Checksum::default(),
             available: 0xfd00,
             format: Format::default(),
             congestion: None,

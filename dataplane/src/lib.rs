@@ -45,6 +45,7 @@ mod export;
 pub mod fabric;
 pub mod filter;
 pub mod flow;
+mod l4_checksum;
 mod node;
 mod packet;
 pub mod report;

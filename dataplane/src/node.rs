@@ -46,6 +46,11 @@ pub struct Stats {
     pub sf_rules: [u64; 10],
     /// Packets that this source marked urgent.
     pub urgent: u64,
+    /// Packets whose L4 checksum this sink examined after it stripped INT: one of 64.
+    pub checksums_examined: u64,
+    /// Of these, packets whose checksum is wrong: the host drops them. Either they were sent so, or a node of the domain treats
+    /// the checksum otherwise than [`Config::l4_checksum`](crate::switch::Config::l4_checksum) says.
+    pub checksums_wrong: u64,
 }
 
 /// The state of a switch that source, transit and sink share.

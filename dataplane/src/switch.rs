@@ -7,12 +7,14 @@ use wire::int::Sf;
 use wire::{Profile, Refusal};
 
 pub use crate::config::{Config, ConfigError, Congestion, Mark};
+pub use crate::l4_checksum::L4Checksum;
 pub use crate::node::Stats;
 pub use crate::visit::{Verdict, Visit};
 
 use crate::dta::{Event, SwitchReporter, Trigger};
 use crate::export;
 use crate::filter::Filters;
+use crate::l4_checksum;
 use crate::node::{Node, Outcome, PacketOutcome, verdict};
 use crate::packet::direct::{self, Common};
 use crate::packet::{CarriedInt, Parsed, ParsedPacket};
@@ -190,10 +192,15 @@ impl Switch {
 
     /// Forwards a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
+        let setting = self.node.config.l4_checksum;
+        let before = l4_checksum::Before::of(frame, setting);
         let outcome = match direct::read(frame, &self.node.profile, &mut self.node.cache) {
             Some(common) => self.process_common(frame, common, visit, out),
             None => self.process_other(frame, visit, out),
         };
+        if let Some(before) = before {
+            before.apply(frame, setting, visit.to_edge);
+        }
         let count = &mut self.node.stats;
         match outcome.done {
             PacketOutcome::Plain => count.plain += 1,
@@ -204,6 +211,11 @@ impl Switch {
             PacketOutcome::MtuExceeded => count.mtu_exceeded += 1,
             PacketOutcome::Reported => count.reported += 1,
             PacketOutcome::Filtered => count.filtered += 1,
+        }
+        let ended = matches!(outcome.done, PacketOutcome::Reported | PacketOutcome::Filtered);
+        if visit.to_edge && ended && l4_checksum::is_sampled(count.reported + count.filtered) {
+            count.checksums_examined += 1;
+            count.checksums_wrong += u64::from(!l4_checksum::is_right(frame));
         }
         let recorded = matches!(outcome.done, PacketOutcome::Recorded | PacketOutcome::Reported);
         Step { verdict: outcome.verdict, recorded, sf: outcome.sf }

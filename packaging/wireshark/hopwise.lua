@@ -1255,6 +1255,7 @@ function W.ioam_option(w, at, size)
   local ioam = { at = option, fin = fin, namespace = u16(w, option), trace_type = u24(w, option + 4) }
   if kind == 4 then return W.direct_export(w, ioam, fin) end
   local node_len = bits(u8(w, option + 2), 3, 5)
+  ioam.overflow = bits(u8(w, option + 2), 2, 1) == 1
   local free = kind == 0 and u8(w, option + 3) % 128 * 4 or 0
   local here = option + 8 + free
   if here > fin or node_len ~= ioam_words(ioam.trace_type) or node_len == 0 or ioam_bit(ioam.trace_type, 23) then
@@ -1287,16 +1288,21 @@ function W.direct_export(w, ioam, fin)
   return ioam
 end
 
--- The id of a node of a trace, if it is available and fits 32 bits.
+-- The id of a node of a trace, if it is available: of the wide form the low 32 bits.
 local function ioam_node_id(w, ioam, node)
-  if ioam_bit(ioam.trace_type, 0) then
-    if not all_ones(w, node.at, 4) then return u24(w, node.at + 1), node.at + 1, 3 end
-    return nil
-  elseif ioam_bit(ioam.trace_type, 8) then
+  if ioam_bit(ioam.trace_type, 0) and not all_ones(w, node.at, 4) then
+    return u24(w, node.at + 1), node.at + 1, 3
+  end
+  if ioam_bit(ioam.trace_type, 8) then
     local at = node.at + ioam_words(ioam.trace_type - ioam.trace_type % POW[16]) * 4
-    if not all_ones(w, at, 8) and u24(w, at + 1) == 0 then return u32(w, at + 4), at + 4, 4 end
+    if not all_ones(w, at + 4, 4) then return u32(w, at + 4), at + 4, 4 end
   end
   return nil
+end
+
+-- Do the nodes of a trace write an id?
+local function has_node_ids(ioam)
+  return ioam_bit(ioam.trace_type, 0) or ioam_bit(ioam.trace_type, 8)
 end
 
 ---------------------------------------------------------------------------------------------------------------------
@@ -1440,7 +1446,7 @@ local function finish(report, w)
       path[#path + 1] = node_of(walk, int.layout, int.stack + i * int.layout.bytes) or false
     end
     newest = path[#path]
-  elseif walk and walk.ioam then
+  elseif walk and walk.ioam and not walk.ioam.is_export and has_node_ids(walk.ioam) then
     for i = #walk.ioam.nodes, 1, -1 do path[#path + 1] = ioam_node_id(walk, walk.ioam, walk.ioam.nodes[i]) or false end
     newest = path[#path]
   end
@@ -1978,6 +1984,7 @@ local function show_ioam(tree, tvb, w)
   add(sub, "ioam_namespace", tvb, ioam.at, 2)
   add(sub, "ioam_type", tvb, ioam.at + 4, 3)
   if not ioam.is_export then generated(sub:add(F.ioam_nodes, tvb(ioam.at, 0), #ioam.nodes)) end
+  if ioam.overflow then anomaly(sub, tvb, "incomplete", "the overflow flag: data of nodes on the path are missing") end
   if ioam.flow_at then add(sub, "ioam_flow_id", tvb, ioam.flow_at, 4) end
   if ioam.seq_at then add(sub, "ioam_seq", tvb, ioam.seq_at, 4) end
   for i, node in ipairs(ioam.nodes) do show_ioam_node(sub, tvb, w, ioam, node, #ioam.nodes - i + 1) end

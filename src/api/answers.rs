@@ -87,7 +87,7 @@ pub(crate) async fn nodes(
 fn new_node(id: u32, settings: &Settings, drops: &BTreeMap<u32, u64>) -> NodeView {
     NodeView {
         node: id,
-        name: settings.nodes.get(&id).cloned(),
+        name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
         reports: 0,
         last_seen: 0,
         hop_latency: Spread::default(),
@@ -238,6 +238,7 @@ fn flow_view(flow: &collector::FlowView<'_>) -> FlowView {
         flow_latency: row.flow_latency,
         basis: shown::basis(row.basis).into(),
         path_basis: Some(shown::basis(flow.path_basis).into()),
+        incomplete: (flow.hop_limit || flow.mtu).then_some(true),
         reports: row.reports,
         first_seen: row.first_seen,
         last_seen: row.last_seen,

@@ -25,7 +25,7 @@ use crate::api::pages;
 use crate::config::Settings;
 use crate::config::dta::DtaSettings;
 use crate::config::sections::{Clocks, Level, ProfileSettings, RuleSettings};
-use crate::config::values::{Amount, Listen};
+use crate::config::values::{Amount, Listen, NodeEntry};
 use crate::lifecycle::Server;
 use crate::log::Log;
 use crate::view::{Stage, StatusView};
@@ -141,7 +141,7 @@ fn settings(
     settings.store.enabled = store.is_some();
     settings.store.dir = store.map(Path::to_path_buf);
     settings.collector.listen = vec![Listen::Udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
-    settings.nodes = names.into_iter().collect();
+    settings.nodes = names.into_iter().map(|(id, name)| (id, NodeEntry::named(name))).collect();
     let profile = ProfileSettings {
         queue_unit: demo::QUEUE_UNIT.to_owned(),
         utilization_scale: demo::UTILIZATION_SCALE,

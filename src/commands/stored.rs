@@ -105,6 +105,7 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
         flow_latency: row.number(),
         basis: row.text().unwrap_or_default().into(),
         path_basis: None,
+        incomplete: None,
         reports: row.number()?,
         first_seen: row.number()?,
         last_seen: row.number()?,

@@ -115,6 +115,7 @@ pub(crate) fn collector(
         seed: seed(),
         profiles,
         default_profile,
+        node_profiles: node_profiles(settings),
         detection: detection(settings, generation)?,
         sequence: workers == 1,
         sf: collector::config::JoinConfig {
@@ -159,6 +160,12 @@ pub(crate) fn profiles(settings: &Settings) -> (Profile, Vec<(Prefix, Profile)>)
     let listed = settings.sources.iter();
     let by_source = listed.filter_map(|source| Some((source.prefix?, listening(&source.profile))));
     (listening("default"), by_source.collect())
+}
+
+/// The profiles of nodes that count in units of their own.
+pub(crate) fn node_profiles(settings: &Settings) -> Vec<(u32, Profile)> {
+    let named = settings.nodes.iter().filter_map(|(id, node)| Some((*id, node.0.profile.as_ref()?)));
+    named.map(|(id, name)| (id, profile(settings, name))).collect()
 }
 
 /// Adds ports on which reports are received to those by which reports about reports are recognised, as far as there is room.
@@ -240,8 +247,9 @@ pub(crate) fn wire_profiles(settings: &Settings) -> Profiles {
 /// [`SeriesView::profile`]: collector::SeriesView::profile
 pub(crate) fn queue_units(settings: &Settings) -> Vec<String> {
     let (default, by_source) = profiles(settings);
-    let listed = by_source.into_iter().map(|(_, profile)| profile.queue_unit);
-    std::iter::once(default.queue_unit).chain(listed).collect()
+    let listed = by_source.into_iter().take(255).map(|(_, profile)| profile.queue_unit);
+    let nodes = node_profiles(settings).into_iter().map(|(_, profile)| profile.queue_unit);
+    std::iter::once(default.queue_unit).chain(listed).chain(nodes).collect()
 }
 
 /// Names of drop reasons, for people. A code that two profiles name differently has none: events do not name the profile.

@@ -259,21 +259,37 @@ impl Checker<'_, '_> {
                 "a source needs an address; add prefix = \"10.0.0.0/8\" or the like",
             );
         }
+        self.known_profile(&["sources", &position, "profile"], &source.profile, settings);
+    }
+
+    fn known_profile(&mut self, path: &[&str], profile: &str, settings: &Settings) {
         let mut known: Vec<&str> = settings.profiles.keys().map(String::as_str).collect();
         known.extend(BUILT_IN_PROFILES);
-        if !known.contains(&source.profile.as_str()) {
-            let advice = match nearest(&source.profile, &known) {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => format!("add [profiles.{}], or use one of: {}", source.profile, known.join(", ")),
-            };
-            let message = format!("there is no profile `{}`; {advice}", source.profile);
-            self.refuse(&["sources", &position, "profile"], message);
+        if known.contains(&profile) {
+            return;
         }
+        let advice = match nearest(profile, &known) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("add [profiles.{profile}], or use one of: {}", known.join(", ")),
+        };
+        self.refuse(path, format!("there is no profile `{profile}`; {advice}"));
     }
 
     fn nodes(&mut self, settings: &Settings) {
-        for (id, name) in &settings.nodes {
-            if name.is_empty() || name.len() > 64 {
+        let kernel = settings.collector.xdp.mode == XdpMode::Kernel;
+        for (id, node) in &settings.nodes {
+            let id_text = id.to_string();
+            if let Some(profile) = &node.0.profile {
+                let path = ["nodes", &id_text, "profile"];
+                self.known_profile(&path, profile, settings);
+                if kernel {
+                    self.refuse(
+                        &path,
+                        "with [collector.xdp] mode = \"kernel\" the units are those of the reporter; remove the profile, or write mode = \"user\"",
+                    );
+                }
+            }
+            if node.0.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > 64) {
                 self.refuse(
                     &["nodes", &id.to_string()],
                     "a name has 1 to 64 characters; shorten it, or remove the line",

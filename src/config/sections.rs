@@ -297,6 +297,18 @@ section! {
 }
 
 section! {
+    /// A node, by its id. `12 = "leaf1"` in `[nodes]` is short for a table with a name.
+    pub(crate) struct NodeSettings("[nodes.ID]") {
+        /// A display name.
+        pub(crate) name: Option<String> = None,
+        /// Name of the profile whose units apply to this node's values, whoever reports them: in a network of two vendors the nodes
+        /// of one INT stack count differently. The dialect stays that of the source. Not with `mode = "kernel"`; changes apply
+        /// at the next start.
+        pub(crate) profile: Option<String> = None,
+    }
+}
+
+section! {
     /// Thresholds of significant changes: a value is reported when it differs from the last reported value by more than the
     /// threshold; 0 reports every change. Units: nanoseconds for latencies (or a duration), the device's unit for queues,
     /// millionths for links (or a percentage).

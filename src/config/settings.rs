@@ -10,6 +10,7 @@ use super::{
     },
     switch::SwitchSettings,
     translator::TranslatorSettings,
+    values::NodeEntry,
 };
 use settings::section;
 
@@ -22,8 +23,8 @@ section! {
         pub(crate) profiles: BTreeMap<String, ProfileSettings> = BTreeMap::new(),
         /// Senders of reports, and the profile of each.
         pub(crate) sources: Vec<SourceSettings> = Vec::new(),
-        /// Names of nodes.
-        [live] pub(crate) nodes: BTreeMap<u32, String> = BTreeMap::new(),
+        /// Names of nodes, and profiles of those that count in other units than their reporters.
+        [live] pub(crate) nodes: BTreeMap<u32, NodeEntry> = BTreeMap::new(),
         /// Thresholds of significant changes.
         [live] pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
         /// Conditions over metrics.

@@ -40,6 +40,10 @@ section! {
         pub(crate) report_version: ReportVersion = ReportVersion::V20,
         /// The mark that distinguishes packets with INT; the same in the whole INT domain.
         pub(crate) mark: MarkSettings = MarkSettings::default(),
+        /// Treatment of the L4 checksum of packets with INT, the same in the whole INT domain. With a foreign node between this
+        /// source and its sink, write what that node does: `leave` for the programs of ONOS and fabric. A wrong setting gives
+        /// every packet a wrong checksum, and hosts drop them: the sink examines one packet of 64 and counts.
+        pub(crate) l4_checksum: L4ChecksumSetting = L4ChecksumSetting::Update,
         /// Thresholds of queue reports. Not set: queues are not reported.
         [live] pub(crate) queue_reports: Option<QueueReportSettings> = None,
         /// SF-INT.
@@ -80,6 +84,18 @@ choice! {
         V10 = "1.0",
         /// 2.0.
         V20 = "2.0",
+    }
+}
+
+choice! {
+    /// What the nodes of an INT domain do with the L4 checksum.
+    pub(crate) enum L4ChecksumSetting("\"update\", \"leave\" or \"zero\"") {
+        /// Updated for what is inserted and stripped, as the specification says.
+        Update = "update",
+        /// Left as it is.
+        Leave = "leave",
+        /// That of UDP is set to 0, that of TCP updated.
+        Zero = "zero",
     }
 }
 
@@ -423,6 +439,11 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
     let metadata_on_stack = version == Version::V10;
     switch::Config {
         mark: Mark { dscp: settings.mark.dscp, port: settings.mark.port },
+        l4_checksum: match settings.l4_checksum {
+            L4ChecksumSetting::Update => switch::L4Checksum::Update,
+            L4ChecksumSetting::Leave => switch::L4Checksum::Leave,
+            L4ChecksumSetting::Zero => switch::L4Checksum::Zero,
+        },
         format: Format { version, metadata_on_stack, ..Format::default() },
         congestion: congestion(settings),
         sf: sf::Config {

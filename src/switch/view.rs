@@ -187,6 +187,10 @@ pub(crate) struct IntView {
     pub(crate) queues_reported: u64,
     /// Packets reported because they passed a congested queue (`quota`).
     pub(crate) congested_reported: u64,
+    /// Packets whose L4 checksum was examined after INT was stripped: one of 64.
+    pub(crate) checksums_examined: u64,
+    /// Of these, packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`.
+    pub(crate) checksums_wrong: u64,
 }
 
 impl From<Stats> for IntView {
@@ -203,6 +207,8 @@ impl From<Stats> for IntView {
             drops_reported: int.drops_reported,
             queues_reported: int.queues_reported,
             congested_reported: int.congested_reported,
+            checksums_examined: int.checksums_examined,
+            checksums_wrong: int.checksums_wrong,
         }
     }
 }

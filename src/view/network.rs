@@ -145,6 +145,10 @@ pub(crate) struct FlowView {
     #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) path_basis: Option<Name>,
+    /// True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was
+    /// exhausted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) incomplete: Option<bool>,
     /// Reports so far.
     pub(crate) reports: u64,
     /// Receive time of the first report, nanoseconds since the Unix epoch.

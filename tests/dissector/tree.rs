@@ -144,6 +144,7 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
         ];
         numbers(ioam, &mut inner, &names);
         out.insert("ioam".into(), Value::Object(inner));
+        marks.extend(all(ioam, "annotation").iter().map(|mark| mark.as_str().unwrap().to_owned()));
     }
     if let Some(header) = get(tree, "int").and_then(|int| get(int, "int.header"))
         && get(header, "int.sf").is_some()
@@ -158,8 +159,12 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
         }
     }
     let hops = hops(tree, &marks);
-    let path: Vec<Value> =
-        hops.iter().map(|hop| hop.get("node_id").cloned().unwrap_or(Value::Null)).collect();
+    let nameless = get(tree, "int").is_none() && hops.iter().all(|hop| !hop.contains_key("node_id"));
+    let path: Vec<Value> = hops
+        .iter()
+        .filter(|_| !nameless)
+        .map(|hop| hop.get("node_id").cloned().unwrap_or(Value::Null))
+        .collect();
     let shown: Vec<String> =
         path.iter().map(|id| if id.is_null() { "?".into() } else { id.to_string() }).collect();
     assert_eq!(string(tree, "path"), Some(shown.join(",")), "the path that is shown");

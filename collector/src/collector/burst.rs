@@ -64,7 +64,8 @@ impl Burst<'_> {
 }
 
 impl Inner {
-    /// Adds the common report to the burst. `false`, and nothing done, if its records cannot be read where they lie.
+    /// Adds the common report to the burst. `false`, and nothing done, if its records cannot be read where they lie, or nodes have
+    /// units of their own.
     #[inline(always)]
     pub(super) fn brief<'a>(
         &mut self,
@@ -73,6 +74,9 @@ impl Inner {
         burst: &mut Burst<'a>,
         out: &mut dyn Output,
     ) -> bool {
+        if !self.node_units.is_empty() {
+            return false;
+        }
         let mut at = burst.count % AHEAD;
         write(&mut burst.reports[at], brief, envelope.received, self.seed);
         let shape = brief.shape | u64::from(envelope.sender.profile) << 56;

@@ -16,7 +16,7 @@ use detect::Detection;
 use wire::Decoder;
 
 use crate::config::{Config, Profile, Units};
-use crate::decode::{Datagram, DatagramContext, MAX_HOPS, Plans, Reading, is_whole_path};
+use crate::decode::{Datagram, DatagramContext, MAX_HOPS, NodeUnits, Plans, Reading, is_whole_path};
 use crate::event::{Nanos, Output};
 use crate::join::SfInt;
 use crate::postcards::Postcards;
@@ -72,6 +72,7 @@ struct Inner {
     stats: Stats,
     readings: Vec<Reading>,
     plans: Plans,
+    node_units: NodeUnits,
 }
 
 /// Datagrams ahead of the one being decoded whose bytes are prefetched.
@@ -96,6 +97,7 @@ impl Collector {
             stats: Stats::default(),
             readings: Vec::with_capacity(MAX_HOPS),
             plans: Plans::new(),
+            node_units: NodeUnits::new(&config.node_profiles, listed.len() + 1),
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
         Self { readers: profiles.map(reader).collect(), inner }

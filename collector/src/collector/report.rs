@@ -112,6 +112,7 @@ impl Inner {
             && report.flow.is_some()
             && head.whole_path
             && is_stacked(&int.stack)
+            && self.node_units.is_empty()
             && int.stack.layout.carried().contains(Items::NODE_ID)
         {
             let plan = Plan::new(&int.stack.layout, *envelope.units);
@@ -120,8 +121,8 @@ impl Inner {
             self.state.apply_stacks(&[report], &plan, out);
             return;
         }
-        let (mut readings, ends) = self.read(report, *envelope.units);
-        let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
+        let (mut readings, ends, units) = self.read(report, *envelope.units);
+        let hops = ReadHops { readings: &readings, ends, units };
         let postcard =
             report.has_metadata() && readings.len() == 1 && !report.annotations.contains(Annotations::MERGED);
         let incomplete = report.annotations.contains(Annotations::INCOMPLETE) && report.int.is_none();
@@ -156,7 +157,7 @@ impl Inner {
         let (entered, left) = report.edges();
         let postcard = Postcard {
             reading: *reading,
-            units: *envelope.units,
+            units: self.node_units.of(reading.node, *envelope.units),
             hop_limit,
             signature: digest.into(),
             shared: false,
@@ -173,10 +174,11 @@ impl Inner {
     }
 
     /// The hops of a report, in memory that is released after use.
-    fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, EndTimestamps) {
+    fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, EndTimestamps, Units) {
         let mut readings = std::mem::take(&mut self.readings);
         let mut ends = EndTimestamps::NONE;
         let mut widths = (false, false);
+        let (mut first, mut last) = (units, units);
         for (at, mut hop) in report.hops().take(MAX_HOPS).enumerate() {
             if report.version == wire::Version::V05
                 && report.metadata.is_some()
@@ -189,7 +191,12 @@ impl Inner {
                 (ends.ingress, widths.0) = (hop.ingress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
             }
             (ends.egress, widths.1) = (hop.egress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
-            readings.push(Reading::of(&hop, units));
+            let own = self.node_units.of(hop.node_id.unwrap_or(ABSENT), units);
+            if at == 0 {
+                first = own;
+            }
+            last = own;
+            readings.push(Reading::of(&hop, own));
         }
         if widths.0 != widths.1 {
             // A stamp of 32 bits and one of 64: both modulo 2^32.
@@ -197,7 +204,11 @@ impl Inner {
             (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
         }
         ends.wide = widths.0 && widths.1;
-        (readings, ends)
+        if first != last {
+            // Stamps of different units, or of clocks that are not compared.
+            return (readings, EndTimestamps::NONE, Units { synchronised: false, ..first });
+        }
+        (readings, ends, first)
     }
 
     #[cold]

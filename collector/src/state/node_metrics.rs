@@ -8,7 +8,7 @@ use super::series::{Change, Key, Merged, Series};
 use super::sketch::Sketches;
 use super::suppressed::SuppressedHop;
 use crate::config::Config;
-use crate::decode::{ABSENT, NO_VALUE, Reading, egress};
+use crate::decode::{ABSENT, NO_VALUE, NodeUnits, Reading, egress};
 use crate::index::NO_SLOT;
 
 /// The values of nodes, queues and links: one series each.
@@ -19,6 +19,8 @@ pub(crate) struct NodeMetrics {
     pub(crate) congestion: Series,
     pub(crate) links: Series,
     pub(crate) sketches: Sketches,
+    /// Whose units the series of a node have.
+    node_units: NodeUnits,
 }
 
 impl HopState {
@@ -58,6 +60,7 @@ impl NodeMetrics {
             congestion: series(Metric::QueueCongestion, true, config.max_queues),
             links: series(Metric::LinkUtilization, true, config.max_links),
             sketches: Sketches::with_capacity(config.rollup.sketches),
+            node_units: NodeUnits::new(&config.node_profiles, config.profiles.len().min(255) + 1),
         }
     }
 
@@ -74,7 +77,7 @@ impl NodeMetrics {
 
     /// All series, and the sketches that they share.
     pub(crate) fn all_mut(&mut self) -> ([&mut Series; 4], &mut Sketches) {
-        let Self { nodes, queues, congestion, links, sketches } = self;
+        let Self { nodes, queues, congestion, links, sketches, .. } = self;
         ([nodes, queues, congestion, links], sketches)
     }
 
@@ -109,7 +112,7 @@ impl NodeMetrics {
             let key = Key { node: reading.node, part: 0 };
             examine(
                 &mut self.nodes,
-                &mut self.sketches,
+                (&mut self.sketches, &self.node_units),
                 &mut state.node_slot,
                 (key, reading.latency),
                 emitter,
@@ -139,7 +142,13 @@ impl NodeMetrics {
             && self.links.add(state.link_slot, utilization)
         {
             let key = Key { node: reading.node, part: reading.egress() };
-            examine(&mut self.links, &mut self.sketches, &mut state.link_slot, (key, utilization), emitter);
+            examine(
+                &mut self.links,
+                (&mut self.sketches, &self.node_units),
+                &mut state.link_slot,
+                (key, utilization),
+                emitter,
+            );
         }
         if reading.queue != ABSENT {
             let (queue, occupancy) = (reading.queue >> 24, u64::from(reading.queue & 0x00ff_ffff));
@@ -150,7 +159,7 @@ impl NodeMetrics {
                 let key = Key { node: reading.node, part: queue };
                 examine(
                     &mut self.queues,
-                    &mut self.sketches,
+                    (&mut self.sketches, &self.node_units),
                     &mut state.queue_slot,
                     (key, occupancy),
                     emitter,
@@ -167,7 +176,13 @@ impl NodeMetrics {
     fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
         let (queue, level) = (reading.congestion >> 24, u64::from(reading.congestion & 0x00ff_ffff));
         let key = Key { node: reading.node, part: queue };
-        examine(&mut self.congestion, &mut self.sketches, &mut { NO_SLOT }, (key, level), emitter);
+        examine(
+            &mut self.congestion,
+            (&mut self.sketches, &self.node_units),
+            &mut { NO_SLOT },
+            (key, level),
+            emitter,
+        );
     }
 }
 
@@ -187,7 +202,7 @@ impl HopState {
 #[inline(never)]
 fn examine(
     series: &mut Series,
-    sketches: &mut Sketches,
+    (sketches, node_units): (&mut Sketches, &NodeUnits),
     slot: &mut u32,
     (key, value): (Key, u64),
     emitter: &mut Emitter<'_>,
@@ -197,7 +212,7 @@ fn examine(
             // A value whose node is not known belongs to none.
             return;
         }
-        *slot = series.slot(key, emitter.about().profile);
+        *slot = series.slot(key, node_units.profile(key.node, emitter.about().profile));
         if *slot == NO_SLOT || !series.add(*slot, value) {
             return;
         }
@@ -231,7 +246,7 @@ pub(crate) fn emit_hop_latency(state: &mut HopState, emitter: &mut Emitter<'_>) 
 impl NodeMetrics {
     /// As [`NodeMetrics::update`], without events: values that the kernel suppressed.
     pub(super) fn update_silently(&mut self, state: &mut HopState, hop: &SuppressedHop) {
-        let Self { nodes, queues, congestion, links, sketches } = self;
+        let Self { nodes, queues, congestion, links, sketches, .. } = self;
         if hop.latency != NO_VALUE {
             state.latest = saturated(hop.latency);
             let key = Key { node: hop.node, part: 0 };

@@ -22,14 +22,22 @@ fn frames(name: &str) -> Vec<(u64, Vec<u8>)> {
     frames
 }
 
-fn read(name: &str) -> (Collector, Batch) {
-    let default_profile = Profile {
+/// bmv2 with ONOS' program: microseconds and packets.
+fn bmv2() -> Profile {
+    Profile {
         timestamp_unit_ns: 1000,
         latency_unit_ns: 1000,
         queue_unit: "packets".to_owned(),
         ..Profile::new("onos", wire::Profile::new(Dialect::Onos))
-    };
-    let mut collector = Collector::new(Config { default_profile, ..Config::default() });
+    }
+}
+
+fn read(name: &str) -> (Collector, Batch) {
+    read_with(name, Config { default_profile: bmv2(), ..Config::default() })
+}
+
+fn read_with(name: &str, config: Config) -> (Collector, Batch) {
+    let mut collector = Collector::new(config);
     let mut batch = Batch::with_capacity(1 << 18);
     let mut now = 0;
     for (received, frame) in frames(name) {
@@ -84,4 +92,47 @@ fn paths_alone_give_paths_and_no_latency() {
     assert!(paths(&collector).into_iter().all(|(flow, path)| eight_flows().get(&flow) == Some(&path)));
     assert!(collector.flows().all(|flow| flow.row.flow_latency.is_none()));
     assert!(batch.rollups().is_empty() && batch.events().all(|(event, _)| event.value == Some(3)));
+}
+
+/// The greatest hop latency of each node, ns, and the number of its queues' profile.
+fn greatest(name: &str, config: Config) -> BTreeMap<u32, (u64, u8)> {
+    let (collector, _) = read_with(name, config);
+    assert!(collector.stats().accepted >= 60);
+    let mut found = BTreeMap::new();
+    for flow in collector.flows() {
+        for hop in flow.hops() {
+            let entry: &mut (u64, u8) = found.entry(hop.node.expect("named")).or_default();
+            entry.0 = entry.0.max(hop.hop_latency.expect("measured"));
+        }
+    }
+    for queue in collector.queues() {
+        if let Some(entry) = found.get_mut(&queue.node) {
+            entry.1 = queue.profile;
+        }
+    }
+    found
+}
+
+#[test]
+fn a_foreign_transit_between_our_switches_counts_in_its_own_units() {
+    const MS: u64 = 1_000_000;
+    let name = "mixed-foreign-transit-reports.pcap";
+    let wrong = greatest(name, Config::default());
+    assert!(wrong[&12].0 < 10_000, "microseconds read as nanoseconds: {wrong:?}");
+    let right = greatest(name, Config { node_profiles: vec![(12, bmv2())], ..Config::default() });
+    assert_eq!(right[&12], (wrong[&12].0 * 1000, 1));
+    assert!((10_000..10 * MS).contains(&right[&12].0), "{right:?}");
+    assert_eq!((right[&11], right[&13]), (wrong[&11], wrong[&13]));
+}
+
+#[test]
+fn our_transit_in_a_foreign_domain_counts_in_its_own_units() {
+    const MS: u64 = 1_000_000;
+    let name = "mixed-own-transit-reports.pcap";
+    let config = || Config { default_profile: bmv2(), ..Config::default() };
+    let wrong = greatest(name, config());
+    assert!(wrong[&11].0 > 10 * MS, "nanoseconds read as microseconds: {wrong:?}");
+    let right = greatest(name, Config { node_profiles: vec![(11, Profile::default())], ..config() });
+    assert_eq!(right[&11], (wrong[&11].0 / 1000, 1));
+    assert_eq!((right[&101], right[&103]), (wrong[&101], wrong[&103]));
 }

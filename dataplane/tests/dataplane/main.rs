@@ -2,6 +2,7 @@
 
 mod filter;
 mod ground_truth;
+mod mixed;
 mod reader;
 mod sf;
 mod switch_vectors;

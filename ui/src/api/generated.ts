@@ -250,6 +250,8 @@ export type FlowDetail = {
   hops: Array<Hop>;
   /** Flow id: 16 hexadecimal digits. */
   id: string;
+  /** True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was exhausted. */
+  incomplete?: boolean | null;
   /** Receive time of the latest report, nanoseconds since the Unix epoch. */
   last_seen: number;
   /** Node ids in forwarding order; null where a node id is unavailable. */
@@ -274,6 +276,8 @@ export type FlowState = {
   flow_latency: number | null;
   /** Flow id: 16 hexadecimal digits. */
   id: string;
+  /** True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was exhausted. */
+  incomplete?: boolean | null;
   /** Receive time of the latest report, nanoseconds since the Unix epoch. */
   last_seen: number;
   /** Node ids in forwarding order; null where a node id is unavailable. */
@@ -1199,6 +1203,10 @@ export type SwitchFilter = {
 
 /** INT counters; each packet is in one of the first eight. */
 export type SwitchInt = {
+  /** Packets whose L4 checksum was examined after INT was stripped: one of 64. */
+  checksums_examined: number;
+  /** Of these, packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`. */
+  checksums_wrong: number;
   /** Packets reported because they passed a congested queue (`quota`). */
   congested_reported: number;
   /** Drop reports. */

@@ -140,8 +140,11 @@ function header() {
       setText(mark, basis?.mark ?? '');
       mark.title = basis?.hint ?? '';
       const path = basisMark(flow.path_basis ?? null);
-      setText(order, path ? `path ${path.mark}` : '');
-      order.title = path?.hint ?? '';
+      const marks = [path ? `path ${path.mark}` : '', flow.incomplete ? 'path incomplete' : ''];
+      setText(order, marks.filter((text) => text !== '').join(' · '));
+      order.title = flow.incomplete
+        ? 'The latest report lacks nodes: hop limit, MTU or the room of an IOAM trace was exhausted'
+        : (path?.hint ?? '');
       setText(
         facts,
         `${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`,

@@ -261,6 +261,7 @@ fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Conf
         format,
         congestion: Some(Congestion { rise: 2_000, fall: 1_000, quota: 0 }),
         sf,
+        ..switch::Config::default()
     };
     let config = Config { switch, watchlist: watch.into(), ..Config::default() };
     // Telemetry Report 1.0 cannot express every setting.

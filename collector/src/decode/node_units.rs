@@ -1,0 +1,58 @@
+//! Units by node id: in a mixed network the nodes of one stack need not count as the reporter does.
+
+use crate::config::{Profile, Units};
+
+/// The units of a node, and the number of its profile.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    node: u32,
+    units: Units,
+    profile: u8,
+}
+
+/// The nodes with units of their own; none in most networks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeUnits {
+    /// By node id.
+    entries: Box<[Entry]>,
+}
+
+impl NodeUnits {
+    /// `first`: the number of the first profile.
+    pub(crate) fn new(profiles: &[(u32, Profile)], first: usize) -> Self {
+        let numbered = profiles.iter().zip(first..=usize::from(u8::MAX));
+        let mut entries: Vec<Entry> = numbered
+            .map(|((node, profile), number)| Entry {
+                node: *node,
+                units: Units::from(profile),
+                profile: number as u8,
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.node);
+        entries.dedup_by_key(|entry| entry.node);
+        Self { entries: entries.into() }
+    }
+
+    /// No node has units of its own.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn find(&self, node: u32) -> Option<&Entry> {
+        let at = self.entries.binary_search_by_key(&node, |entry| entry.node).ok()?;
+        self.entries.get(at)
+    }
+
+    /// The units of `node`, else those of the reporter.
+    #[inline]
+    pub(crate) fn of(&self, node: u32, reporter: Units) -> Units {
+        if self.is_empty() { reporter } else { self.find(node).map_or(reporter, |entry| entry.units) }
+    }
+
+    /// The number of the profile of `node`, else that of the reporter.
+    #[inline]
+    pub(crate) fn profile(&self, node: u32, reporter: u8) -> u8 {
+        if self.is_empty() { reporter } else { self.find(node).map_or(reporter, |entry| entry.profile) }
+    }
+}

@@ -1,0 +1,106 @@
+//! The L4 checksum of packets with INT: what the nodes of a domain do with it, and whether it is right at the sink.
+//!
+//! The code that inserts, pushes and strips updates the checksum. Where the domain treats it otherwise, its value is set again
+//! afterwards.
+
+use wire::{checksum, tcp, udp};
+
+use crate::packet::{Headers, TCP, UDP, fill_l4};
+
+/// What all nodes of a domain do with the L4 checksum of a packet whose INT they change. It must be the same in the whole
+/// domain: the sink undoes what the others did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum L4Checksum {
+    /// They update it for what they insert and strip, as INT 2.1 says.
+    #[default]
+    Update,
+    /// They leave it as it is, so that it is right again when INT is stripped. The programs of ONOS and fabric do.
+    Leave,
+    /// They set that of UDP to 0 ("none"). That of TCP is updated; over IPv6, where 0 is not valid, the sink computes it anew.
+    Zero,
+}
+
+/// One of so many packets is examined by a sink.
+const SAMPLE: u64 = 64;
+
+/// The checksum of a packet before its INT is changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    proto: u8,
+    checksum: u16,
+    len: usize,
+}
+
+impl Before {
+    /// `None`: there is nothing to set again.
+    pub(crate) fn of(frame: &[u8], setting: L4Checksum) -> Option<Self> {
+        if setting == L4Checksum::Update {
+            return None;
+        }
+        let headers = Headers::of(frame)?;
+        Some(Self { proto: headers.proto, checksum: read(frame, &headers)?, len: frame.len() })
+    }
+
+    /// Sets the checksum as the domain wants it. A header that was inserted or removed has a checksum of its own.
+    pub(crate) fn apply(self, frame: &mut [u8], setting: L4Checksum, to_edge: bool) {
+        let Some(headers) = Headers::of(frame).filter(|headers| headers.proto == self.proto) else { return };
+        if setting == L4Checksum::Leave {
+            write(frame, &headers, self.checksum);
+        } else if headers.proto == UDP && frame.len() != self.len {
+            write(frame, &headers, 0);
+            if headers.v6 && to_edge {
+                let len = segment(frame, &headers).map_or(0, <[u8]>::len);
+                fill_l4(frame, headers.ip, headers.l4, UDP, len);
+            }
+        }
+    }
+}
+
+/// Is packet number `number` examined?
+pub(crate) fn is_sampled(number: u64) -> bool {
+    number % SAMPLE == 1
+}
+
+/// Is the L4 checksum of a packet right? Also if it has none.
+pub(crate) fn is_right(frame: &[u8]) -> bool {
+    let Some(headers) = Headers::of(frame) else { return true };
+    let Some(checksum) = read(frame, &headers) else { return true };
+    let Some(segment) = segment(frame, &headers) else { return true };
+    if headers.proto == UDP && checksum == 0 {
+        return true;
+    }
+    let addresses = if headers.v6 { 8..40 } else { 12..20 };
+    let Some(addresses) = frame.get(headers.ip..).and_then(|ip| ip.get(addresses)) else { return true };
+    let mut sum = u32::from(!checksum::of(addresses)) + u32::from(!checksum::of(segment));
+    sum += u32::from(headers.proto) + segment.len() as u32;
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum == 0xffff
+}
+
+/// From the L4 header to the packet's end.
+fn segment<'a>(frame: &'a [u8], headers: &Headers) -> Option<&'a [u8]> {
+    let end = headers.ip.checked_add(headers.ip_len(frame))?;
+    frame.get(headers.l4..end)
+}
+
+fn read(frame: &[u8], headers: &Headers) -> Option<u16> {
+    let rest = frame.get(headers.l4..)?;
+    match headers.proto {
+        UDP => udp::Packet::new_checked(rest).ok().map(|header| header.checksum()),
+        TCP => tcp::Packet::new_checked(rest).ok().map(|header| header.checksum()),
+        _ => None,
+    }
+}
+
+fn write(frame: &mut [u8], headers: &Headers, checksum: u16) {
+    let Some(rest) = frame.get_mut(headers.l4..) else { return };
+    if headers.proto == UDP {
+        if let Ok(mut header) = udp::Packet::new_checked(rest) {
+            header.set_checksum(checksum);
+        }
+    } else if let Ok(mut header) = tcp::Packet::new_checked(rest) {
+        header.set_checksum(checksum);
+    }
+}
