@@ -1,6 +1,11 @@
 //! The map of several collectors: a file made in one place, by which reporters choose a collector and questions find it again.
 
-use std::{fs, io, net::SocketAddr, path::Path};
+use std::{
+    fs,
+    io::{self, Read},
+    net::SocketAddr,
+    path::Path,
+};
 
 use dataplane::dta::{MAX_COLLECTORS, Spread};
 use serde::{Deserialize, Serialize};
@@ -9,6 +14,8 @@ use crate::key::Key;
 
 /// The format of the file.
 const VERSION: u32 = 1;
+/// Longest map that is read, bytes.
+const MAX_FILE: u64 = 4 << 20;
 
 /// The map.
 ///
@@ -98,7 +105,9 @@ impl CollectorMap {
     /// # Errors
     /// It cannot be read, or is none.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
-        let text = fs::read_to_string(file).map_err(LoadError::Read)?;
+        let mut text = String::new();
+        let opened = fs::File::open(file).map_err(LoadError::Read)?;
+        opened.take(MAX_FILE).read_to_string(&mut text).map_err(LoadError::Read)?;
         let map: Self = serde_json::from_str(&text).map_err(LoadError::Json)?;
         map.spread().map_err(LoadError::Tables)?;
         Ok(map)

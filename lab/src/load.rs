@@ -39,7 +39,7 @@ const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
 /// # Errors
 /// The file cannot be read or is invalid; the message names each line.
 pub(crate) fn load(path: &Path, program: &dyn Program) -> Result<Topology, CliError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = settings::read::file(path).map_err(|error| {
         let remedy = "name a topology file, such as examples/lab/three-switches.toml";
         CliError::io(format!("cannot read {}", path.display()), error, remedy)
     })?;

@@ -1,6 +1,12 @@
 //! Reads the text of a file into checked settings. Every problem is reported with line, column, caret and remedy.
 
-use std::{fmt, ops::Range};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    ops::Range,
+    path::Path,
+};
 
 pub use toml::de::DeValue;
 use toml::{Spanned, de::DeTable};
@@ -32,6 +38,23 @@ pub struct Reader<'i> {
     problems: Vec<(Range<usize>, String)>,
     /// Positions of old names. Each is reported once, even if it has other problems.
     renamed: Vec<Range<usize>>,
+}
+
+/// Longest file, bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+/// The text of a file of settings.
+///
+/// # Errors
+/// It cannot be read, is no UTF-8, or is longer than any file of settings: a device may have no end.
+pub fn file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        let message = format!("it is longer than {} MiB", MAX_FILE >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
 }
 
 impl<'i> Reader<'i> {
@@ -213,6 +236,12 @@ impl fmt::Display for ConfigError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = file(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error.to_string(), "it is longer than 4 MiB");
+    }
 
     #[test]
     fn suggestions_differ_by_at_most_a_few_letters() {

@@ -14,7 +14,6 @@ pub(crate) mod translator;
 pub(crate) mod values;
 
 use std::{
-    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -36,7 +35,7 @@ impl Settings {
     /// The file cannot be read, or something in it is wrong; the message names each line.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, CliError> {
         let Some(path) = file else { return Ok(Self::default()) };
-        let text = fs::read_to_string(path).map_err(|error| {
+        let text = read::file(path).map_err(|error| {
             let remedy = "name a readable TOML file with -c, or leave -c out to use the defaults";
             CliError::io(format!("cannot read {}", path.display()), error, remedy)
         })?;

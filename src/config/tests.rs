@@ -17,7 +17,8 @@ fn a_bad_file_gets_the_line_a_caret_and_what_to_do() {
         made.push_str(&format!("=== file\n{file}=== message\n{message}\n"));
     }
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"), &made).unwrap();
+        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"), &made)
+            .unwrap();
     }
     assert_eq!(made, BAD, "read the difference; to accept it: UPDATE_REFERENCE=1 cargo test -p hopwise");
 }
