@@ -1,8 +1,9 @@
 //! Names, listing, deleting and setting aside of the store's files.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -209,6 +210,16 @@ fn month_length(year: u64, month: u64) -> u64 {
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
+
+/// Options that make a file which others cannot read: it tells who talks to whom.
+pub(crate) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(MODE);
+    options
+}
+
+/// The owner writes, the group reads; the umask may take more away.
+const MODE: u32 = 0o640;
 
 #[cfg(test)]
 mod tests {

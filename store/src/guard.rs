@@ -1,5 +1,7 @@
 //! Restrictions of queries: they may only read our tables and call pure functions, within limits.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -16,10 +18,19 @@ pub(crate) fn fence(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.authorizer(Some(judge))
 }
 
-/// Interrupts the statement that runs on `conn` after `timeout`.
-pub(crate) fn deadline(conn: &mut Connection, timeout: Duration) -> rusqlite::Result<()> {
+/// Interrupts the statement that runs on `conn` after `timeout`, or when `stop` is set.
+///
+/// SQLite checks between steps of its virtual machine, and one step of a hostile query can take minutes (`instr` of a long text in a
+/// longer one). A server runs queries of others in a separate process, which it can kill.
+pub(crate) fn deadline(
+    conn: &mut Connection,
+    timeout: Duration,
+    stop: Option<Arc<AtomicBool>>,
+) -> rusqlite::Result<()> {
     let start = Instant::now();
-    conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || start.elapsed() > timeout))
+    // Relaxed: the flag orders no other memory.
+    let stopped = move || stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+    conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || start.elapsed() > timeout || stopped()))
 }
 
 fn judge(context: AuthContext<'_>) -> Authorization {

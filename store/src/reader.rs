@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use collector::event::Nanos;
@@ -35,6 +36,12 @@ use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 /// ```
 #[derive(Debug)]
 pub struct Reader {
+    shared: Arc<Shared>,
+    stop: Option<Arc<AtomicBool>>,
+}
+
+#[derive(Debug)]
+struct Shared {
     dir: PathBuf,
     most_files: usize,
     idle: Mutex<Vec<Joined>>,
@@ -71,12 +78,20 @@ impl Reader {
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
         let dir = dir.into();
         files::list(&dir).map_err(|error| Error::io(&dir, error))?;
-        Ok(Self { dir, most_files: join::most_files(), idle: Mutex::default(), known: Mutex::default() })
+        let (idle, known) = (Mutex::default(), Mutex::default());
+        let shared = Shared { dir, most_files: join::most_files(), idle, known };
+        Ok(Self { shared: Arc::new(shared), stop: None })
+    }
+
+    /// The same reader, whose questions end with [`QueryErrorKind::Timeout`] soon after `stop` is set.
+    #[must_use]
+    pub fn until(&self, stop: Arc<AtomicBool>) -> Self {
+        Self { shared: Arc::clone(&self.shared), stop: Some(stop) }
     }
 
     /// Where the files are.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.shared.dir
     }
 
     /// Runs a `SELECT` over the views `events`, `rollups`, `flows`, `drops`, `losses`, `reports`, which cover all files
@@ -106,9 +121,9 @@ impl Reader {
     /// Closes connections that are not in use. A deleted file takes space until the last connection to it is closed, so
     /// call it periodically (every minute, say) when there are no queries for a long time.
     pub fn tidy(&self) {
-        lock(&self.idle).clear();
+        lock(&self.shared.idle).clear();
         let present = |file: &Identity| Identity::of(&file.path).as_ref() == Some(file);
-        lock(&self.known).retain(|file, _| present(file));
+        lock(&self.shared.known).retain(|file, _| present(file));
     }
 
     /// Runs `sql` over the newest `most` files of a time range and gives each row to `take`. Returns whether there was
@@ -129,8 +144,8 @@ impl Reader {
     pub(crate) fn again<T>(&self, mut ask: impl FnMut() -> Result<T, QueryError>) -> Result<T, QueryError> {
         match ask() {
             Err(error) if error.kind == QueryErrorKind::Storage => {
-                lock(&self.idle).clear();
-                lock(&self.known).clear();
+                lock(&self.shared.idle).clear();
+                lock(&self.shared.known).clear();
                 ask()
             }
             answer => answer,
@@ -149,8 +164,8 @@ impl Reader {
     }
 
     fn list(&self) -> Result<Vec<StoreFile>, QueryError> {
-        files::list(&self.dir).map_err(|error| {
-            let message = format!("{}: {error}; check the store's directory", self.dir.display());
+        files::list(&self.shared.dir).map_err(|error| {
+            let message = format!("{}: {error}; check the store's directory", self.shared.dir.display());
             QueryError::new(QueryErrorKind::Storage, message)
         })
     }
@@ -177,7 +192,7 @@ impl Reader {
                 Err(error) => choice.notes.push(format!("left out: {error}")),
             }
         }
-        let most = most.min(self.most_files);
+        let most = most.min(self.shared.most_files);
         if choice.files.len() > most {
             let left_out = choice.files.len() - most;
             choice.files.drain(..left_out);
@@ -191,7 +206,7 @@ impl Reader {
     /// What is in a file: `None` when it is gone or empty. `fresh`: it must not have been written since we looked.
     fn look(&self, file: &StoreFile, fresh: bool) -> Result<Option<(Identity, Known)>, Error> {
         let Some(identity) = Identity::of(&file.path) else { return Ok(None) };
-        let known = lock(&self.known).get(&identity).cloned();
+        let known = lock(&self.shared.known).get(&identity).cloned();
         if let Some(known) = known
             && (!fresh || (known.bytes, known.modified) == (file.bytes, file.modified))
         {
@@ -204,13 +219,13 @@ impl Reader {
             Err(error) => return Err(error),
         };
         let known = Known { bytes: file.bytes, modified: file.modified, meta };
-        lock(&self.known).insert(identity.clone(), known.clone());
+        lock(&self.shared.known).insert(identity.clone(), known.clone());
         Ok(Some((identity, known)))
     }
 
     /// A connection over `files`: one that is idle, or a new one.
     fn connect(&self, files: Vec<Identity>, timeout: Duration) -> Result<Joined, QueryError> {
-        let mut idle = lock(&self.idle);
+        let mut idle = lock(&self.shared.idle);
         // Those over a file that is gone keep its space: away with them.
         idle.retain(|joined| joined.files.iter().all(|file| Identity::of(&file.path).as_ref() == Some(file)));
         if let Some(i) = idle.iter().position(|joined| joined.files == files) {
@@ -232,8 +247,10 @@ impl Reader {
         take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
     ) -> Result<bool, QueryError> {
         let mut joined = self.connect(files, options.timeout)?;
+        guard::deadline(&mut joined.conn, options.timeout, self.stop.clone())
+            .map_err(|error| guard::explain(&error, options.timeout))?;
         let answer = run(&mut joined, sql, options, take);
-        let mut idle = lock(&self.idle);
+        let mut idle = lock(&self.shared.idle);
         if idle.len() >= MAX_IDLE {
             idle.remove(0);
         }
@@ -250,7 +267,6 @@ fn run(
     mut take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
 ) -> Result<bool, QueryError> {
     let fail = |error| guard::explain(&error, options.timeout);
-    guard::deadline(&mut joined.conn, options.timeout).map_err(fail)?;
     let mut statement = joined.conn.prepare(sql).map_err(fail)?;
     let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     if columns.is_empty() || !statement.readonly() {

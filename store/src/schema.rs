@@ -1,5 +1,6 @@
 //! The schema of a file, its creation and its version.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use collector::Kind;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::Error;
+use crate::files;
 
 /// The version that this program writes. Raised with each change that an older program could not live with.
 pub(crate) const VERSION: u32 = 1;
@@ -29,6 +31,11 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     let fail = |error| Error::sqlite(path, error);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite gives its log and index the mode of the file. An empty file is a new one to it.
+    match files::private().create_new(true).write(true).open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::io(path, error)),
+        _ => {}
+    }
     let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
     conn.busy_timeout(BUSY).map_err(fail)?;
     // Looked at before anything is set: a foreign file stays as it is.

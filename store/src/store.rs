@@ -59,7 +59,7 @@ impl Store {
         let dir = &config.dir;
         fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
         let path = dir.join(LOCK);
-        let lock = File::options().create(true).truncate(false).write(true).open(&path);
+        let lock = files::private().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(|error| Error::io(&path, error))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Error::Locked(dir.clone()),
