@@ -194,35 +194,36 @@ struct Outbox {
     streams: BTreeMap<(u32, u8), Stream>,
 }
 
-/// Fate of the datagrams of one switch's subsystem.
+/// The datagrams of one switch's subsystem. Losses show as gaps between numbers, from the first that arrives on: which is not always the
+/// first that was sent and not lost, because one may overtake another.
 #[derive(Default, Debug)]
 struct Stream {
     sent: u64,
     duplicated: u64,
-    /// Lost between two that arrived.
-    lost: u64,
-    /// Lost before the first that arrived.
-    before: u64,
-    /// Lost since the last that arrived.
-    since: u64,
-    begun: bool,
+    /// Numbers of those that were lost.
+    lost: Vec<u32>,
+    /// Numbers of the first that arrived, and the highest.
+    arrived: Option<(u32, u32)>,
 }
 
 impl Stream {
-    fn count(&mut self, outcome: DatagramOutcome) {
+    fn send(&mut self, seq: u32, outcome: DatagramOutcome) {
         self.sent += 1;
-        if outcome == DatagramOutcome::Lost {
-            self.since += 1;
-            return;
-        }
         self.duplicated += u64::from(outcome == DatagramOutcome::Duplicated);
-        let lost = std::mem::take(&mut self.since);
-        if self.begun {
-            self.lost += lost
-        } else {
-            self.before += lost
+        if outcome == DatagramOutcome::Lost {
+            self.lost.push(seq);
         }
-        self.begun = true;
+    }
+
+    fn arrive(&mut self, seq: u32) {
+        let (_, highest) = self.arrived.get_or_insert((seq, seq));
+        *highest = seq.max(*highest);
+    }
+
+    /// Losses that no gap shows.
+    fn unseen(&self) -> u64 {
+        let shown = |seq: &&u32| self.arrived.is_some_and(|(first, highest)| (first..highest).contains(*seq));
+        (self.lost.len() - self.lost.iter().filter(shown).count()) as u64
     }
 }
 
@@ -233,8 +234,14 @@ impl FabricSink for Outbox {
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
-        if let GroundTruth::Datagram(datagram) = truth {
-            self.streams.entry((datagram.node, datagram.hw_id)).or_default().count(datagram.outcome);
+        match truth {
+            GroundTruth::Datagram(sent) => {
+                self.streams.entry((sent.node, sent.hw_id)).or_default().send(sent.seq, sent.outcome);
+            }
+            GroundTruth::Arrival(arrival) => {
+                self.streams.entry((arrival.node, arrival.hw_id)).or_default().arrive(arrival.seq);
+            }
+            _ => {}
         }
     }
 }
@@ -249,10 +256,9 @@ impl Outbox {
     fn account(&self, span: Duration) -> Sent {
         let mut sent = Sent { span, ..Sent::default() };
         for stream in self.streams.values() {
-            let unseen = stream.before + stream.since;
             sent.sent += stream.sent;
-            sent.lost += stream.lost + unseen;
-            sent.unseen += unseen;
+            sent.lost += stream.lost.len() as u64;
+            sent.unseen += stream.unseen();
             sent.duplicated += stream.duplicated;
         }
         sent
@@ -328,19 +334,18 @@ mod tests {
     fn losses_that_no_gap_shows_are_counted_apart() {
         let mut wire = Outbox::new("127.0.0.1:1".parse().unwrap());
         let stream = wire.streams.entry((101, 0)).or_default();
-        for outcome in [
-            DatagramOutcome::Lost,
-            DatagramOutcome::Delivered,
-            DatagramOutcome::Lost,
-            DatagramOutcome::Lost,
-            DatagramOutcome::Duplicated,
-            DatagramOutcome::Delayed,
-            DatagramOutcome::Lost,
-        ] {
-            stream.count(outcome);
-        }
+        use DatagramOutcome::{Delayed, Delivered, Duplicated, Lost};
+        let outcomes = [Lost, Delivered, Lost, Lost, Duplicated, Delayed, Lost];
+        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        [1, 4, 4, 5].into_iter().for_each(|seq| stream.arrive(seq));
         let span = Duration::from_secs(1);
         assert_eq!(wire.account(span), Sent { sent: 7, lost: 4, unseen: 2, duplicated: 1, span });
+        // The first datagram arrives after the third: counting begins with that one.
+        let stream = wire.streams.entry((102, 0)).or_default();
+        let outcomes = [Delayed, Lost, Delivered];
+        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        [2, 0].into_iter().for_each(|seq| stream.arrive(seq));
+        assert_eq!(stream.unseen(), 1);
     }
 
     #[test]
