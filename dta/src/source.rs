@@ -13,7 +13,7 @@ use std::{
 use crate::{DtaStore, HeaderError};
 use memory::{Pages, Region};
 
-pub use answer::{Answer, CountAnswer, Entry, ListView, Shape, SketchAnswer, StoreView, TailAnswer};
+pub use answer::{Answer, CountAnswer, Entry, ListView, Shape, SketchAnswer, StoreView, TailAnswer, Values};
 pub use ask::Question;
 
 use crate::fields::Fields;

@@ -8,6 +8,7 @@ use axum::{
     extract::{State, rejection::JsonRejection},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::task;
 
 use super::{
@@ -15,13 +16,14 @@ use super::{
     params::{Form, Param, Params, Segment},
     refusal::Refusal,
 };
+use crate::config::build;
 use crate::memory_role::{Memory, snapshots::SnapshotView, view::MemoryView};
 #[cfg(test)]
 use crate::view::schema;
 use dta::calculate::{self, Calculation};
 use dta::key::Key;
 use dta::source::{
-    Answer, CountAnswer, ListView, Question, SketchAnswer, SourceStore, StoreView, TailAnswer,
+    Answer, CountAnswer, ListView, Question, SketchAnswer, SourceStore, StoreView, TailAnswer, Values,
 };
 
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
@@ -255,10 +257,21 @@ pub(crate) async fn tail(
     let list = list.parse::<u32>();
     let list = list.map_err(|_| Refusal::bad("a list has a number; /api/v1/dta/lists lists them"))?;
     let (limit, from) = (params.limit()?, params.number("from")?);
+    let reasons = build::drop_reasons(&context.active_config.settings());
     beside(&context, move |memory| {
-        memory.source.tail(list, from, limit).map(Json).map_err(Refusal::not_found)
+        let mut answer = memory.source.tail(list, from, limit).map_err(Refusal::not_found)?;
+        answer.entries.iter_mut().filter_map(|entry| entry.fields.as_mut()).for_each(|f| name(f, &reasons));
+        Ok(Json(answer))
     })
     .await
+}
+
+/// Adds the name of a drop reason.
+fn name(fields: &mut Values, reasons: &crate::view::ReasonNames) {
+    let code = fields.get("reason").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
+    if let Some(name) = code.and_then(|code| reasons.get(&code)) {
+        fields.0.push(("reason_name".to_owned(), name.as_str().into()));
+    }
 }
 
 /// `/dta/snapshots`.

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::config::dta::load_map;
 use dta::collector_map::{Collector, CollectorMap};
-use dta::source::{DtaSource, SourceStore};
+use dta::source::{DtaSource, SourceStore, Values};
 use terminal::CliError;
 
 /// The source of answers: regions, a snapshot, or a running hopwise.
@@ -127,14 +127,49 @@ pub(crate) fn print<T: Serialize>(
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
 }
 
-/// Fields as `name=value`, in their order.
-pub(crate) fn fields_text(fields: &serde_json::Map<String, Value>) -> String {
-    let one = |(name, value): (&String, &Value)| {
-        let value = match value {
+/// Fields as `name=value`, in their order; codes with their names.
+pub(crate) fn fields_text(fields: &Values) -> String {
+    let one = |(name, value): &(String, Value)| {
+        let shown = match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        if name == "value" && fields.len() == 1 { value } else { format!("{name}={value}") }
+        let known = match (name.as_str(), value.as_u64()) {
+            ("proto", Some(number)) => protocol(number),
+            ("reason", Some(_)) => fields.get(REASON_NAME).and_then(Value::as_str),
+            _ => None,
+        };
+        match known {
+            Some(known) => format!("{name}={known}({shown})"),
+            None if name == "value" && fields.0.len() == 1 => shown,
+            None => format!("{name}={shown}"),
+        }
     };
-    fields.iter().map(one).collect::<Vec<_>>().join(" ")
+    fields.0.iter().filter(|(name, _)| name != REASON_NAME).map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// The field that the server adds to a drop reason that has a name.
+pub(crate) const REASON_NAME: &str = "reason_name";
+
+/// The name of an IP protocol, where people use one.
+fn protocol(number: u64) -> Option<&'static str> {
+    let names =
+        [(1, "icmp"), (6, "tcp"), (17, "udp"), (47, "gre"), (50, "esp"), (58, "icmpv6"), (132, "sctp")];
+    names.into_iter().find(|(known, _)| *known == number).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_keep_their_order_and_codes_have_names() {
+        let values: Values =
+            serde_json::from_str("{\"src\": \"10.0.0.1\", \"proto\": 17, \"node\": 3, \"reason\": 128, \"reason_name\": \"link down\"}")
+                .unwrap();
+        assert_eq!(fields_text(&values), "src=10.0.0.1 proto=udp(17) node=3 reason=link down(128)");
+        assert_eq!(fields_text(&Values(vec![("value".into(), 7.into())])), "7");
+        let text = serde_json::to_string(&values).unwrap();
+        assert!(text.starts_with("{\"src\":\"10.0.0.1\",\"proto\":17,\"node\":3,"), "{text}");
+    }
 }

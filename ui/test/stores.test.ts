@@ -116,4 +116,6 @@ test('counts and sketches state their error', () => {
   );
   assert.match(sketchText({ ...sketch, estimate: null }), /nothing to estimate/);
   assert.equal(fieldsText({ a: null, b: [1, 2] }), 'a –, b 1 › 2');
+  const drop = { proto: 17, reason: 128, node: 3, reason_name: 'link down' };
+  assert.equal(fieldsText(drop), 'proto 17 (udp), reason 128 (link down), node 3');
 });

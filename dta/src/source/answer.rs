@@ -1,7 +1,10 @@
 //! Answers of stores as JSON.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 /// A store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,7 +146,8 @@ pub struct Answer {
     pub data: Option<String>,
     /// The decoded data, by field name (`value` for a field without a name).
     #[serde(default)]
-    pub fields: Option<Map<String, Value>>,
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
+    pub fields: Option<Values>,
     /// For a path: the values of its hops in order; null for a missing hop.
     #[serde(default)]
     pub path: Option<Vec<Option<u32>>>,
@@ -252,7 +256,8 @@ pub struct Entry {
     pub data: String,
     /// Decoded fields.
     #[serde(default)]
-    pub fields: Option<Map<String, Value>>,
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
+    pub fields: Option<Values>,
 }
 
 /// Entries of a list.
@@ -271,4 +276,43 @@ pub struct TailAnswer {
     pub overwritten: u64,
     /// Batches that were never complete.
     pub missing: u64,
+}
+
+/// Values by the names of their fields, in the order of the layout; in JSON an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values(pub Vec<(String, Value)>);
+
+impl Values {
+    /// The value of a field.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Values;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
+                let mut values = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    values.push(pair);
+                }
+                Ok(Values(values))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
 }

@@ -1,11 +1,11 @@
 //! Asking stores.
 
 use crate::{Next, Plan, Policy, QueryError, SketchCopy, SketchError};
-use serde_json::{Map, Value};
 use wire::dta::layout::{BlockTrailer, Geometry, SketchKind};
 
 use super::answer::{
     Answer, CountAnswer, Entry, Epoch, ExpectedView, ListView, Shape, SketchAnswer, StoreView, TailAnswer,
+    Values,
 };
 use super::{DtaSource, SourceStore};
 use crate::{
@@ -320,9 +320,9 @@ impl SourceStore {
 }
 
 /// Values by the names of their fields.
-pub(super) fn decoded(fields: &Fields, bytes: &[u8]) -> Map<String, Value> {
+pub(super) fn decoded(fields: &Fields, bytes: &[u8]) -> Values {
     let name = |name: &str| if name.is_empty() { "value".to_owned() } else { name.to_owned() };
-    fields.decode(bytes).into_iter().map(|(field, value)| (name(field), value)).collect()
+    Values(fields.decode(bytes).into_iter().map(|(field, value)| (name(field), value)).collect())
 }
 
 fn shape(geometry: &Geometry) -> Shape {

@@ -91,8 +91,11 @@ fn text(answer: &Answer, copies: Option<u8>) -> String {
     let value = match (&answer.fields, &answer.path, &answer.data) {
         (Some(fields), ..) => fields_text(fields),
         (None, Some(path), _) => {
-            let hop = |hop: &Option<u32>| hop.map_or_else(|| "?".to_owned(), |value| value.to_string());
-            path.iter().map(hop).collect::<Vec<_>>().join(" ")
+            let hop = |(index, hop): (usize, &Option<u32>)| match hop {
+                Some(value) => format!("hop {}: {value}", index + 1),
+                None => format!("hop {}: ?", index + 1),
+            };
+            path.iter().enumerate().map(hop).collect::<Vec<_>>().join(", ")
         }
         (None, None, Some(data)) => format!("0x{data}"),
         (None, None, None) => {

@@ -38,11 +38,29 @@ export function questionOf(kind: Store['kind']): 'get' | 'count' | 'sketch' | nu
   }
 }
 
-/** Named values as people read them: `node 7, reason 71`. */
+/** Names of IP protocols that people know by name. */
+const PROTOCOLS: Readonly<Record<number, string>> = {
+  1: 'icmp',
+  6: 'tcp',
+  17: 'udp',
+  47: 'gre',
+  50: 'esp',
+  58: 'icmpv6',
+  132: 'sctp',
+};
+
+/** Named values as people read them, codes with their names: `node 7, reason 71 (acl deny)`. */
 export function fieldsText(fields: Fields): string {
   return Object.entries(fields)
-    .map(([name, value]) => `${name} ${valueText(value)}`)
+    .filter(([name]) => name !== 'reason_name')
+    .map(([name, value]) => `${name} ${valueText(value)}${nameText(fields, name, value)}`)
     .join(', ');
+}
+
+function nameText(fields: Fields, name: string, value: unknown): string {
+  if (name === 'proto' && typeof value === 'number' && PROTOCOLS[value]) return ` (${PROTOCOLS[value]})`;
+  if (name === 'reason' && typeof fields['reason_name'] === 'string') return ` (${fields['reason_name']})`;
+  return '';
 }
 
 function valueText(value: unknown): string {
