@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Input } from '../src/api/types';
-import { dropText, inputState } from '../src/model/inputs';
+import { dropText, inputState, listenText, noFlowsText } from '../src/model/inputs';
 
 const input: Input = {
   listen: 'xdp://eth1',
@@ -48,4 +48,13 @@ test('drops are described in words, the largest first', () => {
     dropText({ ring_full: 3, socket_buffer_full: 1_200, new_reason: 2 }),
     '1\u202f200: the socket’s buffer was full\n3: the ring was full\n2: new reason',
   );
+});
+
+test('the empty page says where reports are received, and whether there were any', () => {
+  const udp = { ...input, listen: 'udp://*:40000' };
+  assert.equal(listenText([input, udp]), 'xdp://eth1, udp://*:40000');
+  assert.equal(listenText([]), 'no input');
+  assert.equal(noFlowsText([]), 'No flows yet. A flow appears with its first report.');
+  const text = 'No flows now. Of the 99,170 reports received, none names a flow that is still active.';
+  assert.equal(noFlowsText([{ reports: 99_000 }, { reports: 170 }]).replaceAll('\u202f', ','), text);
 });

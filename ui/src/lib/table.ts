@@ -62,6 +62,11 @@ export class LiveTable<T> {
     show(this.note, rows.length === 0);
   }
 
+  /** Changes what is said when there are no rows. */
+  setEmpty(text: string): void {
+    setText(this.note, text);
+  }
+
   private rowAt(index: number): HTMLTableRowElement {
     const existing = this.body.rows[index];
     if (existing) return existing;

@@ -52,3 +52,15 @@ export function dropText(drops: Drops): string {
     .map(([reason, count]) => `${exact(count)}: ${REASONS[reason] ?? reason.replaceAll('_', ' ')}`)
     .join('\n');
 }
+
+/** Where reports are received, as configured: `udp://*:32766`. */
+export function listenText(inputs: readonly Input[]): string {
+  return inputs.length === 0 ? 'no input' : inputs.map(({ listen }) => listen).join(', ');
+}
+
+/** Why there are no flows. */
+export function noFlowsText(workers: readonly { reports: number }[]): string {
+  const reports = workers.reduce((sum, worker) => sum + worker.reports, 0);
+  if (reports === 0) return 'No flows yet. A flow appears with its first report.';
+  return `No flows now. Of the ${exact(reports)} reports received, none names a flow that is still active.`;
+}

@@ -4,7 +4,7 @@ import { ago, bytes, count, duration, exact, flowName, pathText, percent } from 
 import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
-import { dropText, inputState } from '../model/inputs';
+import { dropText, inputState, noFlowsText } from '../model/inputs';
 import { link } from '../router';
 
 export function flowTable() {
@@ -40,6 +40,9 @@ export function flowTable() {
     update(rows: Flow[]) {
       most = Math.max(1, ...rows.map((row) => row.flow_latency ?? 0));
       table.update(rows);
+    },
+    explain(status: Status) {
+      table.setEmpty(noFlowsText(status.workers));
     },
   };
 }

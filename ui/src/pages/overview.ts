@@ -5,6 +5,7 @@ import { LineChart } from '../charts/line';
 import { code, h, panel, setText, show } from '../lib/dom';
 import { count, duration, span } from '../lib/format';
 import { live } from '../live';
+import { listenText } from '../model/inputs';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Page } from '../router';
 import { budgetView } from './overview-budget';
@@ -28,7 +29,7 @@ export function overviewPage(): Page {
   const element = h(
     'div',
     { class: 'page overview' },
-    teach,
+    teach.element,
     panel('Loss budget', { class: 'wide', aside: uptime }, budget.element),
     panel('Reports per second', { aside: rates.reportsNow }, rates.reports.element),
     panel('Events per second', { aside: rates.eventsNow }, rates.events.element),
@@ -41,7 +42,9 @@ export function overviewPage(): Page {
   const endLive = live.watch(() => {
     const { status } = live;
     if (!status) return;
-    show(teach, status.rates.reports === 0 && status.sources.length === 0);
+    flows.explain(status);
+    setText(teach.listen, listenText(status.inputs));
+    show(teach.element, status.rates.reports === 0 && status.sources.length === 0);
     setText(uptime, `since start, ${span(status.uptime_s)} ago`);
     budget.update(status);
     rates.update();
@@ -161,7 +164,8 @@ function setLegend(
   element.replaceChildren(...entries, ...(worst === null ? [] : [h('span', {}, worst)]));
 }
 
-function teaching(): HTMLElement {
+function teaching(): { element: HTMLElement; listen: HTMLElement } {
+  const listen = h('strong', {});
   const element = h(
     'section',
     { class: 'teach wide' },
@@ -170,7 +174,7 @@ function teaching(): HTMLElement {
       'p',
       {},
       'Point your switches’ INT reports at this machine, ',
-      h('strong', {}, 'UDP port 32766'),
+      listen,
       '; they show up here within a second. No switch at hand? Stop this program and run ',
       code('hopwise demo'),
       ': a simulated fabric that sends real reports. A capture can be pushed through with ',
@@ -179,5 +183,5 @@ function teaching(): HTMLElement {
     ),
   );
   element.hidden = true;
-  return element;
+  return { element, listen };
 }
