@@ -153,6 +153,40 @@ fn a_translator_is_welcomed_and_its_end_is_noticed() {
     assert_eq!(recorder.read()[..3], ["a1 came", "a1 went", "bad came"]);
 }
 
+#[test]
+fn idle_connections_keep_no_translator_out() {
+    let (control, _messages) = Control::new();
+    let recorder = Arc::new(Recorder::default());
+    let listening = Listening::open(any()).unwrap();
+    let address = listening.address().unwrap();
+    let access = AccessControl::new(None);
+    let host = Arc::clone(&recorder) as Arc<dyn Host>;
+    let server = listening.start(host, Arc::clone(&access), &control).unwrap();
+    // Silent ones, and some that never end their line.
+    let connect = |index: usize| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        if index.is_multiple_of(2) {
+            stream.write_all(b"{\"type\":\"hel").unwrap();
+        }
+        stream
+    };
+    let idle: Vec<TcpStream> = (0..300).map(connect).collect();
+    let (sender, events) = channel();
+    let target = Target { collector: 3, exchange: address, secret: None };
+    let link = Link::start(target, sender, &control).unwrap();
+    loop {
+        match events.recv_timeout(TIMEOUT).unwrap() {
+            LinkEvent::Reached(..) => link.hello(hello("a1")),
+            LinkEvent::Accepted(..) => break,
+            // One of those evicted in the meantime was its own: it comes again.
+            LinkEvent::Lost(..) => {}
+        }
+    }
+    let view = access.view();
+    assert!(view.balanced && view.pending <= 16, "{view:?}");
+    drop((link, idle, server));
+}
+
 /// A collector that answers only after its translator received a keepalive.
 struct Slow(Mutex<Receiver<()>>);
 
