@@ -51,6 +51,8 @@ enum Command {
     Experiment(bench::experiment::Args),
     Report(commands::report::Args),
     Generate(commands::generate::Args),
+    #[command(hide = true)]
+    SqlHelper(commands::sql_helper::Args),
 }
 
 /// Reads the command line and runs what it asks for. Wrong usage ends the process with code 2, help with code 0.
@@ -78,6 +80,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Experiment(args) => bench::experiment::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args, Cli::command()),
+        Command::SqlHelper(args) => commands::sql_helper::run(args),
     }
 }
 

@@ -37,7 +37,7 @@ use crate::{
     notify,
     pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    switch, translator_role,
+    sql, switch, translator_role,
     worker::{Worker, WorkerHandle},
 };
 use terminal::CliError;
@@ -259,19 +259,7 @@ impl Server {
             self.pipeline.gauge(),
             Arc::clone(&self.hub),
         );
-        let context = api::Context {
-            active_config: Arc::clone(&self.active_config),
-            monitor: Arc::new(monitor),
-            hub: Arc::clone(&self.hub),
-            control: self.control.clone(),
-            switch: self.switch.as_ref().map(switch::Role::handle),
-            aggregator: self.aggregator.as_ref().map(aggregator::Role::handle),
-            translator: self.translator.as_ref().map(translator_role::Role::handle),
-            memory: self.memory.as_ref().map(memory_role::Role::handle),
-            store: self.reader(&settings)?,
-            queries: Arc::new(Semaphore::new(settings.api.max_queries)),
-            reads: Arc::new(Semaphore::new(api::READS)),
-        };
+        let context = self.context(&settings, monitor)?;
         let mut api = Api::new(settings.api.listen, context);
         let started = api.start();
         let address = api.address();
@@ -283,6 +271,27 @@ impl Server {
         let dta = self.translator.as_ref().map(|role| role.addresses().to_vec()).unwrap_or_default();
         let memory = self.memory.as_ref().map(memory_role::Role::addresses);
         Ok(Addresses { api, inputs, aggregator, dta, memory })
+    }
+
+    /// What the handlers of the API need.
+    fn context(&self, settings: &Settings, monitor: Monitor) -> Result<api::Context, CliError> {
+        let reader = self.reader(settings)?;
+        Ok(api::Context {
+            active_config: Arc::clone(&self.active_config),
+            monitor: Arc::new(monitor),
+            hub: Arc::clone(&self.hub),
+            control: self.control.clone(),
+            switch: self.switch.as_ref().map(switch::Role::handle),
+            aggregator: self.aggregator.as_ref().map(aggregator::Role::handle),
+            translator: self.translator.as_ref().map(translator_role::Role::handle),
+            memory: self.memory.as_ref().map(memory_role::Role::handle),
+            sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned())),
+            store: reader,
+            queries: Arc::new(Semaphore::new(settings.api.max_queries)),
+            reads: Arc::new(Semaphore::new(api::READS)),
+            pages: Arc::new(Semaphore::new(api::PAGES)),
+            unsent: Arc::new(Semaphore::new(api::UNSENT)),
+        })
     }
 
     fn start_dta(&mut self, settings: &Settings, Dta { translator, memory }: Dta) -> Result<(), CliError> {

@@ -28,6 +28,7 @@ mod notify;
 mod pipeline;
 mod recorder;
 mod reporter;
+mod sql;
 mod switch;
 mod topology;
 mod translator_role;

@@ -1,29 +1,78 @@
-//! `/metrics`: the figures in Prometheus' text format. Names and labels exist only here; never is a flow a label.
+//! `/metrics`: the figures in Prometheus' text format or as OpenMetrics. Names and labels exist only here; never is a flow a label.
 
+#[cfg(test)]
+mod check;
 mod dta;
+mod process;
 mod reporting;
 
 use std::fmt::{Display, Write};
 
+use collector::Summary;
+
 use crate::{
     aggregator::AggregatorView,
     memory_role::view::MemoryView,
-    monitor::{Busy, Monitor, merged, version_name},
+    monitor::{Detail, Monitor, merged, version_name},
     switch::{FilterView, PortView, SwitchView},
     translator_role::view::TranslatorView,
     view,
 };
 
+/// The format of the document.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Format {
+    /// Prometheus' text format 0.0.4.
+    #[default]
+    Prometheus,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The one that a request accepts; Prometheus' own unless OpenMetrics is named.
+    pub(crate) fn accepted(accept: &str) -> Self {
+        let named = |range: &str| {
+            let mut parts = range.split(';').map(str::trim);
+            let name = parts.next().unwrap_or("").eq_ignore_ascii_case("application/openmetrics-text");
+            // `q=0` means: not this one.
+            let refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
+            let other = |part: &str| part.strip_prefix("version=").is_some_and(|v| !v.starts_with("1."));
+            name && !parts.any(|part| refused(part) || other(part))
+        };
+        if accept.split(',').any(named) { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    /// The media type.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
 /// A document under construction.
 #[derive(Debug, Default)]
 struct Text {
     out: String,
+    format: Format,
 }
 
 impl Text {
     /// The head of a metric, once before its samples.
     fn metric(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.out, "# HELP hopwise_{name} {help}\n# TYPE hopwise_{name} {kind}");
+        self.head(&format!("hopwise_{name}"), kind, help);
+    }
+
+    /// The same for a name that has no prefix.
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // In OpenMetrics the suffix belongs to the sample of a counter, not to the name of the metric.
+        let family = match self.format {
+            Format::OpenMetrics if kind == "counter" => name.strip_suffix("_total").unwrap_or(name),
+            _ => name,
+        };
+        let _ = writeln!(self.out, "# HELP {family} {help}\n# TYPE {family} {kind}");
     }
 
     /// One sample. Label values are escaped as the format demands.
@@ -36,6 +85,11 @@ impl Text {
         let _ = writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 
+    /// A sample without labels, of a name that has no prefix.
+    fn line(&mut self, name: &str, value: impl Display) {
+        let _ = writeln!(self.out, "{name} {value}");
+    }
+
     /// A metric with one sample and no labels.
     fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.metric(name, kind, help);
@@ -44,14 +98,15 @@ impl Text {
 }
 
 /// The whole document.
-pub(crate) async fn text(
+pub(crate) fn text(
     monitor: &Monitor,
     switch: Option<&SwitchView>,
     aggregator: Option<&AggregatorView>,
     (reports, memory): (Option<&TranslatorView>, Option<&MemoryView>),
-) -> Result<String, Busy> {
-    let detail = monitor.detail().await?;
-    let mut text = Text::default();
+    format: Format,
+) -> String {
+    let detail = monitor.detail();
+    let mut text = Text { format, ..Text::default() };
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
     text.single("uptime_seconds", "gauge", "Seconds since the start.", monitor.uptime().as_secs());
@@ -79,7 +134,7 @@ pub(crate) async fn text(
         .tables
         .iter()
         .for_each(|(name, table)| text.sample("table_refused_total", &[("table", name)], table.refused));
-    network(&mut text, monitor).await?;
+    network(&mut text, &detail);
     store(&mut text, monitor);
     let streams = monitor.hub().stats();
     text.single("stream_clients", "gauge", "Clients of the live stream.", streams.clients);
@@ -100,7 +155,11 @@ pub(crate) async fn text(
     aggregating(&mut text, aggregator);
     dta::translating(&mut text, reports);
     dta::keeping(&mut text, memory);
-    Ok(text.out)
+    process::process(&mut text);
+    if format == Format::OpenMetrics {
+        text.out.push_str("# EOF\n");
+    }
+    text.out
 }
 
 fn stages(text: &mut Text, monitor: &Monitor, missing: u64) {
@@ -283,25 +342,23 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
 }
 
 /// Latest values of nodes: gauges per node, queue and link.
-async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
-    let series = monitor.ask(|collector| {
-        let nodes: Vec<_> = collector.nodes().take(MAX_SERIES).collect();
-        let queues: Vec<_> = collector.queues().take(MAX_SERIES).collect();
-        let links: Vec<_> = collector.links().take(MAX_SERIES).collect();
-        (nodes, queues, links)
-    });
-    let series = series.await?;
-    text.metric("hop_latency_seconds", "gauge", "Time inside a node, over the last second that had values.");
-    for latency in merged(series.iter().map(|(nodes, _, _)| nodes)).values().take(MAX_SERIES) {
-        for (quantile, value) in [("0.5", latency.last.p50), ("0.99", latency.last.p99)] {
-            if let Some(value) = value {
-                let labels: [(&str, &dyn Display); 2] = [("node", &latency.node), ("quantile", &quantile)];
-                text.sample("hop_latency_seconds", &labels, value as f64 / 1e9);
+fn network(text: &mut Text, detail: &Detail) {
+    let entries = &detail.entries;
+    let latencies = merged(entries.iter().map(|entries| &entries.nodes));
+    let mut quantile = |name: &str, help: &str, value: fn(&Summary) -> Option<u64>| {
+        text.metric(name, "gauge", help);
+        for latency in latencies.values().take(MAX_SERIES) {
+            if let Some(value) = value(&latency.last) {
+                text.sample(name, &[("node", &latency.node)], value as f64 / 1e9);
             }
         }
-    }
+    };
+    let help = "Time inside a node, median over the last second that had values.";
+    quantile("hop_latency_median_seconds", help, |last| last.p50);
+    let help = "Time inside a node, 99th percentile over the last second that had values.";
+    quantile("hop_latency_p99_seconds", help, |last| last.p99);
     text.metric("queue_occupancy", "gauge", "Latest occupancy of a queue, device units.");
-    for queue in merged(series.iter().map(|(_, queues, _)| queues)).values().take(MAX_SERIES) {
+    for queue in merged(entries.iter().map(|entries| &entries.queues)).values().take(MAX_SERIES) {
         // The entry for all queues of the node has no number.
         match u8::try_from(queue.part) {
             Ok(number) => {
@@ -317,11 +374,10 @@ async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
         "gauge",
         "Latest utilization of an egress link, as a fraction of 1.",
     );
-    for link in merged(series.iter().map(|(_, _, links)| links)).values().take(MAX_SERIES) {
+    for link in merged(entries.iter().map(|entries| &entries.links)).values().take(MAX_SERIES) {
         let value = view::fraction(link.latest);
         text.sample("link_utilization_ratio", &[("node", &link.node), ("interface", &link.part)], value);
     }
-    Ok(())
 }
 
 fn store(text: &mut Text, monitor: &Monitor) {
@@ -502,7 +558,10 @@ const MAX_SERIES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        sync::Arc,
+    };
 
     use super::*;
     use crate::{
@@ -523,13 +582,49 @@ mod tests {
     }
 
     #[test]
+    fn both_formats_are_valid_and_say_the_same() {
+        let monitor = idle();
+        let plain = super::text(&monitor, None, None, (None, None), Format::Prometheus);
+        let open = super::text(&monitor, None, None, (None, None), Format::OpenMetrics);
+        let plain = check::check(&plain, Format::Prometheus);
+        let open = check::check(&open, Format::OpenMetrics);
+        let named = |(name, (kind, samples)): (String, (String, usize))| {
+            (name.strip_suffix("_total").map_or(name.clone(), str::to_owned), kind, samples)
+        };
+        let same = |families: BTreeMap<String, (String, usize)>| {
+            families.into_iter().map(named).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(same(plain.clone()), same(open));
+        assert_eq!(plain["process_open_fds"], ("gauge".to_owned(), 1));
+    }
+
+    #[test]
+    fn openmetrics_is_for_those_that_ask_for_it() {
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
+        for accept in [
+            "",
+            "*/*",
+            "text/plain",
+            "application/openmetrics-text;q=0",
+            "application/openmetrics-text; version=0.0.1",
+        ] {
+            assert_eq!(Format::accepted(accept), Format::Prometheus, "{accept}");
+        }
+    }
+
+    #[test]
     fn the_reference_page_is_up_to_date() {
+        let made = reference(&super::text(&idle(), None, None, (None, None), Format::Prometheus));
+        testkit::compare_page("docs/reference/metrics.md", &made);
+    }
+
+    /// A monitor of nothing.
+    fn idle() -> Monitor {
         let hub = Arc::new(Hub::new(1, 1, BTreeMap::new()));
         let config = pipeline::Config { batch: 1, queue: 1, policy: Policy::Shed, store: None };
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
-        let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let made = reference(&runtime.block_on(super::text(&monitor, None, None, (None, None))).unwrap());
-        testkit::compare_page("docs/reference/metrics.md", &made);
+        Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub)
     }
 }

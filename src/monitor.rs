@@ -3,7 +3,7 @@
 use std::{
     cmp::Ordering,
     cmp::Reverse,
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     net::Ipv6Addr,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use crate::{
         self, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView,
         WorkerView,
     },
-    worker::WorkerHandle,
+    worker::{Entries, WorkerHandle},
 };
 
 /// Collects the counters.
@@ -51,17 +51,17 @@ struct Sample {
     datagrams: u64,
 }
 
-/// Values that only the workers have.
+/// Figures of the workers' tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detail {
     /// Numbered streams of reports.
     pub(crate) streams: Vec<StreamView>,
     /// Datagrams that these and streams given up since have lost.
     pub(crate) lost: u64,
-    /// Source addresses.
-    pub(crate) sources: Vec<SourceView>,
     /// Tables by name, all workers together.
     pub(crate) tables: Vec<(&'static str, Table)>,
+    /// What the tables of each worker hold.
+    pub(crate) entries: Vec<Arc<Entries>>,
 }
 
 impl Monitor {
@@ -172,22 +172,14 @@ impl Monitor {
         Ok(whole)
     }
 
-    /// Streams, sources and tables, from the workers and from those who account in front of them.
-    pub(crate) async fn detail(&self) -> Result<Detail, Busy> {
+    /// Streams, sources and tables, as last published by the workers and by those who account in front of them. Never waits.
+    pub(crate) fn detail(&self) -> Detail {
         let mut detail = Detail::default();
-        let answers = self
-            .ask(|collector| {
-                let streams: Vec<_> = collector.streams().take(MAX_SOURCES).collect();
-                let sources: Vec<_> = collector.sources().take(MAX_SOURCES).collect();
-                let lost = collector.lost_before() + lost(collector.streams());
-                (streams, lost, sources, collector.tables())
-            })
-            .await?;
-        for (streams, lost, sources, tables) in answers {
-            detail.streams.extend(streams);
-            detail.lost += lost;
-            detail.add_sources(sources);
-            detail.add_tables(&tables);
+        for worker in &self.workers {
+            let snapshot = worker.snapshot();
+            detail.lost += snapshot.lost;
+            detail.add_tables(&snapshot.tables);
+            detail.entries.push(snapshot.entries);
         }
         for fanout in &self.fanouts {
             let (streams, table, before) = &*lock(&fanout.streams);
@@ -195,7 +187,10 @@ impl Monitor {
             detail.lost += before + lost(streams.iter().copied());
             detail.add_table("streams", *table);
         }
-        Ok(detail)
+        for entries in &detail.entries {
+            detail.streams.extend(&entries.streams);
+        }
+        detail
     }
 
     /// The stages of the loss budget, in order. `missing`: what [`Detail::lost`] says.
@@ -280,9 +275,9 @@ impl Monitor {
     }
 
     /// The answer of `/status`.
-    pub(crate) async fn status(&self, settings: &Settings) -> Result<StatusView, Busy> {
-        let detail = self.detail().await?;
-        Ok(StatusView {
+    pub(crate) fn status(&self, settings: &Settings) -> StatusView {
+        let detail = self.detail();
+        StatusView {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             now: nic::time::now(),
@@ -301,7 +296,7 @@ impl Monitor {
                 .collect(),
             streams: self.hub.stats(),
             postcards: self.postcards(),
-        })
+        }
     }
 
     /// Reports refused, by reason, those inside good datagrams too.
@@ -340,20 +335,21 @@ impl Monitor {
 }
 
 impl Detail {
-    /// One entry per address: several workers may have received from it.
-    fn add_sources(&mut self, sources: Vec<SourceView>) {
-        for source in sources {
-            match self.sources.iter_mut().find(|known| known.source == source.source) {
-                Some(known) => {
-                    known.datagrams += source.datagrams;
-                    known.last_seen = known.last_seen.max(source.last_seen);
-                    for (sum, more) in known.refused.iter_mut().zip(source.refused) {
-                        *sum += more;
-                    }
-                }
-                None => self.sources.push(source),
+    /// The source addresses, one entry each: several workers may have received from it.
+    fn sources(&self) -> HashMap<[u8; 16], SourceView> {
+        let mut all: HashMap<[u8; 16], SourceView> = HashMap::new();
+        for source in self.entries.iter().flat_map(|entries| &entries.sources) {
+            let Some(known) = all.get_mut(&source.source) else {
+                all.insert(source.source, *source);
+                continue;
+            };
+            known.datagrams += source.datagrams;
+            known.last_seen = known.last_seen.max(source.last_seen);
+            for (sum, more) in known.refused.iter_mut().zip(source.refused) {
+                *sum += more;
             }
         }
+        all
     }
 
     fn add_tables(&mut self, tables: &Tables) {
@@ -474,9 +470,10 @@ fn lost(streams: impl Iterator<Item = StreamView>) -> u64 {
 /// The busiest streams first; the first stream of an address has the refusals of the address. Then addresses without a readable
 /// report.
 fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
+    let sources = detail.sources();
     let refused_by = |source: &[u8; 16]| {
         let mut refused = NamedCounts::default();
-        if let Some(known) = detail.sources.iter().find(|known| known.source == *source) {
+        if let Some(known) = sources.get(source) {
             add_refused(&mut refused, &known.refused);
         }
         refused
@@ -508,16 +505,18 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
     };
     let mut streams: Vec<_> = detail.streams.iter().collect();
     streams.sort_by_key(|stream| Reverse(stream.datagrams));
-    let mut views: Vec<_> = streams.into_iter().map(stream_view).collect();
-    let silent = |known: &&SourceView| !detail.streams.iter().any(|stream| stream.id.source == known.source);
-    views.extend(detail.sources.iter().filter(silent).map(|known| view::SourceView {
+    let mut views: Vec<_> = streams.into_iter().take(SHOWN_SOURCES).map(stream_view).collect();
+    let numbered: HashSet<_> = detail.streams.iter().map(|stream| stream.id.source).collect();
+    let mut silent: Vec<_> = sources.values().filter(|known| !numbered.contains(&known.source)).collect();
+    silent.sort_by_key(|known| (Reverse(known.datagrams), known.source));
+    let room = SHOWN_SOURCES - views.len();
+    views.extend(silent.into_iter().take(room).map(|known| view::SourceView {
         source: address(&known.source),
         name: name_of(&known.source),
         last_seen: known.last_seen,
         refused: refused_by(&known.source),
         ..view::SourceView::default()
     }));
-    views.truncate(SHOWN_SOURCES);
     views
 }
 
@@ -605,8 +604,6 @@ const RATE_SECONDS: usize = 5;
 const HISTORY_SECONDS: usize = 900;
 /// Maximum number of sources in `/status`.
 const SHOWN_SOURCES: usize = 512;
-/// Streams and sources reported per worker.
-const MAX_SOURCES: usize = 4_096;
 
 #[cfg(test)]
 mod tests {

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use collector::{Collector, FlowView, event::Nanos};
 
-use crate::view::{self, LinkView, PathView};
+use crate::{
+    view::{self, LinkView, PathView},
+    worker::visit_flows,
+};
 
-/// Flows per step: takes well below a tick.
-pub(crate) const PIECE: u32 = 8_192;
 /// Maximum number of links of a scan; more are ignored.
 const MAX_LINKS: usize = 65_536;
 /// Maximum number of paths of a scan; more are ignored.
@@ -17,6 +18,8 @@ const MAX_PATHS: usize = 16_384;
 /// Nodes, links and paths of the flows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
+    /// Maximum number of nodes; more are ignored.
+    max_nodes: usize,
     nodes: HashMap<u32, Node>,
     links: BTreeMap<(u32, u32), Link>,
     paths: HashMap<Vec<u32>, Path>,
@@ -51,21 +54,17 @@ struct Path {
 impl Topology {
     /// Scans the flows in the slots from `first` on; also returns the first slot not scanned, `None` at the end.
     pub(crate) fn scan(collector: &Collector, first: u32) -> (Self, Option<u32>) {
-        let mut found = Self::default();
-        let end = first.saturating_add(PIECE);
-        for flow in collector.flows_in(first..end) {
-            found.add(&flow);
-        }
-        (found, (end < collector.flow_slots()).then_some(end))
+        let max_nodes = usize::try_from(collector.tables().nodes.capacity).unwrap_or(usize::MAX);
+        let mut found = Self { max_nodes, ..Self::default() };
+        let next = visit_flows(collector, first, |flow| found.add(flow));
+        (found, next)
     }
 
     fn add(&mut self, flow: &FlowView<'_>) {
         let row = &flow.row;
         let hops: Vec<_> = flow.hops().collect();
         for node in hops.iter().filter_map(|hop| hop.node) {
-            let known = self.nodes.entry(node).or_default();
-            known.reports += row.reports;
-            known.last_seen = known.last_seen.max(row.last_seen);
+            self.add_node(node, &Node { reports: row.reports, last_seen: row.last_seen });
         }
         if flow.path_length == 0 {
             // From postcards: nodes without an order.
@@ -95,12 +94,20 @@ impl Topology {
         }
     }
 
+    fn add_node(&mut self, node: u32, seen: &Node) {
+        if self.nodes.len() >= self.max_nodes && !self.nodes.contains_key(&node) {
+            return;
+        }
+        let known = self.nodes.entry(node).or_default();
+        known.reports += seen.reports;
+        known.last_seen = known.last_seen.max(seen.last_seen);
+    }
+
     /// Adds the result of another scan.
     pub(crate) fn merge(&mut self, other: Self) {
-        for (node, seen) in other.nodes {
-            let known = self.nodes.entry(node).or_default();
-            known.reports += seen.reports;
-            known.last_seen = known.last_seen.max(seen.last_seen);
+        self.max_nodes = self.max_nodes.max(other.max_nodes);
+        for (node, seen) in &other.nodes {
+            self.add_node(*node, seen);
         }
         for (ends, link) in other.links {
             if let Some(known) = self.links.get_mut(&ends) {
@@ -127,7 +134,7 @@ impl Topology {
     }
 
     /// The links, by their ends.
-    pub(crate) fn links(&self) -> Vec<LinkView> {
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkView> {
         let view = |(&(from, to), link): (&(u32, u32), &Link)| LinkView {
             from,
             to,
@@ -139,11 +146,11 @@ impl Topology {
             flows: link.flows,
             last_seen: link.last_seen,
         };
-        self.links.iter().map(view).collect()
+        self.links.iter().map(view)
     }
 
     /// The paths, the most used first.
-    pub(crate) fn paths(&self) -> Vec<PathView> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathView> {
         let mut paths: Vec<_> = self.paths.iter().collect();
         paths.sort_by(|(a, one), (b, other)| other.flows.cmp(&one.flows).then_with(|| a.cmp(b)));
         let view = |(nodes, path): (&Vec<u32>, &Path)| PathView {
@@ -151,7 +158,7 @@ impl Topology {
             flows: path.flows,
             reports: path.reports,
         };
-        paths.into_iter().map(view).collect()
+        paths.into_iter().map(view)
     }
 }
 
@@ -163,6 +170,7 @@ mod tests {
         let link = Link { flows, last_seen, egress_if: Some(last_seen as u32), ..Link::default() };
         let path = Path { flows, reports: flows * 10 };
         Topology {
+            max_nodes: 2,
             nodes: [(from, Node { reports: flows * 10, last_seen })].into(),
             links: [((from, to), link)].into(),
             paths: [(vec![from, to], path)].into(),
@@ -172,17 +180,21 @@ mod tests {
     #[test]
     fn counts_of_two_workers_add_and_the_later_value_wins() {
         let mut whole = Topology::default();
-        [one(1, 2, 3, 50), one(1, 2, 4, 40), one(2, u32::MAX, 9, 60)]
+        // There is room for two nodes.
+        [one(1, 2, 3, 50), one(1, 2, 4, 40), one(2, u32::MAX, 9, 60), one(3, 2, 0, 0)]
             .into_iter()
             .for_each(|part| whole.merge(part));
+        assert!(whole.nodes().len() == 2 && !whole.nodes().contains_key(&3));
+        whole.links.remove(&(3, 2));
+        whole.paths.remove(&vec![3, 2]);
         let links: Vec<_> =
-            whole.links().iter().map(|link| (link.from, link.to, link.flows, link.egress_if)).collect();
+            whole.links().map(|link| (link.from, link.to, link.flows, link.egress_if)).collect();
         assert_eq!(links, [(1, 2, 7, Some(50)), (2, u32::MAX, 9, Some(60))]);
         assert_eq!(whole.nodes()[&1], Node { reports: 70, last_seen: 50 });
         let paths = [
             PathView { path: vec![Some(2), None], flows: 9, reports: 90 },
             PathView { path: vec![Some(1), Some(2)], flows: 7, reports: 70 },
         ];
-        assert_eq!(whole.paths(), paths);
+        assert_eq!(whole.paths().collect::<Vec<_>>(), paths);
     }
 }

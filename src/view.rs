@@ -4,6 +4,7 @@
 //! epoch. 64-bit ids are hexadecimal strings, because numbers in JavaScript are exact only up to 2^53. Fields missing in an
 //! answer get their default, and unknown ones are ignored, so that a command understands servers of other versions.
 
+mod fill;
 mod name;
 mod network;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use collector::event::{Basis, Event, Rollup};
 use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
+pub(crate) use fill::fill;
 pub(crate) use name::{Name, NamedCounts};
 pub(crate) use network::{
     FlowDetail, FlowView, Flows, HistoryView, HopLatency, HopView, LinkView, Links, NodeView, Nodes,
@@ -235,6 +237,8 @@ pub(crate) fn fraction(millionths: u64) -> f64 {
 pub(crate) struct Events {
     /// Events, newest first.
     pub(crate) events: Vec<EventView>,
+    /// `before` of the next page; null when there are no more.
+    pub(crate) next: Option<u64>,
 }
 
 /// `/rollups`.
@@ -244,4 +248,6 @@ pub(crate) struct Events {
 pub(crate) struct Rollups {
     /// Rollups in ascending order of time.
     pub(crate) rollups: Vec<RollupView>,
+    /// True when the limits left out older ones.
+    pub(crate) truncated: bool,
 }

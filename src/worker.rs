@@ -1,13 +1,16 @@
 //! A worker: a collector with its inputs and outputs. Bursts go in, batches go out to the pipeline; queries run in between.
 
 mod removals;
+mod slice;
+mod snapshot;
 
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
+    time::{Duration, Instant},
 };
 
 use collector::{
@@ -18,17 +21,24 @@ use tokio::sync::oneshot;
 
 use crate::{
     datagram::{AggregatePorts, Contents},
+    lock::lock,
     pipeline::{Outlet, RuleNames},
     recorder::ReportRecorder,
 };
 
 pub(crate) use removals::Removals;
+pub(crate) use slice::visit_flows;
+use snapshot::Publisher;
+pub(crate) use snapshot::{Entries, Snapshot};
 
 /// Interval of the collector's timers, ns. Also the longest delay of a query.
 pub(crate) const TICK: Nanos = 20_000_000;
 
 /// Maximum number of queued queries of a worker.
 const QUESTIONS: usize = 16;
+
+/// Time for queries per tick; the rest waits for the next tick.
+const QUESTION_TIME: Duration = Duration::from_millis(5);
 
 /// Work for a worker between two bursts. It must be short: datagrams queue in the meantime.
 type Task = Box<dyn FnOnce(&mut Worker) + Send>;
@@ -41,7 +51,7 @@ pub(crate) struct Worker {
     batch: Batch,
     rules: RuleNames,
     tasks: Receiver<Task>,
-    published: Arc<Mutex<Stats>>,
+    publisher: Publisher,
     ticked: Option<Nanos>,
     /// Counters of kernel programs.
     elsewhere: Stats,
@@ -61,7 +71,7 @@ struct PendingDetection {
 #[derive(Clone)]
 pub(crate) struct WorkerHandle {
     tasks: SyncSender<Task>,
-    published: Arc<Mutex<Stats>>,
+    published: Arc<Mutex<Snapshot>>,
 }
 
 impl Worker {
@@ -73,8 +83,8 @@ impl Worker {
         recorder: Option<ReportRecorder>,
     ) -> (Self, WorkerHandle) {
         let (sender, tasks) = sync_channel(QUESTIONS);
-        let published = Arc::new(Mutex::new(collector.stats()));
-        let handle = WorkerHandle { tasks: sender, published: Arc::clone(&published) };
+        let publisher = Publisher::new(&collector);
+        let handle = WorkerHandle { tasks: sender, published: publisher.published() };
         let batch = outlet.batch();
         let (elsewhere, removals) = (Stats::default(), Removals::default());
         let worker = Self {
@@ -84,7 +94,7 @@ impl Worker {
             batch,
             rules,
             tasks,
-            published,
+            publisher,
             ticked: None,
             elsewhere,
             removals,
@@ -147,10 +157,18 @@ impl Worker {
         collector.tick(now, &mut FlushOutput { batch, outlet, rules, blocking: false });
         self.outlet.send(&mut self.batch, &self.rules);
         self.send_reports();
-        while let Ok(task) = self.tasks.try_recv() {
+        self.run_tasks();
+        self.publish();
+    }
+
+    /// Runs what others asked for. Datagrams wait in the meantime, so what does not fit waits for the next tick.
+    fn run_tasks(&mut self) {
+        let begun = Instant::now();
+        while begun.elapsed() < QUESTION_TIME
+            && let Ok(task) = self.tasks.try_recv()
+        {
             task(self);
         }
-        self.publish();
     }
 
     /// The end: closes open intervals and emits their results.
@@ -193,11 +211,10 @@ impl Worker {
         let _ = done.send(());
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let mut stats = self.collector.stats();
         stats += &self.elsewhere;
-        // The copy is replaced as a whole, so a panic elsewhere leaves a valid one.
-        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        self.publisher.publish(&self.collector, stats);
     }
 }
 
@@ -285,7 +302,12 @@ impl Output for FlushOutput<'_> {
 impl WorkerHandle {
     /// The counters, as of the last tick.
     pub(crate) fn stats(&self) -> Stats {
-        *self.published.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.published).stats
+    }
+
+    /// The figures, and what the tables hold, as of the last tick or second.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        lock(&self.published).clone()
     }
 
     /// Queries the collector; the answer comes within a tick, or never if the worker has ended or its queue is full.

@@ -5,6 +5,7 @@
 mod support;
 
 mod program {
+    mod bounds;
     mod cli_bench;
     mod cli_decode;
     mod cli_demo;
@@ -17,6 +18,7 @@ mod program {
     mod doctor;
     mod ground_truth;
     mod layers;
+    mod schema_client;
     mod server;
     mod sf_truth;
     mod switch_filter;

@@ -121,6 +121,23 @@ pub fn all() -> Result<Vec<Process>, Error> {
     Ok(numbers.filter_map(|id| Process::open(id).ok().flatten()).collect())
 }
 
+/// Bounds this process: bytes of its private memory, and of the largest file that it may write. It leaves no core file.
+///
+/// # Errors
+/// A sandbox forbids it; the limits that could be set are set.
+pub fn limit_own(memory: u64, file: u64) -> Result<(), Error> {
+    let limits = [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_FSIZE, file), (libc::RLIMIT_DATA, memory)];
+    let mut result = Ok(());
+    for (resource, most) in limits {
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: the pointer is to a live value of the type that the call reads.
+        if unsafe { libc::setrlimit(resource, &limit) } < 0 {
+            result = Err(Error::last("setrlimit", most));
+        }
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};

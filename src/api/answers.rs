@@ -1,38 +1,37 @@
 //! Answers about the current state: status, nodes, links, flows, paths, configuration, metrics.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{
     Json,
     extract::State,
-    http::{HeaderName, header},
+    http::{HeaderMap, HeaderName, header},
 };
-use collector::{Collector, SeriesView};
+use collector::SeriesView;
 use serde::{Deserialize, Serialize};
-use wire::FlowKey;
 
 use super::{
     Context,
-    params::{Form, Param, Params, Segment},
+    page::{self, Prepared},
+    params::{Param, Params},
     refusal::Refusal,
 };
 use crate::{
     config::{Settings, build},
-    metrics,
+    metrics::{self, Format},
     monitor::merged,
-    view::{
-        self as shown, FlowDetail, FlowView, Flows, HopView, Links, NodeView, Nodes, Paths, QueueView,
-        RateHistory, Spread, StatusView,
-    },
+    topology::Topology,
+    view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread},
 };
 
 /// Everything on the first screen.
-pub(crate) async fn status(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<StatusView>, Refusal> {
+pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     params.only(&[])?;
-    Ok(Json(context.monitor.status(&context.active_config.settings()).await?))
+    let (monitor, settings) = (Arc::clone(&context.monitor), context.active_config.settings());
+    page::make(&context, move || monitor.status(&settings)).await
 }
 
 /// Rates, second by second.
@@ -44,44 +43,77 @@ pub(crate) async fn rates(
     Ok(Json(RateHistory { rates: context.monitor.rate_history() }))
 }
 
+/// The parameters of `/nodes`.
+pub(super) const NODES: &[Param] = &[
+    Param::limit(4_096, MAX_ROWS),
+    Param::integer("after", "Only nodes after this one: `next` of the previous page.", 0, u32::MAX as u64),
+];
+
+/// Nodes that reported a latency or are on a path, with their queues, by id.
+pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(NODES)?;
+    let (limit, after) = (params.limit()?, params.number::<u32>("after")?);
+    let topology = context.monitor.topology().await?;
+    let settings = context.active_config.settings();
+    let known =
+        context.monitor.ask(|collector| collector.nodes().map(|series| series.node).collect::<Vec<_>>());
+    let mut ids: BTreeSet<u32> = known.await?.into_iter().flatten().collect();
+    let mut on_paths: Vec<u32> = topology.nodes().keys().filter(|id| !ids.contains(id)).copied().collect();
+    on_paths.sort_unstable();
+    let room = settings.collector.max_nodes.saturating_sub(ids.len());
+    ids.extend(on_paths.into_iter().take(room));
+    let mut ids: Vec<u32> = ids.into_iter().take(settings.collector.max_nodes).collect();
+    ids.retain(|id| after.is_none_or(|after| *id > after));
+    let more = ids.len() > limit;
+    ids.truncate(limit);
+    let ids = Arc::new(ids);
+    let wanted = Arc::clone(&ids);
+    let series = context.monitor.ask(move |collector| -> NodeSeries {
+        let listed = |series: &SeriesView| wanted.binary_search(&series.node).is_ok();
+        (collector.nodes().filter(listed).collect(), collector.queues().filter(listed).collect())
+    });
+    let (series, drops) = (series.await?, context.monitor.pipeline().drops_by_node());
+    page::make(&context, move || {
+        let views = node_views(&ids, &topology, &series, (&settings, &drops));
+        let (nodes, cut) = page::fill(views.into_values(), limit);
+        let next = nodes.last().map(|node| node.node).filter(|_| more || cut);
+        Nodes { nodes, next }
+    })
+    .await
+}
+
 /// Latencies and queues of nodes, in one worker.
 type NodeSeries = (Vec<SeriesView>, Vec<SeriesView>);
 
-/// Every node that reported a latency or is on a path, with its queues.
-pub(crate) async fn nodes(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<Nodes>, Refusal> {
-    params.only(&[])?;
-    let settings = context.active_config.settings();
-    let topology = context.monitor.topology().await?;
-    let series = context.monitor.ask(|collector| -> NodeSeries {
-        (collector.nodes().take(MAX_KEYS).collect(), collector.queues().take(MAX_KEYS).collect())
-    });
-    let drops = context.monitor.pipeline().drops_by_node();
-    let (units, now) = (build::queue_units(&settings), nic::time::now());
+fn node_views(
+    ids: &[u32],
+    topology: &Topology,
+    series: &[NodeSeries],
+    (settings, drops): (&Settings, &BTreeMap<u32, u64>),
+) -> BTreeMap<u32, NodeView> {
+    let (units, now) = (build::queue_units(settings), nic::time::now());
     // A series has whole seconds only: this is at most one second too early, and never too late.
     let seen = |series: &SeriesView| now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000);
-    let mut nodes: BTreeMap<u32, NodeView> = BTreeMap::new();
-    for (id, seen) in topology.nodes() {
-        let node = nodes.entry(*id).or_insert_with(|| new_node(*id, &settings, &drops));
-        node.reports = seen.reports;
-        node.last_seen = seen.last_seen;
+    let mut nodes: BTreeMap<u32, NodeView> =
+        ids.iter().map(|id| (*id, new_node(*id, settings, drops))).collect();
+    for node in nodes.values_mut() {
+        if let Some(seen) = topology.nodes().get(&node.node) {
+            (node.reports, node.last_seen) = (seen.reports, seen.last_seen);
+        }
     }
-    let series = series.await?;
     for latency in merged(series.iter().map(|(latencies, _)| latencies)).values() {
-        let node = nodes.entry(latency.node).or_insert_with(|| new_node(latency.node, &settings, &drops));
+        let Some(node) = nodes.get_mut(&latency.node) else { continue };
         node.reports = node.reports.max(latency.values);
         node.last_seen = node.last_seen.max(seen(latency));
         node.hop_latency = spread(latency);
     }
     for queue in merged(series.iter().map(|(_, queues)| queues)).values() {
-        let node = nodes.entry(queue.node).or_insert_with(|| new_node(queue.node, &settings, &drops));
+        let Some(node) = nodes.get_mut(&queue.node) else { continue };
         node.last_seen = node.last_seen.max(seen(queue));
         let unit = units.get(usize::from(queue.profile)).map_or("", String::as_str);
         node.queues.push(queue_view(queue, unit));
     }
-    Ok(Json(Nodes { nodes: nodes.into_values().collect() }))
+    nodes
 }
 
 fn new_node(id: u32, settings: &Settings, drops: &BTreeMap<u32, u64>) -> NodeView {
@@ -119,180 +151,34 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
     }
 }
 
-/// Links as learnt from paths.
-pub(crate) async fn links(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<Links>, Refusal> {
-    params.only(&[])?;
-    Ok(Json(Links { links: context.monitor.topology().await?.links() }))
+/// The parameters of `/links`.
+pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset()];
+
+/// Links as learnt from paths, by their ends.
+pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(LINKS)?;
+    let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
+    let topology = context.monitor.topology().await?;
+    page::make(&context, move || {
+        let (links, more) = page::fill(topology.links().skip(offset), limit);
+        Links { next: more.then_some(offset + links.len()), links }
+    })
+    .await
 }
 
 /// The parameters of `/paths`.
-pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_KEYS as u64)];
+pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset()];
 
 /// Paths, the most used first.
-pub(crate) async fn paths(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<Paths>, Refusal> {
-    let limit = params.only(PATHS)?.limit()?;
-    let mut paths = context.monitor.topology().await?.paths();
-    paths.truncate(limit);
-    Ok(Json(Paths { paths }))
-}
-
-/// How flows are sorted, greatest first.
-#[derive(Clone, Copy)]
-enum Order {
-    LastSeen,
-    Latency,
-    Reports,
-}
-
-impl Order {
-    fn of(self, flow: &collector::FlowView<'_>) -> u64 {
-        match self {
-            Self::LastSeen => flow.row.last_seen,
-            Self::Latency => flow.row.flow_latency.unwrap_or(0),
-            Self::Reports => flow.row.reports,
-        }
-    }
-}
-
-/// The parameters of `/flows`.
-pub(super) const FLOWS: &[Param] = &[
-    Param::limit(100, 10_000),
-    Param::new(
-        "sort",
-        "Largest first by this; default last_seen.",
-        Form::OneOf(|| vec!["last_seen", "latency", "reports"]),
-    ),
-    Param::new("filter", "Only flows whose text contains this.", Form::Text),
-];
-
-/// Flows that match a text, sorted; `total` is how many matched.
-pub(crate) async fn flows(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<Flows>, Refusal> {
-    let params = params.only(FLOWS)?;
-    let limit = params.limit()?;
-    let order = match params.text("sort").unwrap_or("last_seen") {
-        "last_seen" => Order::LastSeen,
-        "latency" => Order::Latency,
-        "reports" => Order::Reports,
-        other => {
-            return Err(Refusal::bad(format!("cannot sort by {other:?}; use last_seen, latency or reports")));
-        }
-    };
-    let filter: Option<Arc<str>> = params.text("filter").map(Arc::from);
-    let step = move |collector: &Collector, first: u32| {
-        best_flows(collector, first, limit, order, filter.as_deref())
-    };
-    let (mut best, mut total) = (Vec::new(), 0);
-    context
-        .monitor
-        .walk(step, |(found, count): Found| {
-            total += count;
-            best.extend(found);
-            best.sort_by_key(|(key, _)| Reverse(*key));
-            best.truncate(limit);
-        })
-        .await?;
-    Ok(Json(Flows { flows: best.into_iter().map(|(_, flow)| flow).collect(), total }))
-}
-
-/// Flows with their sort key, and the number of matches.
-type Found = (Vec<(u64, FlowView)>, u64);
-
-/// The flows of one part of the table for the answer, and the number of matches.
-fn best_flows(
-    collector: &Collector,
-    first: u32,
-    limit: usize,
-    order: Order,
-    filter: Option<&str>,
-) -> (Found, Option<u32>) {
-    let end = first.saturating_add(FLOWS_AT_ONCE);
-    let mut keys: Vec<(u64, FlowKey)> = collector
-        .flows_in(first..end)
-        .filter(|flow| filter.is_none_or(|text| flow.row.flow.to_string().contains(text)))
-        .map(|flow| (order.of(&flow), flow.row.flow))
-        .collect();
-    let matched = keys.len() as u64;
-    keys.sort_unstable_by_key(|(key, _)| Reverse(*key));
-    keys.truncate(limit);
-    let shown = |(key, flow): (u64, FlowKey)| collector.flow(&flow).map(|flow| (key, flow_view(&flow)));
-    let found = keys.into_iter().filter_map(shown).collect();
-    ((found, matched), (end < collector.flow_slots()).then_some(end))
-}
-
-fn flow_view(flow: &collector::FlowView<'_>) -> FlowView {
-    let row = &flow.row;
-    FlowView {
-        id: shown::id(row.flow.id()),
-        flow: row.flow.into(),
-        text: row.flow.to_string(),
-        path: flow.path().map(shown::node).collect(),
-        flow_latency: row.flow_latency,
-        basis: shown::basis(row.basis).into(),
-        path_basis: Some(shown::basis(flow.path_basis).into()),
-        incomplete: (flow.hop_limit || flow.mtu).then_some(true),
-        reports: row.reports,
-        first_seen: row.first_seen,
-        last_seen: row.last_seen,
-    }
-}
-
-fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
-    let hops = flow.hops().map(|hop| HopView {
-        node: hop.node,
-        ingress_if: hop.ingress_if.map(u32::from),
-        egress_if: hop.egress_if,
-        queue: hop.queue,
-        hop_latency: hop.hop_latency,
-        queue_occupancy: hop.queue_occupancy,
-        link_utilization: hop.link_utilization.map(shown::fraction),
-    });
-    FlowDetail { flow: flow_view(flow), hops: hops.collect() }
-}
-
-/// One flow, by its id or by its text, hop by hop.
-pub(crate) async fn flow(
-    State(context): State<Arc<Context>>,
-    Segment(id): Segment,
-    params: Params,
-) -> Result<Json<FlowDetail>, Refusal> {
-    params.only(&[])?;
-    let Ok(key) = id.parse::<FlowKey>() else { return Ok(Json(flow_by_id(&context, &id).await?.1)) };
-    let found =
-        context.monitor.ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow))).await?;
-    found.into_iter().flatten().next().map(Json).ok_or_else(|| no_flow(&id))
-}
-
-/// The flow with this id.
-pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, FlowDetail), Refusal> {
-    let wanted = u64::from_str_radix(id, 16).map_err(|_| {
-        Refusal::bad(format!(
-            "{id:?} is not a flow; use its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17"
-        ))
-    })?;
-    let mut found = None;
-    let step = move |collector: &Collector, first: u32| {
-        let end = first.saturating_add(FLOWS_AT_ONCE);
-        let flow = collector.flows_in(first..end).find(|flow| flow.row.flow.id() == wanted);
-        let further = (flow.is_none() && end < collector.flow_slots()).then_some(end);
-        (flow.map(|flow| (flow.row.flow, flow_detail(&flow))), further)
-    };
-    context.monitor.walk(step, |flow| found = found.take().or(flow)).await?;
-    found.ok_or_else(|| no_flow(id))
-}
-
-fn no_flow(id: &str) -> Refusal {
-    Refusal::not_found(format!(
-        "there is no flow {id} now; it may have expired, see /api/v1/events?flow=… for its history"
-    ))
+pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(PATHS)?;
+    let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
+    let topology = context.monitor.topology().await?;
+    page::make(&context, move || {
+        let (paths, more) = page::fill(topology.paths().skip(offset), limit);
+        Paths { next: more.then_some(offset + paths.len()), paths }
+    })
+    .await
 }
 
 /// The active configuration, secrets hidden.
@@ -327,22 +213,25 @@ pub(crate) async fn reload(
     }
 }
 
-/// Metrics for Prometheus.
+/// Metrics for Prometheus, from what others published: nobody is waited for.
 pub(crate) async fn metrics(
     State(context): State<Arc<Context>>,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<([(HeaderName, &'static str); 1], String), Refusal> {
     params.only(&[])?;
+    let accept: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
+    let format = Format::accepted(&accept.join(","));
     let switch = match &context.switch {
-        Some(switch) => switch.ask(|forwarder| forwarder.view()).await,
+        Some(switch) => switch.last_view().await,
         None => None,
     };
     let aggregator = context.aggregator.as_ref().map(crate::aggregator::view);
     let translator = context.translator.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
     let dta = (translator.as_ref(), memory.as_ref());
-    let text = metrics::text(&context.monitor, switch.as_ref(), aggregator.as_ref(), dta).await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+    let text = metrics::text(&context.monitor, switch.as_ref(), aggregator.as_ref(), dta, format);
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text))
 }
 
 /// Health check: 503 with the reason when the store fails.
@@ -356,7 +245,5 @@ pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'stat
     }
 }
 
-/// Maximum number of nodes, queues and paths in an answer.
-const MAX_KEYS: usize = 65_536;
-/// Flows per step when each may be formatted as text: takes well below a tick.
-const FLOWS_AT_ONCE: u32 = 4_096;
+/// Maximum number of rows of a page.
+const MAX_ROWS: u64 = 10_000;

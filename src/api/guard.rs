@@ -1,29 +1,109 @@
 //! Who may ask: the host name, the origin and the token of a request are checked before anything else.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
 
 use axum::{
-    extract::{Request, State},
+    body::{Body, Bytes, HttpBody, to_bytes},
+    extract::{ConnectInfo, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Uri, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
-use super::{Context, refusal::Refusal};
+use http_body::{Frame, SizeHint};
+use tokio::{sync::OwnedSemaphorePermit, time};
+
+use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal};
 use crate::config::sections::ApiSettings;
 
 /// Refuses what may not pass, and marks every answer with the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let settings = context.active_config.settings();
+    let connection = request.extensions().get::<ConnectInfo<Peer>>().map(|info| Arc::clone(&info.0.0));
     let mut response = match admit(&settings.api, request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => match whole(request).await {
+            Ok(request) => {
+                connection.iter().for_each(|connection| connection.answering());
+                bounded(&context, next.run(request).await)
+            }
+            Err(refusal) => refusal.into_response(),
+        },
         Err(refusal) => refusal.into_response(),
     };
+    let stream = response.body().size_hint().exact().is_none();
+    connection.iter().for_each(|connection| connection.answered(stream));
     for (name, value) in SAFE_HEADERS {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
 }
+
+/// Receives the body of a request: a handler never waits for a client.
+async fn whole(request: Request) -> Result<Request, Refusal> {
+    let (parts, body) = request.into_parts();
+    let bytes = match time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            let message =
+                format!("the body of the request broke off, or is longer than {} KiB", MAX_BODY >> 10);
+            return Err(Refusal::bad(message));
+        }
+        Err(_) => {
+            let message = format!("the body of the request did not arrive within {} s", BODY_TIME.as_secs());
+            return Err(Refusal::bad(message));
+        }
+    };
+    Ok(Request::from_parts(parts, bytes.into()))
+}
+
+/// Bounds the memory of all answers that clients are slow to receive.
+fn bounded(context: &Context, response: Response) -> Response {
+    let Some(size) = response.body().size_hint().exact() else { return response };
+    let kib = u32::try_from(size >> 10).unwrap_or(u32::MAX);
+    match Arc::clone(&context.unsent).try_acquire_many_owned(kib) {
+        Ok(permit) => response.map(|inner| Body::new(Unsent { inner, _permit: permit })),
+        Err(_) => {
+            let message =
+                "clients are slow to receive their answers, and there is no room for another; ask again";
+            Refusal::unavailable(message).into_response()
+        }
+    }
+}
+
+/// The body of an answer, counted until it was sent or given up.
+struct Unsent {
+    inner: Body,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl HttpBody for Unsent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// Time for the body of a request to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// The checks, in order: host, origin, token.
 fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {

@@ -2,9 +2,12 @@
 
 mod aggregator;
 mod answers;
+mod connections;
 mod dta;
+mod flows;
 mod guard;
 mod openapi;
+mod page;
 pub(crate) mod pages;
 mod params;
 mod refusal;
@@ -26,7 +29,8 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-use crate::{active_config::ActiveConfig, control::Control, live::Hub, monitor::Monitor};
+use crate::{active_config::ActiveConfig, control::Control, live::Hub, monitor::Monitor, sql};
+pub(crate) use page::PAGES;
 use refusal::Refusal;
 pub(crate) use server::Api;
 
@@ -51,10 +55,16 @@ pub(crate) struct Context {
     pub(crate) memory: Option<crate::memory_role::Handle>,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<store::Reader>>,
+    /// SQL over it.
+    pub(crate) sql: Option<sql::Pool>,
     /// SQL queries that may still begin.
     pub(crate) queries: Arc<Semaphore>,
     /// Other questions to the store that may still begin.
     pub(crate) reads: Arc<Semaphore>,
+    /// Large answers that may still be made.
+    pub(crate) pages: Arc<Semaphore>,
+    /// KiB of answers that clients may still keep us waiting with.
+    pub(crate) unsent: Arc<Semaphore>,
 }
 
 /// Declares the routes once: for the router, and for the test that compares them with the OpenAPI document.
@@ -75,8 +85,8 @@ routes! {
     get "/api/v1/rates" => answers::rates,
     get "/api/v1/nodes" => answers::nodes,
     get "/api/v1/links" => answers::links,
-    get "/api/v1/flows" => answers::flows,
-    get "/api/v1/flows/{id}" => answers::flow,
+    get "/api/v1/flows" => flows::flows,
+    get "/api/v1/flows/{id}" => flows::flow,
     get "/api/v1/flows/{id}/history" => stored::history,
     get "/api/v1/paths" => answers::paths,
     get "/api/v1/events" => stored::events,
@@ -121,6 +131,9 @@ pub(crate) fn service(context: Arc<Context>) -> Router {
 /// Questions of the pages that the store answers at once, beside SQL queries: a heavy query must not blind the pages.
 pub(crate) const READS: usize = 4;
 
+/// Memory of answers that clients have not received yet, KiB.
+pub(crate) const UNSENT: usize = 256 << 10;
+
 /// Longest body of a request, bytes: a SQL query with room to spare.
 const MAX_BODY: usize = 256 << 10;
 
@@ -139,5 +152,8 @@ async fn fallback(State(context): State<Arc<Context>>, uri: Uri, headers: Header
 }
 
 async fn wrong_method(uri: Uri) -> Refusal {
-    Refusal::method(format!("{} does not take this method; /api/v1/openapi.json lists the methods", uri.path()))
+    Refusal::method(format!(
+        "{} does not take this method; /api/v1/openapi.json lists the methods",
+        uri.path()
+    ))
 }

@@ -36,6 +36,13 @@ pub(crate) enum Form {
     OneOf(fn() -> Vec<&'static str>),
     /// A 5-tuple such as `10.0.0.1:5000>10.0.0.2:80/17`.
     Flow,
+    /// Where a page begins, as the previous page says.
+    Cursor {
+        /// A regular expression that it matches.
+        #[cfg_attr(not(test), expect(dead_code, reason = "only the generator of the document reads it"))]
+        pattern: &'static str,
+        check: fn(&str) -> bool,
+    },
     /// Any text.
     Text,
 }
@@ -54,6 +61,12 @@ impl Param {
     /// The maximum number of rows, from 1.
     pub(crate) const fn limit(default: u64, max: u64) -> Self {
         Self::new("limit", "Maximum number of rows.", Form::Integer { min: 1, max, default: Some(default) })
+    }
+
+    /// Rows to skip: those of the pages before.
+    pub(crate) const fn offset() -> Self {
+        let form = Form::Integer { min: 0, max: u32::MAX as u64, default: Some(0) };
+        Self::new("offset", "Rows to skip: `next` of the previous page.", form)
     }
 
     /// Checks one value.
@@ -80,7 +93,8 @@ impl Param {
             Form::Count if crate::config::memory::Count::parse(text).is_none() => {
                 bad("a number such as 1000000 or 1M")
             }
-            Form::OneOf(_) | Form::Flow | Form::Count | Form::Text => Ok(()),
+            Form::Cursor { check, .. } if !check(text) => bad("`next` of the previous page"),
+            Form::OneOf(_) | Form::Flow | Form::Count | Form::Cursor { .. } | Form::Text => Ok(()),
         }
     }
 }
@@ -128,7 +142,10 @@ impl Params {
         self.known = known;
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != "token") {
             match known.iter().find(|param| param.name == name) {
-                Some(param) if !value.is_empty() => param.check(value)?,
+                // An empty text is no filter; an empty number is none of the values in the description.
+                Some(param) if !value.is_empty() || !matches!(param.form, Form::Text) => {
+                    param.check(value)?
+                }
                 Some(_) => {}
                 None => return Err(unknown(name, known)),
             }
@@ -245,7 +262,8 @@ mod tests {
         }
         let number = Refusal::bad("limit = \"-1\" cannot be read; write a whole number");
         assert_eq!(refused(LIMIT, "limit", "-1"), Some(number));
-        assert_eq!(params(&[("limit", "")]).only(LIMIT).unwrap().limit(), Ok(10));
+        assert!(refused(LIMIT, "limit", "").is_some());
+        assert_eq!(params(&[]).only(LIMIT).unwrap().limit(), Ok(10));
         assert_eq!(params(&[("limit", "100")]).only(LIMIT).unwrap().limit(), Ok(100));
     }
 }

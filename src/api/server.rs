@@ -2,27 +2,22 @@
 
 use std::{
     collections::BTreeMap,
-    future::{Future, IntoFuture},
+    future::IntoFuture,
     io,
     net::{SocketAddr, TcpListener},
-    pin::Pin,
     sync::Arc,
-    task::{self, Poll},
     thread::JoinHandle,
     time::Duration,
 };
 
-use axum::serve::Listener;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-    runtime,
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::{self, Instant, Sleep},
-};
+use tokio::{runtime, sync::oneshot, time};
 
-use super::{Context, service};
-use crate::{control, monitor::Monitor, view::Name};
+use super::{
+    Context,
+    connections::{Limited, Peer},
+    service,
+};
+use crate::{control, monitor::Monitor, sql, view::Name};
 use terminal::CliError;
 
 /// The API as a component.
@@ -108,7 +103,7 @@ impl Api {
 
 async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => Limited { listener, permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)) },
+        Ok(listener) => Limited::new(listener, MAX_CONNECTIONS, CONNECTION_TIME),
         Err(error) => {
             context.control.failed(format!("the API cannot serve: {error}"));
             return;
@@ -120,7 +115,8 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
         // An error means that the sender is gone, which is an end as well.
         let _ = ended.await;
     };
-    let served = axum::serve(listener, service(Arc::clone(&context))).with_graceful_shutdown(ending);
+    let service = service(Arc::clone(&context)).into_make_service_with_connect_info::<Peer>();
+    let served = axum::serve(listener, service).with_graceful_shutdown(ending);
     let served = tokio::spawn(served.into_future());
     let _ = stopped.await;
     context.hub.close();
@@ -133,16 +129,20 @@ async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
     // What was missed is not made up for: rates want seconds between samples.
     every.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-    let mut drops = Drops::default();
+    let (mut drops, mut store) = (Drops::default(), StoreLog::default());
     for second in 1_u64.. {
         every.tick().await;
         context.monitor.sample();
+        if let Some(stats) = context.monitor.pipeline().store() {
+            store.report(stats.state, stats.message.as_deref());
+        }
         if second.is_multiple_of(DROPS_EVERY) {
             drops.report(&context.monitor);
         }
         // A deleted file takes space until the last connection to it is closed.
         if let Some(reader) = context.store.as_ref().filter(|_| second.is_multiple_of(60)) {
             reader.tidy();
+            context.sql.iter().for_each(sql::Pool::tidy);
         }
     }
 }
@@ -169,134 +169,33 @@ impl Drops {
     }
 }
 
+/// The state of the store that was logged last.
+#[derive(Default)]
+struct StoreLog(Option<store::State>);
+
+impl StoreLog {
+    /// One line when the store begins to fail, or its disk is full, and one when it works again.
+    fn report(&mut self, state: store::State, message: Option<&str>) {
+        let before = self.0.replace(state).unwrap_or(store::State::Ok);
+        match state {
+            _ if state == before => {}
+            store::State::Ok => tracing::info!("the store works again"),
+            store::State::Closed => {}
+            store::State::Full => {
+                tracing::error!(reason = message, "the store's disk is full: records are not stored");
+            }
+            _ => tracing::error!(reason = message, "the store fails: records are not stored"),
+        }
+    }
+}
+
 /// Seconds between two checks of the drop counters.
 const DROPS_EVERY: u64 = 10;
 /// Questions to the store, which wait for the disk, run on these: as many as `[api] max_queries` may be, and the pages' own.
 const BLOCKING_THREADS: usize = 72;
-/// Connections at once; more wait in the kernel.
+/// Connections at once; one more closes the one that has been idle the longest.
 const MAX_CONNECTIONS: usize = 512;
-/// An idle connection is closed after this time; live streams send a comment four times as often.
-const IDLE: Duration = Duration::from_secs(60);
+/// Time for a request to arrive, and for an answer to be received.
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
 /// Time limit of responses when the program ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-
-/// A listener that accepts a connection only when there is room for it.
-struct Limited {
-    listener: tokio::net::TcpListener,
-    permits: Arc<Semaphore>,
-}
-
-/// A connection, with its permit. An idle connection is closed, so that idle clients cannot exclude others.
-struct Connection {
-    stream: TcpStream,
-    idle: Duration,
-    deadline: Pin<Box<Sleep>>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Connection {
-    fn new(stream: TcpStream, idle: Duration, permit: OwnedSemaphorePermit) -> Self {
-        Self { stream, idle, deadline: Box::pin(time::sleep(idle)), _permit: permit }
-    }
-
-    /// Passes on what came of reading or writing; when nothing did, for too long, that is an error.
-    fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.deadline.as_mut().reset(Instant::now() + self.idle);
-            return outcome;
-        }
-        self.deadline.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl Listener for Limited {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        loop {
-            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
-                // The semaphore is never closed.
-                std::future::pending::<()>().await;
-                continue;
-            };
-            match self.listener.accept().await {
-                Ok((stream, address)) => return (Connection::new(stream, IDLE, permit), address),
-                // Out of descriptors, or the client went away: neither ends the service.
-                Err(_) => time::sleep(Duration::from_millis(50)).await,
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.watch(cx, outcome)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.watch(cx, outcome)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.watch(cx, outcome)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_on_which_nothing_moves_is_closed() {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (stream, _) = listener.accept().await.unwrap();
-            let permits = Arc::new(Semaphore::new(1));
-            let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
-            let mut connection = Connection::new(stream, Duration::from_millis(1), permit);
-            let mut bytes = [0; 8];
-            let read = std::future::poll_fn(|cx| {
-                Pin::new(&mut connection).poll_read(cx, &mut ReadBuf::new(&mut bytes))
-            });
-            assert_eq!(read.await.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
-            drop(connection);
-            assert_eq!(permits.available_permits(), 1);
-        });
-    }
-}

@@ -2,25 +2,33 @@
 //! runtime, a bounded number at a time.
 
 use std::{
-    sync::Arc,
-    time::{Duration, Instant},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
 };
-use serde::{Deserialize, Serialize};
-use store::{EventFilter, EventRow, QueryError, QueryErrorKind, QueryOptions, Reader, RollupFilter, Value};
-use tokio::{sync::Semaphore, task};
+use serde::{Deserialize, Deserializer, Serialize};
+use store::{EventFilter, EventRow, FlowPoint, QueryError, QueryErrorKind, Reader, RollupFilter};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task,
+};
 use wire::FlowKey;
 
 use super::{
-    Context, answers,
+    Context, flows,
+    page::{self, Prepared},
     params::{FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
     refusal::Refusal,
 };
 use crate::config::build;
+use crate::sql::{Failure, Request};
 use crate::view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, basis, node, path,
 };
@@ -37,10 +45,7 @@ pub(super) const EVENTS: &[Param] = &[
 ];
 
 /// Stored events, newest first. `before` is the `ts` of the last one on the page before.
-pub(crate) async fn events(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<Events>, Refusal> {
+pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
     let filter = EventFilter {
         from: params.number("from")?,
@@ -51,11 +56,15 @@ pub(crate) async fn events(
         flow: params.flow(),
         limit: params.limit()?,
     };
-    let rows = with_reader(&context, &context.reads, move |reader| reader.events(&filter)).await?;
     let reasons = build::drop_reasons(&context.active_config.settings());
-    let view = |row: &EventRow| EventView::new(&row.event, row.rule.as_deref(), &row.path, &reasons);
-    let events = rows.iter().map(view).collect();
-    Ok(Json(Events { events }))
+    read(&context, move |reader| {
+        let rows = reader.events(&filter)?;
+        let view = |row: &EventRow| EventView::new(&row.event, row.rule.as_deref(), &row.path, &reasons);
+        let (events, cut) = page::fill(rows.iter().map(view), filter.limit);
+        let next = events.last().map(|event| event.ts).filter(|_| cut || events.len() == filter.limit);
+        Ok(Events { events, next })
+    })
+    .await
 }
 
 /// The parameters of `/rollups`.
@@ -75,7 +84,7 @@ pub(super) const ROLLUPS: &[Param] = &[
 pub(crate) async fn rollups(
     State(context): State<Arc<Context>>,
     params: Params,
-) -> Result<Json<Rollups>, Refusal> {
+) -> Result<Prepared, Refusal> {
     let params = params.only(ROLLUPS)?;
     let filter = RollupFilter {
         from: params.number("from")?,
@@ -88,8 +97,14 @@ pub(crate) async fn rollups(
         interval: params.number("interval")?,
         limit: params.limit()?,
     };
-    let rows = with_reader(&context, &context.reads, move |reader| reader.rollups(&filter)).await?;
-    Ok(Json(Rollups { rollups: rows.iter().map(RollupView::from).collect() }))
+    read(&context, move |reader| {
+        let rows = reader.rollups(&filter)?;
+        // The latest are the ones that are wanted.
+        let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
+        rollups.reverse();
+        Ok(Rollups { rollups, truncated: truncated || rows.len() == filter.limit })
+    })
+    .await
 }
 
 /// The parameters of `/flows/{id}/history`.
@@ -100,23 +115,34 @@ pub(crate) async fn history(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
     params: Params,
-) -> Result<Json<HistoryView>, Refusal> {
+) -> Result<Prepared, Refusal> {
     let params = params.only(HISTORY)?;
     let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit()?);
     let flow = match id.parse::<FlowKey>() {
         Ok(flow) => flow,
-        Err(_) => answers::flow_by_id(&context, &id).await?.0,
+        Err(_) => flows::flow_by_id(&context, &id).await?.0,
     };
-    let history =
-        with_reader(&context, &context.reads, move |reader| reader.history(&flow, from, to, limit)).await?;
-    let series = history.series.into_iter().map(|point| PointView {
-        ts: point.ts,
-        flow_latency: point.flow_latency,
-        basis: basis(point.basis).into(),
-        hops: point.hops.into_iter().map(|(id, latency)| HopLatency { node: node(id), latency }).collect(),
-    });
-    let paths = history.paths.iter().map(|(ts, nodes)| PathSince { ts: *ts, path: path(nodes) });
-    Ok(Json(HistoryView { series: series.collect(), paths: paths.collect(), truncated: history.truncated }))
+    read(&context, move |reader| {
+        let history = reader.history(&flow, from, to, limit)?;
+        let point = |point: FlowPoint| PointView {
+            ts: point.ts,
+            flow_latency: point.flow_latency,
+            basis: basis(point.basis).into(),
+            hops: point
+                .hops
+                .into_iter()
+                .map(|(id, latency)| HopLatency { node: node(id), latency })
+                .collect(),
+        };
+        let since = |(ts, nodes): &(u64, Vec<u32>)| PathSince { ts: *ts, path: path(nodes) };
+        // The latest are the ones that are wanted.
+        let (mut series, more) = page::fill(history.series.into_iter().rev().map(point), limit);
+        let (mut paths, more_paths) = page::fill(history.paths.iter().rev().map(since), limit);
+        series.reverse();
+        paths.reverse();
+        Ok(HistoryView { series, paths, truncated: history.truncated || more || more_paths })
+    })
+    .await
 }
 
 /// The body of `/query`.
@@ -125,107 +151,120 @@ pub(crate) async fn history(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
     /// A single SELECT statement.
+    #[cfg_attr(test, schemars(extend("format" = "sql")))]
     sql: String,
     /// Only files with records at or after, nanoseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     from: Option<u64>,
     /// Only files with records at or before, nanoseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     to: Option<u64>,
     /// Maximum number of rows; at most `[api] query_rows`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     limit: Option<usize>,
 }
 
-/// The answer of `/query`.
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rows"))]
-pub(crate) struct Answer {
-    /// Names of the columns.
-    columns: Vec<String>,
-    /// Rows; a cell is a string, a number or null.
-    rows: Vec<Vec<serde_json::Value>>,
-    /// True when there are more rows than the limit.
-    truncated: bool,
-    /// Remarks on the answer.
-    notes: Vec<String>,
-    /// Duration of the query, milliseconds.
-    elapsed_ms: f64,
+/// A whole number as JSON has it: 488.0 is one.
+fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    // Every float below 2^64 without a fraction converts exactly.
+    let float =
+        number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..u64::MAX as f64).contains(float));
+    let value = number.as_u64().or(float.map(|float| float as u64));
+    value.and_then(|value| T::try_from(value).ok()).map(Some).ok_or_else(|| {
+        serde::de::Error::custom(format_args!("{number} is out of range; write a whole number from 0"))
+    })
 }
 
-/// SQL over the views of the store. Only reading; bounded in time and rows.
+/// SQL over the views of the store. Only reading; bounded in time, rows and bytes. It ends when the client goes away.
 pub(crate) async fn query(
     State(context): State<Arc<Context>>,
     question: Result<Json<Question>, JsonRejection>,
-) -> Result<Json<Answer>, Refusal> {
+) -> Result<Prepared, Refusal> {
     let Json(question) = question.map_err(|error| {
         Refusal::bad(format!("{}; send {{\"sql\": \"SELECT …\"}} as application/json", error.body_text()))
     })?;
+    let sql = context.sql.as_ref().ok_or_else(no_store)?;
     let settings = context.active_config.settings();
     let most = settings.api.query_rows;
-    let options = QueryOptions {
+    let request = Request {
+        sql: question.sql,
         from: question.from,
         to: question.to,
         max_rows: question.limit.unwrap_or(most).min(most),
         timeout: settings.api.query_timeout,
-        ..QueryOptions::default()
     };
-    let started = Instant::now();
-    let table =
-        with_reader(&context, &context.queries, move |reader| reader.query(&question.sql, &options)).await?;
-    let rows = table.rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect();
-    let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
-    Ok(Json(Answer {
-        columns: table.columns,
-        rows,
-        truncated: table.truncated,
-        notes: table.notes,
-        elapsed_ms,
-    }))
-}
-
-fn cell(value: Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Int(number) => number.into(),
-        // Infinity and NaN have no JSON form; they become null.
-        Value::Real(number) => number.into(),
-        Value::Text(text) => text.into(),
-        Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+    let _permit = permit(&context.queries).await?;
+    match sql.query(&request).await {
+        Ok(rows) => Ok(Prepared(rows)),
+        Err(Failure::Query(message)) => Err(Refusal::bad(message)),
+        Err(Failure::Unavailable(message)) => Err(Refusal::unavailable(message)),
     }
 }
 
-/// Queries the store on a thread that may block. A semaphore bounds the number of queries.
-async fn with_reader<T: Send + 'static>(
+/// Asks the store on a thread that may block; a few questions at a time. The question ends when the client goes away.
+async fn read<T: Serialize>(
     context: &Context,
-    places: &Arc<Semaphore>,
     question: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
-) -> Result<T, Refusal> {
-    let Some(reader) = context.store.clone() else {
-        let message = "the store is off; set [store] enabled = true, or use /api/v1/events/stream";
-        return Err(Refusal::not_found(message));
-    };
-    let permit = tokio::time::timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
-    let Ok(Ok(permit)) = permit else {
-        let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
-        return Err(Refusal::unavailable(message));
-    };
+) -> Result<Prepared, Refusal> {
+    let stop = StopOnDrop::default();
+    let reader = context.store.as_ref().ok_or_else(no_store)?.until(Arc::clone(&stop.0));
+    let permit = permit(&context.reads).await?;
     let asked = task::spawn_blocking(move || {
-        // Held until the query ends, even if the client disconnects.
+        // Held until the question ends, even if the client disconnects.
         let _permit = permit;
-        question(&reader)
+        question(&reader).map(|answer| serde_json::to_vec(&answer))
     });
     match asked.await {
-        Ok(Ok(answer)) => Ok(answer),
+        Ok(Ok(Ok(answer))) => Ok(Prepared(answer)),
         Ok(Err(error)) if error.kind == QueryErrorKind::Storage => Err(Refusal::unavailable(error.message)),
         Ok(Err(error)) => Err(Refusal::bad(error.message)),
-        Err(_) => Err(Refusal::unavailable(
+        Ok(Ok(Err(_))) | Err(_) => Err(Refusal::unavailable(
             "the query was not answered; this is a fault in hopwise, please report it",
         )),
     }
+}
+
+/// Sets the flag when the client goes away, because that drops the future of its request.
+#[derive(Default)]
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        // Relaxed: the flag orders no other memory.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn no_store() -> Refusal {
+    Refusal::not_found("the store is off; set [store] enabled = true, or use /api/v1/events/stream")
+}
+
+async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+    let permit = tokio::time::timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
+    let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
+    permit.ok().and_then(Result::ok).ok_or_else(|| Refusal::unavailable(message))
 }
 
 /// Maximum number of rows in an answer.
 const MAX_ROWS: u64 = 10_000;
 /// How long a query waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_may_be_written_as_a_float() {
+        let read = |from: &str| {
+            let text = format!("{{\"sql\": \"SELECT 1\", \"from\": {from}}}");
+            serde_json::from_str::<Question>(&text).ok().map(|question| question.from)
+        };
+        assert_eq!(
+            ["488.0", "18446744073709551615", "null"].map(read),
+            [Some(Some(488)), Some(Some(u64::MAX)), Some(None)]
+        );
+        assert_eq!(["488.5", "-1", "1e30", "\"7\"", "18446744073709551616"].map(read), [None; 5]);
+    }
+}

@@ -48,8 +48,11 @@ impl Filter {
     pub(super) fn passes(&self, event: &EventView) -> bool {
         let same =
             |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
-        same(&self.kind, Some(&*event.kind))
-            && same(&self.metric, event.metric.as_deref())
+        let kind = match &self.kind {
+            Some(kind) => *kind == *event.kind,
+            None => *event.kind != *UNCHANGED,
+        };
+        kind && same(&self.metric, event.metric.as_deref())
             && same(&self.flow, event.text.as_deref())
             && self.node.is_none_or(|node| event.node == Some(node))
     }

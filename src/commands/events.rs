@@ -16,7 +16,7 @@ use terminal::{Terminal, units};
 
 /// List events, newest last, or follow them live
 ///
-/// Queries a running hopwise, or with --dir the store itself.
+/// Queries a running hopwise, or with --dir the store itself. Exit code 1 if no event matches.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise events                              the last 50
@@ -55,37 +55,39 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     args.filter.check()?;
     let mut printer = Printer { json: args.json, terminal: Terminal::stdout(), line: String::new() };
-    if let Some(dir) = &args.dir {
-        for event in super::stored::events(dir, &args.filter, args.limit)? {
-            printer.print(&event)?;
+    let events = match &args.dir {
+        Some(dir) => super::stored::events(dir, &args.filter, args.limit)?,
+        None => {
+            let client = args.api.client()?;
+            if args.follow {
+                return follow(&client, &args, &mut printer);
+            }
+            latest(&client, &args.filter, args.limit as usize)?
         }
-        return Ok(ExitCode::SUCCESS);
+    };
+    if events.is_empty() {
+        eprintln!("hopwise: no event matches; `hopwise events --follow` waits for new ones");
+        return Ok(ExitCode::from(1));
     }
-    let client = args.api.client()?;
-    if args.follow {
-        return follow(&client, &args, &mut printer);
-    }
-    for event in latest(&client, &args.filter, args.limit as usize)?.iter().rev() {
-        printer.print(event)?;
-    }
+    events.iter().try_for_each(|event| printer.print(event))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The latest events that pass, newest first. The server does not leave out known events, so a query may be repeated.
+/// The latest events that pass, oldest first. The server does not leave out known events, so a query may be repeated.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
     let mut passed = Vec::new();
     let mut before = String::new();
     for _ in 0..MAX_PAGES {
-        let Events { events } = fetch(client, &format!("/events?limit={PAGE}{before}{}", filter.query('&')))?;
-        let last = events.last().map(|event| event.ts);
-        let full = events.len() >= PAGE;
+        let Events { events, next } =
+            fetch(client, &format!("/events?limit={PAGE}{before}{}", filter.query('&')))?;
         passed.extend(events.into_iter().filter(|event| filter.passes(event)));
-        match last {
-            Some(ts) if full && passed.len() < limit => before = format!("&before={ts}"),
+        match next {
+            Some(next) if passed.len() < limit => before = format!("&before={next}"),
             _ => break,
         }
     }
     passed.truncate(limit);
+    passed.reverse();
     Ok(passed)
 }
 
@@ -333,6 +335,9 @@ mod tests {
             serde_json::from_value(json!({"ts": 0, "kind": "drop", "node": node, "text": "a>b/6"})).unwrap()
         };
         assert_eq!([filter.passes(&event(7)), filter.passes(&event(8))], [true, false]);
+        let latest = serde_json::from_value(json!({"ts": 0, "kind": "latest"})).unwrap();
+        let wanted = Filter { kind: Some("latest".into()), ..Filter::default() };
+        assert_eq!([Filter::default().passes(&latest), wanted.passes(&latest)], [false, true]);
     }
 
     #[test]

@@ -19,5 +19,6 @@ pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod sql_helper;
 mod stored;
 pub(crate) mod top;

@@ -9,7 +9,7 @@ use std::{
     io::Write,
     os::unix::net::UnixStream,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
@@ -19,7 +19,7 @@ use std::{
 
 use tokio::{sync::oneshot, time};
 
-use crate::{config::switch::SwitchSettings, control::Control};
+use crate::{config::switch::SwitchSettings, control::Control, lock::lock};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
 pub(crate) use ports::Forwarder;
@@ -51,6 +51,8 @@ pub(crate) struct Handle {
     /// Set when work is in the channel. Relaxed: the channel orders its contents.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
+    /// What it answered last.
+    last: Arc<Mutex<Option<SwitchView>>>,
 }
 
 /// The switch's end of the request channel.
@@ -78,7 +80,7 @@ impl Ready {
         let (near, far) = ends.map_err(|error| {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
-        let handle = Handle { requests, flag: Arc::clone(&flag), wake: Arc::new(near) };
+        let handle = Handle { requests, flag: Arc::clone(&flag), wake: Arc::new(near), last: Arc::default() };
         Ok(Self { forwarder, handle, requests: Requests { work, flag, wake: far } })
     }
 
@@ -147,6 +149,14 @@ impl Handle {
         if asked { time::timeout(PATIENCE, answer).await.ok()?.ok() } else { None }
     }
 
+    /// Its view; when it has no time, the last one that it gave.
+    pub(crate) async fn last_view(&self) -> Option<SwitchView> {
+        if let Ok(Some(view)) = time::timeout(MOMENT, self.ask(|forwarder| forwarder.view())).await {
+            *lock(&self.last) = Some(view);
+        }
+        lock(&self.last).clone()
+    }
+
     fn post(&self, work: Work) -> bool {
         match self.requests.try_send(work) {
             Ok(()) => {
@@ -166,5 +176,7 @@ impl Handle {
 
 /// Maximum number of queued requests.
 const MAX_REQUESTS: usize = 64;
+/// Time limit of an answer that may be an old one.
+const MOMENT: Duration = Duration::from_millis(50);
 /// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -11,8 +11,10 @@ use super::{Flow, Name};
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Nodes {
-    /// All nodes.
+    /// Nodes by id.
     pub(crate) nodes: Vec<NodeView>,
+    /// `after` of the next page; null on the last.
+    pub(crate) next: Option<u32>,
 }
 
 /// `/links`.
@@ -20,8 +22,10 @@ pub(crate) struct Nodes {
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Links {
-    /// All links.
+    /// Links by their ends.
     pub(crate) links: Vec<LinkView>,
+    /// `offset` of the next page; null on the last.
+    pub(crate) next: Option<usize>,
 }
 
 /// `/flows`.
@@ -33,6 +37,8 @@ pub(crate) struct Flows {
     pub(crate) flows: Vec<FlowView>,
     /// Number of flows that match.
     pub(crate) total: u64,
+    /// `after` of the next page; null on the last.
+    pub(crate) next: Option<String>,
 }
 
 /// `/paths`.
@@ -42,6 +48,8 @@ pub(crate) struct Flows {
 pub(crate) struct Paths {
     /// Paths, most used first.
     pub(crate) paths: Vec<PathView>,
+    /// `offset` of the next page; null on the last.
+    pub(crate) next: Option<usize>,
 }
 
 /// A node.

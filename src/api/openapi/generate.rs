@@ -4,7 +4,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::api::{
-    answers, dta,
+    answers, dta, flows,
     params::{Form, Param},
     refusal, stored, stream,
 };
@@ -85,9 +85,9 @@ fn network() -> Vec<Operation> {
             &[],
             of::<view::RateHistory>,
         ),
-        get("/api/v1/nodes", "Nodes with latencies and queues.", &[], of::<view::Nodes>),
-        get("/api/v1/links", "Links, learnt from paths.", &[], of::<view::Links>),
-        get("/api/v1/flows", "Flows, largest first.", answers::FLOWS, of::<view::Flows>),
+        get("/api/v1/nodes", "Nodes with latencies and queues, by id.", answers::NODES, of::<view::Nodes>),
+        get("/api/v1/links", "Links, learnt from paths.", answers::LINKS, of::<view::Links>),
+        get("/api/v1/flows", "Flows, largest first.", flows::FLOWS, of::<view::Flows>),
         get("/api/v1/flows/{id}", "One flow, hop by hop.", &[], of::<view::FlowDetail>),
         get(
             "/api/v1/flows/{id}/history",
@@ -116,7 +116,7 @@ fn network() -> Vec<Operation> {
             "/api/v1/query",
             "Read-only SQL over the views events, rollups, flows, drops, losses, reports.",
             Some(of::<stored::Question>),
-            of::<stored::Answer>,
+            of::<crate::sql::Rows>,
         ),
     ]
 }
@@ -338,7 +338,7 @@ fn segment(name: &str) -> Value {
     let (about, schema) = match name {
         "id" => (
             "Flow id (16 hexadecimal digits), or the flow as text, percent-encoded.",
-            json!({"type": "string"}),
+            json!({"type": "string", "format": "flow-or-id"}),
         ),
         "number" => (
             "Port number.",
@@ -367,7 +367,9 @@ fn query(param: &Param) -> Value {
         }
         Form::Count => json!({"type": "string", "pattern": "^[0-9_]+[KMG]?$"}),
         Form::OneOf(names) => json!({"type": "string", "enum": names()}),
-        Form::Flow | Form::Text => json!({"type": "string"}),
+        Form::Cursor { pattern, .. } => json!({"type": "string", "pattern": pattern}),
+        Form::Flow => json!({"type": "string", "format": "flow"}),
+        Form::Text => json!({"type": "string"}),
     };
     let required = param.name == "keys";
     json!({"name": param.name, "in": "query", "required": required, "description": param.about, "schema": schema})

@@ -210,6 +210,8 @@ export type Event = {
 export type Events = {
   /** Events, newest first. */
   events: Array<Event>;
+  /** `before` of the next page; null when there are no more. */
+  next: number | null;
 };
 
 /** Expected answers of a store at its occupancy. */
@@ -294,6 +296,8 @@ export type FlowState = {
 export type Flows = {
   /** Flows that match, largest first. */
   flows: Array<FlowState>;
+  /** `after` of the next page; null on the last. */
+  next: string | null;
   /** Number of flows that match. */
   total: number;
 };
@@ -432,8 +436,10 @@ export type Link = {
 
 /** `/links`. */
 export type Links = {
-  /** All links. */
+  /** Links by their ends. */
   links: Array<Link>;
+  /** `offset` of the next page; null on the last. */
+  next: number | null;
 };
 
 /** A list. */
@@ -699,7 +705,9 @@ export type Node = {
 
 /** `/nodes`. */
 export type Nodes = {
-  /** All nodes. */
+  /** `after` of the next page; null on the last. */
+  next: number | null;
+  /** Nodes by id. */
   nodes: Array<Node>;
 };
 
@@ -723,6 +731,8 @@ export type PathUse = {
 
 /** `/paths`. */
 export type Paths = {
+  /** `offset` of the next page; null on the last. */
+  next: number | null;
   /** Paths, most used first. */
   paths: Array<PathUse>;
 };
@@ -835,6 +845,8 @@ export type Rollup = {
 export type Rollups = {
   /** Rollups in ascending order of time. */
   rollups: Array<Rollup>;
+  /** True when the limits left out older ones. */
+  truncated: boolean;
 };
 
 /** The answer of `/query`. */
@@ -847,7 +859,7 @@ export type Rows = {
   notes: Array<string>;
   /** Rows; a cell is a string, a number or null. */
   rows: Array<Array<unknown>>;
-  /** True when there are more rows than the limit. */
+  /** True when there are more rows than the limits allow. */
   truncated: boolean;
 };
 

@@ -1,0 +1,335 @@
+//! Connections to the API: bounded in number, and in the time that each may take. Where there is no room, the one that has been idle the
+//! longest is closed, so that idle, slow or stuck clients never exclude others.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{self, Poll, Waker},
+    time::Duration,
+};
+
+use axum::{extract::connect_info::Connected, serve::IncomingStream, serve::Listener};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{self, Instant, Sleep},
+};
+
+use crate::lock::lock;
+
+/// A listener that always accepts, and closes an older connection when there are too many.
+pub(super) struct Limited {
+    listener: tokio::net::TcpListener,
+    open: Arc<Open>,
+}
+
+/// The open connections.
+#[derive(Debug)]
+struct Open {
+    max: usize,
+    /// Time for a request to arrive, and for an answer to be received.
+    limit: Duration,
+    slots: Mutex<(u64, HashMap<u64, Arc<Slot>>)>,
+}
+
+/// What a connection is doing, for others.
+#[derive(Debug)]
+pub(super) struct Slot(Mutex<Doing>);
+
+#[derive(Debug)]
+struct Doing {
+    phase: Phase,
+    since: Instant,
+    /// It is closed to make room.
+    evicted: bool,
+    waker: Option<Waker>,
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Waits for a request, or for the rest of one.
+    Waiting,
+    /// A request is being answered.
+    Answering,
+    /// The client receives an answer.
+    Sending,
+    /// The client receives a live stream.
+    Streaming,
+}
+
+impl Slot {
+    fn set(&self, phase: Phase) {
+        let doing = &mut *lock(&self.0);
+        (doing.phase, doing.since) = (phase, Instant::now());
+        // The connection's deadline has changed.
+        if let Some(waker) = doing.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// A whole request has arrived.
+    pub(super) fn answering(&self) {
+        self.set(Phase::Answering);
+    }
+
+    /// There is an answer: a live stream, or one with an end.
+    pub(super) fn answered(&self, stream: bool) {
+        self.set(if stream { Phase::Streaming } else { Phase::Sending });
+    }
+
+    /// The client has received the answer.
+    fn sent(&self) {
+        let doing = &mut *lock(&self.0);
+        if doing.phase == Phase::Sending {
+            (doing.phase, doing.since) = (Phase::Waiting, Instant::now());
+        }
+    }
+
+    fn evict(&self) {
+        let doing = &mut *lock(&self.0);
+        doing.evicted = true;
+        if let Some(waker) = doing.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Open {
+    /// Adds a connection, if need be in the place of the one that has waited the longest, or else of the slowest reader. `None`: all are
+    /// being answered.
+    fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
+        let (next, slots) = &mut *lock(&self.slots);
+        if slots.len() >= self.max {
+            let oldest = |wanted: Phase| {
+                let ages = slots.iter().filter_map(|(id, slot)| {
+                    let doing = lock(&slot.0);
+                    (doing.phase == wanted).then_some((doing.since, *id))
+                });
+                ages.min()
+            };
+            let (_, id) = oldest(Phase::Waiting).or_else(|| oldest(Phase::Sending))?;
+            if let Some(slot) = slots.remove(&id) {
+                slot.evict();
+            }
+        }
+        let id = *next;
+        *next += 1;
+        let doing = Doing { phase: Phase::Waiting, since: Instant::now(), evicted: false, waker: None };
+        let slot = Arc::new(Slot(Mutex::new(doing)));
+        slots.insert(id, Arc::clone(&slot));
+        let deadline = Box::pin(time::sleep(self.limit));
+        Some(Connection { stream, slot, id, open: Arc::clone(self), deadline, moved: Instant::now() })
+    }
+
+    fn remove(&self, id: u64) {
+        lock(&self.slots).1.remove(&id);
+    }
+}
+
+/// A connection, with its place among the open ones.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    slot: Arc<Slot>,
+    id: u64,
+    open: Arc<Open>,
+    deadline: Pin<Box<Sleep>>,
+    /// When bytes moved last.
+    moved: Instant,
+}
+
+impl Connection {
+    /// Passes on what came of reading or writing; an error when the connection was evicted, or its phase takes too long. A client that sends
+    /// or receives byte by byte gains no time.
+    fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let (phase, since) = {
+            let doing = &mut *lock(&self.slot.0);
+            if doing.evicted {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            doing.waker = Some(cx.waker().clone());
+            (doing.phase, doing.since)
+        };
+        if outcome.is_ready() {
+            self.moved = Instant::now();
+            return outcome;
+        }
+        let limit = self.open.limit;
+        let due = match phase {
+            // A request has limits of its own.
+            Phase::Answering => return Poll::Pending,
+            Phase::Waiting | Phase::Sending => since + limit,
+            // It sends a comment four times as often.
+            Phase::Streaming => self.moved.max(since) + limit,
+        };
+        if self.deadline.deadline() != due {
+            self.deadline.as_mut().reset(due);
+        }
+        self.deadline.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.open.remove(self.id);
+    }
+}
+
+impl Limited {
+    /// At most `max` connections at once; a request must arrive, and an answer be received, within `limit`.
+    pub(super) fn new(listener: tokio::net::TcpListener, max: usize, limit: Duration) -> Self {
+        Self { listener, open: Arc::new(Open { max, limit, slots: Mutex::default() }) }
+    }
+}
+
+impl Listener for Limited {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    if let Some(connection) = self.open.add(stream) {
+                        return (connection, address);
+                    }
+                }
+                // Out of descriptors, or the client went away: neither ends the service.
+                Err(_) => time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// The connection of a request, for its handlers.
+#[derive(Clone, Debug)]
+pub(super) struct Peer(pub(super) Arc<Slot>);
+
+impl Connected<IncomingStream<'_, Limited>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Limited>) -> Self {
+        Self(Arc::clone(&stream.io().slot))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.watch(cx, outcome)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.watch(cx, outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        // All that was to be sent has been passed to the kernel.
+        self.slot.sent();
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.watch(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    }
+
+    /// A listener with room for `max`, and its address.
+    async fn listening(max: usize, limit: Duration) -> (Limited, SocketAddr) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (Limited::new(listener, max, limit), address)
+    }
+
+    #[test]
+    fn the_connection_that_has_waited_longest_makes_room() {
+        run(async {
+            let (mut limited, address) = listening(2, Duration::from_secs(60)).await;
+            let mut clients = Vec::new();
+            let mut servers = Vec::new();
+            for _ in 0..2 {
+                clients.push(std::net::TcpStream::connect(address).unwrap());
+                servers.push(limited.accept().await.0);
+            }
+            // The first is being answered: the second goes.
+            servers[0].slot.answering();
+            clients.push(std::net::TcpStream::connect(address).unwrap());
+            servers.push(limited.accept().await.0);
+            let mut buffer = [0; 1];
+            let read = servers[1].read(&mut buffer).await;
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+            assert_eq!(lock(&limited.open.slots).1.len(), 2);
+            // A slow reader goes before a request that is being answered.
+            servers[2].slot.answered(false);
+            clients.push(std::net::TcpStream::connect(address).unwrap());
+            servers.push(limited.accept().await.0);
+            let evicted: Vec<bool> = servers.iter().map(|server| lock(&server.slot.0).evicted).collect();
+            assert_eq!(evicted, [false, true, true, false]);
+            drop(servers);
+            assert_eq!(lock(&limited.open.slots).1.len(), 0);
+        });
+    }
+
+    #[test]
+    fn a_phase_that_takes_too_long_ends_the_connection() {
+        run(async {
+            let limit = Duration::from_millis(20);
+            let (mut limited, address) = listening(8, limit).await;
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            let (mut server, _) = limited.accept().await;
+            // Bytes now and then gain no time.
+            let (begun, mut buffer) = (lock(&server.slot.0).since, [0; 1]);
+            for _ in 0..3 {
+                io::Write::write_all(&mut client, b"G").unwrap();
+                assert_eq!(server.read(&mut buffer).await.unwrap(), 1);
+            }
+            let error = server.read(&mut buffer).await.unwrap_err();
+            assert_eq!((error.kind(), server.deadline.deadline()), (io::ErrorKind::TimedOut, begun + limit));
+            // An answer that takes long does not end it.
+            server.slot.answering();
+            assert!(time::timeout(3 * limit, server.read(&mut buffer)).await.is_err());
+            drop(client);
+        });
+    }
+}

@@ -1,0 +1,57 @@
+//! Pages: answers bounded in rows, bytes and time. They are made on threads of their own, a few at a time, so that `/healthz` and
+//! `/metrics` never wait for one.
+
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use tokio::{task, time};
+
+use super::{Context, refusal::Refusal};
+use crate::view;
+
+/// Serialised JSON.
+#[derive(Debug)]
+pub(crate) struct Prepared(pub(super) Vec<u8>);
+
+impl IntoResponse for Prepared {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], self.0).into_response()
+    }
+}
+
+/// Makes an answer on a thread that may take its time.
+///
+/// # Errors
+/// Too many are being made.
+pub(super) async fn make<T: Serialize>(
+    context: &Context,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Prepared, Refusal> {
+    let place = time::timeout(PATIENCE, context.pages.clone().acquire_owned()).await;
+    let Ok(Ok(place)) = place else {
+        return Err(Refusal::unavailable("too many large answers are being made; ask again in a moment"));
+    };
+    let made = task::spawn_blocking(move || {
+        // Held until the end, even if the client disconnects.
+        let _place = place;
+        serde_json::to_vec(&work())
+    });
+    match made.await {
+        Ok(Ok(bytes)) => Ok(Prepared(bytes)),
+        _ => Err(Refusal::unavailable("there is no answer; this is a fault in hopwise, please report it")),
+    }
+}
+
+/// Takes rows for a page: at most `limit`, and a bounded number of bytes. Returns whether there are more.
+pub(super) fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize) -> (Vec<T>, bool) {
+    view::fill(rows, limit, MAX_BYTES)
+}
+
+/// Bytes of a page.
+const MAX_BYTES: usize = 4 << 20;
+/// Answers that are made at once.
+pub(crate) const PAGES: usize = 2;
+/// How long a request waits for its turn.
+const PATIENCE: time::Duration = time::Duration::from_secs(2);

@@ -1,0 +1,18 @@
+//! `hopwise sql-helper`: a process in which a running hopwise executes SQL queries. Not for people.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use terminal::CliError;
+
+use crate::sql;
+
+/// Answers SQL queries of a running hopwise, which starts it.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Directory of the store.
+    directory: PathBuf,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    sql::helper::serve(&args.directory)
+}

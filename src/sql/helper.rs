@@ -1,0 +1,104 @@
+//! The helper's side: one query after another, until its input ends.
+
+use std::{
+    io::{self, BufRead, Write},
+    path::Path,
+    process::ExitCode,
+    sync::mpsc::channel,
+    thread,
+    time::Instant,
+};
+
+use store::{QueryError, QueryErrorKind, QueryOptions, Reader, Value};
+use terminal::CliError;
+
+use super::{Header, MAX_BYTES, Request, Rows};
+use crate::view::fill;
+
+/// Answers the queries of standard input about the files in `directory`.
+///
+/// # Errors
+/// The directory cannot be read, or the other side is gone.
+pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
+    // Where the sandbox does not allow it, the time limit alone bounds a query.
+    let _ = nic::process::limit_own(MAX_MEMORY, MAX_FILE);
+    let reader = Reader::open(directory).map_err(|error| CliError::new(error.to_string()))?;
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            // Fails when the main thread is about to end.
+            let _ = sender.send(line);
+        }
+        // The server is gone: a query that still runs has nobody to answer.
+        std::process::exit(0);
+    });
+    let mut out = io::stdout().lock();
+    for line in lines {
+        let (header, body) = answer(&reader, &line);
+        let written = serde_json::to_writer(&mut out, &header)
+            .map_err(io::Error::from)
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.write_all(&body))
+            .and_then(|()| out.flush());
+        written.map_err(|error| CliError::io("cannot answer a query", error, "is the server gone?"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(reader: &Reader, line: &str) -> (Header, Vec<u8>) {
+    let refused = |error: QueryError| {
+        let storage = error.kind == QueryErrorKind::Storage;
+        (Header::Refused { storage, message: error.message }, Vec::new())
+    };
+    let request: Request = match serde_json::from_str(line) {
+        Ok(request) => request,
+        Err(error) => return (Header::Refused { storage: true, message: error.to_string() }, Vec::new()),
+    };
+    let rows = match ask(reader, &request) {
+        Ok(rows) => rows,
+        Err(error) => return refused(error),
+    };
+    match serde_json::to_vec(&rows) {
+        Ok(body) => (Header::Answer { length: body.len() }, body),
+        Err(error) => (Header::Refused { storage: true, message: error.to_string() }, Vec::new()),
+    }
+}
+
+fn ask(reader: &Reader, request: &Request) -> Result<Rows, QueryError> {
+    let started = Instant::now();
+    let options = QueryOptions {
+        from: request.from,
+        to: request.to,
+        max_rows: request.max_rows,
+        max_bytes: MAX_BYTES,
+        timeout: request.timeout,
+        ..QueryOptions::default()
+    };
+    let table = reader.query(&request.sql, &options)?;
+    let rows = table.rows.into_iter().map(|row| row.into_iter().map(cell).collect());
+    let (rows, cut) = fill(rows, usize::MAX, MAX_BYTES);
+    let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
+    Ok(Rows {
+        columns: table.columns,
+        rows,
+        truncated: table.truncated || cut,
+        notes: table.notes,
+        elapsed_ms,
+    })
+}
+
+fn cell(value: Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Int(number) => number.into(),
+        // Infinity and NaN have no JSON form; they become null.
+        Value::Real(number) => number.into(),
+        Value::Text(text) => text.into(),
+        Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+    }
+}
+
+/// Memory of a helper, bytes: page caches, what a query sorts, and its answer.
+const MAX_MEMORY: u64 = 1 << 30;
+/// Largest temporary file, bytes.
+const MAX_FILE: u64 = 1 << 30;

@@ -1,0 +1,68 @@
+//! SQL of strangers, in processes of their own.
+//!
+//! SQLite can be stopped between two steps of its virtual machine only, and a hostile query can make one step last minutes, or
+//! fill the memory. So each query runs in a helper process (`hopwise sql-helper DIR`), which has limits of its own and is killed
+//! when the time is over or the client has gone. Helpers that answered in time are used again.
+//!
+//! Both sides speak lines of JSON: a [`Request`] goes in; a [`Header`] comes out, and after it as many bytes as it says.
+
+pub(crate) mod helper;
+mod pool;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use pool::{Failure, Pool};
+
+/// A query with its limits.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct Request {
+    /// A single SELECT statement.
+    pub(crate) sql: String,
+    /// Only files with records at or after.
+    pub(crate) from: Option<u64>,
+    /// Only files with records at or before.
+    pub(crate) to: Option<u64>,
+    /// Maximum number of rows.
+    pub(crate) max_rows: usize,
+    /// Time limit.
+    pub(crate) timeout: Duration,
+}
+
+/// What a helper sends before an answer.
+#[derive(Serialize, Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+enum Header {
+    /// [`Rows`] as JSON follow.
+    Answer {
+        /// Bytes.
+        length: usize,
+    },
+    /// The query was refused; nothing follows.
+    Refused {
+        /// The store is at fault, not the query.
+        storage: bool,
+        /// One sentence.
+        message: String,
+    },
+}
+
+/// The answer of `/query`.
+#[derive(Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Rows {
+    /// Names of the columns.
+    columns: Vec<String>,
+    /// Rows; a cell is a string, a number or null.
+    rows: Vec<Vec<serde_json::Value>>,
+    /// True when there are more rows than the limits allow.
+    truncated: bool,
+    /// Remarks on the answer.
+    notes: Vec<String>,
+    /// Duration of the query, milliseconds.
+    elapsed_ms: f64,
+}
+
+/// Bytes of an answer as JSON, and of the values in it.
+const MAX_BYTES: usize = 8 << 20;

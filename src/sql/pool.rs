@@ -1,0 +1,140 @@
+//! The server's side: helpers that wait for a query.
+
+use std::{io, path::PathBuf, process::Stdio, sync::Mutex, time::Duration};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time,
+};
+
+use super::{Header, MAX_BYTES, Request};
+use crate::lock::lock;
+
+/// Runs queries, each in a helper.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    directory: PathBuf,
+    idle: Mutex<Vec<Helper>>,
+}
+
+/// A process that answers one query at a time. It is killed when this is dropped.
+#[derive(Debug)]
+struct Helper {
+    _child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// Why there is no answer: one sentence.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The query is at fault.
+    Query(String),
+    /// The store or this machine is.
+    Unavailable(String),
+}
+
+impl Pool {
+    /// Queries over the files in `directory`.
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory, idle: Mutex::default() }
+    }
+
+    /// Runs a query; the answer is [`super::Rows`] as JSON. When the result is no longer awaited, the query ends.
+    ///
+    /// # Errors
+    /// The query was refused or took too long; or there is no process for it.
+    pub(crate) async fn query(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+        match time::timeout(request.timeout + GRACE, self.ask(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::Query(format!(
+                "the query took longer than {} s; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
+                 raise [api] query_timeout",
+                request.timeout.as_secs_f64()
+            ))),
+        }
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+        let idle = lock(&self.idle).pop();
+        if let Some(mut helper) = idle
+            && let Ok(answer) = helper.ask(request).await
+        {
+            self.put_back(helper);
+            return answer;
+        }
+        // There was none, or it ended while nobody asked it anything: a new one tells the two apart.
+        let unavailable = |error: io::Error| {
+            Failure::Unavailable(format!(
+                "cannot start a process for the query: {error}; is the machine full?"
+            ))
+        };
+        let mut helper = self.start().map_err(unavailable)?;
+        match helper.ask(request).await {
+            Ok(answer) => {
+                self.put_back(helper);
+                answer
+            }
+            Err(_) => Err(Failure::Query(
+                "the query needed more memory or temporary space than it may use; ask for less at a time"
+                    .into(),
+            )),
+        }
+    }
+
+    fn start(&self) -> io::Result<Helper> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("sql-helper")
+            .arg(&self.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (input, output) = child.stdin.take().zip(child.stdout.take()).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Helper { _child: child, input, output: BufReader::new(output) })
+    }
+
+    fn put_back(&self, helper: Helper) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < MAX_IDLE {
+            idle.push(helper);
+        }
+    }
+
+    /// Ends the helpers that wait: they keep files open that may have been deleted.
+    pub(crate) fn tidy(&self) {
+        lock(&self.idle).clear();
+    }
+}
+
+impl Helper {
+    /// Asks it. An error means that it has ended.
+    async fn ask(&mut self, request: &Request) -> io::Result<Result<Vec<u8>, Failure>> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.input.write_all(&line).await?;
+        let mut header = Vec::new();
+        (&mut self.output).take(MAX_HEADER).read_until(b'\n', &mut header).await?;
+        if header.pop() != Some(b'\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match serde_json::from_slice(&header)? {
+            Header::Answer { length } if length <= 2 * MAX_BYTES => {
+                let mut body = vec![0; length];
+                self.output.read_exact(&mut body).await?;
+                Ok(Ok(body))
+            }
+            Header::Answer { .. } => Err(io::ErrorKind::InvalidData.into()),
+            Header::Refused { storage: true, message } => Ok(Err(Failure::Unavailable(message))),
+            Header::Refused { storage: false, message } => Ok(Err(Failure::Query(message))),
+        }
+    }
+}
+
+/// How long after its time limit a query that cannot stop by itself is killed.
+const GRACE: Duration = Duration::from_millis(50);
+/// Helpers that wait for the next query.
+const MAX_IDLE: usize = 2;
+/// Longest header, bytes.
+const MAX_HEADER: u64 = 1 << 20;

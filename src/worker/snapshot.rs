@@ -1,0 +1,125 @@
+//! What a worker publishes of its own accord, so that nobody has to wait for it: its figures at every tick, and the contents of
+//! its smaller tables at least once a second.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use collector::{Collector, SeriesView, SourceView, Stats, StreamView, stats::Tables};
+
+use crate::lock::lock;
+
+/// What a worker published last.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// What was counted.
+    pub(crate) stats: Stats,
+    /// How full the tables are.
+    pub(crate) tables: Tables,
+    /// Datagrams that streams have lost, those given up since included.
+    pub(crate) lost: u64,
+    /// What the tables hold.
+    pub(crate) entries: Arc<Entries>,
+}
+
+/// Entries of tables, at most so many of each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries {
+    /// Numbered streams of reports.
+    pub(crate) streams: Vec<StreamView>,
+    /// Source addresses.
+    pub(crate) sources: Vec<SourceView>,
+    /// Latencies of nodes.
+    pub(crate) nodes: Vec<SeriesView>,
+    /// Queues.
+    pub(crate) queues: Vec<SeriesView>,
+    /// Links.
+    pub(crate) links: Vec<SeriesView>,
+}
+
+impl Entries {
+    fn of(collector: &Collector) -> Self {
+        Self {
+            streams: collector.streams().take(MAX_SOURCES).collect(),
+            sources: collector.sources().take(MAX_SOURCES).collect(),
+            nodes: collector.nodes().take(MAX_SERIES).collect(),
+            queues: collector.queues().take(MAX_SERIES).collect(),
+            links: collector.links().take(MAX_SERIES).collect(),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.streams.len() + self.sources.len() + self.nodes.len() + self.queues.len() + self.links.len()
+    }
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    published: Arc<Mutex<Snapshot>>,
+    entries: Arc<Entries>,
+    /// When the entries were copied, and what it costs to copy them.
+    copied: Instant,
+    lost: u64,
+}
+
+impl Publisher {
+    pub(super) fn new(collector: &Collector) -> Self {
+        let entries = Arc::new(Entries::of(collector));
+        let (stats, tables, lost) = (collector.stats(), collector.tables(), lost(collector));
+        let first = Snapshot { stats, tables, lost, entries: Arc::clone(&entries) };
+        Self { published: Arc::new(Mutex::new(first)), entries, copied: Instant::now(), lost }
+    }
+
+    pub(super) fn published(&self) -> Arc<Mutex<Snapshot>> {
+        Arc::clone(&self.published)
+    }
+
+    /// Publishes `stats`, and the tables.
+    pub(super) fn publish(&mut self, collector: &Collector, stats: Stats) {
+        // A few entries are copied at every tick; many at intervals, because the copy takes time from datagrams.
+        if self.entries.count() <= FEW || self.copied.elapsed() >= PUBLISH_INTERVAL {
+            self.entries = Arc::new(Entries::of(collector));
+            self.lost = lost(collector);
+            self.copied = Instant::now();
+        }
+        let (tables, lost) = (collector.tables(), self.lost);
+        let new = Snapshot { stats, tables, lost, entries: Arc::clone(&self.entries) };
+        // Put in whole, so a panic elsewhere leaves a good one.
+        *lock(&self.published) = new;
+    }
+}
+
+/// What countable streams have lost.
+fn lost(collector: &Collector) -> u64 {
+    let streams = collector.streams().filter(|stream| stream.countable);
+    collector.lost_before() + streams.map(|stream| stream.lost).sum::<u64>()
+}
+
+/// Entries that are copied at every tick.
+const FEW: usize = 128;
+/// How old a copy of many entries can be.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+/// Streams, and sources, published per worker.
+const MAX_SOURCES: usize = 4_096;
+/// Nodes, queues and links published per worker.
+const MAX_SERIES: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_there_without_asking_the_worker() {
+        let mut collector = Collector::new(collector::Config::default());
+        let mut publisher = Publisher::new(&collector);
+        let published = publisher.published();
+        let payload = testkit::vectors::bytes("tr20_emb");
+        let datagram =
+            collector::Datagram { payload: &payload, source: [1; 16], src_port: 1, listener: 0, received: 1 };
+        collector.handle(&[datagram], &mut collector::Batch::with_capacity(64));
+        publisher.publish(&collector, collector.stats());
+        let snapshot = lock(&published).clone();
+        assert_eq!((snapshot.stats.reports, snapshot.tables.flows.used), (1, 1));
+        assert_eq!((snapshot.entries.sources.len(), snapshot.entries.streams.len()), (1, 1));
+    }
+}
