@@ -4,6 +4,7 @@ mod bursts;
 mod dta;
 mod event_detection;
 mod event_filter;
+mod inferred;
 mod page;
 mod postcards;
 mod sf;

@@ -19,6 +19,13 @@ pub(super) const MODELS: [Model; 3] = [
     Model { name: "hadoop", after_cold: 42, after_hot: 655 },
 ];
 
+impl Model {
+    /// Does a burst go on for another period?
+    pub(super) fn stays_hot(self, random: &mut Random) -> bool {
+        random.per_mille() < self.after_hot
+    }
+}
+
 /// Length of a period, ns.
 const PERIOD: u64 = 25_000;
 /// Transmission time of one packet on the egress link, ns: 800 bytes at 10 Gb/s.
@@ -60,10 +67,11 @@ pub(super) fn trace(model: Model, count: usize, seed: u64) -> Vec<Packet> {
 }
 
 /// Pseudorandom numbers (SplitMix64).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn per_mille(&mut self) -> u64 {
+    /// Evenly distributed below a thousand.
+    pub(super) fn per_mille(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

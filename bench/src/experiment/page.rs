@@ -87,6 +87,31 @@ impl From<&str> for Cell {
     }
 }
 
+/// Mean of independent runs, its 95 % confidence interval (Student's t), and the smallest and largest run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Interval {
+    pub(super) mean: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) smallest: f64,
+    pub(super) largest: f64,
+}
+
+impl Interval {
+    /// Of 20 runs; of fewer, the interval is too narrow. A single run has no interval: its ends are the mean.
+    pub(super) fn of(runs: &[f64]) -> Self {
+        /// 97.5 % quantile of Student's t with 19 degrees of freedom.
+        const QUANTILE: f64 = 2.093;
+        let count = runs.len().max(1) as f64;
+        let mean = runs.iter().sum::<f64>() / count;
+        let squares: f64 = runs.iter().map(|run| (run - mean).powi(2)).sum();
+        let half = if runs.len() > 1 { QUANTILE * (squares / (count - 1.0) / count).sqrt() } else { 0.0 };
+        let smallest = runs.iter().copied().fold(f64::INFINITY, f64::min);
+        let largest = runs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self { mean, low: mean - half, high: mean + half, smallest, largest }
+    }
+}
+
 /// Maximum number of rows on a page; the CSV file contains the full table.
 const MAX_ROWS: usize = 60;
 
@@ -180,6 +205,18 @@ fn list(out: &mut String, title: &str, items: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_is_that_of_the_mean() {
+        let runs: Vec<f64> = (0..20).map(f64::from).collect();
+        let interval = Interval::of(&runs);
+        assert_eq!((interval.mean, interval.smallest, interval.largest), (9.5, 0.0, 19.0));
+        // Standard deviation 5.916, of the mean 1.323.
+        assert!(
+            (interval.high - 12.269).abs() < 0.001 && (interval.low - 6.731).abs() < 0.001,
+            "{interval:?}"
+        );
+    }
 
     #[test]
     fn a_table_is_the_same_in_both_forms() {

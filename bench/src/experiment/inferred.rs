@@ -1,0 +1,365 @@
+//! Workloads inferred from the paper's capacities: what its traces may have been, so that the detector reports as many packets as
+//! its Figs. 4 and 5 say. Nothing here is measured or published; the parameters are fitted.
+
+use super::{
+    Scale,
+    bursts::{MODELS, Model, Random},
+    event_filter::{PACKETS, PAPER, PAPER_MONITOR, SEEDS},
+    page::{Cell, Interval, Table, linear},
+};
+use crate::svg::{Axis, Plot, Point, Series, Style};
+
+/// The paper's longest queue with the web model, ns.
+const WEB_LONGEST: u64 = 175_000;
+
+/// What a value is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reference {
+    /// The last value reported, as III.C of the paper says.
+    LastReported,
+    /// Zero: every packet above the threshold is an event, as III.A of the paper says.
+    Zero,
+}
+
+/// Parameters of a workload and of the detection.
+#[derive(Clone, Copy)]
+pub(super) struct Workload {
+    pub(super) name: &'static str,
+    reference: Reference,
+    /// Packets in a hot period.
+    per_period: u64,
+    /// Packets that find the queue empty, after each burst.
+    idle: u64,
+    /// Growth of the queue in a hot period, ns.
+    growth: u64,
+    /// Growth varies by this share from period to period, evenly distributed, per mille.
+    spread: u64,
+    /// Weight of a new value in the average, per mille.
+    alpha: u64,
+}
+
+/// Fitted to the seven capacities of the paper.
+pub(super) const WORKLOADS: [Workload; 2] = [
+    Workload {
+        name: "A",
+        reference: Reference::LastReported,
+        per_period: 1,
+        idle: 1,
+        growth: 40_000,
+        spread: 333,
+        alpha: 900,
+    },
+    Workload {
+        name: "B",
+        reference: Reference::Zero,
+        per_period: 744,
+        idle: 0,
+        growth: 40_000,
+        spread: 0,
+        alpha: 780,
+    },
+];
+
+/// The queue that each packet finds, ns, and the number of bursts.
+fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u64>, u64) {
+    let (mut random, mut queues, mut bursts) = (Random(seed), Vec::with_capacity(packets), 0);
+    while queues.len() < packets {
+        let (mut backlog, mut hot) = (0, true);
+        bursts += 1;
+        while hot {
+            let lowest = workload.growth * (1_000 - workload.spread) / 1_000;
+            let growth = lowest + workload.growth * 2 * workload.spread / 1_000 * random.per_mille() / 1_000;
+            queues.extend((1..=workload.per_period).map(|at| backlog + growth * at / workload.per_period));
+            backlog += growth;
+            hot = model.stays_hot(&mut random) && queues.len() < packets;
+        }
+        queues.extend((0..workload.idle).map(|_| 0));
+    }
+    queues.truncate(packets);
+    (queues, bursts)
+}
+
+/// Number of reports. The weight of a new value, per mille, is 1,000 without an average. The average is that of the new value and
+/// the last one stored.
+fn reports(queues: &[u64], reference: Reference, threshold: u64, weight: u64) -> u64 {
+    let (mut stored, mut reports) = (0, 0);
+    for &queue in queues {
+        if queue.abs_diff(stored) * weight > threshold * 1_000 {
+            reports += 1;
+            if reference == Reference::LastReported {
+                stored = (queue * weight + stored * (1_000 - weight)) / 1_000;
+            }
+        }
+    }
+    reports
+}
+
+/// Runs of a workload: for each trace, the share of packets reported at each of the paper's points.
+struct Fit {
+    workload: Workload,
+    shares: Vec<Vec<f64>>,
+}
+
+impl Fit {
+    fn new(workload: Workload, packets: u64, seeds: u64) -> Self {
+        let mut shares = vec![Vec::new(); PAPER.len()];
+        for model in MODELS {
+            for seed in 1..=seeds {
+                let (queues, _) = trace(workload, model, packets as usize, seed);
+                for (point, shares) in
+                    PAPER.iter().zip(&mut shares).filter(|(point, _)| point.0 == model.name)
+                {
+                    let reports =
+                        reports(&queues, workload.reference, point.2 * 1_000, weight(workload, point.1));
+                    shares.push(reports as f64 / packets as f64);
+                }
+            }
+        }
+        Self { workload, shares }
+    }
+
+    /// Fitted capacity at a point of the paper, and its difference from the paper's, per cent.
+    fn capacity(&self, at: usize) -> (f64, f64) {
+        let capacity = PAPER_MONITOR / Interval::of(self.shares[at].as_slice()).mean;
+        (capacity, 100.0 * (capacity / PAPER[at].3 - 1.0))
+    }
+
+    /// Root mean square of the logarithms of fitted by published capacity, as per cent.
+    fn error(&self, points: std::ops::Range<usize>) -> f64 {
+        let count = points.len() as f64;
+        let squares = points.map(|at| (self.capacity(at).0 / PAPER[at].3).ln().powi(2));
+        100.0 * (squares.sum::<f64>() / count).sqrt()
+    }
+}
+
+fn weight(workload: Workload, algorithm: &str) -> u64 {
+    if algorithm == "per-hop" { 1_000 } else { workload.alpha }
+}
+
+/// The fitted capacity and its difference from the paper's, in words, for each workload.
+pub(super) fn compared(tables: &Fits, at: usize) -> String {
+    let one = |fit: &Fit| {
+        let (capacity, error) = fit.capacity(at);
+        format!("{} {:.1} times ({error:+.0} %)", fit.workload.name, capacity / PAPER_MONITOR)
+    };
+    tables.0.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The runs of both workloads.
+pub(super) struct Fits(Vec<Fit>);
+
+pub(super) fn fits(scale: Scale) -> Fits {
+    Fits(WORKLOADS.map(|workload| Fit::new(workload, scale.of(PACKETS), SEEDS)).into())
+}
+
+/// Fitted against published shares.
+pub(super) fn fit_table(fits: &Fits) -> Table {
+    let mut rows = Vec::new();
+    for fit in &fits.0 {
+        for (at, (model, algorithm, threshold, paper)) in PAPER.iter().enumerate() {
+            let (share, (capacity, error)) = (Interval::of(fit.shares[at].as_slice()), fit.capacity(at));
+            let published = PAPER_MONITOR / paper;
+            let inside = (share.smallest..=share.largest).contains(&published);
+            let percent = |share: f64| Cell::Figure(100.0 * share, 2);
+            rows.push(vec![
+                fit.workload.name.into(),
+                (*model).into(),
+                (*algorithm).into(),
+                (*threshold).into(),
+                Cell::Figure(paper / 1e6, 2),
+                Cell::Figure(capacity / 1e6, 2),
+                Cell::Figure(error, 1),
+                percent(published),
+                percent(share.mean),
+                percent(share.low),
+                percent(share.high),
+                percent(share.smallest),
+                percent(share.largest),
+                if inside { "yes" } else { "no" }.into(),
+            ]);
+        }
+    }
+    Table {
+        name: "fit",
+        about: "Workloads as we infer them, against the paper".into(),
+        columns: vec![
+            "workload",
+            "model",
+            "algorithm",
+            "threshold_us",
+            "paper_mpps",
+            "fitted_mpps",
+            "error_percent",
+            "paper_reported_percent",
+            "reported_percent",
+            "ci95_low",
+            "ci95_high",
+            "one_trace_min",
+            "one_trace_max",
+            "paper_within_traces",
+        ],
+        rows,
+        plots: vec![fit_plot(fits)],
+    }
+}
+
+/// Bars by point: the paper, and the mean capacity of each workload with the range of single traces.
+fn fit_plot(fits: &Fits) -> Plot {
+    let bars = |name: &str, of: &dyn Fn(usize) -> (f64, Option<(f64, f64)>)| {
+        let points = (0..PAPER.len()).map(|at| {
+            let (y, spread) = of(at);
+            Point { x: at as f64, y, spread }
+        });
+        Series { name: name.to_owned(), style: Style::Bars, points: points.collect() }
+    };
+    let mut series = vec![bars("the paper", &|at| (PAPER[at].3 / PAPER_MONITOR, None))];
+    for fit in &fits.0 {
+        let factor = |at: usize| {
+            let share = Interval::of(fit.shares[at].as_slice());
+            let spread = share.low > 0.0;
+            (1.0 / share.mean, spread.then(|| (1.0 / share.high, 1.0 / share.low)))
+        };
+        series.push(bars(&format!("{} (inferred)", fit.workload.name), &factor));
+    }
+    let label = |point: &(&str, &str, u64, f64)| {
+        format!("{} {} {}", point.0, if point.1 == "per-hop" { "hop" } else { "avg" }, point.2)
+    };
+    Plot {
+        title: "Capacity as a multiple of that without detection".into(),
+        note: "inferred workloads, 95 % confidence interval of the mean of 20 traces; hop: per-hop, avg: moving average".into(),
+        x: Axis { categories: PAPER.iter().map(label).collect(), ..linear("model, algorithm, threshold (us)") },
+        y: linear("times"),
+        series,
+    }
+}
+
+/// The longest queue of each trace: the paper's web queue never exceeds 175 us.
+pub(super) fn longest_table(scale: Scale) -> Table {
+    let mut rows = Vec::new();
+    for workload in WORKLOADS {
+        for model in MODELS {
+            let (mut longest, mut counts, mut below) = (Vec::new(), Vec::new(), 0);
+            for seed in 1..=SEEDS {
+                let (queues, bursts) = trace(workload, model, scale.of(PACKETS) as usize, seed);
+                let queue = queues.iter().copied().max().unwrap_or(0);
+                below += u64::from(queue <= WEB_LONGEST);
+                longest.push(queue as f64 / 1e3);
+                counts.push(bursts as f64);
+            }
+            let (longest, counts) = (Interval::of(&longest), Interval::of(&counts));
+            let figure = |figure: f64| Cell::Figure(figure, 0);
+            rows.push(vec![
+                workload.name.into(),
+                model.name.into(),
+                figure(counts.mean),
+                figure(longest.mean),
+                figure(longest.smallest),
+                figure(longest.largest),
+                below.into(),
+                SEEDS.into(),
+            ]);
+        }
+    }
+    let columns = vec![
+        "workload",
+        "model",
+        "bursts_per_trace",
+        "longest_queue_us",
+        "longest_queue_us_min",
+        "longest_queue_us_max",
+        "traces_up_to_175_us",
+        "traces",
+    ];
+    let about = "Longest queue of a trace (the paper: web never exceeds 175 us)".into();
+    Table { name: "longest", about, columns, rows, plots: Vec::new() }
+}
+
+/// Variations of a workload in one parameter: its name, its value as text, and the workload.
+fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
+    let mut all = vec![("as fitted", String::new(), base)];
+    for percent in [50, 75, 90, 110, 125, 200] {
+        let growth = base.growth * percent / 100;
+        all.push(("growth_us", format!("{:.0}", growth as f64 / 1e3), Workload { growth, ..base }));
+    }
+    for spread in [0, 333, 1_000].into_iter().filter(|spread| *spread != base.spread) {
+        all.push(("spread_percent", format!("{}", spread / 10), Workload { spread, ..base }));
+    }
+    for idle in
+        [0, 1, 2, 5].map(|periods| periods * base.per_period).into_iter().filter(|idle| *idle != base.idle)
+    {
+        all.push(("idle_packets", idle.to_string(), Workload { idle, ..base }));
+    }
+    for per_period in [1, 2, 4, 78, 744].into_iter().filter(|packets| *packets != base.per_period) {
+        all.push(("packets_per_period", per_period.to_string(), Workload { per_period, ..base }));
+    }
+    for alpha in [500, 700, 1_000] {
+        all.push(("alpha", format!("{:.1}", alpha as f64 / 1e3), Workload { alpha, ..base }));
+    }
+    let reference = match base.reference {
+        Reference::LastReported => Reference::Zero,
+        Reference::Zero => Reference::LastReported,
+    };
+    let name = if reference == Reference::Zero { "zero" } else { "last reported" };
+    all.push(("compared_with", name.into(), Workload { reference, ..base }));
+    all
+}
+
+pub(super) fn sensitivity_table(scale: Scale) -> Table {
+    let mut rows = Vec::new();
+    for base in WORKLOADS {
+        for (parameter, value, workload) in variations(base) {
+            let fit = Fit::new(workload, scale.of(5 * PACKETS), 1);
+            let error = |points| match fit.error(points) {
+                error if error.is_finite() => Cell::Figure(error, 0),
+                _ => Cell::Empty,
+            };
+            rows.push(vec![
+                base.name.into(),
+                parameter.into(),
+                value.as_str().into(),
+                error(0..4),
+                error(4..PAPER.len()),
+                error(0..PAPER.len()),
+            ]);
+        }
+    }
+    Table {
+        name: "sensitivity",
+        about: "Error of the fit by parameter: root mean square over the paper's points (empty cell: no event at some point)".into(),
+        columns: vec![
+            "workload",
+            "parameter",
+            "value",
+            "error_percent_per_hop",
+            "error_percent_average",
+            "error_percent_all",
+        ],
+        rows,
+        plots: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_reports_every_packet_above_it() {
+        let queues = [0, 10, 20, 30, 0, 30];
+        assert_eq!(reports(&queues, Reference::Zero, 10, 1_000), 3);
+        // 20 is an event, 30 is within the threshold of it, 0 and 30 are events.
+        assert_eq!(reports(&queues, Reference::LastReported, 10, 1_000), 3);
+        assert_eq!(reports(&queues, Reference::LastReported, 19, 1_000), 3);
+        // Half the weight is twice the threshold.
+        assert_eq!(reports(&queues, Reference::Zero, 10, 500), 2);
+    }
+
+    #[test]
+    fn a_level_has_the_share_that_the_model_gives() {
+        // Two and a half periods of growth: all of the bursts' third half-periods and later.
+        let (queues, _) = trace(WORKLOADS[1], MODELS[0], 4_000_000, 1);
+        let share = reports(&queues, Reference::Zero, 100_000, 1_000) as f64 / 4e6;
+        let expected = 0.359_f64.powi(2) * (0.5 + 0.5 * 0.359);
+        assert!((share / expected - 1.0).abs() < 0.1, "{share} {expected}");
+    }
+}
