@@ -1,12 +1,16 @@
 //! Plots as SVG: lines, steps, points and grouped bars, with bands or whiskers for the spread, on linear or logarithmic
-//! axes. The file is self-contained, without script or web font. It draws a background and follows the viewer's colour scheme
-//! (`prefers-color-scheme`).
+//! axes. The file is self-contained, without script, web font or CSS variables, so that any program draws it. It draws a background
+//! and follows the viewer's colour scheme (`prefers-color-scheme`).
 //!
 //! The output is deterministic. Values that cannot be drawn (not finite, or not positive on a logarithmic axis) leave a gap. If a
 //! series has more points than pixels, only the smallest and largest value of each pixel column is drawn, so that the file stays
 //! small and keeps all peaks.
 
+mod paint;
+
 use std::fmt::Write as _;
+
+use self::paint::SERIES;
 
 /// Size of a plot in CSS pixels.
 const WIDTH: f64 = 760.0;
@@ -20,19 +24,6 @@ const X_TICKS: usize = 7;
 const Y_TICKS: usize = 6;
 /// Number of distinct series styles; further series reuse them.
 const STYLES: usize = 8;
-
-/// Colours of the series on light and dark background, after Okabe and Ito (distinguishable by the colour-blind), with the
-/// dash pattern of lines, so that they differ in print too.
-const SERIES: [(&str, &str, &str); STYLES] = [
-    ("#0072b2", "#56b4e9", ""),
-    ("#d55e00", "#ff8c42", ""),
-    ("#009e73", "#2fd4a3", ""),
-    ("#a3478a", "#e69fce", "7 3"),
-    ("#8a6d00", "#f0d442", "7 3"),
-    ("#444444", "#d0d0d0", "2 3"),
-    ("#5b3ea8", "#b39ddb", "2 3"),
-    ("#a01c1c", "#ff7f7f", "9 3 2 3"),
-];
 
 /// How an axis maps values to positions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -329,8 +320,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
-        let _ = self.out.write_fmt(text);
+        self.out += &paint::painted(&text.to_string());
         self.out.push('\n');
     }
 
@@ -344,10 +334,11 @@ impl<'a> Drawing<'a> {
     fn finish(mut self) -> String {
         let title = escaped(&self.plot.title);
         self.put(format_args!(
-            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img">"#
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" font-family="{}" font-size="12">"#,
+            paint::FONT
         ));
         self.put(format_args!("<title>{title}</title>"));
-        self.style();
+        self.put(format_args!("{}", paint::dark()));
         self.put(format_args!(r#"<rect class="ground" width="{WIDTH}" height="{HEIGHT}"/>"#));
         self.text((MARGIN, 28.0), "title", "start", &self.plot.title);
         self.text((MARGIN, 45.0), "note", "start", &self.plot.note);
@@ -360,23 +351,6 @@ impl<'a> Drawing<'a> {
         self.legend();
         self.out.push_str("</svg>\n");
         self.out
-    }
-
-    fn style(&mut self) {
-        let mut light = String::from(":root{--ground:#fff;--ink:#1f2328;--soft:#59636e;--grid:#e3e6ea}");
-        let mut dark = String::from(":root{--ground:#15191e;--ink:#e6e9ed;--soft:#9aa4af;--grid:#2d343c}");
-        for (i, (on_light, on_dark, _)) in SERIES.iter().enumerate() {
-            let _ = write!(light, ".s{i}{{--c:{on_light}}}");
-            let _ = write!(dark, ".s{i}{{--c:{on_dark}}}");
-        }
-        self.put(format_args!(
-            "<style>{light}\n@media (prefers-color-scheme:dark){{{dark}}}\n\
-             text{{font:12px system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:var(--soft)}}\n\
-             .title{{font-size:16px;font-weight:600;fill:var(--ink)}}.name{{fill:var(--ink)}}\n\
-             .ground{{fill:var(--ground)}}.grid{{stroke:var(--grid)}}.axis{{stroke:var(--soft)}}\n\
-             .line{{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}}.mark{{fill:var(--c)}}\n\
-             .band{{fill:var(--c);opacity:.2}}.bar{{fill:var(--c)}}.whisker{{fill:none;stroke:var(--ink)}}</style>"
-        ));
     }
 
     fn axes(&mut self) {

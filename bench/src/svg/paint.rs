@@ -1,0 +1,93 @@
+//! Colours and line widths of a drawing's elements, by class.
+//!
+//! They are presentation attributes, which every program that draws SVG understands. A style sheet has only what attributes cannot
+//! express: the colours for a dark colour scheme, as plain values without CSS variables.
+
+use std::fmt::Write as _;
+
+use super::STYLES;
+
+/// Colours of the series on light and dark background, after Okabe and Ito (distinguishable by the colour-blind), with the
+/// dash pattern of lines, so that they differ in print too.
+pub(super) const SERIES: [(&str, &str, &str); STYLES] = [
+    ("#0072b2", "#56b4e9", ""),
+    ("#d55e00", "#ff8c42", ""),
+    ("#009e73", "#2fd4a3", ""),
+    ("#a3478a", "#e69fce", "7 3"),
+    ("#8a6d00", "#f0d442", "7 3"),
+    ("#444444", "#d0d0d0", "2 3"),
+    ("#5b3ea8", "#b39ddb", "2 3"),
+    ("#a01c1c", "#ff7f7f", "9 3 2 3"),
+];
+const INK: &str = "#1f2328";
+const SOFT: &str = "#59636e";
+const GRID: &str = "#e3e6ea";
+/// Font of all text.
+pub(super) const FONT: &str = "system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif";
+
+/// An element with the presentation attributes of its class.
+pub(super) fn painted(element: &str) -> String {
+    let parts =
+        element.split_once(r#"class=""#).and_then(|(before, rest)| Some((before, rest.split_once('"')?)));
+    match parts {
+        Some((before, (class, after))) => {
+            format!(r#"{before}class="{class}"{}{after}"#, attributes(class))
+        }
+        None => element.to_owned(),
+    }
+}
+
+fn attributes(class: &str) -> String {
+    let (kind, index) = class.split_once(" s").unwrap_or((class, ""));
+    let colour = index.parse().ok().and_then(|at: usize| SERIES.get(at)).map_or(INK, |series| series.0);
+    match kind {
+        "ground" => r##" fill="#fff""##.to_owned(),
+        "grid" => format!(r#" stroke="{GRID}""#),
+        "axis" => format!(r#" stroke="{SOFT}""#),
+        "line" => format!(r#" fill="none" stroke="{colour}" stroke-width="2" stroke-linejoin="round""#),
+        "mark" | "bar" => format!(r#" fill="{colour}""#),
+        "band" => format!(r#" fill="{colour}" fill-opacity="0.2""#),
+        "whisker" => format!(r#" fill="none" stroke="{INK}""#),
+        "title" => format!(r#" fill="{INK}" font-size="16" font-weight="600""#),
+        "name" => format!(r#" fill="{INK}""#),
+        _ => format!(r#" fill="{SOFT}""#),
+    }
+}
+
+/// The style sheet for a dark colour scheme.
+pub(super) fn dark() -> String {
+    let mut rules = String::from(
+        "text{fill:#9aa4af}.title,.name{fill:#e6e9ed}.ground{fill:#15191e}.grid{stroke:#2d343c}.axis{stroke:#9aa4af}\
+         .whisker{stroke:#e6e9ed}",
+    );
+    for (at, (_, colour, _)) in SERIES.iter().enumerate() {
+        let _ = write!(
+            rules,
+            ".line.s{at}{{stroke:{colour}}}.mark.s{at},.bar.s{at},.band.s{at}{{fill:{colour}}}"
+        );
+    }
+    format!("<style>@media (prefers-color-scheme:dark){{{rules}}}</style>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_has_the_attributes_of_its_class() {
+        assert_eq!(painted("<path d=\"M0 0\"/>\n"), "<path d=\"M0 0\"/>\n");
+        assert_eq!(
+            painted("<rect class=\"bar s1\" x=\"1\"/>"),
+            "<rect class=\"bar s1\" fill=\"#d55e00\" x=\"1\"/>"
+        );
+        assert_eq!(
+            painted("<text class=\"note\">class=&quot;</text>"),
+            "<text class=\"note\" fill=\"#59636e\">class=&quot;</text>"
+        );
+    }
+
+    #[test]
+    fn no_style_needs_css_variables() {
+        assert!(!dark().contains("var(") && dark().contains(".band.s7{fill:#ff7f7f}"));
+    }
+}
