@@ -401,6 +401,27 @@ fn switches_report_by_dta_through_a_translator() {
 }
 
 #[test]
+fn postcards_through_an_aggregator_make_no_false_path() {
+    let Some(lab) = Lab::new("a", "three-switches.toml") else { return };
+    let text = fs::read_to_string(&lab.file).unwrap();
+    fs::write(&lab.file, format!("{text}\n[aggregator]\ntimer = \"10ms\"\n")).unwrap();
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let collector = Collector::of(&lab.status());
+    lab.run("mode postcard");
+    lab.run("fault delay s2-s3 5ms");
+    lab.run("traffic flow h1 h3 --rate 4Mbit/s --size 500 --for 1 --port 9701 --json");
+    let path = serde_json::json!([11, 12, 13]);
+    collector.wait_for("the path", "/flows?limit=100", |answer| {
+        answer["flows"].as_array().unwrap().iter().any(|flow| flow["path"] == path)
+    });
+    for event in path_events(&collector) {
+        assert_eq!(event["path"], path, "{event:#}");
+    }
+    lab.down();
+}
+
+#[test]
 fn remains_of_a_crash_are_found_and_removed() {
     let Some(lab) = Lab::new("c", "leaf-spine.toml") else { return };
     // The program that makes it is killed halfway, at different moments.
