@@ -9,33 +9,16 @@ use wire::FlowKey;
 use super::{
     Scale,
     bursts::{self, MODELS, Model, Packet},
-    inferred,
+    inferred::{self, PACKETS, PAPER, PAPER_MONITOR, SEEDS},
     page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
 };
 use crate::svg::{Plot, Series, Style};
 use terminal::{CliError, units};
 
-/// Packets of a trace, as in the paper.
-pub(super) const PACKETS: u64 = 200_000;
-/// Traces of each model.
-pub(super) const SEEDS: u64 = 20;
 /// Thresholds, us.
 const THRESHOLDS: [u64; 12] = [0, 5, 10, 25, 50, 75, 100, 125, 150, 175, 200, 250];
 /// A microburst is an interval in which the queue occupancy exceeds this, ns.
 const BURST: u64 = 100_000;
-/// Reports per second that one core of the paper's monitor handles when every packet is reported.
-pub(super) const PAPER_MONITOR: f64 = 3.43e6;
-/// The paper's capacities (text of IV.B): model, algorithm, threshold in us, packets a second.
-pub(super) const PAPER: [(&str, &str, u64, f64); 7] = [
-    ("web", "per-hop", 100, 35.22e6),
-    ("web", "per-hop", 150, 128.59e6),
-    ("cache", "per-hop", 100, 12.21e6),
-    ("cache", "per-hop", 150, 28.01e6),
-    ("web", "moving average", 100, 52.07e6),
-    ("cache", "moving average", 100, 16.76e6),
-    ("cache", "moving average", 150, 67.64e6),
-];
-
 /// Filter of the sink.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Filter {

@@ -4,11 +4,26 @@
 use super::{
     Scale,
     bursts::{MODELS, Model, Random},
-    event_filter::{PACKETS, PAPER, PAPER_MONITOR, SEEDS},
     page::{Cell, Interval, Table, linear},
 };
 use crate::svg::{Axis, Plot, Point, Series, Style};
 
+/// Packets of a trace, as in the paper.
+pub(super) const PACKETS: u64 = 200_000;
+/// Traces of each model.
+pub(super) const SEEDS: u64 = 20;
+/// Reports per second that one core of the paper's monitor handles when every packet is reported.
+pub(super) const PAPER_MONITOR: f64 = 3.43e6;
+/// The paper's capacities (text of IV.B): model, algorithm, threshold in us, packets a second.
+pub(super) const PAPER: [(&str, &str, u64, f64); 7] = [
+    ("web", "per-hop", 100, 35.22e6),
+    ("web", "per-hop", 150, 128.59e6),
+    ("cache", "per-hop", 100, 12.21e6),
+    ("cache", "per-hop", 150, 28.01e6),
+    ("web", "moving average", 100, 52.07e6),
+    ("cache", "moving average", 100, 16.76e6),
+    ("cache", "moving average", 150, 67.64e6),
+];
 /// The paper's longest queue with the web model, ns.
 const WEB_LONGEST: u64 = 175_000;
 
