@@ -205,7 +205,7 @@ fn commands(from: &[&str]) {
     let run = hopwise(["get", "paths", "10.9.9.9"].iter().chain(from));
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), "empty: never reported, or overwritten since\n"));
     let run = hopwise(["get", "paths", "10.9.9.9", "--copies", "1"].iter().chain(from));
-    assert!(run.stdout.ends_with(" (looked at 1 of up to 4 copies)\n"), "{}", run.stdout);
+    assert!(run.stdout.ends_with(" (read 1 of up to 4 copies)\n"), "{}", run.stdout);
     let run = hopwise(["get", "paths", "what"].iter().chain(from));
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is no key; write a flow such as"), "{}", run.stderr);
@@ -446,7 +446,7 @@ fn invalid_settings_are_reported_before_anything_starts() {
     let config = at.join("own.toml");
     fs::write(&config, translator(&["127.0.0.1:0".parse().unwrap()], "")).unwrap();
     let run = hopwise(["run", "-c", text(&config)]);
-    assert_eq!((run.code, run.stderr.contains("exchange has port 0")), (Some(2), true), "{}", run.stderr);
+    assert_eq!((run.code, run.stderr.contains("exchange port 0")), (Some(2), true), "{}", run.stderr);
     // A region of another shape is not overwritten.
     let mut running = Program::start(&at, "c.toml", &keeper);
     running.stop();
