@@ -302,6 +302,10 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
     postcards(text, &monitor.postcards());
     let help = "Reports of dropped packets.";
     text.single("drop_reports_total", "counter", help, monitor.total(|stats| stats.drop_reports));
+    let help = "Paths truncated because the table of hops was full.";
+    text.single("truncated_paths_total", "counter", help, monitor.total(|stats| stats.truncated_paths));
+    let help = "Flows whose path is truncated now.";
+    text.single("truncated_flows", "gauge", help, monitor.total(|stats| stats.truncated_flows));
     text.metric("events_total", "counter", "Events emitted, by kind.");
     for (index, kind) in collector::Kind::ALL.iter().enumerate() {
         text.sample("events_total", &[("kind", &kind.name())], monitor.total(|stats| stats.events[index]));

@@ -81,8 +81,9 @@ impl Topology {
                 link.last_seen = row.last_seen;
                 link.egress_if = pair[0].egress_if;
                 link.ingress_if = pair[1].ingress_if.map(u32::from);
-                link.utilization = pair[0].link_utilization.or(link.utilization);
-                link.queue_occupancy = pair[0].queue_occupancy.or(link.queue_occupancy);
+                link.utilization = pair[0].link_latest.map(|latest| latest.value).or(link.utilization);
+                link.queue_occupancy =
+                    pair[0].queue_latest.map(|latest| latest.value).or(link.queue_occupancy);
                 link.hop_latency = pair[0].hop_latency.or(link.hop_latency);
             }
         }

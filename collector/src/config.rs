@@ -157,8 +157,8 @@ impl Default for PostcardConfig {
 /// The configuration of a collector. All memory is reserved by these numbers at the start; see each for its cost.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Flows in the table: about 480 bytes each while they have up to eight hops, and 8 more for each value that rules remember
-    /// of earlier reports.
+    /// Flows in the table: about 480 bytes each with six hops, 42 more for each further hop (room is reserved for 16 each), and
+    /// 8 more for each value that rules remember of earlier reports.
     pub max_flows: usize,
     /// Queues (node and queue) in the table: about 550 bytes each.
     pub max_queues: usize,

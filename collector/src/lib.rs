@@ -77,7 +77,7 @@ pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup};
 pub use sequence::{Run, Sequencer, StreamView};
 pub use sources::SourceView;
 pub use state::removals::Removed;
-pub use state::series::{SeriesView, Summary};
+pub use state::series::{LatestView, SeriesView, Summary};
 pub use state::suppressed::{SuppressedFlow, SuppressedHop, SuppressedKey};
 pub use state::view::{FlowView, HopView};
 pub use stats::{Balance, Stats, Table, Tables};

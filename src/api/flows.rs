@@ -185,6 +185,8 @@ fn flow_view(flow: &collector::FlowView<'_>) -> FlowView {
         basis: shown::basis(row.basis).into(),
         path_basis: Some(shown::basis(flow.path_basis).into()),
         incomplete: (flow.hop_limit || flow.mtu).then_some(true),
+        path_length: flow.path_length,
+        truncated: flow.truncated,
         reports: row.reports,
         first_seen: row.first_seen,
         last_seen: row.last_seen,
@@ -199,7 +201,12 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
         queue: hop.queue,
         hop_latency: hop.hop_latency,
         queue_occupancy: hop.queue_occupancy,
+        queue_congestion: hop.queue_congestion,
         link_utilization: hop.link_utilization.map(shown::fraction),
+        latest_queue_occupancy: hop.queue_latest.map(|latest| latest.value),
+        latest_queue_age_s: hop.queue_latest.map(|latest| latest.age),
+        latest_link_utilization: hop.link_latest.map(|latest| shown::fraction(latest.value)),
+        latest_link_age_s: hop.link_latest.map(|latest| latest.age),
     });
     FlowDetail { flow: flow_view(flow), hops: hops.collect() }
 }

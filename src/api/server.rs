@@ -151,11 +151,20 @@ async fn sample(context: Arc<Context>) {
 #[derive(Default)]
 struct Drops {
     reported: BTreeMap<(Name, Name), u64>,
+    /// The line about truncated paths was written.
+    truncation: bool,
 }
 
 impl Drops {
     /// One line per stage and reason that grew since the last time: losses must be visible, and must not flood the log.
     fn report(&mut self, monitor: &Monitor) {
+        let flows = monitor.total(|stats| stats.truncated_flows);
+        if flows > 0 && !std::mem::replace(&mut self.truncation, true) {
+            tracing::warn!(
+                flows,
+                "paths are truncated: the table of hops is full; raise [collector] max_flows"
+            );
+        }
         for stage in monitor.stages(0) {
             for (reason, count) in stage.drops {
                 let reported = self.reported.entry((stage.stage.clone(), reason.clone())).or_default();

@@ -122,6 +122,7 @@ pub(crate) async fn history(
         Ok(flow) => flow,
         Err(_) => flows::flow_by_id(&context, &id).await?.0,
     };
+    let push = context.active_config.settings().collector.push_interval;
     read(&context, move |reader| {
         let history = reader.history(&flow, from, to, limit)?;
         let point = |point: FlowPoint| PointView {
@@ -140,9 +141,28 @@ pub(crate) async fn history(
         let (mut paths, more_paths) = page::fill(history.paths.iter().rev().map(since), limit);
         series.reverse();
         paths.reverse();
+        let series = with_silences(series.into_iter(), push);
         Ok(HistoryView { series, paths, truncated: history.truncated || more || more_paths })
     })
     .await
+}
+
+/// Adds a point without values where the flow sent no reports: its state is stored every `push` while it sends some.
+fn with_silences(series: impl Iterator<Item = PointView>, push: Duration) -> Vec<PointView> {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    // Without pushes, unchanged values are not stored, and a silence looks the same.
+    let longest = if push.is_zero() { u64::MAX } else { nanos(push + push / 2) };
+    let mut points: Vec<PointView> = Vec::new();
+    for point in series {
+        if let Some(last) = points.last()
+            && point.ts.saturating_sub(last.ts) > longest
+        {
+            let (ts, basis) = (last.ts + nanos(HELD), last.basis.clone());
+            points.push(PointView { ts, flow_latency: None, basis, hops: Vec::new() });
+        }
+        points.push(point);
+    }
+    points
 }
 
 /// The body of `/query`.
@@ -246,6 +266,8 @@ async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal
     permit.ok().and_then(Result::ok).ok_or_else(|| Refusal::unavailable(message))
 }
 
+/// How long the last value before a silence holds: so long that a chart of 15 minutes shows it.
+const HELD: Duration = Duration::from_secs(3);
 /// Maximum number of rows in an answer.
 const MAX_ROWS: u64 = 10_000;
 /// How long a query waits for a permit.
@@ -266,5 +288,21 @@ mod tests {
             [Some(Some(488)), Some(Some(u64::MAX)), Some(None)]
         );
         assert_eq!(["488.5", "-1", "1e30", "\"7\"", "18446744073709551616"].map(read), [None; 5]);
+    }
+
+    #[test]
+    fn a_time_without_reports_is_a_point_without_values() {
+        let second = 1_000_000_000;
+        let point = |at: u64, latency: Option<u64>| PointView {
+            ts: at * second,
+            flow_latency: latency,
+            hops: latency.map(|latency| HopLatency { node: Some(1), latency }).into_iter().collect(),
+            ..PointView::default()
+        };
+        let values = [0, 1, 15, 16, 40].map(|at| point(at, Some(5)));
+        let with_holes = [(0, true), (1, true), (15, true), (16, true), (19, false), (40, true)];
+        let expected = with_holes.map(|(at, value)| point(at, value.then_some(5)));
+        assert_eq!(with_silences(values.clone().into_iter(), Duration::from_secs(10)), expected);
+        assert_eq!(with_silences(values.clone().into_iter(), Duration::ZERO), values);
     }
 }

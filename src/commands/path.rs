@@ -106,6 +106,13 @@ fn picture(detail: &FlowDetail, terminal: Terminal) -> String {
         units::counted(flow.reports, "report"),
         units::date_time(flow.last_seen)
     ));
+    if flow.truncated {
+        out.push_str(&format!(
+            "  path truncated: {} of {} hops are stored, because the table of hops is full\n",
+            detail.hops.len(),
+            flow.path_length
+        ));
+    }
     let table = hops(detail);
     if !table.is_empty() {
         out.push('\n');
@@ -141,8 +148,8 @@ fn hops(flow: &FlowDetail) -> Table {
     use Align::{Left, Right};
     let slowest = flow.hops.iter().filter_map(|hop| hop.hop_latency).max().unwrap_or(0);
     let heads = [("NODE", Right), ("IN", Right), ("OUT", Right), ("LATENCY", Right), ("", Left)];
-    let mut table =
-        Table::new(heads.into_iter().chain([("QUEUE", Right), ("OCCUPANCY", Right), ("LINK", Right)]));
+    let values = [("QUEUE", Right), ("OCCUPANCY", Right), ("LINK", Right), ("QUEUE NOW", Left)];
+    let mut table = Table::new(heads.into_iter().chain(values));
     let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for hop in &flow.hops {
         table.row([
@@ -154,6 +161,10 @@ fn hops(flow: &FlowDetail) -> Table {
             text(hop.queue.map(|queue| queue.to_string())),
             text(hop.queue_occupancy.map(units::count)),
             text(hop.link_utilization.map(|share| format!("{:.1} %", share * 100.0))),
+            text(hop.latest_queue_occupancy.map(|latest| {
+                let age = hop.latest_queue_age_s.unwrap_or(0);
+                format!("{} ({age} s ago)", units::count(latest))
+            })),
         ]);
     }
     table
@@ -169,7 +180,8 @@ mod tests {
         serde_json::from_value(json!({"id": "0a", "text": "10.0.1.1:5000>10.0.2.2:6000/17", "path": [101, 102, null],
             "flow": {"src": "10.0.1.1", "dst": "10.0.2.2", "sport": 5000, "dport": 6000, "proto": 17},
             "flow_latency": 14_000_000, "basis": "hop_sum", "reports": 500, "first_seen": 1, "last_seen": 1_000_000_000,
-            "hops": [{"node": 101, "ingress_if": 1, "egress_if": 2, "queue": 0, "hop_latency": 1_000_000, "queue_occupancy": 3},
+            "hops": [{"node": 101, "ingress_if": 1, "egress_if": 2, "queue": 0, "hop_latency": 1_000_000, "queue_occupancy": 3,
+                    "latest_queue_occupancy": 0, "latest_queue_age_s": 2},
                 {"node": 102, "hop_latency": 13_000_000, "queue": 0, "queue_occupancy": 200, "link_utilization": 0.5},
                 {"node": null}]}))
         .unwrap()
@@ -185,10 +197,10 @@ mod tests {
 
   latency 14.0 ms (sum of the hops, without links) · 500 reports · last seen 1970-01-01 00:00:01.000
 
-  NODE  IN  OUT  LATENCY                        QUEUE  OCCUPANCY    LINK
-   101   1    2  1.00 ms  █▌                        0          3       -
-   102   -    -  13.0 ms  ████████████████████      0        200  50.0 %
-     ?   -    -        -                            -          -       -
+  NODE  IN  OUT  LATENCY                        QUEUE  OCCUPANCY    LINK  QUEUE NOW
+   101   1    2  1.00 ms  █▌                        0          3       -  0 (2 s ago)
+   102   -    -  13.0 ms  ████████████████████      0        200  50.0 %  -
+     ?   -    -        -                            -          -       -  -
 "
         );
     }

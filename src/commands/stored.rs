@@ -106,6 +106,8 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
         basis: row.text().unwrap_or_default().into(),
         path_basis: None,
         incomplete: None,
+        path_length: 0,
+        truncated: false,
         reports: row.number()?,
         first_seen: row.number()?,
         last_seen: row.number()?,
@@ -113,7 +115,8 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
     Some(FlowDetail { flow, hops: Vec::new() })
 }
 
-/// The latest reported values of each node of the flow's path: its latency for this flow, and its queue with the latest event.
+/// The latest reported values of each node of the flow's path: its latency for this flow, and the latest
+/// occupancy of one of its queues, from any flow.
 fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
     let query = "SELECT node, value FROM events WHERE flow = ?1 AND metric = 'hop_latency' ORDER BY ts DESC LIMIT 1000";
     let latencies = rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)?;
@@ -126,11 +129,13 @@ fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
         let mut hop = HopView { node: *node, ..HopView::default() };
         if let Some(node) = *node {
             hop.hop_latency = latest(node);
-            let query = "SELECT queue, value FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
+            let query = "SELECT queue, value, ts FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
                         ORDER BY ts DESC LIMIT 1";
             if let Some(row) = rows(dir, query, vec![Value::Int(node.into())], 1)?.pop() {
                 let mut row = Row(row.into_iter());
-                (hop.queue, hop.queue_occupancy) = (row.number(), row.number());
+                (hop.queue, hop.latest_queue_occupancy) = (row.number(), row.number());
+                let age = row.number::<u64>().map(|ts| nic::time::now().saturating_sub(ts) / 1_000_000_000);
+                hop.latest_queue_age_s = age.map(|age| u32::try_from(age).unwrap_or(u32::MAX));
             }
         }
         hops.push(hop);

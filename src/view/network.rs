@@ -157,6 +157,10 @@ pub(crate) struct FlowView {
     /// exhausted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) incomplete: Option<bool>,
+    /// Nodes of the path: more than in `path` when `truncated`.
+    pub(crate) path_length: u16,
+    /// True when not every hop of the path is stored: the table `hops` was full.
+    pub(crate) truncated: bool,
     /// Reports so far.
     pub(crate) reports: u64,
     /// Receive time of the first report, nanoseconds since the Unix epoch.
@@ -176,7 +180,7 @@ pub(crate) struct FlowDetail {
     pub(crate) hops: Vec<HopView>,
 }
 
-/// Last reported values of one hop of a flow.
+/// One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its queue and link.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Hop"))]
@@ -191,10 +195,20 @@ pub(crate) struct HopView {
     pub(crate) queue: Option<u8>,
     /// Time inside the node, nanoseconds.
     pub(crate) hop_latency: Option<u64>,
-    /// Occupancy of the queue, in the unit of the device.
+    /// Occupancy of the queue when this flow's packet passed, in the unit of the device.
     pub(crate) queue_occupancy: Option<u64>,
-    /// Utilization of the egress link as a fraction of 1.
+    /// Congestion status of the queue when this flow's packet passed, in the unit of the device.
+    pub(crate) queue_congestion: Option<u64>,
+    /// Utilization of the egress link when this flow's packet passed, as a fraction of 1.
     pub(crate) link_utilization: Option<f64>,
+    /// Latest occupancy of the queue, from a packet of any flow.
+    pub(crate) latest_queue_occupancy: Option<u64>,
+    /// Age of that value, seconds.
+    pub(crate) latest_queue_age_s: Option<u32>,
+    /// Latest utilization of the egress link as a fraction of 1, from a packet of any flow.
+    pub(crate) latest_link_utilization: Option<f64>,
+    /// Age of that value, seconds.
+    pub(crate) latest_link_age_s: Option<u32>,
 }
 
 /// A path and its use.
@@ -215,7 +229,7 @@ pub(crate) struct PathView {
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "History"))]
 pub(crate) struct HistoryView {
-    /// Latencies over time.
+    /// Latencies over time. A point without a latency and hops begins a time without reports, which lasts to the next point.
     pub(crate) series: Vec<PointView>,
     /// Paths, each with the time of its first report.
     pub(crate) paths: Vec<PathSince>,

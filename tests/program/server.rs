@@ -29,14 +29,25 @@ fn reports_become_flows_events_rollups_and_rows() {
     assert_eq!((&flow["path"], &flow["flow_latency"]), (&json!([101, 102, 103]), &json!(904_000)));
     assert_eq!((&flow["basis"], &flow["reports"]), (&json!("hop_sum"), &json!(11)));
 
-    let by_id = server.json(&format!("/api/v1/flows/{}", flow["id"].as_str().unwrap()));
-    assert_eq!(by_id, server.json("/api/v1/flows/10.0.0.1:5000%3E10.0.0.2:80%2F17"));
+    let detail = |name: &str| {
+        let mut flow = server.json(&format!("/api/v1/flows/{name}"));
+        // A second may pass between two requests.
+        for hop in flow["hops"].as_array_mut().unwrap() {
+            ["latest_queue_age_s", "latest_link_age_s"].map(|age| hop[age].take());
+        }
+        flow
+    };
+    let by_id = detail(flow["id"].as_str().unwrap());
+    assert_eq!(by_id, detail("10.0.0.1:5000%3E10.0.0.2:80%2F17"));
+    assert_eq!((&by_id["path_length"], &by_id["truncated"]), (&json!(3), &json!(false)));
     let second = &by_id["hops"][1];
     assert_eq!(
         (&second["node"], &second["hop_latency"], &second["queue"]),
         (&json!(102), &json!(900_000), &json!(3))
     );
     assert_eq!((&second["queue_occupancy"], &second["link_utilization"]), (&json!(900), &json!(0.25)));
+    let latest = (&second["latest_queue_occupancy"], &second["latest_link_utilization"]);
+    assert_eq!(latest, (&json!(900), &json!(0.25)));
 
     let nodes = server.json("/api/v1/nodes");
     let first = &nodes["nodes"][0];

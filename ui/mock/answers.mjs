@@ -171,6 +171,8 @@ function flowRow(flow) {
     path: flow.path,
     flow_latency: flow.latency ?? null,
     basis: flow.key.proto === 17 ? 'hop_sum' : 'measured',
+    path_length: flow.path.length,
+    truncated: false,
     reports: flow.reports,
     first_seen: ns(flow.first),
     last_seen: ns(flow.last),
@@ -191,9 +193,20 @@ export function flows(fabric, query) {
   return { flows: fitting.slice(0, Number(query.get('limit') ?? 100)), total: fitting.length };
 }
 
+function hopOf(hop) {
+  return {
+    ...hop,
+    queue_congestion: null,
+    latest_queue_occupancy: hop.queue_occupancy,
+    latest_queue_age_s: 0,
+    latest_link_utilization: hop.link_utilization,
+    latest_link_age_s: 0,
+  };
+}
+
 export function flow(fabric, id) {
   const found = fabric.flows.find((candidate) => [candidate.id, flowText(candidate.key)].includes(id));
-  return found ? { ...flowRow(found), hops: found.hops } : null;
+  return found ? { ...flowRow(found), hops: found.hops.map(hopOf) } : null;
 }
 
 export function history(fabric, id) {

@@ -168,30 +168,46 @@ test('a point without hops is a hole; a loop has two areas; unknown nodes are na
   ];
   const found = stack([point(1, loop, 9), point(2, []), point(2, loop), point(3, loop)]);
   assert.deepEqual(found.labels, ['1', '1 (2)', '?']);
-  assert.deepEqual(found.times, [1, 2, 3]);
+  assert.deepEqual(found.times, [1, 2, 2.001, 3]);
   assert.deepEqual(found.tops, [
-    [2, null, 2],
-    [5, null, 5],
-    [9, null, 9],
+    [2, 2, null, 2],
+    [5, 5, null, 5],
+    [9, 9, null, 9],
   ]);
 });
 
 test('a flow that speaks gives a point, a silent one a hole', () => {
-  const hop = { ingress_if: 1, egress_if: 2, queue: 0, queue_occupancy: null, link_utilization: null };
+  const hop = {
+    ingress_if: 1,
+    egress_if: 2,
+    queue: 0,
+    queue_occupancy: null,
+    queue_congestion: null,
+    link_utilization: null,
+    latest_queue_occupancy: null,
+    latest_queue_age_s: null,
+    latest_link_utilization: null,
+    latest_link_age_s: null,
+  };
   const flow: FlowDetail = {
     id: 'a',
     flow: { src: '10.0.0.1', dst: '10.0.0.2', sport: 1, dport: 2, proto: 6 },
     text: '',
     path: [1],
+    path_length: 1,
+    truncated: false,
     flow_latency: 9,
     basis: 'measured',
-    reports: 1,
+    reports: 60,
     first_seen: 1e9,
     last_seen: 10e9,
     hops: [{ ...hop, node: 1, hop_latency: 9 }],
   };
   assert.deepEqual(sample(flow, 12e9), { ts: 12e9, flow_latency: 9, hops: [{ node: 1, latency: 9 }] });
-  assert.deepEqual(sample(flow, 16e9), { ts: 16e9, flow_latency: null, hops: [] });
+  assert.deepEqual(sample(flow, 12.5e9), { ts: 12.5e9, flow_latency: null, hops: [] });
+  const rare = { ...flow, reports: 4 };
+  assert.equal(sample(rare, 18e9).flow_latency, 9, 'it sends a report every 3 s');
+  assert.equal(sample(rare, 20e9).flow_latency, null);
 });
 
 test('orders of labels', () => {

@@ -207,7 +207,7 @@ impl Inner {
         if silent >= self.sweep.timeout {
             self.state.expire(slot, now, out);
         } else if self.sweep.pushing && fresh {
-            self.state.push(slot, now, out);
+            self.state.push(slot, out);
         } else if silent > 100 * SECOND {
             self.state.flows.cool(slot, self.state.second());
         }

@@ -9,7 +9,7 @@ use crate::config::{JoinConfig, Units};
 use crate::decode::{DatagramContext, Head, Plan, ReadHops, Reading, Shapes, version};
 use crate::event::{Nanos, Output};
 use crate::index::NO_SLOT;
-use crate::state::hops::HopState;
+use crate::state::hops::{HopState, PacketValues};
 use crate::state::{State, saturated};
 use crate::stats::{JoinStats, Table};
 
@@ -325,7 +325,7 @@ impl Samples {
             }
             // Of no flow: its latency is no change.
             hop.last_reported = saturated(reading.latency);
-            state.metrics.update(hop, reading, 0, &mut emitter);
+            state.metrics.update((hop, &mut { PacketValues::NOTHING }), reading, 0, &mut emitter);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::joiner::Settling;
 use crate::config::Units;
 use crate::decode::{ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading};
 use crate::event::Basis;
+use crate::state::hops::PacketValues;
 use crate::state::pending::Postcard;
 use crate::state::{emit_hop_latency, saturated};
 
@@ -77,12 +78,13 @@ impl Settling<'_> {
 
     /// Reports the latency of nodes that were not on the path when their postcards came.
     fn emit_new_hops(&mut self, head: &Head, postcards: &[Postcard]) {
-        let (flow, _, states) = self.state.flows.parts(self.slot);
+        let (flow, _, stored) = self.state.flows.hot_parts(self.slot);
         let mut emitter = self.state.detection.emitter(&head.about, flow.set, self.out);
-        for (state, postcard) in states.iter_mut().zip(postcards) {
+        for ((state, values), postcard) in stored.iter_mut().zip(postcards) {
             if state.last_reported == ABSENT && postcard.reading.latency != NO_VALUE {
                 state.latest = saturated(postcard.reading.latency);
-                (state.link, state.level_2) = (postcard.reading.link, postcard.reading.level_2);
+                (state.link, state.queue) = (postcard.reading.link, postcard.reading.queue);
+                *values = PacketValues::of(&postcard.reading, postcard.reading.utilization());
                 emit_hop_latency(state, &mut emitter);
             }
         }

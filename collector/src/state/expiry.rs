@@ -97,13 +97,14 @@ impl State {
         self.flows.remove(slot);
     }
 
-    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4).
-    pub(crate) fn push(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
+    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4), with the time of its latest report: who reads it later
+    /// sees when the flow fell silent.
+    pub(crate) fn push(&mut self, slot: u32, out: &mut dyn Output) {
         if self.load_path(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
             cold.pushed = flow.reports as u32;
             if flow.latency != NO_VALUE {
-                let about = flow.about(now);
+                let about = flow.about(flow.last_seen);
                 let mut emitter = self.detection.emitter(&about, 0, out);
                 let mut event = emitter.event(Kind::Latest, Metric::FlowLatency);
                 (event.value, event.basis) = (Some(flow.latency), flow.basis);

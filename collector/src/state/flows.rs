@@ -1,6 +1,6 @@
 //! The table of flows: 5-tuple, path, and the latest values of each hop.
 //!
-//! A flow is an entry of 128 bytes that every report touches, 64 more that few do, and a run of hop states of 32 bytes in
+//! A flow is an entry of 128 bytes that every report touches, 64 more that few do, and a run of hops of 40 bytes in
 //! an arena (see `hops`). All of it is reserved at the start and used from the front, so that memory which was never
 //! needed is never touched. Room is made by the index's rule (see `index`): the coldest of a new entry's sixteen neighbours
 //! goes, unless all are busy. A path for which the arena has no room takes that of a flow that is not busy, or is
@@ -10,7 +10,7 @@ use memory::prefetch;
 use wire::FlowKey;
 
 use super::deadband::Deadband;
-use super::hops::{Arena, HopState};
+use super::hops::{Arena, HopState, PacketValues, StoredHops};
 use super::runs::Run;
 use crate::decode::{MAX_HOPS, Signals};
 use crate::event::{Basis, Nanos};
@@ -248,6 +248,9 @@ impl Flows {
                 // Two share a line.
                 hops.iter().step_by(2).for_each(prefetch);
             }
+            if let Some(values) = self.arena.values.get(start) {
+                prefetch(values);
+            }
         }
     }
 
@@ -371,10 +374,12 @@ impl Flows {
 
     /// The same, for callers that rarely read the cold part.
     #[inline(always)]
-    pub(crate) fn hot_parts(&mut self, slot: u32) -> (&mut Flow, ColdPart<'_>, &mut [HopState]) {
+    pub(crate) fn hot_parts(&mut self, slot: u32) -> (&mut Flow, ColdPart<'_>, StoredHops<'_>) {
         let entry = &mut self.entries[slot as usize];
         let start = entry.run as usize;
-        let hops = &mut self.arena.hops[start..start + usize::from(entry.hops)];
+        let end = start + usize::from(entry.hops);
+        let Arena { hops, values, .. } = &mut self.arena;
+        let hops = StoredHops { states: &mut hops[start..end], values: &mut values[start..end] };
         (entry, ColdPart { all: &mut self.cold, slot }, hops)
     }
 
@@ -405,6 +410,7 @@ impl Flows {
         }
         let start = entry.run as usize;
         arena.hops[start..start + stored].fill(HopState::NOTHING);
+        arena.values[start..start + stored].fill(PacketValues::NOTHING);
         stored
     }
 
@@ -448,6 +454,13 @@ impl Flows {
         let entry = &self.entries[slot as usize];
         let start = entry.run as usize;
         Some((entry, cold, &self.arena.hops[start..start + usize::from(entry.hops)]))
+    }
+
+    /// Beside the hop states of [`Flows::get`], the values of the latest packet.
+    pub(crate) fn packet_values(&self, slot: u32) -> &[PacketValues] {
+        let run = self.entries.get(slot as usize).map(|entry| (entry.run as usize, usize::from(entry.hops)));
+        let (start, hops) = run.unwrap_or_default();
+        self.arena.values.get(start..start + hops).unwrap_or_default()
     }
 
     /// Forgets the heat of a flow that has been silent, so that its age cannot be mistaken.

@@ -1,7 +1,7 @@
-//! The hop states of all flows, in one piece of memory: an arena of runs (see `runs`), one run per flow.
+//! The hops of all flows: an arena of runs (see `runs`), one run per flow.
 
 use super::runs::{PAGE, Run, Runs};
-use crate::decode::ABSENT;
+use crate::decode::{ABSENT, Reading};
 use crate::index::NO_SLOT;
 use crate::stats::Table;
 
@@ -18,15 +18,11 @@ pub(crate) struct HopState {
     pub(crate) node_slot: u32,
     pub(crate) link_slot: u32,
     pub(crate) queue_slot: u32,
-    /// The queue that `queue_slot` belongs to, or [`NO_QUEUE`].
-    pub(crate) queue: u16,
-    pub(crate) level_2: bool,
+    /// Of the latest packet: queue id in the high 8 bits, occupancy in the low 24. `queue_slot` belongs to this queue.
+    pub(crate) queue: u32,
 }
 
 const _: () = assert!(size_of::<HopState>() == 32);
-
-/// No queue was reported.
-pub(crate) const NO_QUEUE: u16 = u16::MAX;
 
 impl HopState {
     pub(crate) const NOTHING: Self = Self {
@@ -37,13 +33,84 @@ impl HopState {
         node_slot: NO_SLOT,
         link_slot: NO_SLOT,
         queue_slot: NO_SLOT,
-        queue: NO_QUEUE,
-        level_2: false,
+        queue: ABSENT,
     };
 
     /// Forgets the slots of this hop's series.
     pub(crate) fn unresolve(&mut self) {
         (self.node_slot, self.link_slot, self.queue_slot) = (NO_SLOT, NO_SLOT, NO_SLOT);
+    }
+}
+
+/// The other values that the flow's latest packet carried of a hop. Written by every report, read by views only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PacketValues {
+    /// Utilization of the egress link, millionths, or [`NO_UTILIZATION`]; with [`LEVEL_2`].
+    utilization: u32,
+    /// Queue id in the high 8 bits, congestion status in the low 24; all-ones when the packet carried none.
+    congestion: u32,
+}
+
+/// [`HopState::link`] is the egress interface of level 2.
+const LEVEL_2: u32 = 1 << 31;
+
+/// The packet carried no utilization.
+const NO_UTILIZATION: u32 = LEVEL_2 - 1;
+
+impl PacketValues {
+    pub(crate) const NOTHING: Self = Self { utilization: NO_UTILIZATION, congestion: ABSENT };
+
+    #[inline(always)]
+    pub(crate) fn of(reading: &Reading, utilization: u64) -> Self {
+        let utilization = utilization.min(u64::from(NO_UTILIZATION)) as u32;
+        let level_2 = if reading.level_2 { LEVEL_2 } else { 0 };
+        Self { utilization: utilization | level_2, congestion: reading.congestion }
+    }
+
+    /// Replaces the values that are given.
+    pub(crate) fn update(&mut self, utilization: Option<u64>, congestion: u32, level_2: bool) {
+        if let Some(utilization) = utilization {
+            self.utilization = utilization.min(u64::from(NO_UTILIZATION)) as u32;
+        }
+        self.utilization = self.utilization & !LEVEL_2 | if level_2 { LEVEL_2 } else { 0 };
+        if congestion != ABSENT {
+            self.congestion = congestion;
+        }
+    }
+
+    pub(crate) fn level_2(self) -> bool {
+        self.utilization & LEVEL_2 != 0
+    }
+
+    /// Millionths of the link.
+    pub(crate) fn utilization(self) -> Option<u64> {
+        let utilization = self.utilization & !LEVEL_2;
+        (utilization != NO_UTILIZATION).then_some(u64::from(utilization))
+    }
+
+    /// Congestion status of the queue.
+    pub(crate) fn congestion(self) -> Option<u64> {
+        (self.congestion != ABSENT).then_some(u64::from(self.congestion & 0x00ff_ffff))
+    }
+}
+
+/// The hops of a flow.
+#[derive(Debug)]
+pub(crate) struct StoredHops<'a> {
+    pub(crate) states: &'a mut [HopState],
+    pub(crate) values: &'a mut [PacketValues],
+}
+
+impl<'a> StoredHops<'a> {
+    #[inline(always)]
+    pub(crate) fn iter_mut(self) -> impl Iterator<Item = (&'a mut HopState, &'a mut PacketValues)> {
+        self.states.iter_mut().zip(self.values)
+    }
+
+    /// The first hop of `node`, which must have an id.
+    pub(crate) fn of_node(&mut self, node: u32) -> Option<(&mut HopState, &mut PacketValues)> {
+        let at = self.states.iter().position(|state| state.node == node).filter(|_| node != ABSENT)?;
+        Some((&mut self.states[at], &mut self.values[at]))
     }
 }
 
@@ -53,10 +120,12 @@ const HOPS_PER_FLOW: usize = 16;
 /// Pages on top, for what size classes leave unused: small tables have room for a few long paths too.
 const SPARE_PAGES: usize = 32;
 
-/// Runs of hop states. All memory is reserved at the start and used from the front.
+/// Runs of hops. All memory is reserved at the start and used from the front.
 #[derive(Debug)]
 pub(crate) struct Arena {
     pub(crate) hops: Vec<HopState>,
+    /// Beside them, at the same positions.
+    pub(crate) values: Vec<PacketValues>,
     runs: Runs,
     /// Paths that were truncated for want of room.
     truncated: u64,
@@ -72,7 +141,10 @@ impl Arena {
         let mut hops: Vec<HopState> = Vec::with_capacity(pages * PAGE + 1);
         memory::advise_huge(&hops);
         hops.resize(hops.as_ptr().align_offset(64).min(1), HopState::NOTHING);
-        Self { runs: Runs::with_pages(pages, hops.len()), hops, truncated: 0, evicted: 0 }
+        let mut values = Vec::with_capacity(pages * PAGE + 1);
+        memory::advise_huge(&values);
+        values.resize(hops.len(), PacketValues::NOTHING);
+        Self { runs: Runs::with_pages(pages, hops.len()), hops, values, truncated: 0, evicted: 0 }
     }
 
     /// Is there a run for `hops` hops?
@@ -83,14 +155,16 @@ impl Arena {
     /// A run for `hops` hops or the longest shorter one, for the flow in slot `owner`. Where another flow's run moves, `moved`
     /// is called with that flow's slot and its new run.
     pub(crate) fn acquire(&mut self, hops: usize, owner: u32, mut moved: impl FnMut(u32, Run)) -> Run {
-        let Self { hops: states, runs, .. } = self;
+        let Self { hops: states, values, runs, .. } = self;
         let run = runs.acquire(hops, owner, |relocation| {
-            let from = relocation.from as usize;
-            states.copy_within(from..from + relocation.run.capacity(), relocation.run.start as usize);
+            let (from, to) = (relocation.from as usize, relocation.run.start as usize);
+            states.copy_within(from..from + relocation.run.capacity(), to);
+            values.copy_within(from..from + relocation.run.capacity(), to);
             moved(relocation.owner, relocation.run);
         });
         if self.hops.len() < self.runs.end() {
             self.hops.resize(self.runs.end(), HopState::NOTHING);
+            self.values.resize(self.runs.end(), PacketValues::NOTHING);
         }
         run
     }
@@ -121,7 +195,7 @@ impl Arena {
 
     /// Bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
-        self.hops.len() * size_of::<HopState>() + self.runs.bytes()
+        self.hops.len() * (size_of::<HopState>() + size_of::<PacketValues>()) + self.runs.bytes()
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) use node_metrics::{NodeMetrics, emit_hop_latency, saturated};
 
 use directory::{Directory, Resolved};
 use flows::{Admission, Flows};
-use hops::HopState;
+use hops::{HopState, PacketValues};
 use node_metrics::WIDEST_DEADBAND;
 use path::Scratch;
 use pending::PendingPostcards;
@@ -212,14 +212,14 @@ impl State {
         for node in hops.records(0).map(|record| hops.node(record)).filter(|node| *node != ABSENT) {
             self.add_hop_without_path(slot, node);
         }
-        let (flow, cold, states) = self.flows.hot_parts(slot);
+        let (flow, cold, mut states) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let mut total = if head.signals.bits() == 0 { 0 } else { NO_VALUE };
         for record in hops.records(0) {
             let reading = hops.read(record);
-            let mut passing = HopState::passing(&reading);
-            let known = states.iter_mut().find(|state| state.node == reading.node && state.node != ABSENT);
-            self.metrics.update(known.unwrap_or(&mut passing), &reading, flow.hop_deadband, &mut emitter);
+            let mut passing = (HopState::passing(&reading), PacketValues::NOTHING);
+            let hop = states.of_node(reading.node).unwrap_or((&mut passing.0, &mut passing.1));
+            self.metrics.update(hop, &reading, flow.hop_deadband, &mut emitter);
             total =
                 if reading.latency == NO_VALUE { NO_VALUE } else { total.saturating_add(reading.latency) };
         }
@@ -236,7 +236,8 @@ impl State {
         let mut emitter = self.detection.emitter_without_flow(&head.about, out);
         for record in hops.records(0) {
             let reading = hops.read(record);
-            self.metrics.update(&mut HopState::passing(&reading), &reading, 0, &mut emitter);
+            let passing = (&mut HopState::passing(&reading), &mut { PacketValues::NOTHING });
+            self.metrics.update(passing, &reading, 0, &mut emitter);
         }
     }
 

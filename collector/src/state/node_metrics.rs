@@ -3,7 +3,7 @@
 use detect::Metric;
 
 use super::emit::Emitter;
-use super::hops::HopState;
+use super::hops::{HopState, PacketValues};
 use super::series::{Change, Key, Merged, Series};
 use super::sketch::Sketches;
 use super::suppressed::SuppressedHop;
@@ -89,7 +89,7 @@ impl NodeMetrics {
     /// Applies the values of one hop. `deadband` is the flow's threshold of hop latency, at most [`WIDEST_DEADBAND`].
     pub(crate) fn update(
         &mut self,
-        state: &mut HopState,
+        (state, values): (&mut HopState, &mut PacketValues),
         reading: &Reading,
         deadband: u64,
         emitter: &mut Emitter<'_>,
@@ -97,7 +97,7 @@ impl NodeMetrics {
         if reading.latency != NO_VALUE {
             self.update_latency(state, reading, deadband, emitter);
         }
-        self.update_others(state, reading, emitter);
+        self.update_others((state, values), reading, emitter);
     }
 
     #[inline(always)]
@@ -130,17 +130,18 @@ impl NodeMetrics {
     #[inline(always)]
     pub(super) fn update_others(
         &mut self,
-        state: &mut HopState,
+        (state, values): (&mut HopState, &mut PacketValues),
         reading: &Reading,
         emitter: &mut Emitter<'_>,
     ) {
+        let utilization = reading.utilization();
+        *values = PacketValues::of(reading, utilization);
+        let other_queue = (state.queue ^ reading.queue) >> 24 != 0;
+        state.queue = reading.queue;
         if state.link != reading.link {
             state.reroute(reading);
         }
-        if let utilization = reading.utilization()
-            && utilization != NO_VALUE
-            && self.links.add(state.link_slot, utilization)
-        {
+        if utilization != NO_VALUE && self.links.add(state.link_slot, utilization) {
             let key = Key { node: reading.node, part: reading.egress() };
             examine(
                 &mut self.links,
@@ -152,8 +153,8 @@ impl NodeMetrics {
         }
         if reading.queue != ABSENT {
             let (queue, occupancy) = (reading.queue >> 24, u64::from(reading.queue & 0x00ff_ffff));
-            if u32::from(state.queue) != queue {
-                (state.queue, state.queue_slot) = (queue as u16, NO_SLOT);
+            if other_queue {
+                state.queue_slot = NO_SLOT;
             }
             if self.queues.add(state.queue_slot, occupancy) {
                 let key = Key { node: reading.node, part: queue };
@@ -165,6 +166,8 @@ impl NodeMetrics {
                     emitter,
                 );
             }
+        } else {
+            state.queue_slot = NO_SLOT;
         }
         if reading.congestion != ABSENT {
             self.update_congestion(reading, emitter);
@@ -194,7 +197,7 @@ impl HopState {
     #[cold]
     #[inline(never)]
     fn reroute(&mut self, reading: &Reading) {
-        (self.link, self.level_2, self.link_slot) = (reading.link, reading.level_2, NO_SLOT);
+        (self.link, self.link_slot) = (reading.link, NO_SLOT);
     }
 }
 
@@ -245,25 +248,32 @@ pub(crate) fn emit_hop_latency(state: &mut HopState, emitter: &mut Emitter<'_>) 
 
 impl NodeMetrics {
     /// As [`NodeMetrics::update`], without events: values that the kernel suppressed.
-    pub(super) fn update_silently(&mut self, state: &mut HopState, hop: &SuppressedHop) {
+    pub(super) fn update_silently(
+        &mut self,
+        (state, values): (&mut HopState, &mut PacketValues),
+        hop: &SuppressedHop,
+    ) {
         let Self { nodes, queues, congestion, links, sketches, .. } = self;
         if hop.latency != NO_VALUE {
             state.latest = saturated(hop.latency);
             let key = Key { node: hop.node, part: 0 };
             nodes.add_silently(&mut state.node_slot, key, hop.latency, sketches);
         }
-        if (state.link, state.level_2) != (hop.link, hop.level_2) {
-            (state.link, state.level_2, state.link_slot) = (hop.link, hop.level_2, NO_SLOT);
+        if (state.link, values.level_2()) != (hop.link, hop.level_2) {
+            (state.link, state.link_slot) = (hop.link, NO_SLOT);
         }
+        let utilization = Some(hop.utilization).filter(|utilization| *utilization != NO_VALUE);
+        values.update(utilization, hop.congestion, hop.level_2);
         if hop.utilization != NO_VALUE {
             let key = Key { node: hop.node, part: egress(hop.link, hop.level_2) };
             links.add_silently(&mut state.link_slot, key, hop.utilization, sketches);
         }
         if hop.queue != ABSENT {
             let queue = hop.queue >> 24;
-            if u32::from(state.queue) != queue {
-                (state.queue, state.queue_slot) = (queue as u16, NO_SLOT);
+            if (state.queue ^ hop.queue) >> 24 != 0 || state.queue == ABSENT {
+                state.queue_slot = NO_SLOT;
             }
+            state.queue = hop.queue;
             let key = Key { node: hop.node, part: queue };
             queues.add_silently(&mut state.queue_slot, key, u64::from(hop.queue & 0x00ff_ffff), sketches);
         }

@@ -4,7 +4,7 @@ use detect::{HopValues, Metric};
 
 use super::State;
 use super::flows::Flags;
-use super::hops::HopState;
+use super::hops::{HopState, PacketValues};
 use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
 use crate::event::{Kind, Output};
 
@@ -14,6 +14,7 @@ pub(crate) struct Scratch {
     pub(crate) path: Vec<u32>,
     sorted: Vec<u32>,
     states: Vec<HopState>,
+    packet_values: Vec<PacketValues>,
     /// The hops of a report as rules see them.
     pub(crate) values: Vec<HopValues>,
 }
@@ -24,6 +25,7 @@ impl Scratch {
             path: Vec::with_capacity(MAX_HOPS),
             sorted: Vec::with_capacity(MAX_HOPS),
             states: Vec::with_capacity(MAX_HOPS),
+            packet_values: Vec::with_capacity(MAX_HOPS),
             values: Vec::with_capacity(MAX_HOPS),
         }
     }
@@ -99,17 +101,21 @@ impl State {
 
     /// Makes room for the path in `scratch`; nodes that stay on it keep their states.
     fn resize_states(&mut self, slot: u32) {
-        let Scratch { path, states: old, .. } = &mut self.scratch;
+        let Scratch { path, states: old, packet_values: old_values, .. } = &mut self.scratch;
+        let (_, _, hops) = self.flows.hot_parts(slot);
         old.clear();
-        old.extend_from_slice(self.flows.parts(slot).2);
+        old.extend_from_slice(hops.states);
+        old_values.clear();
+        old_values.extend_from_slice(hops.values);
         self.flows.resize_path(slot, path.len());
-        let (_, _, states) = self.flows.parts(slot);
-        for (at, (state, &node)) in states.iter_mut().zip(path.iter()).enumerate() {
-            let same_place = old.get(at).filter(|known| known.node == node);
+        let (_, _, hops) = self.flows.hot_parts(slot);
+        for (at, ((state, values), &node)) in hops.iter_mut().zip(path.iter()).enumerate() {
+            let same_place = Some(at).filter(|at| old.get(*at).is_some_and(|known| known.node == node));
             // Long paths are compared place by place only, so that the work stays in proportion.
             let search = if old.len() <= 32 { old.as_slice() } else { &[] };
-            if let Some(known) = same_place.or_else(|| search.iter().find(|known| known.node == node)) {
-                *state = *known;
+            let known = same_place.or_else(|| search.iter().position(|known| known.node == node));
+            if let Some(known) = known {
+                (*state, *values) = (old[known], old_values[known]);
             }
             state.node = node;
         }

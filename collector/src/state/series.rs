@@ -137,6 +137,15 @@ pub struct SeriesView {
     pub profile: u8,
 }
 
+/// The latest value of a queue or link, from any packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LatestView {
+    /// In the metric's unit.
+    pub value: u64,
+    /// How long ago it came: whole seconds, rounded up.
+    pub age: u32,
+}
+
 /// A table of series of one metric.
 #[derive(Debug)]
 pub(crate) struct Series {
@@ -471,8 +480,12 @@ impl Series {
     }
 
     /// Key and latest value of a slot.
-    pub(crate) fn latest(&self, slot: u32) -> Option<(Key, u64)> {
-        self.hot.get(slot as usize).map(|hot| (hot.key, hot.latest))
+    pub(crate) fn latest(&self, slot: u32) -> Option<(Key, LatestView)> {
+        let (hot, cold) = (self.hot.get(slot as usize)?, self.cold.get(slot as usize)?);
+        // Of the second that has not ended, values are not counted yet where the hot part has some.
+        let now = hot.armed != hot.countdown || cold.second.count > 0;
+        let age = if now { 0 } else { cold.idle + 1 };
+        cold.used.then_some((hot.key, LatestView { value: hot.latest, age }))
     }
 
     pub(crate) fn views(&self) -> impl Iterator<Item = SeriesView> {

@@ -95,7 +95,8 @@ impl State {
             self.flows.touch(slot, 1, self.second);
         }
         self.refresh_if_due(slot, out);
-        let (flow, cold, states) = self.flows.parts(slot);
+        let (flow, cold, stored) = self.flows.hot_parts(slot);
+        let cold = cold.get();
         if let Some(latency) = suppressed.latency {
             flow.latency = latency;
             flow.sum = flow.sum.saturating_add(latency);
@@ -103,11 +104,11 @@ impl State {
             (cold.least, cold.greatest) = (cold.least.min(latency), cold.greatest.max(latency));
         }
         flow.basis = suppressed.basis.unwrap_or(flow.basis);
-        let same = states.len() == suppressed.hops.len()
-            && states.iter().zip(suppressed.hops).all(|(state, hop)| state.node == hop.node);
+        let same = stored.states.len() == suppressed.hops.len()
+            && stored.states.iter().zip(suppressed.hops).all(|(state, hop)| state.node == hop.node);
         if same {
-            let hops = states.iter_mut().zip(suppressed.hops);
-            hops.for_each(|(state, hop)| self.metrics.update_silently(state, hop));
+            let hops = stored.iter_mut().zip(suppressed.hops);
+            hops.for_each(|(stored, hop)| self.metrics.update_silently(stored, hop));
         }
         true
     }

@@ -4,7 +4,7 @@ use detect::{HopValues, Observation};
 
 use super::State;
 use super::flows::Flags;
-use super::hops::HopState;
+use super::hops::{HopState, PacketValues};
 use crate::decode::{Head, Hops, NO_VALUE, Reading};
 use crate::event::Output;
 
@@ -32,16 +32,16 @@ impl State {
     #[inline(always)]
     pub(super) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let watched = self.detection.has_rules();
-        let (flow, cold, states) = self.flows.hot_parts(slot);
+        let (flow, cold, stored) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let count = hops.count();
         let deadband = flow.hop_deadband;
         let (mut latency, mut complete) = (0_u64, true);
         let mut records = hops.records(0);
-        let mut same =
-            usize::from(flow.path_length) == count && states.len() == count && count > 0 && !watched;
+        let whole = stored.states.len() == count && count > 0;
+        let mut same = usize::from(flow.path_length) == count && whole && !watched;
         if same {
-            for state in states {
+            for (state, values) in stored.iter_mut() {
                 let Some(record) = records.next() else { break };
                 let reading = hops.read(record);
                 if reading.node != state.node {
@@ -54,7 +54,7 @@ impl State {
                     latency = latency.saturating_add(reading.latency);
                     self.metrics.update_latency(state, &reading, deadband, &mut emitter);
                 }
-                self.metrics.update_others(state, &reading, &mut emitter);
+                self.metrics.update_others((state, values), &reading, &mut emitter);
             }
         }
         if !same {
@@ -124,18 +124,17 @@ impl State {
         sum: &mut Sum,
         out: &mut dyn Output,
     ) -> bool {
-        let (flow, _, states) = self.flows.parts(slot);
+        let (flow, _, stored) = self.flows.hot_parts(slot);
         if usize::from(flow.path_length) != hops.count() {
             return false;
         }
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
-        let left = states.get_mut(sum.hops..).unwrap_or_default();
-        for (state, record) in left.iter_mut().zip(hops.records(sum.hops)) {
+        for ((state, values), record) in stored.iter_mut().skip(sum.hops).zip(hops.records(sum.hops)) {
             let reading = hops.read(record);
             if reading.node != state.node {
                 return false;
             }
-            self.metrics.update(state, &reading, flow.hop_deadband, &mut emitter);
+            self.metrics.update((state, values), &reading, flow.hop_deadband, &mut emitter);
             sum.add(&reading, &mut self.scratch.values);
         }
         true
@@ -156,19 +155,19 @@ impl State {
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         for record in hops.records(sum.hops) {
             let reading = hops.read(record);
-            self.metrics.update(&mut HopState::passing(&reading), &reading, 0, &mut emitter);
+            let passing = (&mut HopState::passing(&reading), &mut { PacketValues::NOTHING });
+            self.metrics.update(passing, &reading, 0, &mut emitter);
             sum.add(&reading, &mut self.scratch.values);
         }
     }
 
     /// Applies the values of one node of a flow, reported by themselves.
     pub(super) fn update_hop(&mut self, slot: u32, head: &Head, reading: &Reading, out: &mut dyn Output) {
-        let (flow, _, states) = self.flows.parts(slot);
+        let (flow, _, stored) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
-        let mut passing = HopState::passing(reading);
-        let at = states.iter().position(|state| state.node == reading.node);
-        let state = at.map_or(&mut passing, |at| &mut states[at]);
-        self.metrics.update(state, reading, flow.hop_deadband, &mut emitter);
+        let passing = (&mut HopState::passing(reading), &mut { PacketValues::NOTHING });
+        let hop = stored.iter_mut().find(|(state, _)| state.node == reading.node).unwrap_or(passing);
+        self.metrics.update(hop, reading, flow.hop_deadband, &mut emitter);
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);
         if flow.reports == 2 {

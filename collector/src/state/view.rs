@@ -2,12 +2,12 @@
 
 use super::State;
 use super::flows::Flags;
-use super::hops::HopState;
-use super::series::Key;
+use super::hops::{HopState, PacketValues};
+use super::series::{Key, LatestView, Series};
 use crate::decode::{ABSENT, egress};
 use crate::event::{Basis, FlowRow};
 
-/// One hop of a flow, as it last was.
+/// One hop of a flow: what the flow's latest packet carried of it, and what other packets reported since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopView {
     /// The node; `None` when it does not report its id.
@@ -20,10 +20,16 @@ pub struct HopView {
     pub queue: Option<u8>,
     /// Time inside the node, ns (saturated at 4.29 s).
     pub hop_latency: Option<u64>,
-    /// Latest occupancy of the queue, from any reporter.
+    /// Occupancy of the queue, as this flow's packet met it.
     pub queue_occupancy: Option<u64>,
-    /// Latest utilisation of the link, millionths, from any reporter.
+    /// Congestion status of the queue, likewise; or occupancy of the buffer.
+    pub queue_congestion: Option<u64>,
+    /// Utilization of the link, millionths, likewise.
     pub link_utilization: Option<u64>,
+    /// Latest occupancy of the queue, from any flow's packet.
+    pub queue_latest: Option<LatestView>,
+    /// Latest utilization of the link, millionths, from any flow's packet.
+    pub link_latest: Option<LatestView>,
 }
 
 /// A flow, as it last was. Borrows the collector.
@@ -47,6 +53,7 @@ pub struct FlowView<'a> {
     pub rules: u64,
     state: &'a State,
     states: &'a [HopState],
+    values: &'a [PacketValues],
 }
 
 impl<'a> FlowView<'a> {
@@ -60,7 +67,7 @@ impl<'a> FlowView<'a> {
     /// Its hops in forwarding order; without a path, in the order of their first reports.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = HopView> + use<'a> {
         let state = self.state;
-        self.states.iter().map(move |hop| state.hop_view(hop))
+        self.states.iter().zip(self.values).map(move |(hop, values)| state.hop_view(hop, *values))
     }
 
     /// The basis of its latency.
@@ -70,22 +77,27 @@ impl<'a> FlowView<'a> {
 }
 
 impl State {
-    fn hop_view(&self, hop: &HopState) -> HopView {
+    fn hop_view(&self, hop: &HopState, values: PacketValues) -> HopView {
         let given = |id: u32| (id != ABSENT).then_some(id);
-        let egress = egress(hop.link, hop.level_2);
+        let egress = egress(hop.link, values.level_2());
         let ingress = (hop.link >> 16) as u16;
+        let queue = given(hop.queue);
         // A slot may have been given to another key since this flow's last report.
-        let of = |part: u32| move |(key, _): &(Key, u64)| (key.node, key.part) == (hop.node, part);
-        let queue = self.metrics.queues.latest(hop.queue_slot).filter(of(u32::from(hop.queue)));
-        let link = self.metrics.links.latest(hop.link_slot).filter(of(egress));
+        let latest = |series: &Series, slot, part| {
+            let (key, latest) = series.latest(slot)?;
+            (key == Key { node: hop.node, part }).then_some(latest)
+        };
         HopView {
             node: given(hop.node),
-            ingress_if: (!hop.level_2 && ingress != u16::MAX).then_some(ingress),
+            ingress_if: (!values.level_2() && ingress != u16::MAX).then_some(ingress),
             egress_if: given(egress),
-            queue: u8::try_from(hop.queue).ok(),
+            queue: queue.map(|queue| (queue >> 24) as u8),
             hop_latency: given(hop.latest).map(u64::from),
-            queue_occupancy: queue.map(|(_, latest)| latest),
-            link_utilization: link.map(|(_, latest)| latest),
+            queue_occupancy: queue.map(|queue| u64::from(queue & 0x00ff_ffff)),
+            queue_congestion: values.congestion(),
+            link_utilization: values.utilization(),
+            queue_latest: latest(&self.metrics.queues, hop.queue_slot, hop.queue >> 24),
+            link_latest: latest(&self.metrics.links, hop.link_slot, egress),
         }
     }
 
@@ -102,6 +114,7 @@ impl State {
             rules: if cold.generation == self.detection.generation() { flow.rules } else { 0 },
             state: self,
             states,
+            values: self.flows.packet_values(slot),
         })
     }
 }

@@ -11,3 +11,4 @@ mod load;
 mod paths;
 mod postcards;
 mod sf_run;
+mod views;

@@ -260,10 +260,14 @@ export type FlowDetail = {
   path: Array<number | null>;
   /** How the order of the path is known. */
   path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  /** Nodes of the path: more than in `path` when `truncated`. */
+  path_length: number;
   /** Reports so far. */
   reports: number;
   /** The 5-tuple as text. */
   text: string;
+  /** True when not every hop of the path is stored: the table `hops` was full. */
+  truncated: boolean;
 };
 
 /** Latest state of a flow. */
@@ -286,10 +290,14 @@ export type FlowState = {
   path: Array<number | null>;
   /** How the order of the path is known. */
   path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  /** Nodes of the path: more than in `path` when `truncated`. */
+  path_length: number;
   /** Reports so far. */
   reports: number;
   /** The 5-tuple as text. */
   text: string;
+  /** True when not every hop of the path is stored: the table `hops` was full. */
+  truncated: boolean;
 };
 
 /** `/flows`. */
@@ -306,7 +314,7 @@ export type Flows = {
 export type History = {
   /** Paths, each with the time of its first report. */
   paths: Array<PathSince>;
-  /** Latencies over time. */
+  /** Latencies over time. A point without a latency and hops begins a time without reports, which lasts to the next point. */
   series: Array<HistoryPoint>;
   /** True when there are more points than the limit. */
   truncated: boolean;
@@ -324,7 +332,7 @@ export type HistoryPoint = {
   ts: number;
 };
 
-/** Last reported values of one hop of a flow. */
+/** One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its queue and link. */
 export type Hop = {
   /** Egress interface. */
   egress_if: number | null;
@@ -332,13 +340,23 @@ export type Hop = {
   hop_latency: number | null;
   /** Ingress interface. */
   ingress_if: number | null;
-  /** Utilization of the egress link as a fraction of 1. */
+  /** Age of that value, seconds. */
+  latest_link_age_s: number | null;
+  /** Latest utilization of the egress link as a fraction of 1, from a packet of any flow. */
+  latest_link_utilization: number | null;
+  /** Age of that value, seconds. */
+  latest_queue_age_s: number | null;
+  /** Latest occupancy of the queue, from a packet of any flow. */
+  latest_queue_occupancy: number | null;
+  /** Utilization of the egress link when this flow's packet passed, as a fraction of 1. */
   link_utilization: number | null;
   /** Node id. */
   node: number | null;
   /** Queue id. */
   queue: number | null;
-  /** Occupancy of the queue, in the unit of the device. */
+  /** Congestion status of the queue when this flow's packet passed, in the unit of the device. */
+  queue_congestion: number | null;
+  /** Occupancy of the queue when this flow's packet passed, in the unit of the device. */
   queue_occupancy: number | null;
 };
 

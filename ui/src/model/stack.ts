@@ -15,6 +15,9 @@ export interface Stack {
   total: Column;
 }
 
+/** Seconds between the end of a value and the hole behind it. */
+const INSTANT = 0.001;
+
 type Hops = ReadonlyMap<string, number | null>;
 
 /**
@@ -32,10 +35,18 @@ export function stack(series: readonly HistoryPoint[]): Stack {
     tops: labels.map(() => []),
     total: [],
   };
+  let held: { hops: Hops; total: number | null } | null = null;
   for (const { point, hops } of keyed) {
-    const time = point.ts / 1e9;
     const last = result.times[result.times.length - 1];
-    if (last === undefined || time > last) add(result, time, hops, point.flow_latency);
+    let time = point.ts / 1e9;
+    if (last !== undefined && time <= last) continue;
+    // The chart draws nothing from the last value to a hole, so the value is repeated where the hole begins.
+    if (hops.size === 0 && held) {
+      add(result, time, held.hops, held.total);
+      time += INSTANT;
+    }
+    add(result, time, hops, point.flow_latency);
+    held = hops.size === 0 ? null : { hops, total: point.flow_latency };
   }
   return result;
 }
@@ -79,11 +90,18 @@ function add(result: Stack, time: number, hops: Hops, total: number | null): voi
   });
 }
 
-const SILENT_NS = 5e9;
+/** A flow is silent after this time, or after a few of its usual intervals between reports. */
+const SILENT_NS = 2e9;
+const SILENT_INTERVALS = 3;
+
+function silentAfter(flow: FlowDetail): number {
+  const interval = (flow.last_seen - flow.first_seen) / Math.max(1, flow.reports - 1);
+  return Math.max(SILENT_NS, SILENT_INTERVALS * interval);
+}
 
 /** What a flow says now, as one more point of its history; a silent flow gives a hole. */
 export function sample(flow: FlowDetail, now: number): HistoryPoint {
-  if (now - flow.last_seen > SILENT_NS) return { ts: now, flow_latency: null, hops: [] };
+  if (now - flow.last_seen > silentAfter(flow)) return { ts: now, flow_latency: null, hops: [] };
   const hops = flow.hops.map(({ node, hop_latency }) => ({ node, latency: hop_latency }));
   return { ts: now, flow_latency: flow.flow_latency, hops };
 }

@@ -147,13 +147,18 @@ function header() {
         : (path?.hint ?? '');
       setText(
         facts,
-        `${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`,
+        `${truncation(flow)}${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`,
       );
       facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
       links.href = link('events', '', { flow: flow.text });
       onMap.href = link('topology', '', { flow: flow.id });
     },
   };
+}
+
+/** Not every hop of the path is stored. */
+function truncation(flow: FlowDetail): string {
+  return flow.truncated ? `path truncated: ${flow.hops.length} of ${flow.path_length} hops · ` : '';
 }
 
 /** The path as stations on a line; each station's bar is its share of the latency. */
@@ -208,12 +213,31 @@ function hopTable() {
         cell: (row) => ({ text: duration(row.hop_latency), bar: row.share }),
       },
       { title: 'Share', numeric: true, cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)) },
-      { title: 'Queue occupancy', numeric: true, cell: (row) => count(row.queue_occupancy) },
+      {
+        title: 'Queue occupancy',
+        hint: 'When the latest packet of this flow passed',
+        numeric: true,
+        cell: (row) => count(row.queue_occupancy),
+      },
       {
         title: 'Link',
-        hint: 'Utilisation of the egress link',
+        hint: 'Utilization of the egress link when the latest packet of this flow passed',
         numeric: true,
         cell: (row) => percent(row.link_utilization),
+      },
+      {
+        title: 'Queue now',
+        hint: 'Latest occupancy of the queue, from a packet of any flow, and its age',
+        numeric: true,
+        class: 'muted',
+        cell: (row) => aged(count(row.latest_queue_occupancy), row.latest_queue_age_s),
+      },
+      {
+        title: 'Link now',
+        hint: 'Latest utilization of the egress link, from a packet of any flow, and its age',
+        numeric: true,
+        class: 'muted',
+        cell: (row) => aged(percent(row.latest_link_utilization), row.latest_link_age_s),
       },
     ],
   });
@@ -226,6 +250,10 @@ function hopTable() {
       );
     },
   };
+}
+
+function aged(value: string, seconds: number | null): string {
+  return seconds === null ? '–' : `${value} · ${seconds} s ago`;
 }
 
 function number(value: number | null): string {
