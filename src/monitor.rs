@@ -166,7 +166,7 @@ impl Monitor {
             return Ok(Arc::clone(topology));
         }
         let mut whole = Topology::default();
-        self.walk(Topology::scan, |piece| whole.merge(piece)).await?;
+        self.ask(Topology::of).await?.into_iter().for_each(|part| whole.merge(part));
         let whole = Arc::new(whole);
         *cached = Some((Instant::now(), Arc::clone(&whole)));
         Ok(whole)

@@ -1,27 +1,21 @@
-//! Nodes, links and paths, as learnt from the flows. A scan walks the flow table a piece at a time, so that datagrams never
-//! wait long for it.
+//! Nodes, links and paths of all workers, put together. Each worker keeps its own, in bounded tables.
 
-use std::collections::{BTreeMap, HashMap};
-
-use collector::{Collector, FlowView, event::Nanos};
-
-use crate::{
-    view::{self, LinkView, PathView},
-    worker::visit_flows,
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    hash::Hash,
 };
 
-/// Maximum number of links of a scan; more are ignored.
-const MAX_LINKS: usize = 65_536;
-/// Maximum number of paths of a scan; more are ignored.
-const MAX_PATHS: usize = 16_384;
+use collector::{Collector, LinkUse, event::Nanos};
 
-/// Nodes, links and paths of the flows.
+use crate::view::{self, LinkView, PathView};
+
+/// What the flows of a worker say about the network, or those of all workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
-    /// Maximum number of nodes; more are ignored.
-    max_nodes: usize,
+    /// Maximum numbers of nodes, links and paths: those of one worker. More are left out.
+    max: [usize; 3],
     nodes: HashMap<u32, Node>,
-    links: BTreeMap<(u32, u32), Link>,
+    links: BTreeMap<(u32, u32), LinkUse>,
     paths: HashMap<Vec<u32>, Path>,
 }
 
@@ -30,19 +24,8 @@ pub(crate) struct Topology {
 pub(crate) struct Node {
     /// Reports of flows that pass it.
     pub(crate) reports: u64,
-    /// Receive time of the latest.
+    /// When the latest came.
     pub(crate) last_seen: Nanos,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Link {
-    egress_if: Option<u32>,
-    ingress_if: Option<u32>,
-    utilization: Option<u64>,
-    queue_occupancy: Option<u64>,
-    hop_latency: Option<u64>,
-    flows: u64,
-    last_seen: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,80 +35,49 @@ struct Path {
 }
 
 impl Topology {
-    /// Scans the flows in the slots from `first` on; also returns the first slot not scanned, `None` at the end.
-    pub(crate) fn scan(collector: &Collector, first: u32) -> (Self, Option<u32>) {
-        let max_nodes = usize::try_from(collector.tables().nodes.capacity).unwrap_or(usize::MAX);
-        let mut found = Self { max_nodes, ..Self::default() };
-        let next = visit_flows(collector, first, |flow| found.add(flow));
-        (found, next)
-    }
-
-    fn add(&mut self, flow: &FlowView<'_>) {
-        let row = &flow.row;
-        let hops: Vec<_> = flow.hops().collect();
-        for node in hops.iter().filter_map(|hop| hop.node) {
-            self.add_node(node, &Node { reports: row.reports, last_seen: row.last_seen });
-        }
-        if flow.path_length == 0 {
-            // From postcards: nodes without an order.
-            return;
-        }
-        for pair in hops.windows(2) {
-            let (Some(from), Some(to)) = (pair[0].node, pair[1].node) else { continue };
-            if self.links.len() >= MAX_LINKS && !self.links.contains_key(&(from, to)) {
-                continue;
-            }
-            let link = self.links.entry((from, to)).or_default();
-            link.flows += 1;
-            if row.last_seen >= link.last_seen {
-                link.last_seen = row.last_seen;
-                link.egress_if = pair[0].egress_if;
-                link.ingress_if = pair[1].ingress_if.map(u32::from);
-                link.utilization = pair[0].link_latest.map(|latest| latest.value).or(link.utilization);
-                link.queue_occupancy =
-                    pair[0].queue_latest.map(|latest| latest.value).or(link.queue_occupancy);
-                link.hop_latency = pair[0].hop_latency.or(link.hop_latency);
-            }
-        }
-        let nodes: Vec<u32> = hops.iter().map(|hop| hop.node.unwrap_or(u32::MAX)).collect();
-        if !nodes.is_empty() && (self.paths.len() < MAX_PATHS || self.paths.contains_key(&nodes)) {
-            let path = self.paths.entry(nodes).or_default();
-            path.flows += 1;
-            path.reports += row.reports;
+    /// What a worker knows: as many nodes, links and paths as its tables have room for.
+    pub(crate) fn of(collector: &Collector) -> Self {
+        let node =
+            |node: collector::NodeUse| (node.node, Node { reports: node.reports, last_seen: node.last_seen });
+        let path = |path: collector::PathUse<'_>| {
+            (path.nodes.to_vec(), Path { flows: path.flows.into(), reports: path.reports })
+        };
+        let tables = collector.tables();
+        let max = [tables.path_nodes, tables.path_links, tables.paths];
+        Self {
+            max: max.map(|table| usize::try_from(table.capacity).unwrap_or(usize::MAX)),
+            nodes: collector.topology_nodes().map(node).collect(),
+            links: collector.topology_links().map(|link| ((link.from, link.to), link)).collect(),
+            paths: collector.topology_paths().map(path).collect(),
         }
     }
 
-    fn add_node(&mut self, node: u32, seen: &Node) {
-        if self.nodes.len() >= self.max_nodes && !self.nodes.contains_key(&node) {
-            return;
-        }
-        let known = self.nodes.entry(node).or_default();
-        known.reports += seen.reports;
-        known.last_seen = known.last_seen.max(seen.last_seen);
-    }
-
-    /// Adds the result of another scan.
+    /// Adds what another worker knows.
     pub(crate) fn merge(&mut self, other: Self) {
-        self.max_nodes = self.max_nodes.max(other.max_nodes);
-        for (node, seen) in &other.nodes {
-            self.add_node(*node, seen);
+        for (most, others) in self.max.iter_mut().zip(other.max) {
+            *most = others.max(*most);
+        }
+        let [max_nodes, max_links, max_paths] = self.max;
+        for (node, seen) in other.nodes {
+            let room = self.nodes.len() < max_nodes;
+            let Some(known) = entry(&mut self.nodes, node, room) else { continue };
+            known.reports += seen.reports;
+            known.last_seen = known.last_seen.max(seen.last_seen);
         }
         for (ends, link) in other.links {
             if let Some(known) = self.links.get_mut(&ends) {
-                let flows = known.flows + link.flows;
+                let flows = known.flows.saturating_add(link.flows);
                 let newer = if link.last_seen > known.last_seen { link } else { *known };
-                *known = Link { flows, ..newer };
-            } else if self.links.len() < MAX_LINKS {
+                *known = LinkUse { flows, ..newer };
+            } else if self.links.len() < max_links {
                 self.links.insert(ends, link);
             }
         }
         for (nodes, path) in other.paths {
-            if let Some(known) = self.paths.get_mut(&nodes) {
-                known.flows += path.flows;
-                known.reports += path.reports;
-            } else if self.paths.len() < MAX_PATHS {
-                self.paths.insert(nodes, path);
-            }
+            let room = self.paths.len() < max_paths;
+            let Some(known) = entry(&mut self.paths, nodes, room) else { continue };
+            known.flows += path.flows;
+            known.reports += path.reports;
         }
     }
 
@@ -136,18 +88,18 @@ impl Topology {
 
     /// The links, by their ends.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkView> {
-        let view = |(&(from, to), link): (&(u32, u32), &Link)| LinkView {
-            from,
-            to,
+        let view = |link: &LinkUse| LinkView {
+            from: link.from,
+            to: link.to,
             egress_if: link.egress_if,
             ingress_if: link.ingress_if,
             utilization: link.utilization.map(view::fraction),
             queue_occupancy: link.queue_occupancy,
             hop_latency: link.hop_latency,
-            flows: link.flows,
+            flows: link.flows.into(),
             last_seen: link.last_seen,
         };
-        self.links.iter().map(view)
+        self.links.values().map(view)
     }
 
     /// The paths, the most used first.
@@ -163,18 +115,36 @@ impl Topology {
     }
 }
 
+/// The value of `key`, made where there is `room` for a new one.
+fn entry<K: Eq + Hash, V: Default>(map: &mut HashMap<K, V>, key: K, room: bool) -> Option<&mut V> {
+    match map.entry(key) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(new) => room.then(|| new.insert(V::default())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn one(from: u32, to: u32, flows: u64, last_seen: Nanos) -> Topology {
-        let link = Link { flows, last_seen, egress_if: Some(last_seen as u32), ..Link::default() };
-        let path = Path { flows, reports: flows * 10 };
+    fn one(from: u32, to: u32, flows: u32, last_seen: Nanos) -> Topology {
+        let link = LinkUse {
+            from,
+            to,
+            flows,
+            last_seen,
+            egress_if: Some(last_seen as u32),
+            ingress_if: None,
+            utilization: None,
+            queue_occupancy: None,
+            hop_latency: None,
+        };
+        let reports = u64::from(flows) * 10;
         Topology {
-            max_nodes: 2,
-            nodes: [(from, Node { reports: flows * 10, last_seen })].into(),
+            max: [2, 16, 16],
+            nodes: [(from, Node { reports, last_seen })].into(),
             links: [((from, to), link)].into(),
-            paths: [(vec![from, to], path)].into(),
+            paths: [(vec![from, to], Path { flows: flows.into(), reports })].into(),
         }
     }
 

@@ -79,6 +79,7 @@ pub use sources::SourceView;
 pub use state::removals::Removed;
 pub use state::series::{LatestView, SeriesView, Summary};
 pub use state::suppressed::{SuppressedFlow, SuppressedHop, SuppressedKey};
+pub use state::topology::{LinkUse, NodeUse, PathUse};
 pub use state::view::{FlowView, HopView};
 pub use stats::{Balance, Stats, Table, Tables};
 pub use stream::StreamId;

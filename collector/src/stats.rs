@@ -48,6 +48,12 @@ pub struct Tables {
     pub sketches: Table,
     /// Source addresses.
     pub sources: Table,
+    /// Nodes on paths.
+    pub path_nodes: Table,
+    /// Links on paths.
+    pub path_links: Table,
+    /// Different paths.
+    pub paths: Table,
     /// Numbered streams of reports.
     pub streams: Table,
     /// Flows of SF-INT reports, and sets of their records.
@@ -58,7 +64,7 @@ pub struct Tables {
 
 impl Tables {
     /// All of them by name.
-    pub fn named(&self) -> [(&'static str, Table); 11] {
+    pub fn named(&self) -> [(&'static str, Table); 14] {
         [
             ("flows", self.flows),
             ("hops", self.hops),
@@ -67,6 +73,9 @@ impl Tables {
             ("congestion", self.congestion),
             ("links", self.links),
             ("sketches", self.sketches),
+            ("path_nodes", self.path_nodes),
+            ("path_links", self.path_links),
+            ("paths", self.paths),
             ("sources", self.sources),
             ("streams", self.streams),
             ("sf_flows", self.sf_flows),

@@ -220,7 +220,7 @@ pub(crate) struct PathView {
     pub(crate) path: Vec<Option<u32>>,
     /// Flows on this path.
     pub(crate) flows: u64,
-    /// Reports of these flows.
+    /// Reports of flows on this path, since the path is known.
     pub(crate) reports: u64,
 }
 

@@ -190,7 +190,11 @@ impl Collector {
     pub fn tables(&self) -> Tables {
         let state = &self.inner.state;
         let [sf_flows, sf_sets] = self.inner.sf.tables();
+        let [path_nodes, path_links, paths] = state.topology.tables();
         Tables {
+            path_nodes,
+            path_links,
+            paths,
             sf_flows,
             sf_sets,
             flows: state.flows.table(),

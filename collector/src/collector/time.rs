@@ -184,6 +184,7 @@ impl Inner {
         for slot in self.sweep.due(slots) {
             self.visit(slot, out);
         }
+        self.state.update_topology();
         if self.sweep.next >= slots
             && self.sweep.now.saturating_sub(self.sweep.round_began) >= self.sweep.round
         {

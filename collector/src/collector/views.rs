@@ -7,6 +7,7 @@ use wire::FlowKey;
 use super::Collector;
 use crate::index::NO_SLOT;
 use crate::state::series::SeriesView;
+use crate::state::topology::{LinkUse, NodeUse, PathUse};
 use crate::state::view::FlowView;
 
 impl Collector {
@@ -31,6 +32,21 @@ impl Collector {
     pub fn flow(&self, key: &FlowKey) -> Option<FlowView<'_>> {
         let state = &self.inner.state;
         state.view(state.flows.find(key, key.hash(self.inner.seed), NO_SLOT))
+    }
+
+    /// Nodes that flows pass, at most [`max_nodes`](crate::Config::max_nodes).
+    pub fn topology_nodes(&self) -> impl Iterator<Item = NodeUse> {
+        self.inner.state.topology.nodes()
+    }
+
+    /// Links that flows use, at most [`max_links`](crate::Config::max_links).
+    pub fn topology_links(&self) -> impl Iterator<Item = LinkUse> {
+        self.inner.state.link_uses()
+    }
+
+    /// Paths that flows take, at most [`max_links`](crate::Config::max_links).
+    pub fn topology_paths(&self) -> impl Iterator<Item = PathUse<'_>> {
+        self.inner.state.topology.paths()
     }
 
     /// Hop latency per node, ns, over all flows.

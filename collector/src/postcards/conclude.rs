@@ -74,6 +74,7 @@ impl Settling<'_> {
             self.emit_new_hops(&head, postcards);
         }
         self.conclude_values(&head, hops);
+        self.state.enter_topology(self.slot);
     }
 
     /// Reports the latency of nodes that were not on the path when their postcards came.

@@ -93,6 +93,7 @@ impl State {
             }
             self.directory.leave(&flow.key);
         }
+        self.leave_topology(slot);
         self.postcards.forget(slot);
         self.flows.remove(slot);
     }

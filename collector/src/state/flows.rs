@@ -43,6 +43,7 @@ pub(crate) struct Flow {
     pub(crate) count: u32,
     pub(crate) set: u16,
     pub(crate) basis: Basis,
+    pub(crate) marks: Marks,
     /// Bit i: rule i is true.
     pub(crate) rules: u64,
 }
@@ -64,7 +65,8 @@ pub(crate) struct Cold {
     pub(crate) minute: u32,
     pub(crate) generation: u32,
     pub(crate) epoch: u32,
-    pub(crate) used: bool,
+    /// Reports that the topology has accounted for, low bits.
+    pub(crate) accounted: u32,
     /// Reports at the last push, low bits, and when the flow was last brought up to date.
     pub(crate) pushed: u32,
     pub(crate) touched: u32,
@@ -130,6 +132,29 @@ impl Flags {
         } else {
             self.0 &= !other.0;
         }
+    }
+}
+
+/// Where a flow is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    /// The slot is in use.
+    const USED: Self = Self(1);
+    /// Counted on its nodes and links.
+    pub(crate) const NETWORK: Self = Self(2);
+    /// Counted on its path.
+    pub(crate) const PATH: Self = Self(4);
+    /// Its hops changed, and it was not counted since.
+    pub(crate) const UNTRIED: Self = Self(8);
+
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) fn set(&mut self, other: Self, on: bool) {
+        self.0 = if on { self.0 | other.0 } else { self.0 & !other.0 };
     }
 }
 
@@ -315,6 +340,7 @@ impl Flows {
             sum: 0,
             count: 0,
             set: 0,
+            marks: Marks::USED,
             rules: 0,
         };
         let cold = Cold {
@@ -326,7 +352,7 @@ impl Flows {
             minute: 0,
             generation: 0,
             epoch: 0,
-            used: true,
+            accounted: 0,
             pushed: 0,
             touched: 0,
         };
@@ -349,7 +375,7 @@ impl Flows {
     /// Frees the flow in `slot` and all that belongs to it.
     pub(crate) fn remove(&mut self, slot: u32) {
         let (entry, cold) = (&mut self.entries[slot as usize], &mut self.cold[slot as usize]);
-        cold.used = false;
+        entry.marks = Marks::default();
         self.arena.release(entry.place());
         entry.set_place(Run::EMPTY);
         (entry.hops, entry.key) = (0, FlowKey::default());
@@ -439,19 +465,19 @@ impl Flows {
         Some(victim)
     }
 
-    /// Slots that were ever used; those in use now are [`Cold::used`].
+    /// Slots that were ever used; see [`Flows::is_used`].
     pub(crate) fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
 
     pub(crate) fn is_used(&self, slot: u32) -> bool {
-        self.cold.get(slot as usize).is_some_and(|cold| cold.used)
+        self.entries.get(slot as usize).is_some_and(|entry| entry.marks.has(Marks::USED))
     }
 
     /// Read access, for views.
     pub(crate) fn get(&self, slot: u32) -> Option<(&Flow, &Cold, &[HopState])> {
-        let cold = self.cold.get(slot as usize).filter(|cold| cold.used)?;
-        let entry = &self.entries[slot as usize];
+        let entry = self.entries.get(slot as usize).filter(|entry| entry.marks.has(Marks::USED))?;
+        let cold = &self.cold[slot as usize];
         let start = entry.run as usize;
         Some((entry, cold, &self.arena.hops[start..start + usize::from(entry.hops)]))
     }

@@ -17,7 +17,9 @@ mod runs;
 pub(crate) mod series;
 mod sketch;
 pub(crate) mod suppressed;
+pub(crate) mod topology;
 mod update;
+mod uses;
 pub(crate) mod view;
 
 use std::sync::Arc;
@@ -45,12 +47,14 @@ use path::Scratch;
 use pending::PendingPostcards;
 use removals::Removals;
 use series::Merged;
+use topology::Topology;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) flows: Flows,
     pub(crate) metrics: NodeMetrics,
+    pub(crate) topology: Topology,
     pub(crate) detection: ActiveDetection,
     /// Counts removals of keys of nodes: slots remembered under an older one are looked up again.
     pub(crate) epoch: u32,
@@ -87,6 +91,7 @@ impl State {
         let flows = Flows::with_capacity(config.max_flows);
         let mut state = Self {
             metrics: NodeMetrics::new(config),
+            topology: Topology::new(config),
             detection: ActiveDetection::new(Arc::clone(&config.detection), flows.capacity()),
             epoch: 1,
             context: 1,
@@ -130,7 +135,7 @@ impl State {
 
     /// Bytes of memory in use by the tables of flows (with what rules remember of them), nodes, queues and links.
     pub(crate) fn bytes(&self) -> usize {
-        self.flows.bytes() + self.detection.bytes() + self.metrics.bytes()
+        self.flows.bytes() + self.detection.bytes() + self.metrics.bytes() + self.topology.bytes()
     }
 
     /// Reports about flows, with their paths as INT stacks of one layout. Each length of record has code of its own, so
@@ -280,7 +285,9 @@ impl State {
         if let (Some(latency), Some(state)) = (latency, state) {
             state.merge_latency(latency, &mut emitter);
         }
-        if flow.reports == 2 {
+        let twice = flow.reports == 2;
+        self.enter_topology(slot);
+        if twice {
             self.flows.touch(slot, 1, self.second);
         }
         Some(slot)

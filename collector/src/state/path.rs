@@ -3,7 +3,7 @@
 use detect::{HopValues, Metric};
 
 use super::State;
-use super::flows::Flags;
+use super::flows::{Flags, Marks};
 use super::hops::{HopState, PacketValues};
 use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
 use crate::event::{Kind, Output};
@@ -101,6 +101,7 @@ impl State {
 
     /// Makes room for the path in `scratch`; nodes that stay on it keep their states.
     fn resize_states(&mut self, slot: u32) {
+        self.leave_topology(slot);
         let Scratch { path, states: old, packet_values: old_values, .. } = &mut self.scratch;
         let (_, _, hops) = self.flows.hot_parts(slot);
         old.clear();
@@ -119,6 +120,7 @@ impl State {
             }
             state.node = node;
         }
+        self.flows.parts(slot).0.marks.set(Marks::UNTRIED, true);
     }
 
     /// Adds a hop state for `node` to a flow without a path, if it has none.

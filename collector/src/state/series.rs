@@ -479,6 +479,12 @@ impl Series {
         }
     }
 
+    /// The latest value of a key.
+    pub(crate) fn find(&self, key: Key) -> Option<u64> {
+        let slot = self.index.find(self.hash(key), |slot| self.hot[slot as usize].key == key);
+        self.hot.get(slot as usize).map(|hot| hot.latest)
+    }
+
     /// Key and latest value of a slot.
     pub(crate) fn latest(&self, slot: u32) -> Option<(Key, LatestView)> {
         let (hot, cold) = (self.hot.get(slot as usize)?, self.cold.get(slot as usize)?);

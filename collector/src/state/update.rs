@@ -91,6 +91,7 @@ impl State {
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let latency = flow.apply(cold, (head, hops), total, &mut emitter);
         let twice = flow.reports == 2;
+        self.enter_topology(slot);
         self.evaluate_rules(slot, head, latency, out);
         if twice {
             self.flows.touch(slot, 1, self.second);
@@ -170,7 +171,9 @@ impl State {
         self.metrics.update(hop, reading, flow.hop_deadband, &mut emitter);
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);
-        if flow.reports == 2 {
+        let twice = flow.reports == 2;
+        self.enter_topology(slot);
+        if twice {
             self.flows.touch(slot, 1, self.second);
         }
     }

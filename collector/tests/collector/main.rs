@@ -11,4 +11,5 @@ mod load;
 mod paths;
 mod postcards;
 mod sf_run;
+mod topology;
 mod views;

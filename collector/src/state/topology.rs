@@ -1,0 +1,386 @@
+//! Nodes, links and paths, and how many flows use each: kept up to date when a flow's path changes, so that a question
+//! about the network reads bounded tables and never the flows. What passed on them since is added up flow by flow, a
+//! bounded part per tick.
+//!
+//! A flow is counted on all nodes and links of its path or, when one finds no room, on none. Such a flow is tried again
+//! from time to time.
+
+use super::State;
+use super::flows::{Flow, Marks};
+use super::hops::{HopState, PacketValues};
+use super::runs::{PAGE, Run, Runs};
+use super::series::{Key, Series};
+use super::uses::{Use, Uses};
+use crate::config::Config;
+use crate::decode::{ABSENT, egress};
+use crate::event::Nanos;
+use crate::hash::fold;
+use crate::stats::Table;
+
+/// Flows looked at per tick, and hops of those that had reports.
+const FLOWS_PER_TICK: u32 = 2048;
+const HOPS_PER_TICK: usize = 16_384;
+
+/// A node that flows pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeUse {
+    /// The node.
+    pub node: u32,
+    /// Flows that pass it now.
+    pub flows: u32,
+    /// Reports of flows that passed it, since it is known.
+    pub reports: u64,
+    /// Receive time of the latest of them.
+    pub last_seen: Nanos,
+}
+
+/// A link between two nodes that follow each other on a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkUse {
+    /// The node that sends.
+    pub from: u32,
+    /// The node that receives.
+    pub to: u32,
+    /// Flows that use it now.
+    pub flows: u32,
+    /// Receive time of the latest report of a flow that uses it.
+    pub last_seen: Nanos,
+    /// Egress interface of the node that sends.
+    pub egress_if: Option<u32>,
+    /// Ingress interface of the node that receives.
+    pub ingress_if: Option<u32>,
+    /// Latest utilization, millionths.
+    pub utilization: Option<u64>,
+    /// Latest occupancy of the egress queue that the latest flow used, device units.
+    pub queue_occupancy: Option<u64>,
+    /// Latest hop latency of the node that sends, ns.
+    pub hop_latency: Option<u64>,
+}
+
+/// A path that flows take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathUse<'a> {
+    /// Its nodes in forwarding order, `u32::MAX` where one does not report its id.
+    pub nodes: &'a [u32],
+    /// Flows on it now.
+    pub flows: u32,
+    /// Reports of flows on it, since it is known.
+    pub reports: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NodeTotals {
+    reports: u64,
+    last_seen: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LinkTotals {
+    last_seen: Nanos,
+    egress_if: u32,
+    ingress_if: u32,
+    /// Queue id, or all-ones.
+    queue: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PathTotals {
+    reports: u64,
+    run: Run,
+    length: u16,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    nodes: Uses<u32, NodeTotals>,
+    links: Uses<(u32, u32), LinkTotals>,
+    /// By the hash of their nodes; the nodes are in `path_nodes`.
+    paths: Uses<(u64, u16), PathTotals>,
+    path_nodes: Vec<u32>,
+    runs: Runs,
+    /// The flow to look at next.
+    next: u32,
+    seed: u64,
+}
+
+impl Topology {
+    /// Room for as many nodes and links as `config` allows, and for as many paths as links.
+    pub(crate) fn new(config: &Config) -> Self {
+        let paths = config.max_links.max(1);
+        // Sixteen nodes per path, and some pages for what size classes leave unused.
+        let pages = (paths * 16).div_ceil(PAGE) + 16;
+        Self {
+            nodes: Uses::with_capacity(config.max_nodes),
+            links: Uses::with_capacity(config.max_links),
+            paths: Uses::with_capacity(paths),
+            path_nodes: Vec::with_capacity(pages * PAGE),
+            runs: Runs::with_pages(pages, 0),
+            next: 0,
+            seed: config.seed ^ 0x7090_1097,
+        }
+    }
+
+    /// Nodes, links and paths.
+    pub(crate) fn tables(&self) -> [Table; 3] {
+        [self.nodes.table(), self.links.table(), self.paths.table()]
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        let paths = self.path_nodes.len() * size_of::<u32>() + self.runs.bytes();
+        self.nodes.bytes() + self.links.bytes() + self.paths.bytes() + paths
+    }
+
+    fn node_hash(&self, node: u32) -> u64 {
+        fold(self.seed, node.into())
+    }
+
+    fn link_hash(&self, (from, to): (u32, u32)) -> u64 {
+        fold(self.seed ^ 1, u64::from(from) << 32 | u64::from(to))
+    }
+
+    fn path_hash(&self, states: &[HopState]) -> u64 {
+        states.iter().fold(self.seed ^ 2, |hash, state| fold(hash, state.node.into()))
+    }
+
+    /// Counts a flow with these hops. `first`: it was not tried before with this path.
+    fn enter(&mut self, flow: &mut Flow, states: &[HopState], first: bool) {
+        if !flow.marks.has(Marks::NETWORK) {
+            let entered = self.enter_network(flow.path_length > 0, states, first);
+            flow.marks.set(Marks::NETWORK, entered);
+        }
+        if flow.path_length > 0 && !flow.marks.has(Marks::PATH) {
+            let entered = self.enter_path(states);
+            flow.marks.set(Marks::PATH, entered);
+            if first && !entered {
+                self.paths.note_refusal();
+            }
+        }
+    }
+
+    fn enter_network(&mut self, path: bool, states: &[HopState], first: bool) -> bool {
+        let new = NodeTotals { reports: 0, last_seen: 0 };
+        let entered = |topology: &mut Self, node: u32| {
+            node == ABSENT || topology.nodes.add(topology.node_hash(node), node, new)
+        };
+        if let Some(at) = states.iter().position(|state| !entered(self, state.node)) {
+            if first {
+                self.nodes.note_refusal();
+            }
+            self.leave_nodes(&states[..at]);
+            return false;
+        }
+        let links = if path { states } else { &[] };
+        let new = LinkTotals { last_seen: 0, egress_if: ABSENT, ingress_if: ABSENT, queue: ABSENT };
+        let refused = links
+            .windows(2)
+            .position(|pair| link(pair).is_some_and(|ends| !self.links.add(self.link_hash(ends), ends, new)));
+        if let Some(at) = refused {
+            if first {
+                self.links.note_refusal();
+            }
+            // The links before the refused one join the hops up to its first end.
+            self.leave_links(&states[..=at]);
+            self.leave_nodes(states);
+        }
+        refused.is_none()
+    }
+
+    fn enter_path(&mut self, states: &[HopState]) -> bool {
+        let (hash, length) = (self.path_hash(states), states.len() as u16);
+        let new = PathTotals { reports: 0, run: Run::EMPTY, length };
+        let Self { paths, path_nodes, runs, .. } = self;
+        if states.is_empty() || !paths.add(hash, (hash, length), new) {
+            return false;
+        }
+        let Some(at) = paths.find(hash, (hash, length)) else { return false };
+        if paths.value_mut(at).run != Run::EMPTY {
+            return true;
+        }
+        let run = runs.acquire(states.len(), at as u32, |relocation| {
+            let from = relocation.from as usize;
+            path_nodes.copy_within(from..from + relocation.run.capacity(), relocation.run.start as usize);
+            paths.value_mut(relocation.owner as usize).run = relocation.run;
+        });
+        if run.capacity() < states.len() {
+            runs.release(run);
+            paths.remove(hash, (hash, length));
+            return false;
+        }
+        path_nodes.resize(path_nodes.len().max(runs.end()), ABSENT);
+        let start = run.start as usize;
+        for (node, state) in path_nodes[start..].iter_mut().zip(states) {
+            *node = state.node;
+        }
+        paths.value_mut(at).run = run;
+        true
+    }
+
+    /// A flow with these hops is no longer counted.
+    fn leave(&mut self, flow: &mut Flow, states: &[HopState]) {
+        if flow.marks.has(Marks::NETWORK) {
+            if flow.path_length > 0 {
+                self.leave_links(states);
+            }
+            self.leave_nodes(states);
+        }
+        if flow.marks.has(Marks::PATH) {
+            let (hash, length) = (self.path_hash(states), states.len() as u16);
+            if let Some(path) = self.paths.remove(hash, (hash, length)) {
+                self.runs.release(path.run);
+            }
+        }
+        flow.marks.set(Marks::NETWORK, false);
+        flow.marks.set(Marks::PATH, false);
+    }
+
+    fn leave_nodes(&mut self, states: &[HopState]) {
+        for state in states.iter().filter(|state| state.node != ABSENT) {
+            self.nodes.remove(self.node_hash(state.node), state.node);
+        }
+    }
+
+    fn leave_links(&mut self, states: &[HopState]) {
+        for ends in states.windows(2).filter_map(link) {
+            self.links.remove(self.link_hash(ends), ends);
+        }
+    }
+
+    /// Adds what a counted flow reported since it was looked at last.
+    fn account(&mut self, flow: &Flow, reports: u32, states: &[HopState], values: &[PacketValues]) {
+        for state in states {
+            let hash = self.node_hash(state.node);
+            if let Some(node) = self.nodes.get_mut(hash, state.node) {
+                node.reports += u64::from(reports);
+                node.last_seen = node.last_seen.max(flow.last_seen);
+            }
+        }
+        if flow.path_length == 0 {
+            return;
+        }
+        for (at, ends) in states.windows(2).enumerate().filter_map(|(at, pair)| Some((at, link(pair)?))) {
+            let hash = self.link_hash(ends);
+            let Some(link) = self.links.get_mut(hash, ends) else { continue };
+            if flow.last_seen >= link.last_seen {
+                link.last_seen = flow.last_seen;
+                link.egress_if = egress(states[at].link, values[at].level_2());
+                link.ingress_if = ingress(&states[at + 1], values[at + 1]);
+                link.queue = if states[at].queue == ABSENT { ABSENT } else { states[at].queue >> 24 };
+            }
+        }
+        let (hash, length) = (self.path_hash(states), states.len() as u16);
+        if let Some(path) = self.paths.get_mut(hash, (hash, length)) {
+            path.reports += u64::from(reports);
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeUse> {
+        self.nodes.iter().map(|Use { key, flows, value }| NodeUse {
+            node: *key,
+            flows: *flows,
+            reports: value.reports,
+            last_seen: value.last_seen,
+        })
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathUse<'_>> {
+        self.paths.iter().filter_map(|Use { flows, value, .. }| {
+            let start = value.run.start as usize;
+            let nodes = self.path_nodes.get(start..start + usize::from(value.length))?;
+            Some(PathUse { nodes, flows: *flows, reports: value.reports })
+        })
+    }
+}
+
+/// The ends of a link, when both nodes report their ids.
+fn link(pair: &[HopState]) -> Option<(u32, u32)> {
+    match pair {
+        [from, to] if from.node != ABSENT && to.node != ABSENT => Some((from.node, to.node)),
+        _ => None,
+    }
+}
+
+/// The ingress interface of level 1, or all-ones.
+fn ingress(state: &HopState, values: PacketValues) -> u32 {
+    match (values.level_2(), state.link >> 16) {
+        (true, _) | (_, 0xffff) => ABSENT,
+        (false, ingress) => ingress,
+    }
+}
+
+impl State {
+    /// The flow in `slot` is about to get another path, or to go.
+    pub(super) fn leave_topology(&mut self, slot: u32) {
+        self.account_flow(slot);
+        let Self { flows, topology, .. } = self;
+        if flows.is_used(slot) {
+            let (flow, _, states) = flows.parts(slot);
+            topology.leave(flow, states);
+        }
+    }
+
+    /// The flow in `slot` has a path, or nodes, and the values of its report were applied.
+    pub(crate) fn enter_topology(&mut self, slot: u32) {
+        let Self { flows, topology, .. } = self;
+        let (flow, _, states) = flows.parts(slot);
+        if flow.marks.has(Marks::UNTRIED) {
+            flow.marks.set(Marks::UNTRIED, false);
+            topology.enter(flow, states, true);
+            self.account_flow(slot);
+        }
+    }
+
+    /// Looks at a bounded number of flows; call it at each tick.
+    pub(crate) fn update_topology(&mut self) {
+        let slots = self.flows.slots();
+        let mut hops = 0;
+        for _ in 0..slots.min(FLOWS_PER_TICK) {
+            if hops >= HOPS_PER_TICK {
+                break;
+            }
+            let slot = self.topology.next;
+            self.topology.next = if slot + 1 < slots { slot + 1 } else { 0 };
+            hops += self.account_flow(slot);
+        }
+    }
+
+    /// Accounts for what the flow in `slot` reported, if there is one. Returns the hops that it took.
+    fn account_flow(&mut self, slot: u32) -> usize {
+        let Self { flows, topology, .. } = self;
+        if !flows.is_used(slot) {
+            return 0;
+        }
+        let (flow, cold, stored) = flows.hot_parts(slot);
+        let cold = cold.get();
+        let reports = (flow.reports as u32).wrapping_sub(cold.accounted);
+        if reports == 0 || flow.marks.has(Marks::UNTRIED) {
+            return 0;
+        }
+        if !flow.marks.has(Marks::NETWORK) || flow.path_length > 0 && !flow.marks.has(Marks::PATH) {
+            topology.enter(flow, stored.states, false);
+        }
+        cold.accounted = flow.reports as u32;
+        if flow.marks.has(Marks::NETWORK) {
+            topology.account(flow, reports, stored.states, stored.values);
+        }
+        stored.states.len()
+    }
+
+    /// The links, with the latest values of their node, queue and interface.
+    pub(crate) fn link_uses(&self) -> impl Iterator<Item = LinkUse> {
+        let given = |id: u32| (id != ABSENT).then_some(id);
+        let latest = |series: &Series, node, part: Option<u32>| series.find(Key { node, part: part? });
+        self.topology.links.iter().map(move |Use { key: (from, to), flows, value }| LinkUse {
+            from: *from,
+            to: *to,
+            flows: *flows,
+            last_seen: value.last_seen,
+            egress_if: given(value.egress_if),
+            ingress_if: given(value.ingress_if),
+            utilization: latest(&self.metrics.links, *from, given(value.egress_if)),
+            queue_occupancy: latest(&self.metrics.queues, *from, given(value.queue)),
+            hop_latency: latest(&self.metrics.nodes, *from, Some(0)),
+        })
+    }
+}

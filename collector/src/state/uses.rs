@@ -1,0 +1,113 @@
+//! A bounded table that counts how many flows use each key: a node, a link.
+
+use crate::index::{Index, InsertSlot, NO_SLOT};
+use crate::stats::Table;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Uses<K, V> {
+    entries: Vec<Use<K, V>>,
+    free: Vec<u32>,
+    index: Index,
+    capacity: usize,
+    refused: u64,
+}
+
+/// A key in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use<K, V> {
+    pub(crate) key: K,
+    /// Flows that use it; an entry without any is free.
+    pub(crate) flows: u32,
+    pub(crate) value: V,
+}
+
+impl<K: Copy + Eq, V: Copy> Uses<K, V> {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        Self {
+            entries: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            index: Index::with_capacity(capacity),
+            capacity,
+            refused: 0,
+        }
+    }
+
+    /// One more flow uses `key`, whose value is `new` when none did. `false`: there is no room for the key.
+    pub(crate) fn add(&mut self, hash: u64, key: K, new: V) -> bool {
+        if let Some(known) = self.find(hash, key) {
+            self.entries[known].flows += 1;
+            return true;
+        }
+        let full = self.free.is_empty() && self.entries.len() == self.capacity;
+        let InsertSlot::Free(place) = self.index.room(hash, 0, full) else { return false };
+        let entry = Use { key, flows: 1, value: new };
+        let slot = if let Some(slot) = self.free.pop() {
+            self.entries[slot as usize] = entry;
+            slot
+        } else {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
+        };
+        self.index.put(place, hash, slot, (1, 0));
+        true
+    }
+
+    /// Counts a key for which there is no room.
+    pub(crate) fn note_refusal(&mut self) {
+        self.refused += 1;
+    }
+
+    /// One flow less uses `key`. Returns its value when that was the last.
+    pub(crate) fn remove(&mut self, hash: u64, key: K) -> Option<V> {
+        let known = self.find(hash, key)?;
+        let entry = &mut self.entries[known];
+        entry.flows -= 1;
+        if entry.flows > 0 {
+            return None;
+        }
+        let value = entry.value;
+        self.index.remove(hash, known as u32);
+        self.free.push(known as u32);
+        Some(value)
+    }
+
+    pub(crate) fn get_mut(&mut self, hash: u64, key: K) -> Option<&mut V> {
+        let known = self.find(hash, key)?;
+        Some(&mut self.entries[known].value)
+    }
+
+    /// The keys in use.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Use<K, V>> {
+        self.entries.iter().filter(|entry| entry.flows > 0)
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        Table {
+            used: (self.entries.len() - self.free.len()) as u64,
+            capacity: self.capacity as u64,
+            evicted: 0,
+            refused: self.refused,
+        }
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.len() * size_of::<Use<K, V>>() + self.index.bytes()
+    }
+
+    /// The value of the entry that [`Uses::find`] found.
+    pub(crate) fn value_mut(&mut self, at: usize) -> &mut V {
+        &mut self.entries[at].value
+    }
+
+    /// Where the entry of `key` is.
+    pub(crate) fn find(&self, hash: u64, key: K) -> Option<usize> {
+        let is_it = |slot: u32| self.entries[slot as usize].key == key;
+        match self.index.find(hash, is_it) {
+            NO_SLOT => None,
+            slot => Some(slot as usize),
+        }
+    }
+}
