@@ -743,7 +743,7 @@ export type PathUse = {
   flows: number;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
-  /** Reports of these flows. */
+  /** Reports of flows on this path, since the path is known. */
   reports: number;
 };
 
