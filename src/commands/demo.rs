@@ -25,7 +25,10 @@ use crate::api::pages;
 use crate::config::Settings;
 use crate::config::dta::DtaSettings;
 use crate::config::sections::{Clocks, Level, ProfileSettings, RuleSettings};
-use crate::config::values::{Amount, Listen, NodeEntry};
+use crate::config::{
+    sections::NodeEntry,
+    values::{Amount, Listen},
+};
 use crate::lifecycle::Server;
 use crate::log::Log;
 use crate::view::{Stage, StatusView};

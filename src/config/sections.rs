@@ -9,8 +9,11 @@ use super::{
     values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker},
 };
 use settings::{
-    choice, section,
-    values::{Protocol, Secret, Size},
+    choice,
+    read::{DeValue, Node, Reader},
+    section,
+    setting::{Chapter, Setting, Shown},
+    values::{Protocol, Secret, Size, refuse},
 };
 
 section! {
@@ -305,6 +308,40 @@ section! {
         /// of one INT stack count differently. The dialect stays that of the source. Not with `mode = "kernel"`; changes apply
         /// at the next start.
         pub(crate) profile: Option<String> = None,
+    }
+}
+
+/// A node: its name alone, or a table.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub(crate) struct NodeEntry(pub(crate) NodeSettings);
+
+impl NodeEntry {
+    /// A node of which only the name is known.
+    pub(crate) fn named(name: String) -> Self {
+        Self(NodeSettings { name: Some(name), profile: None })
+    }
+}
+
+impl Setting for NodeEntry {
+    const KIND: &'static str = "a name in quotes, or a table with `name` and `profile`";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.get_ref() {
+            DeValue::Table(_) => NodeSettings::read(node, reader).map(Self),
+            DeValue::String(name) => Some(Self::named(name.to_string())),
+            _ => refuse::<Self>(node, reader),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        match (&self.0.name, &self.0.profile) {
+            (Some(name), None) => Shown::Plain(name.as_str().into()),
+            _ => self.0.show(),
+        }
+    }
+
+    fn explain(path: &str, chapters: &mut Vec<Chapter>) {
+        NodeSettings::explain(path, chapters);
     }
 }
 

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use super::{
     aggregator::AggregatorSettings,
     sections::{
-        ApiSettings, CollectorSettings, LogSettings, ProfileSettings, RuleSettings, SourceSettings,
-        StoreSettings, ThresholdSettings, UiSettings,
+        ApiSettings, CollectorSettings, LogSettings, NodeEntry, ProfileSettings, RuleSettings,
+        SourceSettings, StoreSettings, ThresholdSettings, UiSettings,
     },
     switch::SwitchSettings,
     translator::TranslatorSettings,
-    values::NodeEntry,
 };
 use settings::section;
 

@@ -3,12 +3,10 @@
 use std::{fmt, net::SocketAddr, str::FromStr};
 
 use settings::{
-    read::{DeValue, Node, Reader},
-    setting::{Chapter, Setting, Shown},
+    read::{Node, Reader},
+    setting::{Setting, Shown},
     values::{from_text, integer, nanoseconds, refuse},
 };
-
-use super::sections::NodeSettings;
 
 /// Eight bytes that are looked for in packets. As text, because the numbers of the file have 63 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,40 +25,6 @@ impl Setting for Marker {
 
     fn show(&self) -> Shown {
         Shown::Plain(format!("{:016x}", self.0).into())
-    }
-}
-
-/// A node: its name alone, or a table.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub(crate) struct NodeEntry(pub(crate) NodeSettings);
-
-impl NodeEntry {
-    /// A node of which only the name is known.
-    pub(crate) fn named(name: String) -> Self {
-        Self(NodeSettings { name: Some(name), profile: None })
-    }
-}
-
-impl Setting for NodeEntry {
-    const KIND: &'static str = "a name in quotes, or a table with `name` and `profile`";
-
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        match node.get_ref() {
-            DeValue::Table(_) => NodeSettings::read(node, reader).map(Self),
-            DeValue::String(name) => Some(Self::named(name.to_string())),
-            _ => refuse::<Self>(node, reader),
-        }
-    }
-
-    fn show(&self) -> Shown {
-        match (&self.0.name, &self.0.profile) {
-            (Some(name), None) => Shown::Plain(name.as_str().into()),
-            _ => self.0.show(),
-        }
-    }
-
-    fn explain(path: &str, chapters: &mut Vec<Chapter>) {
-        NodeSettings::explain(path, chapters);
     }
 }
 

@@ -366,7 +366,12 @@ fn a_bad_reload_changes_nothing_and_says_why() {
     server.reconfigure("[nodes]\n101 = 7\n");
     let answer = server.ask("POST", "/api/v1/config/reload", "", "");
     let error = answer.json()["error"].as_str().unwrap().to_owned();
-    assert!(answer.status == 400 && error.contains("found the number 7; write a text in quotes"), "{error}");
+    assert!(
+        answer.status == 400
+            && error
+                .contains("found the number 7; write a name in quotes, or a table with `name` and `profile`"),
+        "{error}"
+    );
     assert_eq!(server.json("/api/v1/config"), before);
     server.log_line("configuration not reloaded");
     server.signal("-HUP");
