@@ -1,4 +1,4 @@
-//! SQL of strangers, in processes of their own.
+//! SQL of unknown clients, in processes of its own.
 //!
 //! SQLite can be stopped between two steps of its virtual machine only, and a hostile query can make one step last minutes, or
 //! fill the memory. So each query runs in a helper process (`hopwise sql-helper DIR`), which has limits of its own and is killed

@@ -135,9 +135,16 @@ fn answers_of_the_artifact(keeper: &Program, directory: &Path) {
             (Some(0), "0x0000029a  (2 of 2 copies)\n".to_owned())
         );
         let (code, output) = ask(&["get", "postcards", "10.0.0.1"]);
-        assert!(code == Some(0) && output.starts_with("11 200 13 14 15  (unproven: "), "{output}");
+        assert!(
+            code == Some(0)
+                && output.starts_with("hop 1: 11, hop 2: 200, hop 3: 13, hop 4: 14, hop 5: 15  (unproven: "),
+            "{output}"
+        );
         let known = ["get", "postcards", "10.0.0.1", "--largest", "200"];
-        assert_eq!(ask(&known), (Some(0), "11 200 13 14 15\n".to_owned()));
+        assert_eq!(
+            ask(&known),
+            (Some(0), "hop 1: 11, hop 2: 200, hop 3: 13, hop 4: 14, hop 5: 15\n".to_owned())
+        );
         let (code, output) = ask(&["get", "postcards", "10.0.0.1", "--largest", "199"]);
         assert!(code == Some(1) && output.starts_with("empty"), "{output}");
         assert!(ask(&["count", "counts", "10.0.0.1"]).1.starts_with("5  ("));

@@ -7,6 +7,16 @@ use serde_json::{Value, json};
 use crate::support::server::{self, Server, assert_balanced, dropped, report, run, stage};
 use crate::support::{TempDir, schema};
 
+/// A flow without the ages of its hops' values: a second may pass between two requests.
+fn without_ages(mut flow: Value) -> Value {
+    for hop in flow["hops"].as_array_mut().unwrap() {
+        for age in ["latest_queue_age_s", "latest_link_age_s"] {
+            hop[age].take();
+        }
+    }
+    flow
+}
+
 /// Thresholds that report every change of 50 µs.
 const RULES: &str =
     "[[rules]]\nname = \"slow\"\nwhen = \"flow_latency > 500us\"\n[nodes]\n101 = \"leaf 1\"\n";
@@ -29,16 +39,7 @@ fn reports_become_flows_events_rollups_and_rows() {
     assert_eq!((&flow["path"], &flow["flow_latency"]), (&json!([101, 102, 103]), &json!(904_000)));
     assert_eq!((&flow["basis"], &flow["reports"]), (&json!("hop_sum"), &json!(11)));
 
-    let detail = |name: &str| {
-        let mut flow = server.json(&format!("/api/v1/flows/{name}"));
-        // A second may pass between two requests.
-        for hop in flow["hops"].as_array_mut().unwrap() {
-            for age in ["latest_queue_age_s", "latest_link_age_s"] {
-                hop[age].take();
-            }
-        }
-        flow
-    };
+    let detail = |name: &str| without_ages(server.json(&format!("/api/v1/flows/{name}")));
     let by_id = detail(flow["id"].as_str().unwrap());
     assert_eq!(by_id, detail("10.0.0.1:5000%3E10.0.0.2:80%2F17"));
     assert_eq!((&by_id["path_length"], &by_id["truncated"]), (&json!(3), &json!(false)));

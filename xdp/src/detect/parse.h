@@ -188,9 +188,9 @@ struct found {
     u32 int_flags;   /* REPORT_HOP_LIMIT, REPORT_MTU */
     u32 stack;       /* its records, the most recent hop first */
     u32 stack_count;
-    u32 sf;         /* enum sf_found */
-    u32 ioam;       /* 0: none; enum ioam_kind */
-    u32 trace_type; /* of a trace */
+    u32 sf;              /* enum sf_found */
+    u32 ioam;            /* 0: none; enum ioam_kind */
+    u32 trace_type;      /* of a trace */
     u32 trace_undecided; /* a trace that lacks nodes, or their ids: user space decides */
     u32 trace_count;
     u16 trace[MAX_HOPS]; /* its nodes, newest first */
