@@ -185,6 +185,10 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_immediates_dropped_total", "counter", help), |view| {
         view.events.immediates_dropped
     });
+    snapshots(text, view);
+}
+
+fn snapshots(text: &mut Text, view: Option<&MemoryView>) {
     let help = "Times that counters of a store began again at 0.";
     one(text, view, ("memory_cleared_total", "counter", help), |view| view.snapshots.cleared);
     one(text, view, ("memory_snapshots_total", "counter", "Snapshots taken."), |view| view.snapshots.taken);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dataplane::{
-    dta::{DestinationStats, MappingStats, Reporter, Spread, SwitchReporter},
+    dta::{DestinationStats, Mapping, MappingStats, Reporter, Spread, SwitchReporter},
     switch::Switch,
 };
 use serde::{Deserialize, Serialize};
@@ -125,21 +125,7 @@ impl Dta {
                 translator_drops: to.stats.translator_drops,
             }
         });
-        let mappings = reporter.mappings().map(|(mapping, stats)| {
-            let MappingStats { made, sent, pending, suppressed, absent, size, no_room } = *stats;
-            let (name, on) = (mapping.name.clone(), mapping.on.word());
-            MappingView {
-                name,
-                on: on.into(),
-                operations: made,
-                sent,
-                pending,
-                suppressed,
-                missing_value: absent,
-                wrong_size: size,
-                queue_full: no_room,
-            }
-        });
+        let mappings = reporter.mappings().map(mapping_view);
         let tables = reporter.tables().map(|(table, stats)| TableView {
             name: table.name.clone(),
             counted: stats.counted,
@@ -169,6 +155,21 @@ impl Dta {
             tables: tables.collect(),
             sketches: sketches.collect(),
         })
+    }
+}
+
+fn mapping_view((mapping, stats): (&Mapping, &MappingStats)) -> MappingView {
+    let MappingStats { made, sent, pending, suppressed, absent, size, no_room } = *stats;
+    MappingView {
+        name: mapping.name.clone(),
+        on: mapping.on.word().into(),
+        operations: made,
+        sent,
+        pending,
+        suppressed,
+        missing_value: absent,
+        wrong_size: size,
+        queue_full: no_room,
     }
 }
 

@@ -1,5 +1,7 @@
 //! IOAM traces that lack nodes, or their ids: values count, paths do not follow from them.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 use collector::{Batch, Collector, Config, Datagram, Kind};
 use wire::FlowKey;
 

@@ -4,6 +4,8 @@
 //! `POSTCARD_PACKETS=1000000 cargo test --release -p hopwise-collector --test collector load -- --nocapture` runs each case
 //! for a million packets and prints its yield: docs/design/postcards.md has the figures.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -115,13 +117,15 @@ impl AggregateOutput for Aggregates {
     }
 }
 
+/// A datagram in flight: when it arrives, its order, node and payload.
+type InFlight = (u64, u64, u32, Vec<u8>);
+
 /// The channel's jitter, the aggregator, the collector, and what really happened.
 struct Witness {
     collector: Collector,
     aggregator: Option<Aggregator>,
     reported: Reported,
-    /// When datagrams arrive, their order, node and payload.
-    underway: BinaryHeap<Reverse<(u64, u64, u32, Vec<u8>)>>,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
     random: u64,
     ticked: u64,
     by_id: bool,
@@ -148,7 +152,7 @@ impl Witness {
             by_id: aggregator.is_some(),
             aggregator,
             reported: Reported::default(),
-            underway: BinaryHeap::new(),
+            in_flight: BinaryHeap::new(),
             random: 88_172_645_463_325_252,
             ticked: 0,
             real: BTreeMap::new(),
@@ -165,8 +169,8 @@ impl Witness {
 
     /// Delivers what has arrived by `now`.
     fn advance(&mut self, now: u64) {
-        while self.underway.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-            let Some(Reverse((at, _, node, payload))) = self.underway.pop() else { break };
+        while self.in_flight.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            let Some(Reverse((at, _, node, payload))) = self.in_flight.pop() else { break };
             let mut aggregates = Aggregates::default();
             match &mut self.aggregator {
                 Some(aggregator) => aggregator.ingest(at, [payload.as_slice()], &mut aggregates),
@@ -227,7 +231,7 @@ impl Witness {
 impl FabricSink for Witness {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let (at, order) = (t + self.below(3 * MS), self.below(u64::MAX));
-        self.underway.push(Reverse((at, order, from.node, payload.to_vec())));
+        self.in_flight.push(Reverse((at, order, from.node, payload.to_vec())));
         self.advance(t);
     }
 

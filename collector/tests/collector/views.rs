@@ -1,5 +1,7 @@
 //! What is shown of a flow is what its own packet carried.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 use collector::{HopView, LatestView};
 use testkit::reports::{Bench, Node, SECOND, Sent, config, flow, node};
 
