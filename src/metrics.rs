@@ -13,8 +13,9 @@ use collector::Summary;
 use crate::{
     aggregator::AggregatorView,
     memory_role::view::MemoryView,
-    monitor::{Detail, Monitor, merged, version_name},
+    monitor::{Detail, Monitor, version_name},
     switch::{FilterView, PortView, SwitchView},
+    topology::merged,
     translator_role::view::TranslatorView,
     view,
 };

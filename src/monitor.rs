@@ -1,16 +1,15 @@
 //! Counters of all stages, combined for the API and for Prometheus.
 
 use std::{
-    cmp::Ordering,
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     net::Ipv6Addr,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use collector::{Collector, SeriesView, SourceView, Stats, StreamView, stats::Table, stats::Tables};
-use tokio::{sync::oneshot, time};
+use collector::{Collector, SourceView, Stats, StreamView, stats::Table, stats::Tables};
+use tokio::{sync::oneshot, task, time};
 
 use crate::{
     config::Settings,
@@ -19,7 +18,7 @@ use crate::{
     live::Hub,
     lock::lock,
     pipeline::Gauge,
-    topology::Topology,
+    topology::{Gathering, Slice, Topology},
     view::{
         self, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView,
         WorkerView,
@@ -134,24 +133,29 @@ impl Monitor {
         Ok(answers)
     }
 
-    /// Queries each worker in steps: `step` answers for the flows from a slot on, and names the next slot. `process`
-    /// gets each answer.
+    /// Queries all workers in steps: `step` answers for the table slots from one on, and names the next slot. `process`
+    /// gets each answer, with the number of its worker; those of one worker come in order.
     ///
     /// # Errors
     /// As of [`Monitor::ask`].
     pub(crate) async fn walk<T: Send + 'static>(
         &self,
         step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
-        mut process: impl FnMut(T),
+        mut process: impl FnMut(usize, T),
     ) -> Result<(), Busy> {
-        for worker in &self.workers {
-            let mut next = Some(0);
-            while let Some(first) = next {
-                let step = step.clone();
-                let asked = worker.ask(move |collector| step(collector, first));
+        let mut next: Vec<Option<u32>> = vec![Some(0); self.workers.len()];
+        // Each makes its step within the same tick.
+        while next.iter().any(Option::is_some) {
+            let ask = |(worker, first): (&WorkerHandle, &Option<u32>)| {
+                let (step, first) = (step.clone(), (*first)?);
+                Some(worker.ask(move |collector| step(collector, first)))
+            };
+            let asked: Vec<_> = self.workers.iter().zip(&next).map(ask).collect();
+            for (index, asked) in asked.into_iter().enumerate() {
+                let Some(asked) = asked else { continue };
                 let (answer, further) = in_time(asked).await?;
-                process(answer);
-                next = further;
+                process(index, answer);
+                next[index] = further;
             }
         }
         Ok(())
@@ -159,15 +163,17 @@ impl Monitor {
 
     /// Nodes, links and paths, at most a second old.
     pub(crate) async fn topology(&self) -> Result<Arc<Topology>, Busy> {
+        // Held in the meantime: those who come now get the same answer.
         let mut cached = self.topology.lock().await;
         if let Some((at, topology)) = &*cached
             && at.elapsed() < Duration::from_secs(1)
         {
             return Ok(Arc::clone(topology));
         }
-        let mut whole = Topology::default();
-        self.ask(Topology::of).await?.into_iter().for_each(|part| whole.merge(part));
-        let whole = Arc::new(whole);
+        let mut gathering = Gathering::default();
+        let step = |collector: &Collector, first: u32| Slice::of(collector, first, nic::time::now());
+        self.walk(step, |worker, slice| gathering.add(worker, slice)).await?;
+        let whole = Arc::new(task::spawn_blocking(|| gathering.topology()).await.map_err(|_| Busy)?);
         *cached = Some((Instant::now(), Arc::clone(&whole)));
         Ok(whole)
     }
@@ -564,38 +570,6 @@ async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
     time::timeout(PATIENCE, answer).await.map_err(|_| Busy)?.map_err(|_| Busy)
 }
 
-/// Series of several workers by node and part: the last value, over the last second of all workers with a value then, and the sum of
-/// their values. Quantiles are those of the worker with most values.
-pub(crate) fn merged<'s>(
-    lists: impl Iterator<Item = &'s Vec<SeriesView>>,
-) -> BTreeMap<(u32, u32), SeriesView> {
-    let mut all: BTreeMap<(u32, u32), SeriesView> = BTreeMap::new();
-    for series in lists.flatten() {
-        all.entry((series.node, series.part)).and_modify(|known| merge(known, series)).or_insert(*series);
-    }
-    all
-}
-
-fn merge(known: &mut SeriesView, other: &SeriesView) {
-    let values = known.values.saturating_add(other.values);
-    match other.idle.cmp(&known.idle) {
-        Ordering::Less => *known = *other,
-        Ordering::Equal => {
-            let (mine, theirs) = (known.last, other.last);
-            if theirs.count > mine.count {
-                *known = *other;
-            }
-            if mine.count > 0 && theirs.count > 0 {
-                let last = &mut known.last;
-                (last.count, last.sum) = (mine.count + theirs.count, mine.sum.saturating_add(theirs.sum));
-                (last.min, last.max) = (mine.min.min(theirs.min), mine.max.max(theirs.max));
-            }
-        }
-        Ordering::Greater => {}
-    }
-    known.values = values;
-}
-
 /// Time limit for a worker to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Rates are averages over this many seconds.
@@ -607,43 +581,7 @@ const SHOWN_SOURCES: usize = 512;
 
 #[cfg(test)]
 mod tests {
-    use collector::Summary;
-
     use super::*;
-
-    #[test]
-    fn series_of_several_workers_show_the_last_value() {
-        let last = |count, min, max, p50| Summary {
-            count,
-            min,
-            max,
-            sum: count * max,
-            p50: Some(p50),
-            p99: Some(max),
-        };
-        let series = |node, idle, latest, values, last| SeriesView {
-            node,
-            part: 0,
-            latest,
-            values,
-            last,
-            idle,
-            profile: 0,
-        };
-        // The second worker's flows through node 7 ended long ago; both receive values of node 8.
-        let workers = [
-            vec![series(7, 0, 9, 100, last(10, 5, 9, 7)), series(8, 1, 3, 50, last(4, 2, 3, 2))],
-            vec![series(7, 50, 1, 20, last(2, 1, 1, 1)), series(8, 1, 4, 60, last(6, 1, 8, 4))],
-            vec![series(9, 0, 2, 1, Summary::default())],
-        ];
-        let expected = [
-            series(7, 0, 9, 120, last(10, 5, 9, 7)),
-            series(8, 1, 4, 110, Summary { sum: 60, ..last(10, 1, 8, 4) }),
-            series(9, 0, 2, 1, Summary::default()),
-        ];
-        assert_eq!(merged(workers.iter()).into_values().collect::<Vec<_>>(), expected);
-        assert_eq!(merged(workers.iter().rev()).into_values().collect::<Vec<_>>(), expected);
-    }
 
     #[test]
     fn rates_are_reported_for_every_second_over_those_before_it() {

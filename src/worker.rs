@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub(crate) use removals::Removals;
-pub(crate) use slice::visit_flows;
+pub(crate) use slice::{visit_flows, visit_network};
 use snapshot::Publisher;
 pub(crate) use snapshot::{Entries, Snapshot};
 

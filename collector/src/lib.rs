@@ -70,7 +70,7 @@ mod stream;
 pub mod workload;
 
 pub use batch::Batch;
-pub use collector::{AGGREGATE_VERSION, Collector, suppressed};
+pub use collector::{AGGREGATE_VERSION, Collector, NetworkEntry, suppressed};
 pub use config::{Clocks, Config, Profile, Rollups};
 pub use decode::Datagram;
 pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup};

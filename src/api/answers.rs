@@ -1,9 +1,6 @@
 //! Answers about the current state: status, nodes, links, flows, paths, configuration, metrics.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use axum::{
     Json,
@@ -22,8 +19,7 @@ use super::{
 use crate::{
     config::{Settings, build},
     metrics::{self, Format},
-    monitor::merged,
-    topology::Topology,
+    topology::Node,
     view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread},
 };
 
@@ -49,81 +45,42 @@ pub(super) const NODES: &[Param] = &[
     Param::integer("after", "Only nodes after this one: `next` of the previous page.", 0, u32::MAX as u64),
 ];
 
-/// Nodes that reported a latency or are on a path, with their queues, by id.
+/// Nodes that reported a latency or a queue or are on a path, with their queues, by id.
 pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(NODES)?;
     let (limit, after) = (params.limit()?, params.number::<u32>("after")?);
     let topology = context.monitor.topology().await?;
     let settings = context.active_config.settings();
-    let known =
-        context.monitor.ask(|collector| collector.nodes().map(|series| series.node).collect::<Vec<_>>());
-    let mut ids: BTreeSet<u32> = known.await?.into_iter().flatten().collect();
-    let mut on_paths: Vec<u32> = topology.nodes().keys().filter(|id| !ids.contains(id)).copied().collect();
-    on_paths.sort_unstable();
-    let room = settings.collector.max_nodes.saturating_sub(ids.len());
-    ids.extend(on_paths.into_iter().take(room));
-    let mut ids: Vec<u32> = ids.into_iter().take(settings.collector.max_nodes).collect();
-    ids.retain(|id| after.is_none_or(|after| *id > after));
-    let more = ids.len() > limit;
-    ids.truncate(limit);
-    let ids = Arc::new(ids);
-    let wanted = Arc::clone(&ids);
-    let series = context.monitor.ask(move |collector| -> NodeSeries {
-        let listed = |series: &SeriesView| wanted.binary_search(&series.node).is_ok();
-        (collector.nodes().filter(listed).collect(), collector.queues().filter(listed).collect())
-    });
-    let (series, drops) = (series.await?, context.monitor.pipeline().drops_by_node());
+    let drops = context.monitor.pipeline().drops_by_node();
     page::make(&context, move || {
-        let views = node_views(&ids, &topology, &series, (&settings, &drops));
-        let (nodes, cut) = page::fill(views.into_values(), limit);
-        let next = nodes.last().map(|node| node.node).filter(|_| more || cut);
+        let units = build::queue_units(&settings);
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let nodes = topology.nodes().range((first, Bound::Unbounded));
+        let views = nodes.map(|(id, node)| node_view(*id, node, &units, (&settings, &drops)));
+        let (nodes, more) = page::fill(views, limit);
+        let next = nodes.last().map(|node| node.node).filter(|_| more);
         Nodes { nodes, next }
     })
     .await
 }
 
-/// Latencies and queues of nodes, in one worker.
-type NodeSeries = (Vec<SeriesView>, Vec<SeriesView>);
-
-fn node_views(
-    ids: &[u32],
-    topology: &Topology,
-    series: &[NodeSeries],
+fn node_view(
+    id: u32,
+    node: &Node,
+    units: &[String],
     (settings, drops): (&Settings, &BTreeMap<u32, u64>),
-) -> BTreeMap<u32, NodeView> {
-    let (units, now) = (build::queue_units(settings), nic::time::now());
-    // A series has whole seconds only: this is at most one second too early, and never too late.
-    let seen = |series: &SeriesView| now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000);
-    let mut nodes: BTreeMap<u32, NodeView> =
-        ids.iter().map(|id| (*id, new_node(*id, settings, drops))).collect();
-    for node in nodes.values_mut() {
-        if let Some(seen) = topology.nodes().get(&node.node) {
-            (node.reports, node.last_seen) = (seen.reports, seen.last_seen);
-        }
-    }
-    for latency in merged(series.iter().map(|(latencies, _)| latencies)).values() {
-        let Some(node) = nodes.get_mut(&latency.node) else { continue };
-        node.reports = node.reports.max(latency.values);
-        node.last_seen = node.last_seen.max(seen(latency));
-        node.hop_latency = spread(latency);
-    }
-    for queue in merged(series.iter().map(|(_, queues)| queues)).values() {
-        let Some(node) = nodes.get_mut(&queue.node) else { continue };
-        node.last_seen = node.last_seen.max(seen(queue));
-        let unit = units.get(usize::from(queue.profile)).map_or("", String::as_str);
-        node.queues.push(queue_view(queue, unit));
-    }
-    nodes
-}
-
-fn new_node(id: u32, settings: &Settings, drops: &BTreeMap<u32, u64>) -> NodeView {
+) -> NodeView {
+    let queue = |series: &SeriesView| {
+        let unit = units.get(usize::from(series.profile)).map_or("", String::as_str);
+        queue_view(series, unit)
+    };
     NodeView {
         node: id,
         name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
-        reports: 0,
-        last_seen: 0,
-        hop_latency: Spread::default(),
-        queues: Vec::new(),
+        reports: node.reports,
+        last_seen: node.last_seen,
+        hop_latency: node.hop_latency.as_ref().map_or_else(Spread::default, spread),
+        queues: node.queues.iter().map(queue).collect(),
         drops: drops.get(&id).copied().unwrap_or(0),
     }
 }

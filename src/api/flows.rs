@@ -118,7 +118,7 @@ async fn rank(context: &Context, question: &Question) -> Result<(Ranked, u64), B
     let (mut best, mut total) = (Ranked::new(), 0);
     context
         .monitor
-        .walk(step, |(found, count)| {
+        .walk(step, |_, (found, count)| {
             total += count;
             best.extend(found);
             shorten(&mut best, question.limit + 1);
@@ -242,7 +242,7 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
         let next = next.filter(|_| flow.is_none());
         (flow, next)
     };
-    context.monitor.walk(step, |flow| found = found.take().or(flow)).await?;
+    context.monitor.walk(step, |_, flow| found = found.take().or(flow)).await?;
     found.ok_or_else(|| no_flow(id))
 }
 

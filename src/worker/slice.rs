@@ -1,8 +1,11 @@
-//! A walk over all flows in slices of bounded time: datagrams never wait long for it.
+//! Walks over a worker's tables in slices of bounded time: datagrams never wait long for them.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
-use collector::{Collector, FlowView};
+use collector::{Collector, FlowView, NetworkEntry};
 
 /// Passes the flows in the slots from `first` on to `visit` until the slice is over. Returns the next slot; `None` at the end.
 pub(crate) fn visit_flows(
@@ -10,11 +13,36 @@ pub(crate) fn visit_flows(
     first: u32,
     mut visit: impl FnMut(&FlowView<'_>),
 ) -> Option<u32> {
-    let (begun, slots) = (Instant::now(), collector.flow_slots());
+    let begun = Instant::now();
+    let over = || begun.elapsed() >= SLICE;
+    visit_slots(first, collector.flow_slots(), over, |slots| {
+        collector.flows_in(slots).for_each(|flow| visit(&flow));
+    })
+}
+
+/// Passes the entries of the network's tables in the slots from `first` on to `visit` until the slice is over. Returns the next
+/// slot; `None` at the end.
+pub(crate) fn visit_network(
+    collector: &Collector,
+    first: u32,
+    mut visit: impl FnMut(NetworkEntry<'_>),
+) -> Option<u32> {
+    let begun = Instant::now();
+    let over = || begun.elapsed() >= SLICE;
+    visit_slots(first, collector.network_slots(), over, |slots| collector.network_in(slots, &mut visit))
+}
+
+/// Passes ranges of slots on to `visit`, at least one, until the slice is over or the table ends. Returns the next slot.
+fn visit_slots(
+    first: u32,
+    slots: u32,
+    over: impl Fn() -> bool,
+    mut visit: impl FnMut(Range<u32>),
+) -> Option<u32> {
     let mut next = first;
-    while next < slots && (next == first || begun.elapsed() < SLICE) {
+    while next < slots && (next == first || !over()) {
         let end = next.saturating_add(SLOTS_PER_LOOK);
-        collector.flows_in(next..end).for_each(|flow| visit(&flow));
+        visit(next..end);
         next = end;
     }
     (next < slots).then_some(next)
@@ -44,5 +72,18 @@ mod tests {
             next = visit_flows(&collector, first, |flow| seen.push(flow.row.flow));
         }
         assert!(seen.into_iter().eq(collector.flows().map(|flow| flow.row.flow)));
+    }
+
+    #[test]
+    fn a_slice_visits_something_even_if_it_is_over_at_once() {
+        let visited = |first, slots| {
+            let mut ranges = Vec::new();
+            let next = visit_slots(first, slots, || true, |range| ranges.push((range.start, range.end)));
+            (ranges, next)
+        };
+        assert_eq!(visited(0, 0), (vec![], None));
+        assert_eq!(visited(0, 64), (vec![(0, 64)], None));
+        assert_eq!(visited(64, 129), (vec![(64, 128)], Some(128)));
+        assert_eq!(visited(128, 129), (vec![(128, 192)], None));
     }
 }

@@ -30,6 +30,7 @@ use loss::LossAccounting;
 use time::Sweep;
 
 pub use aggregate::VERSION as AGGREGATE_VERSION;
+pub use views::NetworkEntry;
 
 /// Reports in, events and rollups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
 ///

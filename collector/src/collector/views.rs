@@ -6,9 +6,28 @@ use wire::FlowKey;
 
 use super::Collector;
 use crate::index::NO_SLOT;
+use crate::state::NodeMetrics;
 use crate::state::series::SeriesView;
 use crate::state::topology::{LinkUse, NodeUse, PathUse};
 use crate::state::view::FlowView;
+
+/// An entry of a table of the network; see [`Collector::network_in`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NetworkEntry<'a> {
+    /// A node that flows pass.
+    Node(NodeUse),
+    /// A link that flows use.
+    Link(LinkUse),
+    /// A path that flows take.
+    Path(PathUse<'a>),
+    /// Hop latency of a node.
+    HopLatency(SeriesView),
+    /// Occupancy of a queue.
+    Queue(SeriesView),
+}
+
+/// Every slot of a table.
+const ALL: Range<u32> = 0..u32::MAX;
 
 impl Collector {
     /// All flows, in no order that means anything.
@@ -36,36 +55,55 @@ impl Collector {
 
     /// Nodes that flows pass, at most [`max_nodes`](crate::Config::max_nodes).
     pub fn topology_nodes(&self) -> impl Iterator<Item = NodeUse> {
-        self.inner.state.topology.nodes()
+        self.inner.state.topology.nodes(ALL)
     }
 
     /// Links that flows use, at most [`max_links`](crate::Config::max_links).
     pub fn topology_links(&self) -> impl Iterator<Item = LinkUse> {
-        self.inner.state.link_uses()
+        self.inner.state.link_uses(ALL)
     }
 
     /// Paths that flows take, at most [`max_links`](crate::Config::max_links).
     pub fn topology_paths(&self) -> impl Iterator<Item = PathUse<'_>> {
-        self.inner.state.topology.paths()
+        self.inner.state.topology.paths(ALL)
+    }
+
+    /// Slots in use so far of the largest table of the network: nodes, links and paths, and the series of nodes and queues.
+    /// See [`Collector::network_in`].
+    pub fn network_slots(&self) -> u32 {
+        let NodeMetrics { nodes, queues, .. } = &self.inner.state.metrics;
+        self.inner.state.topology.slots().max(nodes.slots()).max(queues.slots())
+    }
+
+    /// What the tables of the network have in some slots: to walk them a piece at a time, between bursts. An entry that stays
+    /// alive in the meantime keeps its slot; one that went and came again may be met twice.
+    pub fn network_in(&self, slots: Range<u32>, visit: &mut impl FnMut(NetworkEntry<'_>)) {
+        let state = &self.inner.state;
+        state.topology.nodes(slots.clone()).for_each(|node| visit(NetworkEntry::Node(node)));
+        state.link_uses(slots.clone()).for_each(|link| visit(NetworkEntry::Link(link)));
+        state.topology.paths(slots.clone()).for_each(|path| visit(NetworkEntry::Path(path)));
+        let NodeMetrics { nodes, queues, .. } = &state.metrics;
+        nodes.views_in(slots.clone()).for_each(|series| visit(NetworkEntry::HopLatency(series)));
+        queues.views_in(slots).for_each(|series| visit(NetworkEntry::Queue(series)));
     }
 
     /// Hop latency per node, ns, over all flows.
     pub fn nodes(&self) -> impl Iterator<Item = SeriesView> {
-        self.inner.state.metrics.nodes.views()
+        self.inner.state.metrics.nodes.views_in(ALL)
     }
 
     /// Occupancy per node and queue, device units.
     pub fn queues(&self) -> impl Iterator<Item = SeriesView> {
-        self.inner.state.metrics.queues.views()
+        self.inner.state.metrics.queues.views_in(ALL)
     }
 
     /// Congestion per node and queue (or buffer), device units.
     pub fn congestion(&self) -> impl Iterator<Item = SeriesView> {
-        self.inner.state.metrics.congestion.views()
+        self.inner.state.metrics.congestion.views_in(ALL)
     }
 
     /// Utilisation per node and egress interface, millionths.
     pub fn links(&self) -> impl Iterator<Item = SeriesView> {
-        self.inner.state.metrics.links.views()
+        self.inner.state.metrics.links.views_in(ALL)
     }
 }

@@ -21,6 +21,8 @@ mod interval;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use detect::Metric;
 
 use super::deadband::Deadband;
@@ -494,8 +496,12 @@ impl Series {
         cold.used.then_some((hot.key, LatestView { value: hot.latest, age }))
     }
 
-    pub(crate) fn views(&self) -> impl Iterator<Item = SeriesView> {
-        self.hot.iter().zip(&self.cold).filter(|(_, cold)| cold.used).map(|(hot, cold)| SeriesView {
+    /// The keys in some slots. A key keeps its slot as long as it is known.
+    pub(crate) fn views_in(&self, slots: Range<u32>) -> impl Iterator<Item = SeriesView> {
+        let slots = slots.start as usize..(slots.end as usize).min(self.hot.len());
+        let hot = self.hot.get(slots.clone()).unwrap_or_default();
+        let cold = self.cold.get(slots).unwrap_or_default();
+        hot.iter().zip(cold).filter(|(_, cold)| cold.used).map(|(hot, cold)| SeriesView {
             node: hot.key.node,
             part: hot.key.part,
             latest: hot.latest,
@@ -504,6 +510,11 @@ impl Series {
             idle: cold.idle,
             profile: cold.profile,
         })
+    }
+
+    /// Slots in use so far.
+    pub(crate) fn slots(&self) -> u32 {
+        self.hot.len() as u32
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -5,6 +5,8 @@
 //! A flow is counted on all nodes and links of its path or, when one finds no room, on none. Such a flow is tried again
 //! from time to time.
 
+use std::ops::Range;
+
 use super::State;
 use super::flows::{Flow, Marks};
 use super::hops::{HopState, PacketValues};
@@ -275,8 +277,13 @@ impl Topology {
         }
     }
 
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeUse> {
-        self.nodes.iter().map(|Use { key, flows, value }| NodeUse {
+    /// Slots of the largest of the tables.
+    pub(crate) fn slots(&self) -> u32 {
+        self.nodes.slots().max(self.links.slots()).max(self.paths.slots())
+    }
+
+    pub(crate) fn nodes(&self, slots: Range<u32>) -> impl Iterator<Item = NodeUse> {
+        self.nodes.iter_in(slots).map(|Use { key, flows, value }| NodeUse {
             node: *key,
             flows: *flows,
             reports: value.reports,
@@ -284,8 +291,8 @@ impl Topology {
         })
     }
 
-    pub(crate) fn paths(&self) -> impl Iterator<Item = PathUse<'_>> {
-        self.paths.iter().filter_map(|Use { flows, value, .. }| {
+    pub(crate) fn paths(&self, slots: Range<u32>) -> impl Iterator<Item = PathUse<'_>> {
+        self.paths.iter_in(slots).filter_map(|Use { flows, value, .. }| {
             let start = value.run.start as usize;
             let nodes = self.path_nodes.get(start..start + usize::from(value.length))?;
             Some(PathUse { nodes, flows: *flows, reports: value.reports })
@@ -368,10 +375,10 @@ impl State {
     }
 
     /// The links, with the latest values of their node, queue and interface.
-    pub(crate) fn link_uses(&self) -> impl Iterator<Item = LinkUse> {
+    pub(crate) fn link_uses(&self, slots: Range<u32>) -> impl Iterator<Item = LinkUse> {
         let given = |id: u32| (id != ABSENT).then_some(id);
         let latest = |series: &Series, node, part: Option<u32>| series.find(Key { node, part: part? });
-        self.topology.links.iter().map(move |Use { key: (from, to), flows, value }| LinkUse {
+        self.topology.links.iter_in(slots).map(move |Use { key: (from, to), flows, value }| LinkUse {
             from: *from,
             to: *to,
             flows: *flows,

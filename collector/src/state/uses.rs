@@ -1,5 +1,7 @@
 //! A bounded table that counts how many flows use each key: a node, a link.
 
+use std::ops::Range;
+
 use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
@@ -78,9 +80,16 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         Some(&mut self.entries[known].value)
     }
 
-    /// The keys in use.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Use<K, V>> {
-        self.entries.iter().filter(|entry| entry.flows > 0)
+    /// The keys in use, in some slots. A key keeps its slot as long as a flow uses it.
+    pub(crate) fn iter_in(&self, slots: Range<u32>) -> impl Iterator<Item = &Use<K, V>> {
+        let end = (slots.end as usize).min(self.entries.len());
+        let slots = self.entries.get(slots.start as usize..end).unwrap_or_default();
+        slots.iter().filter(|entry| entry.flows > 0)
+    }
+
+    /// Slots in use so far.
+    pub(crate) fn slots(&self) -> u32 {
+        self.entries.len() as u32
     }
 
     pub(crate) fn table(&self) -> Table {
