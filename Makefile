@@ -21,7 +21,8 @@ ui:              ## only the web UI: ui/dist
 	@scripts/build-ui
 
 test:            ## all checks and tests, with a count at the end
-	@scripts/setup test
+	@scripts/setup build
+	@scripts/setup ui
 	@scripts/test
 
 check:           ## format, lints and unit tests of uncommitted changes: the short check during development

@@ -36,7 +36,7 @@ fn a_client_made_from_the_schema_finds_no_contradiction() {
             "--phases",
             "coverage,fuzzing",
             "--max-time",
-            "30",
+            "20",
             "--max-examples",
             "20",
         ])

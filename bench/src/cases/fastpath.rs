@@ -23,7 +23,8 @@ fn workload(name: &str) -> Result<Case, CliError> {
 
 /// `fastpath-…`: whole frames, Ethernet first, through decoding, state and threshold detection.
 pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = workload(name)?;
+    let mut case = workload(name)?;
+    case.flows = plan.flows(case.flows);
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
     // Warm-up: two passes over all flows, since the first report of a flow is an event.

@@ -21,6 +21,25 @@ pub(super) struct Plan<'p> {
     pub(super) program: &'p dyn Program,
 }
 
+impl Plan<'_> {
+    /// Whether runs are so short that they only try the benchmark itself. Cases then prepare less data than they are named
+    /// for; their conditions state how much.
+    pub(super) fn is_trial(&self) -> bool {
+        self.each < Duration::from_millis(50)
+    }
+
+    /// Runs that are not counted, of cases that need more than half a run to warm up.
+    pub(super) fn warm_ups(&self) -> u32 {
+        u32::from(!self.is_trial())
+    }
+
+    /// Flows of a case that is named for `flows`.
+    pub(super) fn flows(&self, flows: u32) -> u32 {
+        const MAX_IN_TRIAL: u32 = 10_000;
+        if self.is_trial() { flows.min(MAX_IN_TRIAL) } else { flows }
+    }
+}
+
 /// Result of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {

@@ -13,10 +13,11 @@ const BATCH: usize = 8192;
 
 /// `sf-join…`: whole frames, Ethernet first, through decoding, joining, state and detection.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let Some(case) = SF_CASES.into_iter().find(|case| case.name == name) else {
+    let Some(mut case) = SF_CASES.into_iter().find(|case| case.name == name) else {
         let what = format!("the collector has no workload `{name}`; this is a bug");
         return Err(CliError::new(what).into());
     };
+    case.flows = plan.flows(case.flows);
     let (mut collector, mut feed) = (case.collector(), case.feed());
     let mut batch = Batch::with_capacity(BATCH);
     // Warm-up: two passes over all flows, since the first path of a flow is an event.

@@ -36,7 +36,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let testbed = Testbed::new()?;
     let mut collecting = Collecting::new(plan.program, testbed.case);
     let mut runs = Vec::new();
-    for run in 0..=plan.runs {
+    for run in 0..plan.warm_ups() + plan.runs {
         let discarded = testbed.measure(rx_path, plan, &mut Discarding::default())?;
         let collected = testbed.measure(rx_path, plan, &mut collecting)?;
         // The same over a UDP socket, for comparison.
@@ -45,8 +45,8 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         } else {
             testbed.measure(RxPath::Udp, plan, &mut collecting)?
         };
-        // The first run is the warm-up: every flow is known now.
-        if run > 0 {
+        // After the warm-up every flow is known.
+        if run >= plan.warm_ups() {
             runs.push([discarded, collected, socket]);
         }
     }

@@ -25,12 +25,12 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
         Failure::Skipped(format!("needs network namespaces, so run it as root ({error})"))
     })?;
     let mut runs = Vec::new();
-    for run in 0..=plan.runs {
+    for run in 0..plan.warm_ups() + plan.runs {
         let copied = testbed.measure(plan, &Setup::CopyLoop)?;
         let routed = testbed.measure(plan, &Setup::Switch(""))?;
         let int = testbed
             .measure(plan, &Setup::Switch("rate = \"10Gbit/s\"\ndepth = \"1MB\"\n[[switch.watch]]\n"))?;
-        if run > 0 {
+        if run >= plan.warm_ups() {
             runs.push([copied, routed, int]);
         }
     }
