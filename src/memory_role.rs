@@ -362,7 +362,7 @@ struct Worker {
 impl Worker {
     fn work(&mut self, stop: &AtomicBool) -> Result<(), nic::Error> {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
-        let mut answers = Responses::default();
+        let mut responses = Responses::default();
         let destination = self.memory.listen.ip();
         while !stop.load(Ordering::Relaxed) {
             if self.receiver.recv(&mut burst, SLEEP)? == 0 {
@@ -375,20 +375,20 @@ impl Worker {
             });
             {
                 let mut responder = self.memory.responder();
-                responder.process_parsed(packets, &mut answers);
-                for pair in answers.received.drain(..) {
+                responder.process_parsed(packets, &mut responses);
+                for pair in responses.received.drain(..) {
                     responder.replenish(pair, 1);
                 }
-                for completion in answers.completions.drain(..) {
+                for completion in responses.completions.drain(..) {
                     self.memory.notify(completion, &self.wake);
                 }
             }
-            let answered = answers.send(&mut self.receiver);
+            let outcome = responses.send(&mut self.receiver);
             let counts = &self.memory.counts;
             // Relaxed: independent counters.
             counts.datagrams.fetch_add(burst.len() as u64, Ordering::Relaxed);
-            counts.responses.fetch_add(answered.sent, Ordering::Relaxed);
-            counts.responses_unsent.fetch_add(answered.failed + answered.no_buffers, Ordering::Relaxed);
+            counts.responses.fetch_add(outcome.sent, Ordering::Relaxed);
+            counts.responses_unsent.fetch_add(outcome.failed + outcome.no_buffers, Ordering::Relaxed);
             counts.kernel_drops.store(self.receiver.kernel_drops(), Ordering::Relaxed);
         }
         Ok(())
@@ -425,11 +425,11 @@ impl Output for Responses {
 impl Responses {
     fn send(&mut self, receiver: &mut Receiver) -> SendOutcome {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
-        let answers = starts.zip(&self.ends).map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
-        let answered = receiver.answer(answers);
+        let datagrams = starts.zip(&self.ends).map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
+        let outcome = receiver.send(datagrams);
         self.bytes.clear();
         self.ends.clear();
-        answered
+        outcome
     }
 }
 
@@ -439,7 +439,7 @@ fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
     let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
     let receiver =
         Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(failed)?;
-    receiver.never_fragment().and_then(|()| receiver.take_without_checksum()).map_err(failed)?;
+    receiver.never_fragment().and_then(|()| receiver.accept_without_checksum()).map_err(failed)?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!("{warning}");
     }

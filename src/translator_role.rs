@@ -298,7 +298,7 @@ impl Worker {
                 let ends =
                     Endpoints { source: packet.source.ip(), destination, source_port: packet.source.port() };
                 match (Packet::parse_udp(packet.data, ends), self.links.frames()) {
-                    (Ok(answer), Some(links)) => links.receive(now, &answer),
+                    (Ok(response), Some(links)) => links.receive(now, &response),
                     (Ok(_), None) => {}
                     (Err(refusal), _) => self.messages.unreadable[refusal.index()] += 1,
                 }
@@ -325,7 +325,7 @@ impl Worker {
                 let to = if port == 0 { to } else { SocketAddr::new(to.ip(), port) };
                 (to, payload)
             });
-            let sent = reports.receiver.answer(own);
+            let sent = reports.receiver.send(own);
             reports.sent.sent += sent.sent;
             reports.sent.failed += sent.failed + sent.no_buffers;
         }

@@ -25,7 +25,7 @@ fn main() {
             None => compile(&source, &object),
         };
         if let Err(reason) = made {
-            // Each line of an error must be marked, or cargo does not show it.
+            // Cargo shows only error lines with a prefix.
             reason.lines().for_each(|line| println!("cargo::error={line}"));
         }
     }
@@ -68,7 +68,7 @@ fn compile(source: &Path, object: &Path) -> Result<(), String> {
     Err(format!("{} was not compiled:\n{}", source.display(), String::from_utf8_lossy(&output.stderr)))
 }
 
-/// CRC-32 of Ethernet, least significant bit first: what a byte does to it that `table` bytes follow.
+/// Table entry of the CRC-32 of Ethernet, least significant bit first: the contribution of a byte followed by `table` bytes.
 fn icrc_tables() -> String {
     const POLYNOMIAL: u32 = 0xedb8_8320;
     const TABLES: usize = 32;

@@ -65,7 +65,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Runs `work` on a thread inside the network namespace `name` and gives back its result. Sockets made there stay there,
+/// Runs `work` on a thread inside the network namespace `name` and returns its result. Sockets made there stay there,
 /// whichever thread uses them afterwards. Threads started by `work` are inside too.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! The best way to receive from an interface that works here: the receive paths are tried from the fastest down, and why each was refused
-//! is kept, in words for the operator.
+//! Opens an interface on the fastest receive path that works: the paths are tried from the fastest down, and the reason why each
+//! failed is recorded for the operator.
 
 mod filter;
 mod watch;
@@ -71,7 +71,7 @@ pub struct Options {
     pub worst: RxPath,
     /// The steering program (`xdp::STEER`); without it no XDP receive path is tried.
     pub program: Option<&'static [u8]>,
-    /// Sources wanted on an XDP receive path: each reads its share of the receive queues. At most one per queue is given.
+    /// Requested number of sources on an XDP receive path: each reads its share of the receive queues. At most one per queue.
     pub threads: usize,
     /// The memory of the XDP receive paths. An interface whose packets may be longer than such a frame gets frames of 4096 bytes; one
     /// with more than four queues gets fewer frames per queue, so that all together are about 65,536.

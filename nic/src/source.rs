@@ -109,7 +109,7 @@ impl std::ops::AddAssign for Stats {
 /// The packets are borrowed for one call, so that a source may give them back to a ring right after it. Sources whose frames
 /// begin at the Ethernet header parse down to the UDP payload themselves, by `wire::frame`.
 pub trait Source: Send {
-    /// Waits at most `timeout_ms` for datagrams and lends what has come, at least one burst of it, to `take`. Returns how
+    /// Waits at most `timeout_ms` for datagrams and passes those received, at least one burst, to `take`. Returns how
     /// many there were: 0 after the time-out, in which case `take` was not called.
     ///
     /// # Errors

@@ -4,9 +4,9 @@
 //! pays a system call for them, while the sender pays for waking it. A receiver that finds few although many are coming
 //! waits a moment ([`Options::batch_wait`]) before it calls again.
 
-mod answer;
 mod burst;
 mod receiver;
+mod send;
 mod sender;
 mod socket;
 mod source;
@@ -15,9 +15,9 @@ mod tests;
 
 use std::time::Duration;
 
-pub use answer::SendOutcome;
 pub use burst::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, JUMBO_SLOT_SIZE};
 pub use receiver::Receiver;
+pub use send::SendOutcome;
 pub use sender::{SEGMENTS_PER_CALL, Sender};
 pub(crate) use socket::any_address;
 pub use source::{Buffered, Group};
@@ -51,6 +51,6 @@ impl Default for Options {
 pub struct RecvBuffer {
     /// [`Options::recv_buffer`].
     pub asked: usize,
-    /// What is in force.
+    /// The effective options.
     pub given: usize,
 }

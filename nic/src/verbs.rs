@@ -526,7 +526,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_no_card_has_is_refused_with_advice() {
+    fn an_address_that_no_nic_has_is_refused_with_advice() {
         let error = Device::open([192, 0, 2, 1].into()).unwrap_err().to_string();
         assert!(error.contains("libibverbs1") || error.contains("rdma link"), "{error}");
     }

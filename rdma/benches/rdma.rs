@@ -1,7 +1,7 @@
 //! The software end of RoCEv2 on one core: frames in memory to bytes in a region. `cargo bench -p hopwise-rdma --bench rdma`;
-//! behind `--` words of cases (`key-write`, `append`), `--mib=N` for another region than 4096 MiB, `--rounds=N` for other than 300 turns.
+//! after `--` names of cases (`key-write`, `append`), `--mib=N` for another region than 4096 MiB, `--rounds=N` for another number of rounds than 300.
 //!
-//! Each case stands beside two plain loops with prefetch, in turns with it, in the same run: `store` stores the same bytes at the same
+//! Each case is compared with two plain loops with prefetch, alternating in the same run: `store` stores the same bytes at the same
 //! places from one place in the processor's cache, `copy` takes them from the frames, where the responder finds them. Prints the least
 //! and the median of short turns, ns per operation, and the rate of the responder as a share of each loop's: of the leasts, of the
 //! medians.
@@ -14,7 +14,7 @@ use rdma::responder::Order;
 use rdma::workload::{Case, Feed};
 
 const BATCH: usize = 2048;
-/// Frames that are given at once, as a socket or ring does.
+/// Frames per call, as from a socket or ring.
 const BURST: usize = 64;
 
 const fn key_write(name: &'static str, len: usize, order: Order) -> Case {
@@ -38,7 +38,7 @@ const CASES: [Case; 8] = [
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` runs this too: then little is enough.
+    // `cargo test --benches` runs this too: then with little work.
     let timed = words.iter().any(|word| word == "--bench");
     let number = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
     let (mib, rounds) = (number("--mib=").unwrap_or(4096), number("--rounds=").unwrap_or(300));
@@ -57,7 +57,7 @@ fn main() {
     }
 }
 
-/// All three in turns, each with places of its own.
+/// Runs all three alternating, each with its own addresses.
 fn measure(case: Case, memory: &Arc<Region>, rounds: usize) {
     let mut feed = case.feed(Arc::clone(memory)).expect("room in the region");
     let batch = (BATCH * 256 / case.len).clamp(64, BATCH);

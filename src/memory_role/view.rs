@@ -101,7 +101,7 @@ impl XdpView {
             message,
             packets: counted.stats.packets,
             passed: counted.passed,
-            responses_unsent: counted.unanswered,
+            responses_unsent: counted.responses_unsent,
         }
     }
 }
@@ -223,7 +223,7 @@ impl Memory {
             messages: stats.messages,
             written_bytes: stats.bytes,
             fetch_adds: stats.fetch_adds,
-            missing: stats.skipped.saturating_sub(stats.stepped_back),
+            missing: stats.skipped.saturating_sub(stats.out_of_order_by),
             acks: stats.acks + stats.atomic_acks,
             naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
             responses_unsent: count(&self.counts.responses_unsent),

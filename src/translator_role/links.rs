@@ -118,7 +118,7 @@ impl Peers {
                 continue;
             };
             let skipped = Path::new(target.ip(), target.ip(), 0).headers_len();
-            let sent = socket.answer(own.filter_map(|(_, frame)| Some((target, frame.get(skipped..)?))));
+            let sent = socket.send(own.filter_map(|(_, frame)| Some((target, frame.get(skipped..)?))));
             peer.sent.sent += sent.sent;
             peer.sent.failed += sent.failed;
             peer.sent.no_buffers += sent.no_buffers;
@@ -210,7 +210,7 @@ impl Peers {
         let options = Options { recv_buffer, batch_wait: std::time::Duration::ZERO, ..Options::default() };
         let socket = udp::Receiver::bind(SocketAddr::new(address, settings.source_port), &options);
         let whole =
-            |socket: &udp::Receiver| socket.never_fragment().and_then(|()| socket.take_without_checksum());
+            |socket: &udp::Receiver| socket.never_fragment().and_then(|()| socket.accept_without_checksum());
         let socket = socket.and_then(|socket| whole(&socket).map(|()| socket));
         self.sockets.push(socket.map_err(|error| error.to_string())?);
         Ok(self.sockets.len() - 1)

@@ -408,6 +408,6 @@ fn cause(status: u32) -> Cause {
         9 => Cause::InvalidRequest,
         10 => Cause::RemoteAccess,
         11 => Cause::RemoteOperational,
-        _ => Cause::NoAnswer,
+        _ => Cause::NoResponse,
     }
 }

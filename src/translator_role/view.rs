@@ -77,7 +77,7 @@ pub(crate) struct BufferView {
     pub(crate) written: u64,
     /// Items buffered now.
     pub(crate) buffered: u64,
-    /// Items dropped when a collector came back with other stores.
+    /// Items dropped when a collector returned with other stores.
     pub(crate) dropped: u64,
 }
 

@@ -28,7 +28,7 @@ impl TriggerAction<'_> {
             }
             for subject in TriggerInput::all(report).filter(|subject| trigger.holds(subject)) {
                 if *fired != 0 && self.now.saturating_sub(*fired - 1) < trigger.interval {
-                    self.stats.entries.muted += 1;
+                    self.stats.entries.suppressed += 1;
                     continue;
                 }
                 let mut entry = [0; MAX_ENTRY];

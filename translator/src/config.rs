@@ -21,9 +21,9 @@ const MAX_LISTS_AND_ONE: u32 = MAX_LISTS + 1;
 pub const MAX_HOPS: u8 = 64;
 /// Maximum number of reporters of one sketch.
 pub const MAX_SKETCH_REPORTERS: u32 = 4096;
-/// Maximum number of bytes that one collector's lists, sketches and postcards may take here.
+/// Maximum memory of the translator for one collector's lists, sketches and postcards, bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
-/// Maximum number of reporters whose sequences are followed.
+/// Maximum number of reporters with sequence state.
 pub const MAX_REPORTERS: usize = 1 << 20;
 
 /// Settings of a [`super::Translator`].
@@ -34,15 +34,15 @@ pub struct Config {
     pub collectors: Vec<Option<CollectorConfig>>,
     /// Layouts of reports that are read.
     pub accept: Accept,
-    /// Reporters (of one collector each) whose sequences are followed, and senders that are metered: places of two tables.
+    /// Sizes of two tables: reporters with sequence state (per collector), and metered senders.
     pub reporters: usize,
-    /// Reporter IDs that belong to an address. What comes from another one under such an ID is refused.
+    /// Reporter IDs that belong to an address. Reports from another address with such an ID are refused.
     pub known: Vec<Known>,
     /// Other reporter IDs belong to the address that used them first, until they are silent for [`Config::idle`].
     pub bind: bool,
     /// Maximum number of reporter IDs that an address acquires by use: an address that invents IDs cannot fill more of the table.
     pub owned: u32,
-    /// After this time without a report a reporter or sender is forgotten, ns.
+    /// After this time without a report, a reporter or sender expires, ns.
     pub idle: u64,
     /// Reports per second from one sender's address; 0: no limit.
     pub reporter_rate: u64,
@@ -52,9 +52,9 @@ pub struct Config {
     pub nack_interval: u64,
     /// After this many NACKs a gap is given up and counted as lost.
     pub nack_limit: u8,
-    /// An ACK for each 64 essential reports in order.
+    /// Send an ACK for each 64 essential reports in order.
     pub acks: bool,
-    /// How long a congestion notice is in force, ns.
+    /// How long a congestion notice is valid, ns.
     pub hold: u64,
     /// Maximum number of copies of a Key-Write by congestion level; 4 changes nothing.
     pub copies: [u8; 4],
@@ -70,7 +70,7 @@ pub struct Config {
     pub sketch_columns: u32,
     /// Bytes of local memory for reports that must wait, for each collector.
     pub local: usize,
-    /// What makes an entry of a list, on a condition.
+    /// Triggers: conditions that append an entry to a list.
     pub triggers: Vec<Trigger>,
 }
 
@@ -126,21 +126,21 @@ pub struct Known {
 /// One collector's memory, as announced in the exchange, and its rate.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CollectorConfig {
-    /// What is in its memory.
+    /// The stores in its memory.
     pub stores: Vec<StoreEntry>,
-    /// How much it takes.
+    /// Its rate limit.
     pub rate: Rate,
 }
 
-/// How many RDMA operations a collector takes. What is above makes levels of congestion: wire-formats 5.5.
+/// Rate limit of a collector. Above it, the congestion level rises: wire-formats 5.5.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
     /// Operations per second; 0: no limit.
     pub messages: u64,
     /// Bytes of frames per second, with [`Rate::OVERHEAD`] for each operation; 0: no limit.
     pub bytes: u64,
-    /// How much may be sent at once, as the time in which it would be sent at this rate, ns. Half of it used up is level 1, three
-    /// quarters are level 2, fifteen sixteenths level 3.
+    /// Burst size, as the time in which it is sent at this rate, ns. When half of it is used, the level is 1; three quarters: level 2;
+    /// fifteen sixteenths: level 3.
     pub burst: u64,
 }
 
@@ -194,7 +194,7 @@ pub enum ConfigError {
     Twice(u32),
     /// What is wrong with the store, list or sketch of this ID.
     Geometry(u32, &'static str),
-    /// Its geometry is none.
+    /// Its geometry is invalid.
     Shape(u32, BadGeometry),
     /// Lists, sketches or postcards would take this many bytes.
     Memory(u64),
@@ -231,11 +231,11 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// Can these settings be used? Whether triggers fit the lists is known when a collector is attached: see
+    /// Checks these settings. Whether triggers fit the lists is checked when a collector is attached: see
     /// [`super::Translator::unfit_trigger`].
     ///
     /// # Errors
-    /// The first that cannot.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.collectors.is_empty() || self.collectors.len() > MAX_COLLECTORS {
             return Err(ConfigError::Collectors);
@@ -275,10 +275,10 @@ impl Config {
 }
 
 impl CollectorConfig {
-    /// Can these stores be used, with this many incomplete paths?
+    /// Checks these stores, for this many incomplete paths.
     ///
     /// # Errors
-    /// The first that cannot.
+    /// The first invalid setting.
     pub fn check(&self, postcards: usize) -> Result<(), ConfigError> {
         if self.stores.len() > MAX_STORES {
             return Err(ConfigError::Stores);
@@ -345,7 +345,7 @@ impl StoreEntry {
         }
     }
 
-    /// Bytes that this store takes here, about.
+    /// Approximate memory of the translator for this store, bytes.
     fn local_bytes(&self, postcards: usize) -> u64 {
         match self.geometry {
             Geometry::KeyWrite { .. } | Geometry::KeyIncrement { .. } => 0,

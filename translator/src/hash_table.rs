@@ -135,18 +135,18 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.keys.iter().zip(&self.values).filter(|(key, _)| **key != K::EMPTY).map(|(_, value)| value)
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.keys.fill(K::EMPTY);
         self.used = 0;
     }
 
-    /// Looks at `count` places and takes out those whose owner says so. The places of others may change.
+    /// Checks `count` slots and removes entries for which `is_over` is true. Other entries may move.
     pub(super) fn sweep(&mut self, count: usize, mut is_over: impl FnMut(K, &V) -> bool) {
         for _ in 0..count.min(self.keys.len()) {
             let at = self.sweep & self.mask();
             if self.keys[at] != K::EMPTY && is_over(self.keys[at], &self.values[at]) {
-                // Another may come to this place: it is looked at again.
+                // Another entry may move here, so the slot is checked again.
                 self.remove(at);
             } else {
                 self.sweep = at + 1;
@@ -182,7 +182,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn all_that_were_promised_have_a_place() {
+    fn all_admitted_connections_have_a_slot() {
         let mut places = HashTable::<u64, u32>::new(65_536);
         for key in 0..65_536u64 {
             let (at, new) = places.find_or_make(key << 32 | 7).expect("a place");

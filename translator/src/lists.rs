@@ -1,4 +1,4 @@
-//! Append: entries wait in their block until it is full, its timer expires, or a report asks for an immediate value.
+//! Append: entries wait in their block until it is full, its timer expires, or a report requests an immediate.
 //! Wire-formats 5.5 and 5.9.
 
 use wire::dta::Opcode;
@@ -15,11 +15,11 @@ use rdma::transport::{Blocked, Transport};
 struct List {
     /// Tagged: sequence number of the pending batch.
     sequence: u32,
-    /// Entries waiting.
+    /// Pending entries.
     filled: u16,
     /// One of them is essential.
     reliable: bool,
-    /// One of them asks for an immediate value.
+    /// One of them requests an immediate.
     notice: bool,
     /// Bare: position of the first of them, in entries.
     head: u64,
@@ -47,7 +47,7 @@ pub(super) struct Lists {
     waiting: AgeList,
 }
 
-/// What an Append asks for besides its entries.
+/// Options of an Append.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) immediate: bool,

@@ -10,7 +10,7 @@ const WRAP: [u8; 4] = [0xff; 4];
 #[derive(Debug)]
 pub(super) struct Local {
     bytes: Vec<u8>,
-    /// Where the oldest record begins, and where the next goes.
+    /// Offsets of the oldest record and of the next one.
     head: usize,
     tail: usize,
     records: u64,
@@ -40,7 +40,7 @@ impl Local {
         (self.records, self.used)
     }
 
-    /// Is at least half of it in use?
+    /// Whether at least half of it is in use.
     pub(super) fn is_half_full(&self) -> bool {
         2 * (self.used + self.records * HEAD as u64) >= self.bytes.len() as u64
     }

@@ -88,7 +88,7 @@ impl Reporters {
         self.rate.is_endless()
     }
 
-    /// Is no congestion notice in force?
+    /// Whether no congestion notice is active.
     #[inline(always)]
     pub(super) fn is_nobody_notified(&self, now: u64) -> bool {
         now >= self.notified_until
@@ -140,7 +140,7 @@ impl Reporters {
         Some(notice)
     }
 
-    /// A report of this sender met no congestion. Returns the notice that ends the last one, if one is in force.
+    /// A report of this sender met no congestion. Returns the notice that ends the last one, if one is active.
     #[inline(always)]
     pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
         if self.is_nobody_notified(now) { None } else { self.end_notice(now, sender) }

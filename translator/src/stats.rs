@@ -228,7 +228,7 @@ pub struct Entries {
     /// Entries of triggers that could not be appended.
     pub missed: u64,
     /// Entries of triggers suppressed by their interval.
-    pub muted: u64,
+    pub suppressed: u64,
     /// Batches written, by [`Cause`].
     pub batches: [u64; Cause::COUNT],
 }
@@ -344,7 +344,7 @@ impl Stats {
             pending: 0,
             dropped: 0,
             missed: 0,
-            muted: 0,
+            suppressed: 0,
             batches: [0; Cause::COUNT],
         },
         postcards: Postcards {

@@ -256,7 +256,7 @@ impl Translator {
         self.now = now;
         loop {
             let smooth = self.is_smooth(now, collector);
-            // What needs no large table does not wait for others.
+            // Reports that need no large table are processed first.
             let at_once = smooth && self.memories[usize::from(collector)].stores.are_lists_few();
             let is_long = |(_, payload): &(_, &[u8])| {
                 !(at_once && self.process_plain(now, collector, payload, transport))
@@ -283,7 +283,7 @@ impl Translator {
         }
     }
 
-    /// Does processing depend on the report alone: no meter, no congestion, no waiting reports, no notice in force, no trigger?
+    /// Does processing depend on the report alone: no meter, no congestion, no waiting reports, no active notice, no trigger?
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.memories.get(usize::from(collector)) else { return false };

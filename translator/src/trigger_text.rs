@@ -1,4 +1,4 @@
-//! Triggers as a person writes them: `when = "value >= 1000 and data[0:4] != 0"`, `entry = "key data[0:8] time"`.
+//! Triggers in text form: `when = "value >= 1000 and data[0:4] != 0"`, `entry = "key data[0:8] time"`.
 
 use crate::trigger::{Condition, Field, Part, Relation};
 

@@ -95,7 +95,7 @@ impl Reports {
         self.bytes.chunks_exact(self.len)
     }
 
-    /// The payloads, to be changed: the numbers of essential reports go on from round to round.
+    /// The payloads, to be changed: the sequence numbers of essential reports continue from round to round.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         self.bytes.chunks_exact_mut(self.len)
     }

@@ -1,5 +1,5 @@
-//! What the responder in the kernel costs: nanoseconds of one core per request, by `BPF_PROG_TEST_RUN`, over requests that all
-//! go elsewhere; and how many requests a second it takes on a veth, from a sender on the same core or the other one.
+//! Cost of the responder in the kernel: nanoseconds of one core per request, by `BPF_PROG_TEST_RUN`, over requests to different
+//! addresses; and the requests per second that it executes on a veth, from a sender on the same core or another one.
 //! `cargo bench -p hopwise-xdp --bench rdma`; takes some seconds, needs root.
 //!
 //! A name, or part of one, as an argument chooses cases. `HOPWISE_RDMA_COST=FILE,FILE` compares with `rdma_cost.bpf.o` of other
@@ -89,7 +89,7 @@ fn pair(case: &Case) -> QueuePairConfig {
     QueuePairConfig { transport: case.transport, path, peer: 7, psn: Psn::new(0), mtu: MTU, receives: 0 }
 }
 
-/// As many requests as there is to be in memory of their own, or in the whole of the case's memory.
+/// Requests that each write to their own memory, or that cover the case's whole memory.
 fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
     let path = Path::new(address(case.v6, 1), address(case.v6, 2), 0xc001);
     let mut writer = Writer::new(path, case.transport, NUMBER).unwrap();
@@ -162,10 +162,10 @@ fn run(kernel: &Rdma, program: &str, frame: &[u8]) -> u32 {
 
 /// Nanoseconds per frame.
 struct Cost {
-    /// Each frame another one, less what it takes to put it there; and that.
+    /// With a different frame each time, without the cost of copying it; and that cost.
     each: u32,
     only: u32,
-    /// The same frame again and again, where that is no repeated request.
+    /// With the same frame each time, if that is not a repeated request.
     same: Option<u32>,
     /// Three words stored at the same places and nothing else, for writes of this many over IPv4; with `only`.
     bare: Option<u32>,
@@ -177,8 +177,7 @@ struct Bench {
     cost: Cost,
 }
 
-/// Frames of a case: more than the first of them, for which nothing is in the cache, less than takes so long that on a busy machine no
-/// round is undisturbed.
+/// Frames per round: enough to amortise cold caches, few enough that some rounds are undisturbed on a busy machine.
 const COUNT: u32 = 8192;
 
 impl Bench {
@@ -229,7 +228,7 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// A case for each program: in turns, so that all meet the same machine.
+/// Runs a case for each program, alternating, so that all run under the same conditions.
 fn by_test_run(case: &Case, benches: &mut [Bench]) {
     let frames = frames(case, COUNT);
     benches.iter_mut().for_each(|bench| bench.begin(case, &frames));

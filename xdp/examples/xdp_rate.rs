@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let number = |at| std::env::args().nth(at).and_then(|text| text.parse::<f64>().ok());
     let (seconds, bytes) = (number(1).unwrap_or(1.0), number(2).unwrap_or(300.0) as usize);
     let pair = Pair::create()?;
-    // A receiver without XDP takes what the generator sends only if it polls, and that comes with GRO.
+    // A veth without an XDP program receives the generator's frames only if it polls (NAPI), which GRO enables.
     pair.far.run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))??;
     let frame = frame(bytes);
     println!(

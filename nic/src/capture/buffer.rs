@@ -1,29 +1,29 @@
-//! A window of fixed size that moves over a file.
+//! A read buffer of fixed size over a file.
 
 use std::io::{self, Chain, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// Bytes of the window. Large enough that system calls do not count, small enough to stay in the cache.
+/// Size of the window. Large enough that the cost of system calls is negligible, small enough to stay in the cache.
 const SIZE: usize = 1 << 20;
 
 /// Maximum number of bytes that [`Buffer::need`] can provide.
 pub(super) const MAX_READ: usize = SIZE / 2;
 
-/// The bytes of a file, unpacked, seen through a window.
+/// A window over the bytes of a file, decompressed if it is gzipped.
 #[derive(Debug)]
 pub(super) struct Buffer<R> {
     input: Input<R>,
     memory: Box<[u8]>,
-    /// `memory[start..end]` was read and not consumed.
+    /// `memory[start..end]` was read but not consumed.
     start: usize,
     end: usize,
-    /// Where `start` is in the unpacked file.
+    /// Offset of `start` in the decompressed file.
     offset: u64,
 }
 
 impl<R: Read> Buffer<R> {
-    /// The file behind `input`; gzip is recognised by its first bytes.
+    /// Opens `input`; gzip is recognised by its first bytes.
     pub(super) fn new(input: R) -> io::Result<Self> {
         let input = Input::Plain(Counted { inner: input, bytes: 0 });
         let mut buffer = Self { input, memory: vec![0; SIZE].into(), start: 0, end: 0, offset: 0 };
@@ -38,19 +38,19 @@ impl<R: Read> Buffer<R> {
         Ok(buffer)
     }
 
-    /// What is there.
+    /// The bytes read and not consumed.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// Where [`Buffer::bytes`] begins, in the unpacked file.
+    /// Offset of [`Buffer::bytes`] in the decompressed file.
     #[inline]
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes taken from the file so far, packed if it is packed.
+    /// Bytes read from the file so far, before decompression.
     pub(super) fn bytes_read(&self) -> u64 {
         match &self.input {
             Input::Plain(file) => file.bytes,
@@ -58,14 +58,14 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Reads until at least `len` bytes (at most [`MAX_READ`]) are there. False if the file ends before. May move the bytes: what
-    /// was found by [`Buffer::consume`] is gone.
+    /// Reads until at least `len` bytes (at most [`MAX_READ`]) are available. False if the file ends before. May move the bytes, which
+    /// invalidates offsets that [`Buffer::consume`] returned.
     #[inline]
     pub(super) fn need(&mut self, len: usize) -> io::Result<bool> {
         if self.end - self.start >= len { Ok(true) } else { self.fill(len) }
     }
 
-    /// Steps over `len` bytes that are there, and says where in the memory they are, until the next [`Buffer::need`].
+    /// Consumes `len` available bytes. Returns their offset in the memory, valid until the next [`Buffer::need`].
     #[inline]
     pub(super) fn consume(&mut self, len: usize) -> usize {
         debug_assert!(len <= self.end - self.start);
@@ -81,7 +81,7 @@ impl<R: Read> Buffer<R> {
         &self.memory[at..at + len]
     }
 
-    /// Steps over `len` bytes that need not be there at once. False if the file ends before.
+    /// Skips `len` bytes, which may be more than the window holds. False if the file ends before.
     pub(super) fn skip(&mut self, mut len: u64) -> io::Result<bool> {
         while len > 0 {
             if !self.need(1)? {

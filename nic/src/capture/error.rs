@@ -1,18 +1,18 @@
-//! What can be wrong with a capture file.
+//! Errors of capture files.
 
 use std::fmt;
 use std::io;
 
-/// What is wrong with a capture file, and where.
+/// An error in a capture file, and its position.
 #[derive(Debug)]
 pub struct Error {
-    /// How many bytes into the file; into what it unpacks to, if it is gzipped.
+    /// Offset in the file, after decompression if it is gzipped.
     pub offset: u64,
-    /// What is wrong there.
+    /// The error at that position.
     pub fault: Fault,
 }
 
-/// What is wrong with a capture file.
+/// An error in a capture file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fault {
@@ -22,20 +22,20 @@ pub enum Fault {
     Read(io::Error),
     /// It could not be written.
     Write(io::Error),
-    /// It does not begin as a capture does, but with these bytes.
+    /// It is not a capture: it begins with these bytes.
     NotACapture([u8; 4]),
     /// It ends inside a packet or header.
     Cut,
     /// A length above the limit.
     TooLong {
-        /// Of what.
+        /// The field that contains the length.
         what: &'static str,
         /// Bytes claimed.
         length: u64,
         /// The limit, bytes.
         limit: u64,
     },
-    /// It contradicts itself or the format.
+    /// It is inconsistent, or violates the format.
     Malformed(&'static str),
 }
 
@@ -44,7 +44,7 @@ impl Error {
         Self { offset, fault }
     }
 
-    /// A failed read; what a gzipped file says about itself is distinguished from what the disk says.
+    /// A failed read: errors of decompression are distinguished from errors of the disk.
     pub(super) fn read(offset: u64, error: io::Error) -> Self {
         let fault = match error.kind() {
             io::ErrorKind::UnexpectedEof => Fault::Cut,

@@ -2,14 +2,14 @@
 
 use super::{MAX_PACKET, Reader, Writer};
 
-/// Frames of one input that are looked at: a small gzipped file can hold very many.
+/// Maximum number of frames to check per input: a small gzipped file can contain very many.
 const MAX_FRAMES: usize = 4096;
 
 /// Reads `data` as a capture. No frame is longer than the limit; at most one error is returned, as the last item; and the
 /// frames, written and read again, are the same.
 ///
 /// # Panics
-/// When one of these does not hold.
+/// One of these properties does not hold.
 pub fn capture(data: &[u8]) {
     let Ok(mut reader) = Reader::new(data) else { return };
     let mut copies = Vec::new();

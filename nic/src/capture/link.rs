@@ -1,4 +1,4 @@
-//! What a captured frame begins with.
+//! Link types of captures, and the position of the Ethernet or IP header.
 
 /// Link-layer header types, by the numbers of the tcpdump registry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,21 +23,21 @@ pub enum LinkType {
     Unknown(u16),
 }
 
-/// Where the part of a frame begins that others can read.
+/// Start of a frame's Ethernet or network header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layer<'a> {
     /// At an Ethernet header.
     Ethernet(&'a [u8]),
-    /// Behind a link header that named what follows.
+    /// After a link header that names its payload.
     Network {
-        /// What `bytes` is, as an Ethernet type: 0x0800 IPv4, 0x86dd IPv6, 0x8100 a VLAN tag and so on.
+        /// EtherType of `bytes`: 0x0800 IPv4, 0x86dd IPv6, 0x8100 a VLAN tag and so on.
         ethertype: u16,
-        /// From there on.
+        /// The rest of the frame.
         bytes: &'a [u8],
     },
     /// The frame is shorter than its link header.
     Cut,
-    /// A link type, or something inside it, that we cannot read.
+    /// The link type, or a header inside it, is not supported.
     Unsupported,
 }
 
@@ -102,15 +102,15 @@ const SLL_PROTOCOL: usize = 14;
 const SLL2_HEADER_LEN: usize = 20;
 const SLL2_PROTOCOL: usize = 0;
 
-/// Behind a header of `LEN` bytes with the Ethernet type at `PROTOCOL`. Values below 1536 there name other things.
+/// After a header of `LEN` bytes with the EtherType at `PROTOCOL`. Values below 1536 are not EtherTypes.
 fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
     let Some((header, bytes)) = frame.split_at_checked(LEN) else { return Layer::Cut };
     let ethertype = u16::from_be_bytes([header[PROTOCOL], header[PROTOCOL + 1]]);
     if ethertype < 1536 { Layer::Unsupported } else { Layer::Network { ethertype, bytes } }
 }
 
-/// Behind four bytes of address family. They are in the order of the machine that captured, but no family needs more than
-/// one byte: whichever end it is at.
+/// After four bytes of address family. They are in the byte order of the capturing machine, but every family fits into one byte, so
+/// it is at one of the two ends.
 fn behind_family(frame: &[u8]) -> Layer<'_> {
     let Some((family, bytes)) = frame.split_at_checked(4) else { return Layer::Cut };
     let ethertype = match family {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_back() {
+    fn codes_convert_to_reasons_and_back() {
         for code in 0..=u16::MAX {
             let expected = if matches!(code, 12 | 14) { 101 } else { code };
             assert_eq!(LinkType::from_code(code).code(), expected);

@@ -1,4 +1,4 @@
-//! The classic pcap format: a header of 24 bytes, then packets, each behind a header of 16.
+//! The classic pcap format: a header of 24 bytes, then packets, each after a header of 16 bytes.
 
 use std::io::Read;
 
@@ -25,7 +25,7 @@ pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 #[derive(Debug)]
 pub(super) struct Pcap {
     order: Order,
-    /// Nanoseconds in the unit of the stamps' fraction.
+    /// Nanoseconds per unit of the timestamps' fraction.
     fraction_ns: u64,
     link: LinkType,
 }

@@ -45,7 +45,7 @@ mod enhanced {
     pub(super) const DATA: usize = 20;
 }
 
-/// Interfaces of one section; a file with more is malformed.
+/// Maximum number of interfaces in a section; a file with more is malformed.
 const MAX_INTERFACES: usize = 4096;
 
 /// State of the current section.
@@ -58,15 +58,15 @@ pub(super) struct Pcapng {
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: LinkType,
-    /// 0: packets are not cut.
+    /// 0: packets are not truncated.
     snap_len: u32,
     resolution: Resolution,
-    /// Seconds to add to every stamp.
+    /// Seconds to add to every timestamp.
     offset: i64,
 }
 
 impl Pcapng {
-    /// If the file begins with a section header; consumes nothing.
+    /// Recognises a file by its section header; consumes nothing.
     pub(super) fn open(bytes: &[u8]) -> Option<Self> {
         let begins = bytes.starts_with(&block::SECTION.to_be_bytes());
         begins.then(|| Self { order: Order::Little, interfaces: Vec::new() })
@@ -111,8 +111,7 @@ impl Pcapng {
         }
     }
 
-    /// The type of the block that `bytes` begin with. A section header also sets the byte order, which its own length
-    /// is in.
+    /// The type of the block at the start of `bytes`. A section header also sets the byte order, which applies to its own length.
     fn begin(&mut self, bytes: &[u8]) -> Result<u32, Fault> {
         let kind = self.order.u32(bytes, 0);
         if kind == block::SECTION {
@@ -125,7 +124,7 @@ impl Pcapng {
         Ok(kind)
     }
 
-    /// A block that is too long for the window, and not needed.
+    /// Skips a block that is longer than the window.
     fn skip<R: Read>(&self, buffer: &mut Buffer<R>, kind: u32, len: usize) -> Result<(), Error> {
         let offset = buffer.offset();
         if matches!(
@@ -221,7 +220,7 @@ impl Pcapng {
         self.packet(body, interface)
     }
 
-    /// Obsolete; as the enhanced one, with a shorter interface number and a drop count beside it.
+    /// Obsolete block type: like the enhanced packet block, with a shorter interface number and a drop count.
     fn old(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         if body.len() < enhanced::DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
@@ -230,7 +229,7 @@ impl Pcapng {
         self.packet(body, interface)
     }
 
-    /// Only a length and the packet, of the first interface, cut to its snap length.
+    /// Simple packet block: a length and the packet, from the first interface, truncated to its snap length.
     fn simple(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         const DATA: usize = 4;
         if body.len() < DATA {
@@ -262,7 +261,7 @@ impl Pcapng {
     }
 }
 
-/// A packet's claimed length, against the `room` in its block and the limit.
+/// Checks a packet's length against the `room` in its block and the limit.
 #[inline]
 fn checked_len(len: u32, room: usize) -> Result<usize, Fault> {
     let len = len as usize;
@@ -272,13 +271,13 @@ fn checked_len(len: u32, room: usize) -> Result<usize, Fault> {
     if len > room { Err(Fault::Malformed("a packet is longer than its block")) } else { Ok(len) }
 }
 
-/// `ts` moved by some seconds; stays at the ends of what 64 bits can say.
+/// Adds seconds to `ts`, saturating.
 fn shift(ts: u64, seconds: i64) -> u64 {
     let moved = i128::from(ts) + i128::from(seconds) * 1_000_000_000;
     u64::try_from(moved.max(0)).unwrap_or(u64::MAX)
 }
 
-/// What one unit of a stamp is.
+/// Unit of timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Resolution {
     /// Nanoseconds per unit.

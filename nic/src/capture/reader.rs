@@ -30,10 +30,10 @@ impl Reader<File> {
     /// Opens a pcap or pcapng file, gzipped or not; the first bytes give the format.
     ///
     /// # Errors
-    /// It cannot be opened or read, or is no capture.
+    /// It cannot be opened or read, or is not a capture.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let file = File::open(path).map_err(|error| Error::new(0, Fault::Open(error)))?;
-        // A pipe has no length; neither has a directory, which reading refuses.
+        // A pipe has no length, nor has a directory, which cannot be read.
         let total = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
         let mut reader = Self::new(file)?;
         reader.total = total;
@@ -42,10 +42,10 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads a capture from anything.
+    /// Reads a capture from any reader.
     ///
     /// # Errors
-    /// It cannot be read or is no capture.
+    /// It cannot be read, or is not a capture.
     pub fn new(input: R) -> Result<Self, Error> {
         let failed = |error| Error::read(0, error);
         let mut buffer = Buffer::new(input).map_err(failed)?;
@@ -89,12 +89,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Bytes read from the file so far, for progress: a little ahead of the frames.
+    /// Bytes read from the file so far, for progress display: slightly ahead of the frames.
     pub fn bytes_read(&self) -> u64 {
         self.buffer.bytes_read()
     }
 
-    /// Bytes of the file, if it is one with a length.
+    /// Length of the file, if it has one.
     pub fn total_bytes(&self) -> Option<u64> {
         self.total
     }

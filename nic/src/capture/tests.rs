@@ -8,7 +8,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Owned form of a frame, to compare.
 type Seen = (u64, Vec<u8>, LinkType, u32, bool);
 
-/// All frames and, where it broke off, the error.
+/// All frames and, if any, the error.
 fn read(file: &[u8]) -> (Vec<Seen>, Option<Error>) {
     let mut reader = match Reader::new(file) {
         Ok(reader) => reader,
@@ -223,7 +223,7 @@ fn cut_at_every_byte() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn damage_is_named_with_its_place() {
+fn corruption_is_reported_with_its_position() {
     let little = |bytes: &[u8]| Bytes(Order::Little, bytes.to_vec());
     let header = pcap_pieces(Order::Little, 0xa1b2_c3d4)[0].0.clone();
     let packet = |len: u32| little(&header).u32(0).u32(0).u32(len).u32(len).1;
@@ -403,7 +403,7 @@ fn real_captures_are_read_whole() {
     );
 }
 
-/// A few seconds of a mutating driver over files that reach every branch.
+/// Runs the fuzz body over mutations of files that reach every branch, for a few seconds.
 #[test]
 fn the_fuzz_body_holds() {
     let (little, big) = (pcapng(Order::Little), pcapng(Order::Big));

@@ -26,7 +26,7 @@ impl Writer<File> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes to anything.
+    /// Writes to any writer.
     ///
     /// # Errors
     /// It cannot be written.
@@ -39,7 +39,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a frame captured whole at `ts` (ns since the epoch).
+    /// Adds a complete frame captured at `ts` (ns since the epoch).
     ///
     /// # Errors
     /// It cannot be written, is longer than [`MAX_PACKET`], or its time is after the year 2106.
@@ -47,7 +47,7 @@ impl<W: Write> Writer<W> {
         self.write_cut(ts, frame, frame.len() as u32)
     }
 
-    /// Adds what was captured of a frame of `length` bytes.
+    /// Adds the captured part of a frame of `length` bytes.
     ///
     /// # Errors
     /// As for [`Writer::write`].
@@ -66,8 +66,7 @@ impl<W: Write> Writer<W> {
         self.put(frame)
     }
 
-    /// Writes what is still in memory, and gives the output back. A writer that is dropped instead does so too, but cannot
-    /// report when it fails.
+    /// Flushes the buffer and returns the output. Dropping the writer flushes it too, but cannot report errors.
     ///
     /// # Errors
     /// It cannot be written.

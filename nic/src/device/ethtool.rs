@@ -154,13 +154,13 @@ fn driver(bytes: &[u8]) -> Option<(String, Option<String>)> {
     Some((named(4)?, named(100).filter(|bus| bus != "N/A")))
 }
 
-/// `ethtool_ringparam`: the most (receive, mini, jumbo, transmit), then the same in force. A driver without rings reports zeros.
+/// `ethtool_ringparam`: the most (receive, mini, jumbo, transmit), then the current values. A driver without rings reports zeros.
 fn rx_ring(words: [u32; 9]) -> Option<Level> {
     let level = Level { now: words[5], max: words[1] };
     (level.max > 0).then_some(level)
 }
 
-/// `ethtool_channels`: the most (receive, transmit, other, combined), then the same in force.
+/// `ethtool_channels`: the most (receive, transmit, other, combined), then the current values.
 fn queues(words: [u32; 9]) -> Queues {
     let level = |at: usize| Level { now: words[at + 4], max: words[at] };
     Queues { rx: level(1), tx: level(2), combined: level(4) }

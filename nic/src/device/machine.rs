@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_in_brackets_is_in_force() {
+    fn the_word_in_brackets_is_effective() {
         assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
         assert_eq!(chosen("always madvise never"), None);
         assert_eq!(chosen("[always"), None);

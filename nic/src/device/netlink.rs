@@ -32,7 +32,7 @@ impl Netlink {
         Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Sends a request of this type and gives back the answer after its header.
+    /// Sends a request of this type and returns the reply after its header.
     pub(crate) fn ask(&self, kind: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
         let bytes = self.exchange(kind, libc::NLM_F_REQUEST as u16, body)?;
         answer(&bytes).map(<[u8]>::to_vec).map_err(|source| Error::new("recv", "netlink", source))
@@ -179,7 +179,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_answer_is_its_body_or_the_error_in_it() {
+    fn a_reply_is_its_body_or_its_error() {
         assert_eq!(answer(&message(16, b"body")).unwrap(), b"body");
         let error = answer(&message(ERROR, &(-libc::ENODEV).to_ne_bytes())).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));

@@ -13,7 +13,7 @@ use crate::time::nanoseconds;
 pub struct Options {
     /// Frames that can wait to be received.
     pub frames: usize,
-    /// Expected frame length, bytes; longer frames (those that are not yet cut, see [`Unfinished`]) are copied once more.
+    /// Expected frame length, bytes; longer frames (those that are not yet cut, see [`Unfinished`]) are copied again.
     pub frame_len: usize,
     /// Sent frames bypass the interface's queueing discipline and its packet taps.
     pub bypass: bool,
@@ -155,7 +155,7 @@ impl Port {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Lends at most `most` frames that have come to `take`, and returns how many there were. Does not wait.
+    /// Passes at most `most` received frames to `take`, and returns their number. Does not wait.
     pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(Arrived<'_>)) -> usize {
         let mut received = 0;
         while received < most && self.is_ready() {

@@ -154,7 +154,7 @@ fn an_interface_that_goes_away_is_noticed() {
 }
 
 #[test]
-fn a_silenced_interface_has_no_address_of_its_own() {
+fn a_quiet_interface_has_no_address() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => return skipped(&error),

@@ -1,6 +1,6 @@
-//! The classic BPF program that picks telemetry out of what an interface receives, before it is copied.
+//! The classic BPF program that selects telemetry from the frames of an interface before they are copied.
 //!
-//! It is coarse where exact would be long: an IPv6 packet with two extension headers passes regardless of what follows them, and so
+//! It is coarse where an exact test would be long: an IPv6 packet with two extension headers passes regardless of what follows them, and so
 //! does all UDP when there are more ports than it can name. The reader of the ring checks the port again.
 
 use libc::sock_filter;
@@ -9,7 +9,7 @@ use libc::sock_filter;
 const MAX_TAGS: u32 = 3;
 /// More ports than this are not named: a conditional jump reaches 255 instructions, and every jump should.
 const MAX_PORTS: usize = 32;
-/// How much of an accepted frame is wanted: all.
+/// Accepted length of a frame: all of it.
 const ALL: u32 = 0x4_0000;
 
 const LOAD_BYTE: u16 = 0x30;
@@ -72,7 +72,7 @@ enum Label {
     Reject,
 }
 
-/// A program whose jumps are not yet numbers.
+/// A program whose jump targets are not resolved yet.
 #[derive(Default)]
 struct Program {
     instructions: Vec<(u16, u32, Label, Label)>,
@@ -92,7 +92,7 @@ impl Program {
         self.instructions.push((code, k, yes, no));
     }
 
-    /// What the EtherType behind `tags` tags says.
+    /// Branches on the EtherType after `tags` tags.
     fn level(&mut self, tags: u32) {
         self.bind(Label::Level(tags));
         self.push(LOAD_HALF, 12 + 4 * tags);

@@ -15,7 +15,7 @@ use crate::udp;
 
 /// Bytes of a block. A frame must fit, and segmented ones (see [`Gso`]) have up to 64 KiB.
 const BLOCK: usize = 1 << 20;
-/// A block that is not full is handed over after this time, ms.
+/// Timeout after which the kernel passes on a block that is not full, ms.
 const BLOCK_TIMEOUT_MS: u32 = 4;
 
 /// A ring of frames from one interface.
@@ -99,14 +99,14 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(self.block * BLOCK + OFFSET).cast()) }
     }
 
-    /// Is the current block ours to read?
+    /// Whether the current block is owned by user space.
     fn ready(&self) -> bool {
         // Acquire: pairs with the kernel's write barrier before it hands the block over (prb_flush_block in
         // net/packet/af_packet.c), so that the frames are there when the status says so.
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Lends the frames of the current block, which is ours, and gives it back.
+    /// Passes on the frames of the current block, and returns the block to the kernel.
     fn deliver_block(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let Self { memory, block, ports, stats, .. } = self;
         let start = *block * BLOCK;
@@ -129,7 +129,7 @@ impl Ring {
         handed
     }
 
-    /// Frames that found no room in the ring.
+    /// Frames dropped because the ring was full.
     fn note_drops(&mut self) {
         let nothing = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         // Reading resets the kernel's counters.
@@ -187,7 +187,7 @@ struct Frame<'a> {
     step: usize,
     received: u64,
     truncated: bool,
-    /// The frame is several that travel as one: their UDP payloads are this long, but for the last.
+    /// Length of the UDP payloads of a segmented frame (GSO), except the last one.
     segment: Option<usize>,
 }
 
@@ -211,11 +211,11 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Gives the datagrams to our ports in it to `take`; one that cannot be read is counted.
+    /// Passes its datagrams to our ports to `take`; malformed ones are counted.
     fn datagrams(&self, ports: &[u16], stats: &mut Stats, mut take: impl FnMut(Packet<'a>, &mut Stats)) {
         let datagram = match frame::datagram(self.data) {
             Ok(datagram) if ports.contains(&datagram.dst_port) => datagram,
-            // The filter lets some pass that are not ours.
+            // The filter is coarse: it accepts some datagrams to other ports.
             Ok(_) => return,
             Err(refusal) => {
                 let dst_port = frame::PartialHeaders::of_frame(self.data).dst_port;

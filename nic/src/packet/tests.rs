@@ -228,7 +228,7 @@ fn fragments_are_put_together_and_segments_taken_apart() {
 }
 
 #[test]
-fn the_stack_answers_nothing_and_other_traffic_goes_on() {
+fn the_stack_sends_no_reply_and_other_traffic_passes() {
     let options = Options { ports: vec![5555], ring: 4 << 20, ..Options::default() };
     let (pair, mut ring) = match opened(&options) {
         Ok(opened) => opened,

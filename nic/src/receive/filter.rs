@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::source::Source;
 
-/// A program on an interface. Dropping the attachment takes it off.
+/// A program on an interface. Dropping the attachment detaches it.
 #[expect(missing_debug_implementations, reason = "a source has none")]
 pub struct Filter {
-    /// What holds it there.
+    /// The attachment.
     pub attached: Attachment,
     /// How it runs: [`RxPath::Native`] or [`RxPath::Generic`].
     pub rx_path: RxPath,

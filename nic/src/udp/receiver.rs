@@ -79,7 +79,7 @@ impl Receiver {
         self.address
     }
 
-    /// The receive buffer in force.
+    /// The effective receive buffer.
     pub fn recv_buffer(&self) -> RecvBuffer {
         self.buffer
     }
@@ -211,7 +211,7 @@ fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
     Ok(RecvBuffer { asked, given: doubled as usize / 2 })
 }
 
-/// Makes a 64-bit counter of the kernel's, which has 32 bits and reaches us by two ways, of which one is late.
+/// Makes a 64-bit counter of the kernel's, which has 32 bits and is read from two sources, one of them delayed.
 #[derive(Debug, Default)]
 struct DropCounter {
     total: u64,

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_back() {
+    fn names_convert_and_read_back() {
         for text in ["10.1.2.3:32766", "[2001:db8::1]:1", "[::]:0", "0.0.0.0:65535"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(Name::of(address).0.address(), address);

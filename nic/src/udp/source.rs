@@ -28,7 +28,7 @@ impl Buffered {
     }
 }
 
-/// Lends what is in `burst`. The receiver has counted it.
+/// Passes the packets of `burst` to `take`. The receiver has already counted them.
 fn deliver(burst: &Burst, take: &mut dyn FnMut(&[Packet<'_>])) {
     let (mut batch, mut counted) = (PacketBatch::new(), Stats::default());
     for packet in burst.iter() {
@@ -57,7 +57,7 @@ impl Source for Buffered {
     }
 }
 
-/// Several receivers read by one thread, for ports that receive little: what XDP leaves to the stack.
+/// Several receivers read by one thread, for ports with little traffic: datagrams that XDP passes to the stack.
 #[derive(Debug)]
 pub struct Group {
     receivers: Vec<Receiver>,

@@ -193,7 +193,7 @@ fn segments_arrive_as_datagrams() {
 }
 
 #[test]
-fn sending_to_nobody_is_no_error_and_too_long_is() {
+fn sending_to_a_closed_port_is_no_error_but_a_too_long_datagram_is() {
     let (mut sender, receiver) = pair("127.0.0.1", &Options::default());
     drop(receiver);
     for _ in 0..3 {

@@ -1,7 +1,7 @@
 //! libibverbs, loaded at its first use: neither builds nor machines without RDMA devices need it.
 //!
 //! The structures are those of its ABI on the symbols of version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That
-//! ABI has stood since 2006; one symbol is younger, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare ours with what a C compiler says.
+//! ABI is stable since 2006; one symbol is younger, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare ours with what a C compiler says.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -404,7 +404,7 @@ fn reason() -> String {
 /// The library, if this machine has it.
 ///
 /// # Errors
-/// The loader's words.
+/// The loader's message.
 pub(super) fn library() -> Result<&'static Library, &'static str> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     LIBRARY.get_or_init(Library::load).as_ref().map_err(String::as_str)

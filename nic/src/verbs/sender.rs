@@ -15,7 +15,7 @@ pub enum Refused {
     Full,
     /// More bytes than a slot has.
     TooLong,
-    /// The device does not take it any more: the connection is broken.
+    /// The device no longer accepts operations: the connection is broken.
     Broken,
 }
 

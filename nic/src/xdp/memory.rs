@@ -1,29 +1,29 @@
-//! The memory that frames lie in.
+//! The UMEM: memory of frames.
 
 use std::io;
 
 use crate::error::Error;
 use crate::sys::Mapping;
 
-/// What kind of pages the memory has. Fewer and larger pages are found sooner.
+/// Kind of the memory's pages. Larger pages cause fewer TLB misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
-    /// From the pool that the administrator set aside (`vm.nr_hugepages`).
+    /// From the pool that the administrator reserved (`vm.nr_hugepages`).
     Huge,
-    /// The kernel was asked to use huge pages where it can.
+    /// The kernel was requested to use huge pages where possible.
     Transparent,
     /// Of 4 KiB.
     Small,
 }
 
-/// Bytes of a huge page on the machines this is for.
+/// Size of a huge page on x86-64 and arm64, bytes.
 const HUGE: usize = 2 << 20;
 
 /// Frames, one after the other.
 #[derive(Debug)]
 pub(super) struct Umem {
     mapping: Mapping,
-    /// Where in the mapping the frames begin, and how much memory they take.
+    /// Offset of the frames in the mapping, and their total size.
     start: usize,
     len: usize,
     frame_size: usize,
@@ -44,7 +44,7 @@ impl Umem {
         {
             return Ok(Self { mapping, start: 0, len, frame_size, pages: Pages::Huge });
         }
-        // Room to begin where a huge page would.
+        // Space to align the start to a huge page.
         let mapping = Mapping::anonymous(len + HUGE, 0).map_err(failed)?;
         let start = mapping.start().as_ptr().align_offset(HUGE).min(HUGE);
         let advised = huge && mapping.advise(libc::MADV_HUGEPAGE).is_ok();
@@ -72,7 +72,7 @@ impl Umem {
         }
     }
 
-    /// The frame that `address` lies in, as the fill ring names it.
+    /// The address of the frame that contains `address`, as in the fill ring.
     #[inline]
     pub(super) fn frame_of(&self, address: u64) -> u64 {
         address - address % self.frame_size as u64
@@ -81,7 +81,7 @@ impl Umem {
     /// The bytes at `address`, or nothing if they are not all inside.
     ///
     /// # Safety
-    /// The kernel has given us the frame they lie in by a receive ring, and does not get it back before the slice is gone.
+    /// The kernel passed the frame by a receive ring, and it is not returned to the kernel while the slice exists.
     #[inline]
     pub(super) unsafe fn bytes(&self, address: u64, len: u32) -> Option<&[u8]> {
         let (at, len) = (usize::try_from(address).ok()?, len as usize);
@@ -95,7 +95,7 @@ impl Umem {
     }
 }
 
-/// What the kernel means when it refuses to register the memory.
+/// Explains why the kernel refused to register the memory.
 pub(super) fn refused(source: io::Error, umem: &Umem) -> Error {
     let mib = umem.len.div_ceil(1 << 20);
     let advice = match source.raw_os_error() {

@@ -74,7 +74,7 @@ impl Fill {
         frames.saturating_mul(2)
     }
 
-    /// Gives frames to the kernel. With [`Fill::places`] they always fit; what would not is left and counted in the answer.
+    /// Gives frames to the kernel. With [`Fill::places`] they always fit; what does not fit is left out and counted in the result.
     #[inline]
     pub(super) fn give(&mut self, frames: &[u64]) -> usize {
         let places = self.mask + 1;
@@ -104,7 +104,7 @@ impl Fill {
 }
 
 impl Receive {
-    /// How many frames have come, at most `most`.
+    /// Number of received frames, at most `most`.
     #[inline]
     pub(super) fn available(&mut self, most: u32) -> u32 {
         let known = self.other.wrapping_sub(self.own);
@@ -116,7 +116,7 @@ impl Receive {
         self.other.wrapping_sub(self.own).min(most)
     }
 
-    /// The frame that came as number `index` of those available.
+    /// The available frame with this index.
     #[inline]
     pub(super) fn peek(&self, index: u32) -> libc::xdp_desc {
         debug_assert!(self.other.wrapping_sub(self.own) > index);

@@ -60,7 +60,7 @@ impl XskSource {
         self.sockets.iter().map(|socket| (socket.queue, socket.as_fd()))
     }
 
-    /// Lends what has come, queue by queue.
+    /// Passes on the received frames, queue by queue.
     fn sweep(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let Self { umem, sockets, stats, .. } = self;
         let mut found = 0;

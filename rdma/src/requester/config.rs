@@ -29,7 +29,7 @@ pub struct Config {
     pub ack_every: u32,
     /// Retransmission timeout, ns.
     pub timeout: u64,
-    /// Retransmissions without an answer until the connection counts as broken.
+    /// Retransmissions without a response until the connection counts as broken.
     pub retries: u32,
     /// Pause of all sending to a collector after it missed packets, ns; 0: no pause.
     pub pause_on_loss: u64,
@@ -41,7 +41,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// What to do with additions that were sent and not answered when a connection broke, if the collector cannot say which
+/// What to do with additions that were sent and not acknowledged when a connection broke, if the collector cannot say which
 /// PSN it expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UncertainFetchAdds {

@@ -1,6 +1,6 @@
 //! One collector's link: an unreliable queue pair for operations that may be lost, and a reliable one.
 //!
-//! An unreliable operation becomes frames at once and is forgotten. A reliable one goes to the retransmit buffer
+//! An unreliable operation becomes frames at once and is not stored. A reliable one goes to the retransmit buffer
 //! (`retransmit.rs`), and [`Link::pump`] sends it: new operations behind those in flight, or, after a loss, everything from the
 //! first unacknowledged packet ("go back N", the only retransmission that the protocol allows).
 
@@ -19,8 +19,8 @@ use crate::transport::{Blocked, Credit};
 /// Why a connection broke.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// No answer after all retries.
-    NoAnswer,
+    /// No response after all retries.
+    NoResponse,
     /// NAK: invalid request (syndrome 0x61).
     InvalidRequest,
     /// NAK: remote access error (0x62).
@@ -33,7 +33,7 @@ impl Cause {
     /// The cause as a word.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::NoAnswer => "no_answer",
+            Self::NoResponse => "no_response",
             Self::InvalidRequest => "invalid_request",
             Self::RemoteAccess => "remote_access",
             Self::RemoteOperational => "remote_operational",
@@ -296,7 +296,7 @@ impl Link {
         Credit { messages: messages as u32, bytes: bytes as u64 }
     }
 
-    /// Does the link accept `messages` operations, with `bytes` of data between them, now?
+    /// Whether the link accepts `messages` operations with `bytes` of data in total now.
     #[inline]
     pub(super) fn has_credit(&self, wanted: Credit, reliable: bool, outbox: &Outbox, now: u64) -> bool {
         if self.ours.is_none() {
@@ -313,7 +313,7 @@ impl Link {
         self.may_leave(now) && frames <= outbox.free_frames() as u64 && needed <= outbox.free_bytes() as u64
     }
 
-    /// May unreliable operations be sent now?
+    /// Whether unreliable operations can be sent now.
     #[inline]
     fn may_leave(&self, now: u64) -> bool {
         self.state == State::Up && now >= self.paused_until
@@ -472,7 +472,7 @@ impl Link {
         }
     }
 
-    /// May this many more packets be sent, the first of them from the cursor?
+    /// Whether this many more packets can be sent from the cursor on.
     fn may_send(&self, outbox: &Outbox, packets: u32) -> bool {
         let in_flight = self.next.distance(self.unacknowledged).max(0) as u32;
         self.cursor < self.retransmit.end()
@@ -483,7 +483,7 @@ impl Link {
     }
 
     /// Whether another packet can follow the one at the cursor at once; if not, the one at the cursor must request an
-    /// acknowledgement. When in doubt, no.
+    /// acknowledgement. Conservative: false if uncertain.
     fn goes_on(&self, last: bool, outbox: &Outbox) -> bool {
         let next = self.cursor + u64::from(last);
         next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
@@ -519,7 +519,7 @@ impl Link {
         }
     }
 
-    /// Back to the first unacknowledged packet.
+    /// Moves the cursor back to the first unacknowledged packet.
     fn rewind(&mut self) {
         self.cursor = self.retransmit.first();
         self.next = self.unacknowledged;
@@ -560,7 +560,7 @@ impl Link {
             }
             Opcode::Acknowledge | Opcode::AtomicAcknowledge if queue_pair == ours.reliable.queue_pair => {
                 match packet.aeth {
-                    Some(aeth) => self.answered(now, packet.bth.psn, aeth.syndrome, config),
+                    Some(aeth) => self.responded(now, packet.bth.psn, aeth.syndrome, config),
                     None => Response::Unexpected,
                 }
             }
@@ -569,7 +569,7 @@ impl Link {
     }
 
     /// An acknowledgement or NAK of `psn`.
-    fn answered(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
+    fn responded(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
         let ahead = psn.distance(self.unacknowledged);
         if ahead < 0 || ahead >= self.sent_end.distance(self.unacknowledged) {
             return Response::Stale;
@@ -605,7 +605,7 @@ impl Link {
         response
     }
 
-    /// The collector refused the operation at `psn`; everything before it is executed. The next connection sends it once more,
+    /// The collector refused the operation at `psn`; everything before it is executed. The next connection sends it again,
     /// since its region may have another R_Key there; refused twice, it is given up.
     fn refused(&mut self, psn: Psn, nak: Nak) -> Response {
         let (cause, response) = match nak {
@@ -637,7 +637,7 @@ impl Link {
         self.unacknowledged = end;
         self.forget_acknowledged();
         if self.next.distance(end) < 0 || self.cursor < self.retransmit.first() {
-            // A late acknowledgement of packets that are about to be sent again.
+            // A delayed acknowledgement of packets that are about to be retransmitted.
             self.rewind();
         }
     }
@@ -681,7 +681,7 @@ impl Link {
         self.stats.timeouts += 1;
         self.tries += 1;
         if self.tries > config.retries {
-            self.break_off(Cause::NoAnswer);
+            self.break_off(Cause::NoResponse);
             return;
         }
         self.rewind();

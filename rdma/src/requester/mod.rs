@@ -17,7 +17,7 @@
 //! # Exactly once, at least once, at most once
 //!
 //! A write can be executed twice without harm; an addition cannot. Within a connection an addition is executed exactly once: the
-//! responder answers a repeated request from its saved results. When a connection breaks with unanswered additions, it is unknown
+//! responder answers a retransmitted request from its saved results. When a connection breaks with unacknowledged additions, it is unknown
 //! whether they were executed, unless the collector still knows the PSN that it expected ([`Connection::executed`]). In that case
 //! [`UncertainFetchAdds`] decides, and [`Stats::uncertain_fetch_adds`] or [`GivenUp::Uncertain`] counts them.
 
@@ -143,7 +143,7 @@ impl Links {
         self.links.iter().map(|link| link.deadline(self.now)).min().filter(|deadline| *deadline != u64::MAX)
     }
 
-    /// Handles time: retransmits unanswered operations, ends pauses, and detects dead connections.
+    /// Handles time: retransmits unacknowledged operations, ends pauses, and detects dead connections.
     pub fn tick(&mut self, now: u64) {
         for link in &mut self.links {
             link.tick(now, &self.config);

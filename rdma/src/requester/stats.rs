@@ -64,7 +64,7 @@ pub enum GivenUp {
     RefusedTwice,
     /// After a reconnect its region is gone, smaller or otherwise addressed, or has other memory.
     NoPlace,
-    /// An addition whose answer was lost with the connection, under [`UncertainFetchAdds::GiveUp`].
+    /// An addition whose response was lost with the connection, under [`UncertainFetchAdds::GiveUp`].
     ///
     /// [`UncertainFetchAdds::GiveUp`]: super::UncertainFetchAdds::GiveUp
     Uncertain,
@@ -130,7 +130,7 @@ impl Response {
         Self::UnknownQueuePair,
     ];
 
-    /// The answer as a word, for counters.
+    /// The response as a word, for counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ack => "ack",
@@ -179,7 +179,7 @@ pub struct Stats {
     pub connections: u64,
     /// Connections that broke.
     pub broken: u64,
-    /// Additions sent again after a connection broke before their answer: each may be executed twice.
+    /// Additions sent again after a connection broke before their response: each may be executed twice.
     pub uncertain_fetch_adds: u64,
     /// Immediate values likewise: each may be delivered twice.
     pub uncertain_immediates: u64,

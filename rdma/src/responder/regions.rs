@@ -165,7 +165,7 @@ impl Regions {
             Access::Write => entry.access.write,
             Access::Atomic => entry.access.atomic,
         };
-        if allowed { Ok((index, entry)) } else { Err(Reason::NoRight) }
+        if allowed { Ok((index, entry)) } else { Err(Reason::AccessDenied) }
     }
 
     /// The region, and the offset in its memory of `len` bytes at `address`.

@@ -16,8 +16,8 @@ pub enum Reason {
     QueuePairInError,
     /// Reliable: packets before it are missing.
     Ahead,
-    /// Unreliable: part of a message whose first packet was lost or dropped.
-    PartOfLost,
+    /// Unreliable: part of a message whose first packet is missing: lost or dropped.
+    FirstMissing,
     /// Unsupported opcode: read, compare-and-swap, send of several packets.
     BadOpcode,
     /// The opcode cannot follow the previous one.
@@ -27,14 +27,14 @@ pub enum Reason {
     /// No region has this R_Key.
     BadRkey,
     /// The region does not permit the access.
-    NoRight,
+    AccessDenied,
     /// Not wholly inside the region.
     OutOfRange,
     /// Address of an atomic operation that is not a multiple of eight.
     Misaligned,
     /// The receive queue is empty.
     NoReceive,
-    /// A duplicate atomic operation whose saved result was overwritten. Its label is `forgotten`.
+    /// A duplicate atomic operation whose saved result was overwritten.
     ResultOverwritten,
     /// Another responder executes the queue pair's packets, but this one arrived here.
     Offloaded,
@@ -50,12 +50,12 @@ impl Reason {
         Self::WrongTransport,
         Self::QueuePairInError,
         Self::Ahead,
-        Self::PartOfLost,
+        Self::FirstMissing,
         Self::BadOpcode,
         Self::BadSequence,
         Self::BadLength,
         Self::BadRkey,
-        Self::NoRight,
+        Self::AccessDenied,
         Self::OutOfRange,
         Self::Misaligned,
         Self::NoReceive,
@@ -71,16 +71,16 @@ impl Reason {
             Self::WrongTransport => "wrong_transport",
             Self::QueuePairInError => "queue_pair_in_error",
             Self::Ahead => "ahead",
-            Self::PartOfLost => "part_of_lost",
+            Self::FirstMissing => "first_missing",
             Self::BadOpcode => "bad_opcode",
             Self::BadSequence => "bad_sequence",
             Self::BadLength => "bad_length",
             Self::BadRkey => "bad_rkey",
-            Self::NoRight => "no_right",
+            Self::AccessDenied => "access_denied",
             Self::OutOfRange => "out_of_range",
             Self::Misaligned => "misaligned",
             Self::NoReceive => "no_receive",
-            Self::ResultOverwritten => "forgotten",
+            Self::ResultOverwritten => "result_overwritten",
             Self::Offloaded => "offloaded",
         }
     }
@@ -93,7 +93,7 @@ pub struct Stats {
     pub packets: u64,
     /// Packets executed.
     pub executed: u64,
-    /// Duplicate packets, only acknowledged again, or answered from saved results.
+    /// Duplicate packets, acknowledged again, or answered from saved results.
     pub duplicates: u64,
     /// Malformed packets, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
@@ -113,12 +113,13 @@ pub struct Stats {
     pub atomic_acks: u64,
     /// Negative acknowledgements sent: of the sequence, of a receiver that is not ready, of errors.
     pub naks: [u64; 3],
-    /// Unreliable: numbers that were skipped, so packets lost or late.
+    /// Unreliable: PSNs that were skipped: packets lost or reordered.
     pub skipped: u64,
-    /// Unreliable: packets with a number before the one expected, so late or repeated. Those that begin a message are executed.
-    pub late: u64,
-    /// Unreliable: by how much they were late. `skipped - stepped_back` is the number of missing packets, less the duplicates.
-    pub stepped_back: u64,
+    /// Unreliable: packets with a PSN before the expected one: reordered or duplicated. Those that begin a message are executed.
+    pub out_of_order: u64,
+    /// Unreliable: the sum of their distances from the expected PSN. `skipped - out_of_order_by` is the number of missing packets
+    /// minus the number of duplicates.
+    pub out_of_order_by: u64,
     /// Unreliable: messages that were never completed.
     pub abandoned: u64,
 }
@@ -139,8 +140,8 @@ impl Stats {
         atomic_acks: 0,
         naks: [0; 3],
         skipped: 0,
-        late: 0,
-        stepped_back: 0,
+        out_of_order: 0,
+        out_of_order_by: 0,
         abandoned: 0,
     };
 
@@ -169,8 +170,8 @@ impl core::ops::AddAssign<&Self> for Stats {
             atomic_acks,
             naks,
             skipped,
-            late,
-            stepped_back,
+            out_of_order,
+            out_of_order_by,
             abandoned,
         } = self;
         let sums = [
@@ -184,8 +185,8 @@ impl core::ops::AddAssign<&Self> for Stats {
             (acks, other.acks),
             (atomic_acks, other.atomic_acks),
             (skipped, other.skipped),
-            (late, other.late),
-            (stepped_back, other.stepped_back),
+            (out_of_order, other.out_of_order),
+            (out_of_order_by, other.out_of_order_by),
             (abandoned, other.abandoned),
         ];
         let by_reason = refused.iter_mut().zip(other.refused).chain(dropped.iter_mut().zip(other.dropped));

@@ -73,7 +73,7 @@ impl<O: Output> Work<'_, O> {
         }
         queue_pair.expected = psn.next();
         if !begins && queue_pair.open.is_none() {
-            return Verdict::Dropped(Reason::PartOfLost);
+            return Verdict::Dropped(Reason::FirstMissing);
         }
         match self.run(queue_pair, packet) {
             Ok(_) => Verdict::Executed,
@@ -89,8 +89,8 @@ impl<O: Output> Work<'_, O> {
         if ahead > 0 {
             self.stats.skipped += u64::from(ahead.unsigned_abs());
         } else {
-            self.stats.late += 1;
-            self.stats.stepped_back += u64::from(ahead.unsigned_abs());
+            self.stats.out_of_order += 1;
+            self.stats.out_of_order_by += u64::from(ahead.unsigned_abs());
         }
     }
 
@@ -154,7 +154,7 @@ impl<O: Output> Work<'_, O> {
     fn respond_with_error(&mut self, queue_pair: &mut QueuePair, reason: Reason) {
         let syndrome = match reason {
             Reason::NoReceive => Syndrome::Rnr(self.config.not_ready_timer),
-            Reason::BadRkey | Reason::NoRight | Reason::OutOfRange => Syndrome::Nak(Nak::RemoteAccess),
+            Reason::BadRkey | Reason::AccessDenied | Reason::OutOfRange => Syndrome::Nak(Nak::RemoteAccess),
             _ => Syndrome::Nak(Nak::InvalidRequest),
         };
         self.send_nak(queue_pair, syndrome);

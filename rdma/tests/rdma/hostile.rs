@@ -252,13 +252,13 @@ fn a_reliable_requester_is_nacked_and_then_ignored() {
 }
 
 #[test]
-fn an_unreliable_pair_says_nothing_and_goes_on() {
+fn an_unreliable_queue_pair_sends_no_response_and_continues() {
     for (what, reason, _, make) in wrong() {
         let mut fixture = Fixture::new(Transport::Uc);
         let frame = make(&mut fixture);
         fixture.process(&frame);
         // Without its first packet it cannot be known whether there was a message.
-        let reason = if reason == Reason::BadSequence { Reason::PartOfLost } else { reason };
+        let reason = if reason == Reason::BadSequence { Reason::FirstMissing } else { reason };
         assert_eq!(
             (fixture.dropped(reason), fixture.untouched(), fixture.responses().len()),
             (1, true, 0),
@@ -277,7 +277,7 @@ fn rights_and_alignment_of_additions() {
     let mut fixture = Fixture::with(Transport::Rc, AccessFlags::WRITE);
     let frame = fixture.add(0xff_fffe, 0);
     fixture.process(&frame);
-    assert_eq!((fixture.dropped(Reason::NoRight), fixture.untouched()), (1, true));
+    assert_eq!((fixture.dropped(Reason::AccessDenied), fixture.untouched()), (1, true));
     let mut fixture = Fixture::new(Transport::Rc);
     let frame = fixture.add(0xff_fffe, 4);
     fixture.process(&frame);
@@ -440,7 +440,7 @@ fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
 }
 
 #[test]
-fn an_unreliable_pair_heals_itself_after_a_loss() {
+fn an_unreliable_queue_pair_recovers_after_a_loss() {
     let mut fixture = Fixture::new(Transport::Uc);
     let middle = fixture.make(|writer, out| writer.write_middle(out, head(0xff_ffff), &[7; 256]).unwrap());
     let last = fixture.make(|writer, out| writer.write_last(out, head(0), &[7; 8]).unwrap());
@@ -450,7 +450,7 @@ fn an_unreliable_pair_heals_itself_after_a_loss() {
         fixture.process(frame);
     }
     let stats = fixture.responder.stats();
-    assert_eq!((stats.skipped, fixture.dropped(Reason::PartOfLost), stats.executed), (5, 2, 1));
+    assert_eq!((stats.skipped, fixture.dropped(Reason::FirstMissing), stats.executed), (5, 2, 1));
     assert_eq!(fixture.bytes(START, 9), [0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0]);
 }
 
@@ -613,7 +613,7 @@ fn each_gap_is_nacked_also_when_the_expected_packet_took_the_fast_path() {
 /// Packets at random, good and bad, for three responders: one gets them in bursts, one singly, one read before. They must not differ.
 /// Some are of two queue pairs by turns.
 #[test]
-fn a_glance_sees_what_a_reader_sees() {
+fn a_peek_reads_the_same_as_the_reader() {
     for (transport, order) in [(Transport::Uc, Order::Ascending), (Transport::Rc, Order::HeadLast)] {
         for seed in 0..40 {
             let mut rng = Rng::new(seed);

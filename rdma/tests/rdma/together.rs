@@ -149,7 +149,7 @@ fn over_a_good_network_everything_arrives_and_nothing_is_sent_twice() {
 }
 
 #[test]
-fn under_loss_doubling_delay_and_damage_what_is_kept_arrives_once() {
+fn reliable_operations_arrive_once_despite_loss_duplication_delay_and_corruption() {
     for seed in 0..20 {
         let faults = Faults { lost: 20, doubled: 20, late: 20, damaged: 20 };
         let (world, load) = run(seed, faults);
@@ -178,7 +178,7 @@ fn every_lost_unreliable_write_is_counted() {
     let lost = world.net.counts[1].lost;
     assert!(lost > 100);
     assert_eq!(links.unreliable, responder.executed + lost);
-    assert_eq!(responder.skipped - responder.stepped_back, lost);
+    assert_eq!(responder.skipped - responder.out_of_order_by, lost);
     world.check_books();
 }
 
@@ -198,16 +198,16 @@ fn reordered_and_duplicated_frames_are_distinguished_from_lost_ones() {
     world.settle();
     let counts = world.net.counts[1];
     let responder = world.responder.stats();
-    assert!(counts.lost > 0 && counts.doubled > 0 && responder.late > 0);
+    assert!(counts.lost > 0 && counts.doubled > 0 && responder.out_of_order > 0);
     assert_eq!(
-        responder.skipped as i64 - responder.stepped_back as i64,
+        responder.skipped as i64 - responder.out_of_order_by as i64,
         counts.lost as i64 - counts.doubled as i64
     );
     world.check_books();
 }
 
 #[test]
-fn after_the_collector_restarts_everything_kept_is_sent_again() {
+fn after_the_collector_restarts_all_buffered_requests_are_retransmitted() {
     for seed in 0..10 {
         let mut world = World::new(seed, Faults { lost: 10, doubled: 10, late: 10, damaged: 10 });
         let mut load = Load::new(seed);
@@ -246,7 +246,7 @@ fn after_the_collector_restarts_everything_kept_is_sent_again() {
 }
 
 #[test]
-fn a_cut_cable_costs_nothing_that_was_kept() {
+fn a_cut_cable_loses_no_reliable_operation() {
     for (seed, remembers) in [(1, true), (2, true), (3, false)] {
         let mut world = World::new(seed, Faults { lost: 5, ..Faults::default() });
         world.remembers = remembers;

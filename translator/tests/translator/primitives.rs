@@ -184,7 +184,7 @@ fn a_batch_with_an_essential_entry_must_arrive() {
 }
 
 #[test]
-fn lists_wait_each_for_itself() {
+fn each_list_waits_independently() {
     let mut world = World::new();
     for round in 0..4 {
         for list in 0..16 {
@@ -277,7 +277,7 @@ fn a_report_of_which_half_was_written_says_so() {
     assert_eq!(world.dropped(Reason::CutShort), 1);
     let stats = world.stats().entries;
     assert_eq!((stats.accepted, stats.written, stats.pending), (8, 4, 4));
-    // A way that will never take it: lost, and counted.
+    // A transport that never accepts it: dropped, and counted.
     world.memory.fuse = Some(0);
     world.memory.says = Blocked::NoRegion;
     world.pass(MS);
@@ -327,7 +327,7 @@ fn path(world: &World, key: &[u8]) -> (u32, [u32; 5]) {
 #[test]
 fn a_path_is_written_when_its_hops_are_there() {
     let mut world = World::new();
-    // In any order; the path's length is said by one of them. `dta1_pcslot` of 5.9.
+    // In any order; one of them contains the path's length. `dta1_pcslot` of 5.9.
     world.send(plain(), postcard(3, 0, 13, &KEY));
     world.send(plain(), postcard(1, 0, 11, &KEY));
     assert_eq!(world.memory.done(), []);
@@ -366,7 +366,7 @@ fn a_path_with_holes_is_written_when_it_is_old() {
 }
 
 #[test]
-fn more_paths_than_places_are_written_early_and_none_is_lost() {
+fn more_paths_than_slots_are_written_early_and_none_is_lost() {
     let mut world = World::of(Config { postcards: 16, ..config(stores()) });
     world.memory.is_logging = false;
     let keys: Vec<[u8; 4]> = (0..1000u32).map(|key| (key * 7919).to_be_bytes()).collect();
@@ -400,7 +400,7 @@ fn postcards_wait_for_a_closed_transport() {
 }
 
 #[test]
-fn all_that_is_held_is_written_at_the_end() {
+fn all_pending_data_is_written_at_the_end() {
     let mut world = World::new();
     world.send(plain(), append(3, &entries([1])));
     world.send(plain(), postcard(1, 0, 5, &KEY));
@@ -483,7 +483,7 @@ fn settings_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn an_append_of_several_batches_needs_room_for_each_in_its_own_way() {
+fn each_batch_of_an_append_needs_its_own_credit() {
     let mut world = World::new();
     world.send(essential(1), append(3, &entries([1])));
     world.memory.is_reliable_only = true;

@@ -81,7 +81,7 @@ fn executed(world: &World) -> u64 {
 }
 
 #[test]
-fn what_follows_a_refused_report_is_as_without_it() {
+fn a_refused_report_does_not_affect_later_ones() {
     for seed in 0..8 {
         let settings = || Config { postcards: 4, ..config(stores()) };
         let (mut world, mut twin) = (World::of(settings()), World::of(settings()));

@@ -220,7 +220,7 @@ fn one_of_sixty_four_is_acknowledged_when_asked() {
 }
 
 #[test]
-fn a_reporter_that_begins_anew_is_heard_again() {
+fn a_reporter_that_restarts_is_accepted_again() {
     let mut world = World::new();
     (30_000..30_010).for_each(|sequence| numbered(&mut world, sequence));
     (0..20).for_each(|sequence| numbered(&mut world, sequence));

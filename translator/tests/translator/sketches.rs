@@ -45,7 +45,7 @@ fn columns_are_written_when_all_reporters_delivered_them() {
     let mut world = World::new();
     deliver(&mut world, 1, 17, 0, 10, 1);
     assert_eq!(world.memory.done(), []);
-    // Batches of four complete columns; before the first the old trailer is taken back.
+    // Batches of four complete columns; before the first write the old trailer is invalidated.
     deliver(&mut world, 2, 17, 0, 3, 10);
     assert_eq!(world.memory.done(), []);
     deliver(&mut world, 2, 17, 3, 2, 10);
@@ -129,7 +129,7 @@ fn a_reporter_starting_in_mid_epoch_takes_no_members_slot() {
         deliver(&mut world, reporter, 0, 0, 10, 1);
     }
     assert_eq!((columns(&world, 0), world.stats().sketches.complete), (vec![2; 10], 1));
-    // When all members are there, it would not help to begin.
+    // When all members are known, a new reporter cannot join.
     for reporter in [1, 2] {
         deliver(&mut world, reporter, 1, 0, 1, 1);
     }
@@ -145,7 +145,7 @@ fn a_gap_among_columns_from_local_memory_is_nacked_with_the_next_ones() {
         let counters = 1u32.to_be_bytes().repeat(4);
         deliver(&mut world, 1, 0, 0, 2, 1);
         world.memory.room[0] = Credit::NONE;
-        // Something that needs room closes the way for those behind it, of which the first is lost.
+        // A report that waits for credit blocks those behind it, the first of which is lost.
         world.send(with(Priority::High), put(&KEY));
         send(&mut world, high, (0, due + 1, 1), &counters);
         assert_eq!(world.stats().reports.queued, 2);
@@ -160,7 +160,7 @@ fn a_gap_among_columns_from_local_memory_is_nacked_with_the_next_ones() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn sketch_reports_that_do_not_fit_the_store_are_refused() {
     let mut world = World::new();
     let counters = [0; 64];
     let operation = |sketch, first_column, depth, width, op| Operation::SketchMerge {
@@ -197,18 +197,18 @@ fn two_epochs_are_open_and_older_ones_are_over() {
     let mut world = World::new();
     deliver(&mut world, 1, 5, 0, 10, 1);
     deliver(&mut world, 1, 6, 0, 10, 2);
-    // The second reporter is late.
+    // The second reporter lags behind.
     deliver(&mut world, 2, 5, 0, 10, 1);
     deliver(&mut world, 2, 6, 0, 10, 2);
     assert_eq!((columns(&world, 5)[0], columns(&world, 6)[0]), (2, 4));
     deliver(&mut world, 2, 5, 0, 1, 1);
     deliver(&mut world, 2, 4, 0, 1, 1);
     assert_eq!(world.dropped(Reason::EpochOver), 2);
-    // Too far ahead, while the newest is young; a forger's epoch would end all others.
+    // Too far ahead while the newest epoch is recent: a forged epoch would end all others.
     deliver(&mut world, 2, 6 + 9, 0, 1, 1);
     deliver(&mut world, 2, 6 + 30_000, 0, 1, 1);
     assert_eq!(world.dropped(Reason::EpochAhead), 2);
-    // After a silence the world may have gone on anywhere.
+    // After a silence any epoch is accepted.
     world.now += 1_000 * MS;
     deliver(&mut world, 2, 3, 0, 10, 7);
     deliver(&mut world, 1, 3, 0, 10, 7);
@@ -269,7 +269,7 @@ fn a_closed_transport_delays_columns_and_loses_none() {
         assert_eq!(world.stats().sketches.complete, 0, "{fuse}");
         world.pass(1);
     }
-    // Taking the trailer back, three batches, the trailer: one of each time.
+    // Invalidating the trailer, three batches, the trailer: one write each time.
     assert_eq!((columns(&world, 0), world.stats().sketches.complete), (vec![2; 10], 1));
     assert_eq!(world.memory.done().len(), 5);
 }
@@ -370,7 +370,7 @@ fn a_sketch_of_which_a_part_is_essential_keeps_both_orders() {
     let essential = |sequence, reporter| Base { essential: true, sequence, ..base(reporter) };
     let counters = 1u32.to_be_bytes().repeat(4);
     send(&mut world, essential(1, 1), (0, 0, 1), &counters);
-    // Lost: 2, with column 1. The sequence stands still, and so does the sketch.
+    // Report 2 with column 1 is lost: neither the sequence nor the sketch advances.
     send(&mut world, essential(3, 1), (0, 2, 1), &counters);
     assert_eq!((world.dropped(Reason::Gap), world.controls().len()), (1, 1));
     send(&mut world, essential(2, 1), (0, 1, 1), &counters);
@@ -415,7 +415,7 @@ fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
         let (done, sketches) = (world.memory.done(), world.stats().sketches);
         assert!(done.iter().all(|done| done.data.len() <= rdma::transport::MAX_WRITE));
         assert_eq!((sketches.complete, sketches.dropped), (u64::from(!refused), u64::from(refused)));
-        // What is refused for good is over, and stops nothing.
+        // A report that can never be executed does not block later ones.
         world.pass(10_000 * MS);
         assert_eq!((world.stats().sketches.partial, world.translator.deadline()), (0, None));
     }

@@ -1,4 +1,4 @@
-//! Match and action: reports that make entries.
+//! Triggers: reports that append entries to lists.
 
 use translator::{Condition, Config, Field, Part, Relation, Trigger};
 use wire::dta::{Base, Operation};
@@ -93,7 +93,7 @@ fn postcards_entries_and_their_fields() {
         ],
         ..TRIGGER
     };
-    // Of an Append each entry is looked at.
+    // The entries of an Append are checked one by one.
     let appended = Trigger {
         opcode: 2,
         of: Some(3),
@@ -115,7 +115,7 @@ fn postcards_entries_and_their_fields() {
 }
 
 #[test]
-fn an_interval_mutes_and_what_does_not_fit_is_missed() {
+fn an_interval_suppresses_entries_and_those_that_do_not_fit_are_missed() {
     let entry = vec![Part::Time];
     let wrong = Trigger { entry: entry.clone(), ..TRIGGER };
     let fitting = Trigger { entry: vec![Part::Data(0, 4)], interval: MS, immediate: false, ..TRIGGER };
@@ -126,7 +126,7 @@ fn an_interval_mutes_and_what_does_not_fit_is_missed() {
         world.now += MS / 4;
     }
     let stats = world.stats().entries;
-    assert_eq!((stats.triggered, stats.muted, stats.missed), (3, 7, 10));
+    assert_eq!((stats.triggered, stats.suppressed, stats.missed), (3, 7, 10));
 }
 
 #[test]

@@ -46,7 +46,7 @@ static inline_always int detect_shim(const struct scratch *s, u32 at, u32 hostin
         return FOR_DESTINATION_2;
     is_int = first == 0x01 || type == 1 || type == 3 || (type == 4 && sf);
     if (at + SHIM_LEN >= end)
-        /* What cannot be a shim is no cut shim either. */
+        /* Bytes that cannot be a shim are not a truncated shim either. */
         return is_int || (first == 0x03 && hostint) ? REFUSE(INT_TRUNCATED) : REFUSE(BAD_SHIM);
     version = shim[SHIM_LEN] >> 4;
     if (first == 0x01 && version == 1)
@@ -198,7 +198,7 @@ enum tail {
     TAIL_PRIVATE, /* host-int: sequence number and tail, of which a sink may have removed either or both */
 };
 
-/* INT 0.5. `end` is where the length field ends, tail included. Answers how many bytes follow the stack. */
+/* INT 0.5. `end` is where the length field ends, tail included. Returns how many bytes follow the stack. */
 int read_05(struct scratch *s, u32 at, u32 end, u32 tail)
 {
     const u8 *header;

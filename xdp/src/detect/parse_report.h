@@ -277,7 +277,7 @@ int compact(struct scratch *s, const struct profile *p)
 }
 
 /* Is the report neither about a drop or a queue, nor is there anything that a node has measured? */
-static inline_always u32 says_nothing(const struct scratch *s)
+static inline_always u32 is_empty(const struct scratch *s)
 {
     u32 is_gap = s->report.version == 5 && s->head.kind == 3;
 
@@ -316,7 +316,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
     if (result < 0)
         return result;
-    if (says_nothing(s) && has_unmarked_int(s, p))
+    if (is_empty(s) && has_unmarked_int(s, p))
         return REFUSE(INT_NOT_MARKED);
     if (s->found.sf == SF_WITH_REPORTER && s->has_reporter)
         return REFUSE(BAD_SF_STACK);

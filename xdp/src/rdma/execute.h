@@ -15,9 +15,9 @@ static inline_always void unlock_queue_pair(struct queue_pair *qp)
         *(volatile u32 *)&qp->locked = 0;
 }
 
-/* The answer to send. */
-enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_ATOMIC };
-struct reply {
+/* The response to send. */
+enum response_kind { RESPONSE_NONE, RESPONSE_ACK, RESPONSE_ATOMIC };
+struct response {
     u32 kind;
     u32 psn;
     u32 syndrome;
@@ -64,9 +64,9 @@ static inline_always u32 find(u32 rkey, u64 address, u64 len, u32 access, u64 *a
     *index = rkey & (MAX_REGIONS - 1);
     region = region_at(*index);
     if (!region || !rkey || region->rkey != rkey)
-        return BAD_KEY;
+        return BAD_RKEY;
     if (!(region->flags & access))
-        return NO_RIGHT;
+        return ACCESS_DENIED;
     /* An address below the region's wraps to an offset larger than any length. */
     offset = address - region->address;
     if (offset > region->len || len > region->len - offset)
@@ -149,7 +149,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
     region = region_at(index);
     /* The region may have been deregistered since the message began, and another registered under its index. */
     if (!region || (total && (!region->rkey || (qp->open && region->rkey != qp->open_rkey))))
-        return BAD_KEY;
+        return BAD_RKEY;
     left = total - done;
     if (ends ? r->len != left || r->len > qp->mtu : r->len != qp->mtu || r->len >= left)
         return BAD_LENGTH;
@@ -199,39 +199,39 @@ static inline_always u32 unreliable(struct xdp_md *frame, struct request *r, str
     if (ahead > 0) {
         c->skipped += ahead;
     } else if (ahead < 0) {
-        c->late++;
-        c->stepped_back += -ahead;
+        c->out_of_order++;
+        c->out_of_order_by += -ahead;
     }
     if (ahead || begins)
         abandon(qp, c);
     qp->expected = psn_next(r->psn);
     if (!begins && !qp->open)
-        return PART_OF_LOST;
+        return FIRST_MISSING;
     reason = run(frame, r, c);
     if (reason != GOOD)
         abandon(qp, c);
     return reason;
 }
 
-static inline_always void refuse(struct queue_pair *qp, struct rdma_counters *c, struct reply *reply, u32 syndrome,
-                                 u32 nak)
+static inline_always void refuse(struct queue_pair *qp, struct rdma_counters *c, struct response *response,
+                                 u32 syndrome, u32 nak)
 {
-    reply->kind = ANSWER_ACK;
-    reply->psn = qp->expected;
-    reply->syndrome = syndrome;
+    response->kind = RESPONSE_ACK;
+    response->psn = qp->expected;
+    response->syndrome = syndrome;
     c->naks[nak]++;
     qp->nak_sent = 1;
 }
 
-static inline_always void acknowledge(struct queue_pair *qp, struct rdma_counters *c, struct reply *reply)
+static inline_always void acknowledge(struct queue_pair *qp, struct rdma_counters *c, struct response *response)
 {
-    reply->kind = ANSWER_ACK;
-    reply->psn = (qp->expected - 1) & 0xffffff;
-    reply->syndrome = SYNDROME_ACK;
+    response->kind = RESPONSE_ACK;
+    response->psn = (qp->expected - 1) & 0xffffff;
+    response->syndrome = SYNDROME_ACK;
     c->acks++;
 }
 
-static inline_always u32 add(struct request *r, struct rdma_counters *c, struct reply *reply)
+static inline_always u32 add(struct request *r, struct rdma_counters *c, struct response *response)
 {
     struct saved_atomics *saved;
     u32 index, reason, next;
@@ -245,10 +245,10 @@ static inline_always u32 add(struct request *r, struct rdma_counters *c, struct 
     if (reason != GOOD)
         return reason;
     saved = map_lookup(&results, &r->index);
-    if (r->address & 7 || !saved || add_to(at, r->add, &reply->original))
+    if (r->address & 7 || !saved || add_to(at, r->add, &response->original))
         return MISALIGNED;
     next = saved->next & (SAVED_ATOMICS - 1);
-    saved->original[next] = reply->original;
+    saved->original[next] = response->original;
     saved->psn[next] = r->psn;
     saved->next = next + 1;
     complete(r->qp, c);
@@ -274,12 +274,12 @@ static long atomic_lookup_next(u32 i, struct atomic_lookup *on)
 }
 
 /* A duplicate packet: nothing is executed again. */
-static inline_always u32 repeated(struct request *r, struct rdma_counters *c, struct reply *reply)
+static inline_always u32 repeated(struct request *r, struct rdma_counters *c, struct response *response)
 {
     struct atomic_lookup lookup = { map_lookup(&results, &r->index), r->psn, 0, 0 };
 
     if (!(r->opcode_flags & IS_ATOMIC)) {
-        acknowledge(r->qp, c, reply);
+        acknowledge(r->qp, c, response);
         return DUPLICATE;
     }
     if (!lookup.saved)
@@ -287,11 +287,12 @@ static inline_always u32 repeated(struct request *r, struct rdma_counters *c, st
     bpf_loop(SAVED_ATOMICS, atomic_lookup_next, &lookup, 0);
     if (!lookup.found)
         return RESULT_OVERWRITTEN;
-    *reply = (struct reply){ ANSWER_ATOMIC, r->psn, SYNDROME_ACK, lookup.original };
+    *response = (struct response){ RESPONSE_ATOMIC, r->psn, SYNDROME_ACK, lookup.original };
     return DUPLICATE;
 }
 
-static inline_always u32 reliable(struct xdp_md *frame, struct request *r, struct rdma_counters *c, struct reply *reply)
+static inline_always u32 reliable(struct xdp_md *frame, struct request *r, struct rdma_counters *c,
+                                  struct response *response)
 {
     struct queue_pair *qp = r->qp;
     s32 ahead = psn_distance(r->psn, qp->expected);
@@ -299,30 +300,30 @@ static inline_always u32 reliable(struct xdp_md *frame, struct request *r, struc
 
     if (ahead > 0) {
         if (!qp->nak_sent)
-            refuse(qp, c, reply, SYNDROME_SEQUENCE, NAK_SEQUENCE);
+            refuse(qp, c, response, SYNDROME_SEQUENCE, NAK_SEQUENCE);
         return AHEAD;
     }
     if (ahead < 0)
-        return repeated(r, c, reply);
-    reason = r->opcode_flags & IS_ATOMIC ? add(r, c, reply) : run(frame, r, c);
+        return repeated(r, c, response);
+    reason = r->opcode_flags & IS_ATOMIC ? add(r, c, response) : run(frame, r, c);
     if (reason == GOOD) {
         qp->nak_sent = 0;
         qp->expected = psn_next(r->psn);
         if (r->opcode_flags & IS_ATOMIC) {
-            reply->kind = ANSWER_ATOMIC;
-            reply->psn = r->psn;
-            reply->syndrome = SYNDROME_ACK;
+            response->kind = RESPONSE_ATOMIC;
+            response->psn = r->psn;
+            response->syndrome = SYNDROME_ACK;
         } else if (r->wants_ack) {
-            acknowledge(qp, c, reply);
+            acknowledge(qp, c, response);
         }
         return GOOD;
     }
     if (reason == NO_RECEIVE) {
-        refuse(qp, c, reply, SYNDROME_NOT_READY | (not_ready_timer & 31), NAK_NOT_READY);
+        refuse(qp, c, response, SYNDROME_NOT_READY | (not_ready_timer & 31), NAK_NOT_READY);
         return reason;
     }
-    refuse(qp, c, reply,
-           reason == BAD_KEY || reason == NO_RIGHT || reason == OUT_OF_RANGE ? SYNDROME_ACCESS : SYNDROME_INVALID,
+    refuse(qp, c, response,
+           reason == BAD_RKEY || reason == ACCESS_DENIED || reason == OUT_OF_RANGE ? SYNDROME_ACCESS : SYNDROME_INVALID,
            NAK_ERROR);
     qp->error = 1;
     abandon(qp, c);

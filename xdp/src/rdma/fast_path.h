@@ -9,7 +9,7 @@
 #ifndef HOPWISE_RDMA_FAST_PATH_H
 #define HOPWISE_RDMA_FAST_PATH_H
 
-#include "answer.h"
+#include "response.h"
 
 /* The slow path decides. */
 #define NO_VERDICT (-1)
@@ -287,15 +287,15 @@ static inline_always void count_fast(struct rdma_counters *c, const struct fast_
     if (ahead > 0) {
         c->skipped += ahead;
     } else if (ahead < 0) {
-        c->late++;
-        c->stepped_back += -ahead;
+        c->out_of_order++;
+        c->out_of_order_by += -ahead;
     }
 }
 
 static inline_always int fast_path(struct xdp_md *frame, const u8 *data, const u8 *end, const u32 v6)
 {
     struct fast_packet f = { .at_psn = L3 + (v6 ? 56 : 36) };
-    struct reply reply = { .kind = ANSWER_ACK, .syndrome = SYNDROME_ACK };
+    struct response response = { .kind = RESPONSE_ACK, .syndrome = SYNDROME_ACK };
     struct rdma_counters *c;
     u32 zero = 0, messages;
     s32 ahead;
@@ -323,8 +323,8 @@ static inline_always int fast_path(struct xdp_md *frame, const u8 *data, const u
     if (!(f.kind & QUEUE_PAIR_RELIABLE) || !f.wants_ack)
         return XDP_DROP;
     c->acks++;
-    reply.psn = f.psn;
-    return give_answer(frame, f.index, messages, &reply, c);
+    response.psn = f.psn;
+    return send_response(frame, f.index, messages, &response, c);
 }
 
 #endif

@@ -114,9 +114,9 @@ pub(super) fn saved_atomics() -> Vec<u8> {
     entry.0
 }
 
-/// `struct answer`: templates of a plain and an atomic acknowledgement to UDP port `port`; the program fills in their last bytes.
+/// `struct response_templates`: templates of a plain and an atomic acknowledgement to UDP port `port`; the program fills in their last bytes.
 /// `None` if the path's addresses are of different families.
-pub(super) fn answer(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
+pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
     const ROOM: usize = 96;
     const LEN: usize = 2 * ROOM;
     const ICRC: usize = LEN + 8;
@@ -134,7 +134,7 @@ pub(super) fn answer(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
     let atomic_len = writer.atomic_ack(&mut atomic, zero, 0, 0).ok()?;
     for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)].iter().enumerate() {
         entry.put(kind * ROOM, frame);
-        // The checksum covers RoCEv2's own port, as in answers sent by a socket.
+        // The checksum covers RoCEv2's own port, as in responses sent by a socket.
         entry.put(kind * ROOM + config.path.headers_len() - 6, &port.to_be_bytes());
         entry.u32(LEN + 4 * kind, *len as u32);
         entry.u32(ICRC + 4 * kind, crc_before(&frame[..*len], *after)?);
@@ -173,12 +173,12 @@ const REASONS: [Reason; 15] = [
     Reason::WrongTransport,
     Reason::QueuePairInError,
     Reason::Ahead,
-    Reason::PartOfLost,
+    Reason::FirstMissing,
     Reason::BadOpcode,
     Reason::BadSequence,
     Reason::BadLength,
     Reason::BadRkey,
-    Reason::NoRight,
+    Reason::AccessDenied,
     Reason::OutOfRange,
     Reason::Misaligned,
     Reason::NoReceive,
@@ -197,8 +197,8 @@ pub struct Counted {
     pub contended: u64,
     /// Packets dropped because their payload is longer than any supported path MTU.
     pub too_long: u64,
-    /// Answers not sent because the frame had no room for them.
-    pub unanswered: u64,
+    /// Responses not sent because the frame had no room for them.
+    pub responses_unsent: u64,
     /// Frames to the port of RoCEv2 that were left to the stack: for other queue pairs. Not included in the packets.
     pub passed: u64,
 }
@@ -225,7 +225,18 @@ impl Counted {
             atomic_acks,
             rest @ ..,
         ] = words;
-        let [n0, n1, n2, skipped, late, stepped_back, abandoned, unanswered, passed, rest @ ..] = rest;
+        let [
+            n0,
+            n1,
+            n2,
+            skipped,
+            out_of_order,
+            out_of_order_by,
+            abandoned,
+            responses_unsent,
+            passed,
+            rest @ ..,
+        ] = rest;
         let (refused, dropped) = rest.split_at(8);
         let mut stats = Stats {
             packets: *packets,
@@ -239,8 +250,8 @@ impl Counted {
             atomic_acks: *atomic_acks,
             naks: [*n0, *n1, *n2],
             skipped: *skipped,
-            late: *late,
-            stepped_back: *stepped_back,
+            out_of_order: *out_of_order,
+            out_of_order_by: *out_of_order_by,
             abandoned: *abandoned,
             ..Stats::NEW
         };
@@ -251,6 +262,12 @@ impl Counted {
             stats.dropped[*reason as usize] = *count;
         }
         let own = |at: usize| dropped.get(REASONS.len() + at).copied().unwrap_or(0);
-        Self { stats, contended: own(0), too_long: own(1), unanswered: *unanswered, passed: *passed }
+        Self {
+            stats,
+            contended: own(0),
+            too_long: own(1),
+            responses_unsent: *responses_unsent,
+            passed: *passed,
+        }
     }
 }

@@ -89,7 +89,7 @@ pub struct Rdma {
     regions: (Map, Mapped),
     queue_pairs: (Map, Mapped),
     control: Mapped,
-    answers: Map,
+    responses: Map,
     results: Map,
     counters: Map,
     completions: Ring,
@@ -133,7 +133,7 @@ impl Rdma {
             regions: mapped("regions")?,
             queue_pairs: mapped("queue_pairs")?,
             control: object.map("rdma_control")?.map_memory()?,
-            answers: map("answers")?,
+            responses: map("responses")?,
             results: map("results")?,
             counters: map("rdma_counted")?,
             completions,
@@ -215,7 +215,7 @@ impl Rdma {
         true
     }
 
-    /// Adds a queue pair under the number that a responder gave it. If the path's hardware address is zero, answers go to the
+    /// Adds a queue pair under the number that a responder gave it. If the path's hardware address is zero, responses go to the
     /// hardware address of the request.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl Rdma {
         self.connect_to(number, config, wire::roce::PORT)
     }
 
-    /// The same, with answers to another UDP port than RoCEv2's: for a requester that uses a socket. Their checksum still covers
+    /// The same, with responses to another UDP port than RoCEv2's: for a requester that uses a socket. Their checksum still covers
     /// RoCEv2's port (see [`Packet::parse_udp`](wire::roce::Packet::parse_udp)).
     ///
     /// # Errors
@@ -241,8 +241,8 @@ impl Rdma {
             return Err(Refused::Taken);
         }
         let key = (slot as u32).to_ne_bytes();
-        let answer = layout::answer(config, port).ok_or(Refused::Addresses)?;
-        self.answers.update(&key, &answer)?;
+        let templates = layout::response_templates(config, port).ok_or(Refused::Addresses)?;
+        self.responses.update(&key, &templates)?;
         self.results.update(&key, &layout::saved_atomics())?;
         self.queue_pairs.0.update(&key, &layout::queue_pair(config))?;
         if let Some(word) = self.queue_pairs.1.half(slot, queue_pair::NUMBER) {

@@ -21,7 +21,7 @@ enum opcode_table {
     HAS_IMMEDIATE = 8,
     IS_SEND = 16,
     IS_ATOMIC = 32,
-    IS_ANSWER = 64,
+    IS_RESPONSE = 64,
     KNOWN = 128, /* other opcodes are refused, each as a message of its own */
 };
 
@@ -35,10 +35,10 @@ enum opcode_table {
 static const u8 opcode_table[256] = {
     WRITES(RELIABLE),
     WRITES(UNRELIABLE),
-    [0x11] = KNOWN | IS_ANSWER,
-    [0x12] = KNOWN | IS_ANSWER,
+    [0x11] = KNOWN | IS_RESPONSE,
+    [0x12] = KNOWN | IS_RESPONSE,
     [0x14] = KNOWN | BEGINS | ENDS | IS_ATOMIC,
-    [0x81] = KNOWN | IS_ANSWER,
+    [0x81] = KNOWN | IS_RESPONSE,
 };
 
 struct request {

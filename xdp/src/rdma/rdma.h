@@ -3,7 +3,7 @@
  * user space has mapped, and acknowledges them, before the network stack sees the frame.
  *
  * It behaves as rdma::responder::Responder for the queue pairs that user space gave it. Frames for other queue pairs, and frames
- * with tags, IP options or extension headers, go on to the stack, where that responder has its socket.
+ * with tags, IP options or extension headers, are passed to the stack, where that responder has its socket.
  */
 #ifndef HOPWISE_RDMA_H
 #define HOPWISE_RDMA_H
@@ -47,16 +47,16 @@ static inline_always u32 lock_queue_pair(struct queue_pair *qp)
 }
 
 static inline_always u32 execute(struct xdp_md *frame, struct request *r, u32 from_peer, struct rdma_counters *c,
-                                 struct reply *reply)
+                                 struct response *response)
 {
     if (!from_peer)
         return WRONG_PEER;
     if (r->qp->error)
         return QUEUE_PAIR_IN_ERROR;
     /* The upper bits name the transport: 0 reliable, 1 not. */
-    if (r->opcode_flags & IS_ANSWER || r->opcode >> 5 != !(r->qp->flags & QUEUE_PAIR_RELIABLE))
+    if (r->opcode_flags & IS_RESPONSE || r->opcode >> 5 != !(r->qp->flags & QUEUE_PAIR_RELIABLE))
         return WRONG_TRANSPORT;
-    return r->qp->flags & QUEUE_PAIR_RELIABLE ? reliable(frame, r, c, reply) : unreliable(frame, r, c);
+    return r->qp->flags & QUEUE_PAIR_RELIABLE ? reliable(frame, r, c, response) : unreliable(frame, r, c);
 }
 
 static inline_always int count(struct rdma_counters *c, u32 outcome)
@@ -73,7 +73,7 @@ static inline_always int count(struct rdma_counters *c, u32 outcome)
 static inline_always int respond(struct xdp_md *frame, struct request *r, struct rdma_counters *c, u32 v6)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
-    struct reply reply = {};
+    struct response response = {};
     u32 outcome, messages, from_peer;
 
     outcome = read_request(frame, r, v6);
@@ -90,16 +90,16 @@ static inline_always int respond(struct xdp_md *frame, struct request *r, struct
         return count(c, CONTENDED);
     /* The pair may have been disconnected meanwhile; disconnecting waits for the lock afterwards. */
     outcome =
-        *(volatile u32 *)&r->qp->number == r->number ? execute(frame, r, from_peer, c, &reply) : UNKNOWN_QUEUE_PAIR;
+        *(volatile u32 *)&r->qp->number == r->number ? execute(frame, r, from_peer, c, &response) : UNKNOWN_QUEUE_PAIR;
     messages = r->qp->messages;
-    c->atomic_acks += reply.kind == ANSWER_ATOMIC;
+    c->atomic_acks += response.kind == RESPONSE_ATOMIC;
     unlock_queue_pair(r->qp);
     count(c, outcome);
     if (outcome == GOOD && (r->opcode & 31) == 0x0a && r->len)
         remember(frame, r->index, v6);
-    if (reply.kind == ANSWER_NONE)
+    if (response.kind == RESPONSE_NONE)
         return XDP_DROP;
-    return give_answer(frame, r->index, messages, &reply, c);
+    return send_response(frame, r->index, messages, &response, c);
 }
 
 /* The slow path, in a function of its own to keep it out of the fast path. */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the responder costs, on frames that are not all the same: requests whose checksums are right cannot be made by
- * counting a word up, so they lie ready in a map, and each run takes the next. hopwise_rdma_only puts it into the frame and does
- * nothing else: what that takes is to be subtracted. hopwise_rdma_send sends it by an interface. For measuring, never
- * attached.
+/* Cost of the responder for different frames: a request with a valid checksum cannot be made by incrementing a word, so requests
+ * are prepared in a map, and each run uses the next. hopwise_rdma_only copies it into the frame and does nothing else: its cost is
+ * subtracted. hopwise_rdma_send sends it by an interface. For measurement, never attached.
  */
 #include "rdma.h"
 
 #define MAX_FRAME 2176
 #define SAMPLES (16u << 20)
 
-/* All of them in one piece, as close as they can lie: so that what is measured is not how long it takes to find them. */
+/* All in one array without gaps, so that the cost of fetching them is small. */
 struct samples {
     u32 count;
     u32 stride;
@@ -35,7 +34,7 @@ static inline_always u32 put_sample(struct xdp_md *frame)
     samples_->next = next + 1 < samples_->count ? next + 1 : 0;
     at = next * samples_->stride;
     len = samples_->len;
-    /* Or the compiler reads it again, and the verifier does not know that it is the same. */
+    /* Otherwise the compiler reads it again, and the verifier does not know that the value is the same. */
     HIDE(len);
     HIDE(at);
     if (len < 14 || len > MAX_FRAME || at > SAMPLES - MAX_FRAME)
@@ -53,7 +52,7 @@ SEC("xdp") int hopwise_rdma_cost(struct xdp_md *frame) { return put_sample(frame
 
 SEC("xdp") int hopwise_rdma_only(struct xdp_md *frame) { return put_sample(frame) ? XDP_ABORTED : XDP_DROP; }
 
-/* And three words to where the sample's address says, and nothing else: what memory takes by itself. */
+/* Writes three words to the sample's address and nothing else: the cost of memory alone. */
 SEC("xdp") int hopwise_rdma_store(struct xdp_md *frame)
 {
     const u8 *p, *end;

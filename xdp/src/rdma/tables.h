@@ -75,15 +75,15 @@ _Static_assert(sizeof(struct queue_pair) == 128 && __builtin_offsetof(struct que
 
 /* Templates of a pair's acknowledgements, plain and atomic. The fields that differ (PSN, syndrome, MSN, result) are in the last
  * bytes; the checksum of all bytes before them is stored. */
-#define ANSWER 96
-struct answer {
-    u8 frame[2][ANSWER];
+#define MAX_RESPONSE 96
+struct response_templates {
+    u8 frame[2][MAX_RESPONSE];
     u32 len[2];
     u32 icrc[2]; /* of everything before the PSN */
     u32 back;    /* 1: send to the hardware address of the request; 0: to the one in the template */
     u32 pad[11];
 };
-_Static_assert(sizeof(struct answer) == 256, "rdma/layout.rs mirrors this struct");
+_Static_assert(sizeof(struct response_templates) == 256, "rdma/layout.rs mirrors this struct");
 
 struct saved_atomics {
     u64 original[SAVED_ATOMICS];
@@ -113,12 +113,12 @@ enum reason {
     WRONG_TRANSPORT,
     QUEUE_PAIR_IN_ERROR,
     AHEAD,
-    PART_OF_LOST,
+    FIRST_MISSING,
     BAD_OPCODE,
     BAD_SEQUENCE,
     BAD_LENGTH,
-    BAD_KEY,
-    NO_RIGHT,
+    BAD_RKEY,
+    ACCESS_DENIED,
     OUT_OF_RANGE,
     MISALIGNED,
     NO_RECEIVE,
@@ -144,11 +144,11 @@ struct rdma_counters {
     u64 atomic_acks;
     u64 naks[3]; /* PSN sequence error, receiver not ready, other errors */
     u64 skipped;
-    u64 late;
-    u64 stepped_back;
+    u64 out_of_order;
+    u64 out_of_order_by;
     u64 abandoned;
-    u64 unanswered; /* executed, but there was no room for the answer */
-    u64 passed;     /* frames to the port that were left to the stack: unknown pair or unsupported headers */
+    u64 responses_unsent; /* executed, but there was no room for the response */
+    u64 passed;           /* frames to the port that were left to the stack: unknown pair or unsupported headers */
     u64 refused[ROCE_REFUSALS_KEPT];
     u64 dropped[REASONS];
 };
@@ -181,7 +181,7 @@ struct chunk {
 RDMA_ARRAY(memory, MAP_ARRAY, 1, MAP_MMAPABLE, struct chunk);
 RDMA_ARRAY(regions, MAP_ARRAY, MAX_REGIONS, MAP_MMAPABLE, struct region);
 RDMA_ARRAY(queue_pairs, MAP_ARRAY, MAX_QUEUE_PAIRS, MAP_MMAPABLE, struct queue_pair);
-RDMA_ARRAY(answers, MAP_ARRAY, MAX_QUEUE_PAIRS, 0, struct answer);
+RDMA_ARRAY(responses, MAP_ARRAY, MAX_QUEUE_PAIRS, 0, struct response_templates);
 RDMA_ARRAY(results, MAP_ARRAY, MAX_QUEUE_PAIRS, 0, struct saved_atomics);
 RDMA_ARRAY(templates, MAP_ARRAY, MAX_QUEUE_PAIRS *TEMPLATES, 0, struct header_template);
 RDMA_ARRAY(rdma_counted, MAP_PERCPU_ARRAY, 1, 0, struct rdma_counters);
@@ -193,7 +193,7 @@ struct {
 
 /* Settings known only once the program is attached to an interface. */
 struct rdma_control {
-    /* Send answers by redirection to the ingress interface instead of XDP_TX: a veth without a program at its other end does not
+    /* Send responses by redirection to the ingress interface instead of XDP_TX: a veth without a program at its other end does not
      * wake that end after XDP_TX (veth_xdp_flush in drivers/net/veth.c). */
     u32 redirect;
     u32 pad;

@@ -1,6 +1,6 @@
-//! What the decoder costs in the kernel: nanoseconds of one core per frame, by `BPF_PROG_TEST_RUN`.
+//! Cost of the decoder in the kernel: nanoseconds of one core per frame, by `BPF_PROG_TEST_RUN`.
 //! `cargo bench -p hopwise-xdp`; takes about a second, needs the right to load BPF programs.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a program for people")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "an interactive program")]
 
 mod normal;
 mod support;

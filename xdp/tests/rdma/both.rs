@@ -170,7 +170,7 @@ impl Both {
         assert_eq!(kernel.0, user.0, "{what} {frame:02x?}");
         let counted = self.kernel.counted().unwrap();
         assert_eq!(counted.stats, *self.responder.stats(), "{what} {frame:02x?}");
-        assert!(counted.is_balanced() && counted.unanswered == 0, "{counted:?}");
+        assert!(counted.is_balanced() && counted.responses_unsent == 0, "{counted:?}");
         user.0
     }
 

@@ -1,4 +1,4 @@
-//! On an interface: frames that really arrive, and answers that really leave.
+//! On an interface: frames that really arrive, and responses that really leave.
 
 use std::time::{Duration, Instant};
 
@@ -37,17 +37,17 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// Opcode, queue pair, number, syndrome, messages, result.
-type Answer = (Opcode, u32, u32, Syndrome, u32, Option<u64>);
+type Response = (Opcode, u32, u32, Syndrome, u32, Option<u64>);
 
-/// The next `count` answers.
-fn answers(port: &mut Port, count: usize) -> Vec<Answer> {
-    let mut answers = Vec::new();
-    until("answers come", || {
+/// The next `count` responses.
+fn responses(port: &mut Port, count: usize) -> Vec<Response> {
+    let mut responses = Vec::new();
+    until("responses arrive", || {
         port.receive(16, &mut |frame| {
             if let Ok(packet) = Packet::parse(frame.data) {
                 let Aeth { syndrome, msn } = packet.aeth.unwrap();
                 let psn = packet.bth.psn.value();
-                answers.push((
+                responses.push((
                     packet.bth.opcode,
                     packet.bth.queue_pair,
                     psn,
@@ -57,12 +57,12 @@ fn answers(port: &mut Port, count: usize) -> Vec<Answer> {
                 ));
             }
         });
-        answers.len() >= count
+        responses.len() >= count
     });
-    answers
+    responses
 }
 
-/// Two pages of memory are zero but for these bytes of the second.
+/// Asserts that two pages of memory are zero except these bytes of the second.
 fn holds(memory: &memory::Region, written: &[(usize, &[u8])]) {
     let (mut found, mut expected) = (vec![9; 8192], vec![0; 8192]);
     memory.read(0, &mut found).unwrap();
@@ -82,14 +82,14 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
     };
     let memory = kernel.map(4096, 8192).unwrap();
     let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
-    // The first page is where a store has its header: nothing from the network gets there.
+    // The first page is the store's header, which is not writable from the network.
     kernel.register(&named, 8192, AccessFlags::ALL, Order::HeadLast, 3).unwrap();
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
     kernel.connect(0x5002, &config(Transport::Rc)).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
     assert_eq!(attached.rx_path, RxPath::Native);
     let mut port = pair.near.run(|| Port::open(Pair::DEVICE, &frames::Options::default())).unwrap().unwrap();
-    // A veth takes what comes from the other end's program only if it polls, and that comes with GRO.
+    // A veth receives frames that the other end's program sends only if it polls (NAPI), which GRO enables.
     pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
     let requests = [
         request(0x5001, 0x2a, 0xff_ffff, reth(ADDRESS + 8, KEY, 24), &[1; 24]),
@@ -100,10 +100,10 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
         request(0x5003, 0x0a, 5, reth(ADDRESS, KEY, 4), &[3; 4]),
     ];
     pair.near.run(|| send_frames(Pair::DEVICE, &requests)).unwrap().unwrap();
-    let answers = answers(&mut port, 3);
+    let responses = responses(&mut port, 3);
     let nak = Syndrome::Nak(wire::roce::Nak::SequenceError);
     assert_eq!(
-        answers,
+        responses,
         [
             (Opcode::Acknowledge, 9, 0xff_ffff, Syndrome::ACK, 1, None),
             (Opcode::AtomicAcknowledge, 9, 0, Syndrome::ACK, 2, Some(0)),
@@ -112,7 +112,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
     );
     until("the frame for nobody is passed", || kernel.counted().unwrap().passed == 1);
     let counted = kernel.counted().unwrap();
-    assert!(counted.is_balanced() && counted.unanswered == 0, "{counted:?}");
+    assert!(counted.is_balanced() && counted.responses_unsent == 0, "{counted:?}");
     assert_eq!((counted.stats.packets, counted.stats.executed, counted.stats.bytes), (4, 3, 29));
     holds(&memory, &[(8, &[1; 24]), (40, &[2; 5]), (48, &[77])]);
     // What is dropped leaves the interface, and the memory stays as long as it is mapped.
@@ -124,8 +124,8 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
 }
 
 #[test]
-fn answers_find_a_socket_on_any_port_without_a_configured_hardware_address() {
-    const NAME: &str = "answers_find_a_socket_on_any_port";
+fn responses_find_a_socket_on_any_port_without_a_configured_hardware_address() {
+    const NAME: &str = "responses_find_a_socket_on_any_port";
     let options = Options { memory: 1 << 20, ..Options::default() };
     let Some(mut kernel) = load(NAME, &options) else { return };
     let pair = match Pair::create() {
@@ -141,7 +141,7 @@ fn answers_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         let bind = || Receiver::bind((near, 0).into(), &nic::udp::Options::default()).unwrap();
         let mut socket = pair.near.run(bind).unwrap();
         socket.never_fragment().unwrap();
-        socket.take_without_checksum().unwrap();
+        socket.accept_without_checksum().unwrap();
         let port = socket.local_addr().port();
         let number = 0x6001 + family as u32;
         let to = QueuePairConfig { path: Path::new(far, near, port), ..config(Transport::Rc) };
@@ -152,7 +152,7 @@ fn answers_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         let mut frame = [0; 256];
         let head = Head { ack_request: true, ..Head::new(Psn::new(0xff_ffff)) };
         let len = writer.write_only(&mut frame, head, reth, &[7; 8]).unwrap();
-        let sent = socket.answer([((far, 4791).into(), &frame[there.headers_len()..len])]);
+        let sent = socket.send([((far, 4791).into(), &frame[there.headers_len()..len])]);
         assert_eq!(sent.sent, 1, "{sent:?}");
         let mut burst = Burst::new(4, 2048);
         assert_eq!(
@@ -165,8 +165,8 @@ fn answers_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         let packet = burst.iter().next().unwrap();
         assert_eq!(packet.source.ip(), far);
         let ends = Endpoints { source: far, destination: near, source_port: packet.source.port() };
-        let answer = Packet::parse_udp(packet.data, ends).unwrap();
-        assert_eq!((answer.bth.queue_pair, answer.aeth.unwrap().syndrome), (9, Syndrome::ACK));
+        let response = Packet::parse_udp(packet.data, ends).unwrap();
+        assert_eq!((response.bth.queue_pair, response.aeth.unwrap().syndrome), (9, Syndrome::ACK));
     }
     drop(attached);
 }

@@ -1,4 +1,4 @@
-//! The responder in the kernel against the one in user space, packet for packet: memory, answers, completions, counters.
+//! The responder in the kernel against the one in user space, packet for packet: memory, responses, completions, counters.
 //!
 //! It needs root; without it, each test prints that it is skipped.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a failed unwrap is a failed test")]
@@ -262,8 +262,8 @@ fn many_random_requests_do_what_they_do_in_user_space() {
 /// The program knows headers again that were good once. So: each bit of them is changed after it knows them, with the checksum that
 /// belongs to it and with the old one.
 #[test]
-fn a_head_that_is_known_excuses_no_other() {
-    let Some(mut both) = Both::new("a_head_that_is_known_excuses_no_other") else { return };
+fn a_cached_header_matches_no_other_header() {
+    let Some(mut both) = Both::new("a_cached_header_matches_no_other_header") else { return };
     for (transport, v6) in
         [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
     {
@@ -314,8 +314,8 @@ fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payloa
 
 /// What a head says is the same for every pair that ever has its number; whether a packet is for the pair is not.
 #[test]
-fn a_head_that_is_known_does_not_outlive_its_pair() {
-    let Some(mut both) = Both::new("a_head_that_is_known_does_not_outlive_its_pair") else { return };
+fn a_cached_header_does_not_outlive_its_queue_pair() {
+    let Some(mut both) = Both::new("a_cached_header_does_not_outlive_its_queue_pair") else { return };
     for (transport, v6) in
         [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
     {
@@ -540,7 +540,7 @@ fn unsupported_queue_pairs_and_regions_are_refused() {
     let Some(mut both) = Both::new("unsupported_queue_pairs_and_regions_are_refused") else { return };
     both.connect(Transport::Uc, false, 1024);
     let pair = both.pairs[0];
-    let refused = |answer: Result<(), Refused>| format!("{:?}", answer.unwrap_err());
+    let refused = |result: Result<(), Refused>| format!("{:?}", result.unwrap_err());
     assert_eq!(refused(both.kernel.connect(pair.number, &pair.config)), "Taken");
     assert_eq!(refused(both.kernel.connect(0, &pair.config)), "Taken");
     let mut config = pair.config;

@@ -52,7 +52,7 @@ impl Receiver {
     ///
     /// # Errors
     /// The system refused.
-    pub fn take_without_checksum(&self) -> Result<(), Error> {
+    pub fn accept_without_checksum(&self) -> Result<(), Error> {
         let address = self.local_addr();
         if address.is_ipv4() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Receiver {
 
     /// Sends datagrams, 64 per system call, each to its address; waits while the socket has no room. What the kernel refuses is
     /// left out and counted, and the next one is tried.
-    pub fn answer<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> SendOutcome {
+    pub fn send<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> SendOutcome {
         let mut outcome = SendOutcome::default();
         let mut datagrams = datagrams.into_iter();
         loop {
@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_go_each_to_its_address_and_what_is_too_long_is_left_out() {
+    fn each_datagram_goes_to_its_address_and_too_long_ones_are_skipped() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (mut from, mut one, mut two) = (receiver(address), receiver(address), receiver(address));
             from.never_fragment().unwrap();
             let long = vec![7; 70_000];
             let (a, b) = (one.local_addr(), two.local_addr());
-            let sent = from.answer([(a, &b"first"[..]), (b, b"second"), (a, &long), (a, b"third")]);
+            let sent = from.send([(a, &b"first"[..]), (b, b"second"), (a, &long), (a, b"third")]);
             let expected =
                 SendOutcome { sent: 3, failed: 1, errno: Some(libc::EMSGSIZE), ..SendOutcome::default() };
             assert_eq!(sent, expected);
@@ -166,7 +166,7 @@ mod tests {
         let (mut from, mut to) = (receiver("127.0.0.1:0"), receiver("127.0.0.1:0"));
         let address = to.local_addr();
         let data: Vec<[u8; 2]> = (0..150_u16).map(u16::to_be_bytes).collect();
-        assert_eq!(from.answer(data.iter().map(|bytes| (address, &bytes[..]))).sent, 150);
+        assert_eq!(from.send(data.iter().map(|bytes| (address, &bytes[..]))).sent, 150);
         let (mut burst, mut got) = (Burst::new(64, 64), Vec::new());
         while got.len() < 150 {
             assert!(to.recv(&mut burst, 5000).unwrap() > 0);
