@@ -20,7 +20,7 @@ pub(super) const MODELS: [Model; 3] = [
 ];
 
 impl Model {
-    /// Does a burst go on for another period?
+    /// Whether a burst continues for another period.
     pub(super) fn stays_hot(self, random: &mut Random) -> bool {
         random.per_mille() < self.after_hot
     }

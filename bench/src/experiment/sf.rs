@@ -336,7 +336,7 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
         tables: vec![Table {
             name: "delay",
             about: "Delay until a path is complete".into(),
-            columns: vec!["packets_per_s", "nodes", "whole_paths", "delay_mean_us", "delay_p99_us"],
+            columns: vec!["packets_per_s", "nodes", "complete_paths", "delay_mean_us", "delay_p99_us"],
             rows,
             plots: vec![Plot {
                 note: String::new(),
@@ -444,7 +444,14 @@ fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
     Table {
         name: "nodes",
         about: "Complete paths by length".into(),
-        columns: vec!["nodes", "packets", "whole_paths", "whole_percent", "period_percent", "best_percent"],
+        columns: vec![
+            "nodes",
+            "packets",
+            "complete_paths",
+            "complete_percent",
+            "period_percent",
+            "best_percent",
+        ],
         rows,
         plots: vec![plot],
     }
@@ -483,7 +490,7 @@ fn impaired(
     Ok(Table {
         name,
         about: about.to_owned(),
-        columns: vec!["nodes", "per_cent", "whole_paths", "of_undisturbed_percent"],
+        columns: vec!["nodes", "fault_percent", "complete_paths", "baseline_percent"],
         rows,
         plots: vec![plot],
     })
@@ -524,7 +531,7 @@ fn shared_registers(packets: u64) -> Result<Table, CliError> {
     Ok(Table {
         name: "flows",
         about: "Complete paths by flows and registers".into(),
-        columns: vec!["registers", "flows", "whole_paths", "whole_percent"],
+        columns: vec!["registers", "flows", "complete_paths", "complete_percent"],
         rows,
         plots: vec![plot],
     })

@@ -271,7 +271,7 @@ fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> 
         Table {
             name: "absent",
             about: "Answers for keys that were never written, N = 2, as many keys as slots".into(),
-            columns: vec!["hashes", "keys", "asked", "answered", "expected_of_a_32_bit_checksum"],
+            columns: vec!["hashes", "keys", "queried", "answered", "expected_of_a_32_bit_checksum"],
             rows: unwritten.iter().map(of_unwritten).collect(),
             plots: Vec::new(),
         },

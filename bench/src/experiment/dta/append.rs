@@ -110,8 +110,8 @@ fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
 const COLUMNS: [&str; 11] = [
     "batch",
     "lists",
-    "entries_of_a_list",
-    "entries_of_a_report",
+    "list_entries",
+    "report_entries",
     "translator_ns",
     "responder_ns",
     "translator_mps",

@@ -195,10 +195,10 @@ fn findings(methods: &[Method]) -> Findings {
                 .into(),
         ],
         tables: vec![Table {
-            name: "ways",
+            name: "methods",
             about: "Cost of collection, per report".into(),
             columns: vec![
-                "way", "collector_ns", "translator_ns", "collector_mps", "one_core_mps", "writes_per_report",
+                "method", "collector_ns", "translator_ns", "collector_mps", "one_core_mps", "writes_per_report",
             ],
             rows: methods.iter().map(row).collect(),
             plots: Vec::new(),

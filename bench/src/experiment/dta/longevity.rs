@@ -149,7 +149,7 @@ fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
     Table {
         name: "age",
         about: "Keys answered by age".into(),
-        columns: vec!["gb", "n", "keys", "slots", "age_of_all", "answered", "formula", "wrong_answers"],
+        columns: vec!["gb", "n", "keys", "slots", "relative_age", "answered", "formula", "wrong_answers"],
         rows,
         plots: vec![Plot {
             note: "N = 2, slots of 24 bytes, at the load of the full size".into(),
@@ -198,7 +198,7 @@ fn full_table(runs: &[Run]) -> Table {
             "formula_oldest",
             "small_average",
             "small_oldest_20th",
-            "slots_of_ours",
+            "our_slots",
             "ours_average",
             "ours_oldest",
         ],
@@ -287,7 +287,7 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
                 .into(),
             "In hopwise, the size of a slot (32 bytes for 20 bytes of data) and the number of slots are powers of two: an address needs no \
              multiplication, and a slot never crosses a cache line. This costs a quarter of the bytes, and up to half of them if the size of the store \
-             is not a power of two. Choose the size accordingly: `slots_of_ours` is the number of slots that fit."
+             is not a power of two. Choose the size accordingly: `our_slots` is the number of slots that fit."
                 .into(),
         ],
         tables: vec![age_table(runs, large), full_table(runs)],

@@ -238,7 +238,7 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
         tables: vec![Table {
             name: "rate",
             about: "Entries read by cores and batch".into(),
-            columns: vec!["batch", "cores", "collecting", "read_mps", "read_gbytes_per_s", "of_a_copy", "collected_mps"],
+            columns: vec!["batch", "cores", "collecting", "read_mps", "read_gbytes_per_s", "fraction_of_memcpy", "collected_mps"],
             rows: points.iter().map(row).collect(),
             plots: vec![Plot {
                 note: String::new(),

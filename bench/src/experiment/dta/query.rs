@@ -224,7 +224,7 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
             name: "rate",
             about: "Time of a query and its parts, by copies".into(),
             columns: vec![
-                "n", "batch_ns", "hash_ns", "memory_ns", "rest_ns", "first_ns", "single_ns", "one_thread_mps", "two_threads_mps",
+                "n", "batch_ns", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "one_thread_mps", "two_threads_mps",
             ],
             rows: points.iter().map(row).collect(),
             plots: vec![
