@@ -1,4 +1,4 @@
-//! The command line: which commands there are, and who runs each. The arguments of a command are declared beside its code,
+//! The command line: the commands, and the function that runs each. The arguments of a command are declared beside its code,
 //! in `commands/`.
 
 use std::{ffi::OsString, process::ExitCode};
@@ -11,9 +11,9 @@ use clap::{
 use crate::{commands, config::renamed};
 use terminal::CliError;
 
-/// In-band Network Telemetry, from the bytes on the wire to the answer on the screen.
+/// Collector for In-band Network Telemetry (INT).
 ///
-/// Receives telemetry reports (INT), says what matters in them, keeps it, and shows it.
+/// Receives telemetry reports, detects significant changes, stores them, and shows them.
 #[derive(Parser, Debug)]
 #[command(
     name = "hopwise",
@@ -55,7 +55,7 @@ enum Command {
     SqlHelper(commands::sql_helper::Args),
 }
 
-/// Reads the command line and runs what it asks for. Wrong usage ends the process with code 2, help with code 0.
+/// Reads the command line and runs the command. Wrong usage ends the process with code 2, help with code 0.
 pub(crate) fn run() -> Result<ExitCode, CliError> {
     match parse(std::env::args_os())?.command {
         Command::Run(args) => commands::run::run(args),

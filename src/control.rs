@@ -46,7 +46,7 @@ impl Control {
         self.send(Message::Stop);
     }
 
-    /// Ends the program: a thread cannot go on.
+    /// Ends the program because a thread failed.
     pub(crate) fn failed(&self, reason: String) {
         self.send(Message::Failed(reason));
     }

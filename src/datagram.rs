@@ -27,7 +27,7 @@ impl AggregatePorts {
     }
 }
 
-/// Gives packets to `take` as the collector's datagrams, a few at a time and only one kind at once, without allocating.
+/// Passes packets to `take` as the collector's datagrams, a few at a time, each time of one kind, without allocating.
 pub(crate) fn each_chunk(
     packets: &[Packet<'_>],
     listener: u16,
@@ -50,7 +50,7 @@ pub(crate) fn each_chunk(
     }
 }
 
-/// Datagrams given to the collector at once.
+/// Maximum number of datagrams per call of the collector.
 const CHUNK: usize = 64;
 
 /// An address as 16 bytes, IPv4 mapped into IPv6.

@@ -179,7 +179,7 @@ impl Spreader {
         Self { plan, filling, free: Arc::default(), noted: Vec::new(), next: 0 }
     }
 
-    /// Copies datagrams for their workers. They are handed over when there are many, and by [`Spreader::poll`].
+    /// Copies datagrams for their workers. They are passed on when there are many, and by [`Spreader::poll`].
     pub(crate) fn distribute(&mut self, packets: &[Packet<'_>]) {
         self.noted.clear();
         for packet in packets {
@@ -331,7 +331,7 @@ impl Drop for Share {
 
 /// Datagrams handed to a worker at once.
 const SHARE: usize = 64;
-/// Bytes after which a load is handed over, however few datagrams they are.
+/// Bytes after which a load is passed on, regardless of the number of datagrams.
 const SHARE_BYTES: usize = 256 << 10;
 /// Interval between reports of losses, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;

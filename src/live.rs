@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_the_most_is_refused_until_one_leaves() {
+    fn a_connection_above_the_maximum_is_refused_until_one_closes() {
         let hub = Hub::new(1, 1, ReasonNames::new());
         let first = hub.subscribe(Filter::default());
         assert!(hub.subscribe(Filter::default()).is_none());

@@ -1,4 +1,4 @@
-//! hopwise: In-band Network Telemetry, from the bytes on the wire to the answer on the screen.
+//! hopwise: collector for In-band Network Telemetry (INT).
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -53,13 +53,13 @@ struct Sample {
 /// Figures of the workers' tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detail {
-    /// Numbered streams of reports.
+    /// Streams with sequence numbers.
     pub(crate) streams: Vec<StreamView>,
-    /// Datagrams that these and streams given up since have lost.
+    /// Datagrams lost in these streams and in evicted ones.
     pub(crate) lost: u64,
     /// Tables by name, all workers together.
     pub(crate) tables: Vec<(&'static str, Table)>,
-    /// What the tables of each worker hold.
+    /// Table occupancy of each worker.
     pub(crate) entries: Vec<Arc<Entries>>,
 }
 
@@ -117,10 +117,10 @@ impl Monitor {
         history(&lock(&self.samples))
     }
 
-    /// Queries all workers, and waits for the answers up to a time limit.
+    /// Queries all workers, and waits for the responses up to a time limit.
     ///
     /// # Errors
-    /// A worker does not answer: a partial answer would look complete.
+    /// A worker does not answer: a partial response would look complete.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(&Collector) -> T + Clone + Send + 'static,
@@ -133,8 +133,8 @@ impl Monitor {
         Ok(answers)
     }
 
-    /// Queries all workers in steps: `step` answers for the table slots from one on, and names the next slot. `process`
-    /// gets each answer, with the number of its worker; those of one worker come in order.
+    /// Queries all workers in steps: `step` covers the table slots from one on, and returns the next slot. `process` gets each
+    /// response, with the number of its worker; those of one worker come in order.
     ///
     /// # Errors
     /// As of [`Monitor::ask`].
@@ -280,7 +280,7 @@ impl Monitor {
         view::PostcardsView::from(&all)
     }
 
-    /// The answer of `/status`.
+    /// The response of `/status`.
     pub(crate) fn status(&self, settings: &Settings) -> StatusView {
         let detail = self.detail();
         StatusView {

@@ -30,7 +30,7 @@ pub(crate) struct Topology {
 pub(crate) struct Node {
     /// Reports of flows that pass it, or values that it reported, if those are more.
     pub(crate) reports: u64,
-    /// When the latest came.
+    /// Time of the latest report.
     pub(crate) last_seen: Nanos,
     /// Its hop latency.
     pub(crate) hop_latency: Option<SeriesView>,

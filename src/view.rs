@@ -1,4 +1,4 @@
-//! Answers of the API as plain types. They serialise to the JSON of `/api/v1`, and the commands read answers into them.
+//! Responses of the API as plain types. They serialise to the JSON of `/api/v1`, and the commands read answers into them.
 //!
 //! `src/api/openapi.json` and `ui/src/api/generated.ts` are generated from these types. Times are nanoseconds since the Unix
 //! epoch. 64-bit ids are hexadecimal strings, because numbers in JavaScript are exact only up to 2^53. Fields missing in an
@@ -33,7 +33,7 @@ pub(crate) fn node(id: u32) -> Option<u32> {
     (id != u32::MAX).then_some(id)
 }
 
-/// A path for answers.
+/// A path for responses.
 pub(crate) fn path(nodes: &[u32]) -> Vec<Option<u32>> {
     nodes.iter().map(|id| node(*id)).collect()
 }

@@ -310,7 +310,7 @@ impl WorkerHandle {
         lock(&self.published).clone()
     }
 
-    /// Queries the collector; the answer comes within a tick, or never if the worker has ended or its queue is full.
+    /// Queries the collector; the response comes within a tick, or never if the worker has ended or its queue is full.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Collector) -> T + Send + 'static,

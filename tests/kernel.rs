@@ -296,9 +296,9 @@ fn thresholds_and_rules_change_while_it_runs() {
 }
 
 #[test]
-fn paths_of_sixteen_hops_are_held_and_longer_ones_always_go_up() {
+fn paths_of_sixteen_hops_are_stored_and_longer_ones_always_passed_to_user_space() {
     for (seed, longest) in [(1, 16), (2, 16), (3, 20), (4, 20)] {
-        let test = "paths_of_sixteen_hops_are_held_and_longer_ones_always_go_up";
+        let test = "paths_of_sixteen_hops_are_stored_and_longer_ones_always_passed_to_user_space";
         let Some(mut model) = Model::new(test, start(2000), SIZES) else { return };
         run(&mut model, &mut Network::new(seed * 15_485_863, longest), 4000, &[]);
         assert_eq!(model.spare > 0, longest > 16);
@@ -480,8 +480,8 @@ fn each_source_is_read_as_its_prefix_says() {
 }
 
 #[test]
-fn full_tables_lose_nothing_but_room() {
-    let test = "full_tables_lose_nothing_but_room";
+fn full_tables_lose_no_reports() {
+    let test = "full_tables_lose_no_reports";
     let sizes = Sizes { flows: 10, queues: 4, links: 4, streams: 4, ..SIZES };
     let Some(mut model) = Model::new(test, start(300), sizes) else { return };
     let mut network = Network::new(3, 5);

@@ -1,5 +1,5 @@
-//! What one packet costs one switch, in process, on one core: the tasks of `hopwise bench switch-…`, over both IP versions.
-//! An argument is a part of the names of those that are wanted.
+//! Cost of a packet at one switch, in process, on one core: the tasks of `hopwise bench switch-…`, over both IP versions.
+//! An argument selects cases by a part of their names.
 
 use std::hint::black_box;
 use std::time::Instant;

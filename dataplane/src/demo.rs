@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_begin_at_any_time() {
+    fn a_capture_can_begin_at_any_time_of_the_run() {
         let start = 1_790_000_000_000_000_000;
         let (mut fabric, _) = scenario_at(1, start).unwrap();
         assert_eq!(fabric.now(), start);

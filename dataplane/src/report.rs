@@ -201,7 +201,7 @@ pub(crate) struct Subject<'a> {
     /// Items that are reported.
     pub(crate) bits: u16,
     pub(crate) metadata: &'a Hop,
-    /// The packet came from outside the domain, and leaves it.
+    /// The packet entered the domain here, or leaves it here.
     pub(crate) edges: (bool, bool),
 }
 

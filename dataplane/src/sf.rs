@@ -7,7 +7,7 @@
 //!   as a tag. A register of another flow, of other instructions, or one that is too old is empty: it is overwritten by
 //!   what the rule says. [`Config::single`] is the form in the paper, one register for all.
 //! - A source counts packets in the same way, per flow: sets are known by flow and number, and numbers of a flow that is
-//!   seen rarely would else recur in a moment. A flow that finds another's counter goes on from the source's
+//!   seen rarely would else recur in a moment. A flow that finds another's counter continues from the source's
 //!   own, so that two flows with one counter do not repeat the same numbers.
 
 use wire::int::Sf;
@@ -323,7 +323,7 @@ impl Registers {
     }
 }
 
-/// Swaps two records and answers the sums of what is now the first and of what is now the second.
+/// Swaps two records and returns the sums of what is now the first and of what is now the second.
 #[inline(always)]
 fn swap(a: &mut [u8], b: &mut [u8]) -> (u64, u64) {
     let mut sums = (0_u64, 0_u64);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn urgent_packets_come_as_often_as_asked_for() {
+    fn urgent_packets_occur_at_the_configured_rate() {
         let urgent = Urgent { every: Some(3), queue: Some(100) };
         let mut registers = Registers::new(Config { urgent, ..Config::default() });
         let a = tag(&flow(1));

@@ -168,7 +168,7 @@ impl Switch {
     /// quota; without `congestion` all is forgotten.
     ///
     /// # Errors
-    /// `fall` is not below `rise`; what was in force stays.
+    /// `fall` is not below `rise`; the active configuration stays.
     pub fn set_congestion(&mut self, congestion: Option<Congestion>) -> Result<(), ConfigError> {
         let config = Config { congestion, ..self.node.config.clone() };
         config.check(&self.watchlist)?;

@@ -44,7 +44,7 @@ impl Task {
 pub const FLOWS: u16 = 256;
 /// Bytes behind the UDP header.
 pub const PAYLOAD: u16 = 64;
-/// Nodes that a packet has come by before the sink.
+/// Nodes that a packet passed before the sink.
 const BEFORE_SINK: u32 = 5;
 
 /// One switch and the frames that come to it.

@@ -35,7 +35,7 @@ pub trait Program: Debug + Sync {
     /// It does not answer, or refuses.
     fn post(&self, url: &str, path: &str) -> Result<Value, CliError>;
 
-    /// Is the web page built into this program?
+    /// Whether the web page is built into this program.
     fn has_web_page(&self) -> bool;
 }
 

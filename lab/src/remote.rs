@@ -108,7 +108,7 @@ impl Lab {
         self.ask(MANAGEMENT, || self.program.get(SWITCH_API, "/config"))
     }
 
-    /// An answer of the translator's API.
+    /// A response of the translator's API.
     ///
     /// # Errors
     /// It does not answer.

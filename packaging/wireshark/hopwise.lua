@@ -972,7 +972,7 @@ function W.read_10(w, header, fin)
     layout = layout }
 end
 
--- INT 0.5, `header` to `fin`; `tail`: "none", "whole", "private". Answers the bytes left behind the stack.
+-- INT 0.5, `header` to `fin`; `tail`: "none", "whole", "private". Returns the bytes left after the stack.
 function W.read_05(w, header, fin, tail)
   trail(w, "md05", header, 8)
   if fin < header + 8 then refuse("bad_int_length", header) end
@@ -991,7 +991,7 @@ function W.read_05(w, header, fin, tail)
   return rest
 end
 
--- INT 0.5 after L4, with its tail. Answers where INT ends and what was there before.
+-- INT 0.5 after L4, with its tail. Returns where INT ends and the original values.
 function W.int_05(w, header, fin, tail, private)
   local there = fin
   if tail == "private" and w.aim == "report" then
@@ -1022,7 +1022,7 @@ function W.int_05(w, header, fin, tail, private)
   }
 end
 
--- The shim after L4, and INT behind it. Answers where INT ends and what was there before.
+-- The shim after L4, and INT after it. Returns where INT ends and the original values.
 function W.l4_shim(w, found)
   local shim = found.shim
   w.suspect = found
@@ -1386,7 +1386,7 @@ end
 
 -- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
 -- Is the report neither about a drop or a queue, nor is there anything that a node has measured?
-local function says_nothing(report, w)
+local function is_empty(report, w)
   local flags, domain = report.flags, report.domain
   local words = domain and domain[2] > domain[1]
   return not (flags.drop or flags.queue or flags.intermediate or report.metadata or report.gap or words or w.int or
@@ -1395,7 +1395,7 @@ end
 
 -- INT behind TCP or UDP that no mark announces, in a report that has nothing else: refused.
 local function refuse_unmarked(report, w)
-  if report.problem or not w.unmarked or not w.seek or not says_nothing(report, w) then return end
+  if report.problem or not w.unmarked or not w.seek or not is_empty(report, w) then return end
   local probe = setmetatable({ trail = {} }, { __index = w })
   local problem = guarded(function() W.l4_shim(probe, w.unmarked) end)
   if not problem and probe.int and probe.int.count > 0 then
@@ -2119,7 +2119,7 @@ local function show_head_05(tree, tvb, report)
   if report.gap then show_gap(tree, tvb, report.gap) end
 end
 
--- One report into `tree`; answers a line about it.
+-- One report into `tree`; returns a line about it.
 local function show_report(tree, tvb, pinfo, report, number)
   local w = new_walk(tvb:raw(), tvb:len(), "report", false)
   local sub = tree:add(F.report, range(tvb, report.at, report.fin))
@@ -2205,7 +2205,7 @@ local function without_int(w, from)
 end
 
 -- Packets in reports are cut, and a dissector has no way to say so: Wireshark would call each of them malformed. So IP
--- and UDP get the lengths that are there. Answers the bytes, and the IP length that they had if that changed.
+-- and UDP get the lengths that are there. Returns the bytes, and the IP length that they had if that changed.
 local function fit_lengths(s, ip)
   local w = { s = s, fin = #s }
   local v6 = bits(u8(w, ip), 4, 4) == 6

@@ -31,7 +31,7 @@ pub(super) struct Limited {
 #[derive(Debug)]
 struct Open {
     max: usize,
-    /// Time for a request to arrive, and for an answer to be received.
+    /// Time for a request to arrive, and for a response to be received.
     limit: Duration,
     slots: Mutex<(u64, HashMap<u64, Arc<Slot>>)>,
 }
@@ -54,9 +54,9 @@ struct Doing {
 enum Phase {
     /// Waits for a request, or for the rest of one.
     Waiting,
-    /// A request is being answered.
-    Answering,
-    /// The client receives an answer.
+    /// The response to a request is being made.
+    Responding,
+    /// The client receives a response.
     Sending,
     /// The client receives a live stream.
     Streaming,
@@ -73,16 +73,16 @@ impl Slot {
     }
 
     /// A whole request has arrived.
-    pub(super) fn answering(&self) {
-        self.set(Phase::Answering);
+    pub(super) fn responding(&self) {
+        self.set(Phase::Responding);
     }
 
-    /// There is an answer: a live stream, or one with an end.
-    pub(super) fn answered(&self, stream: bool) {
+    /// There is a response: a live stream, or one with an end.
+    pub(super) fn responds(&self, stream: bool) {
         self.set(if stream { Phase::Streaming } else { Phase::Sending });
     }
 
-    /// The client has received the answer.
+    /// The client has received the response.
     fn sent(&self) {
         let doing = &mut *lock(&self.0);
         if doing.phase == Phase::Sending {
@@ -101,7 +101,7 @@ impl Slot {
 
 impl Open {
     /// Adds a connection, if need be in the place of the one that has waited the longest, or else of the slowest reader. `None`: all are
-    /// being answered.
+    /// being processed.
     fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
         let (next, slots) = &mut *lock(&self.slots);
         if slots.len() >= self.max {
@@ -162,7 +162,7 @@ impl Connection {
         let limit = self.open.limit;
         let due = match phase {
             // A request has limits of its own.
-            Phase::Answering => return Poll::Pending,
+            Phase::Responding => return Poll::Pending,
             Phase::Waiting | Phase::Sending => since + limit,
             // It sends a comment four times as often.
             Phase::Streaming => self.moved.max(since) + limit,
@@ -181,7 +181,7 @@ impl Drop for Connection {
 }
 
 impl Limited {
-    /// At most `max` connections at once; a request must arrive, and an answer be received, within `limit`.
+    /// At most `max` connections at once; a request must arrive, and a response be received, within `limit`.
     pub(super) fn new(listener: tokio::net::TcpListener, max: usize, limit: Duration) -> Self {
         Self { listener, open: Arc::new(Open { max, limit, slots: Mutex::default() }) }
     }
@@ -292,16 +292,16 @@ mod tests {
                 clients.push(std::net::TcpStream::connect(address).unwrap());
                 servers.push(limited.accept().await.0);
             }
-            // The first is being answered: the second goes.
-            servers[0].slot.answering();
+            // The first is being processed: the second is closed.
+            servers[0].slot.responding();
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let mut buffer = [0; 1];
             let read = servers[1].read(&mut buffer).await;
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
             assert_eq!(lock(&limited.open.slots).1.len(), 2);
-            // A slow reader goes before a request that is being answered.
-            servers[2].slot.answered(false);
+            // A slow reader is closed before a request that is being processed.
+            servers[2].slot.responds(false);
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let evicted: Vec<bool> = servers.iter().map(|server| lock(&server.slot.0).evicted).collect();
@@ -326,8 +326,8 @@ mod tests {
             }
             let error = server.read(&mut buffer).await.unwrap_err();
             assert_eq!((error.kind(), server.deadline.deadline()), (io::ErrorKind::TimedOut, begun + limit));
-            // An answer that takes long does not end it.
-            server.slot.answering();
+            // A response that takes long does not end it.
+            server.slot.responding();
             assert!(time::timeout(3 * limit, server.read(&mut buffer)).await.is_err());
             drop(client);
         });

@@ -75,9 +75,9 @@ pub(super) const FLOWS: &[Param] = &[
     ),
 ];
 
-/// What is asked for.
+/// The requested page.
 #[derive(Clone)]
-struct Question {
+struct FlowQuery {
     limit: usize,
     order: Order,
     filter: Option<Arc<str>>,
@@ -93,14 +93,14 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
         _ => Order::LastSeen,
     };
     let after = params.text("after").and_then(Rank::parse);
-    let question =
-        Question { limit: params.limit()?, order, filter: params.text("filter").map(Arc::from), after };
-    let (mut ranked, total) = rank(&context, &question).await?;
-    let more = ranked.len() > question.limit;
-    ranked.truncate(question.limit);
+    let query =
+        FlowQuery { limit: params.limit()?, order, filter: params.text("filter").map(Arc::from), after };
+    let (mut ranked, total) = rank(&context, &query).await?;
+    let more = ranked.len() > query.limit;
+    ranked.truncate(query.limit);
     let (ranks, views, whole) = details(&context, &ranked).await?;
     page::make(&context, move || {
-        let (flows, cut) = page::fill(views.into_iter(), question.limit);
+        let (flows, cut) = page::fill(views.into_iter(), query.limit);
         let last = ranks.get(flows.len().saturating_sub(1)).or(ranks.last());
         let next = last.filter(|_| more || cut || !whole).map(|rank| rank.text());
         Flows { flows, total, next }
@@ -111,17 +111,17 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
 /// Flows with their ranks.
 type Ranked = Vec<(Rank, FlowKey)>;
 
-/// The first flows in the order, one more than asked for if there are more; and how many match.
-async fn rank(context: &Context, question: &Question) -> Result<(Ranked, u64), Busy> {
-    let asked = question.clone();
-    let step = move |collector: &Collector, first: u32| ranks_in(collector, first, &asked);
+/// The first flows in the order, one more than requested if there are more; and how many match.
+async fn rank(context: &Context, query: &FlowQuery) -> Result<(Ranked, u64), Busy> {
+    let requested = query.clone();
+    let step = move |collector: &Collector, first: u32| ranks_in(collector, first, &requested);
     let (mut best, mut total) = (Ranked::new(), 0);
     context
         .monitor
         .walk(step, |_, (found, count)| {
             total += count;
             best.extend(found);
-            shorten(&mut best, question.limit + 1);
+            shorten(&mut best, query.limit + 1);
         })
         .await?;
     Ok((best, total))
@@ -133,20 +133,20 @@ fn shorten(ranked: &mut Ranked, limit: usize) {
 }
 
 /// The first flows of one slice, and how many of it match.
-fn ranks_in(collector: &Collector, first: u32, question: &Question) -> ((Ranked, u64), Option<u32>) {
+fn ranks_in(collector: &Collector, first: u32, query: &FlowQuery) -> ((Ranked, u64), Option<u32>) {
     let (mut found, mut matched) = (Ranked::new(), 0);
     let next = visit_flows(collector, first, |flow| {
         let key = flow.row.flow;
-        if question.filter.as_ref().is_some_and(|text| !key.to_string().contains(&**text)) {
+        if query.filter.as_ref().is_some_and(|text| !key.to_string().contains(&**text)) {
             return;
         }
         matched += 1;
-        let rank = Rank(question.order.of(flow), key.id());
-        if question.after.is_none_or(|after| rank < after) {
+        let rank = Rank(query.order.of(flow), key.id());
+        if query.after.is_none_or(|after| rank < after) {
             found.push((rank, key));
         }
     });
-    shorten(&mut found, question.limit + 1);
+    shorten(&mut found, query.limit + 1);
     ((found, matched), next)
 }
 

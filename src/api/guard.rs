@@ -1,4 +1,4 @@
-//! Who may ask: the host name, the origin and the token of a request are checked before anything else.
+//! Access control: the host name, the origin and the token of a request are checked before anything else.
 
 use std::{
     net::IpAddr,
@@ -22,14 +22,14 @@ use tokio::{sync::OwnedSemaphorePermit, time};
 use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal};
 use crate::config::sections::ApiSettings;
 
-/// Refuses what may not pass, and marks every answer with the headers that keep browsers from misusing it.
+/// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let settings = context.active_config.settings();
     let connection = request.extensions().get::<ConnectInfo<Peer>>().map(|info| Arc::clone(&info.0.0));
     let mut response = match admit(&settings.api, request.uri(), request.headers()) {
         Ok(()) => match whole(request).await {
             Ok(request) => {
-                connection.iter().for_each(|connection| connection.answering());
+                connection.iter().for_each(|connection| connection.responding());
                 bounded(&context, next.run(request).await)
             }
             Err(refusal) => refusal.into_response(),
@@ -37,7 +37,7 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
         Err(refusal) => refusal.into_response(),
     };
     let stream = response.body().size_hint().exact().is_none();
-    connection.iter().for_each(|connection| connection.answered(stream));
+    connection.iter().for_each(|connection| connection.responds(stream));
     for (name, value) in SAFE_HEADERS {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
@@ -62,7 +62,7 @@ async fn whole(request: Request) -> Result<Request, Refusal> {
     Ok(Request::from_parts(parts, bytes.into()))
 }
 
-/// Bounds the memory of all answers that clients are slow to receive.
+/// Bounds the memory of all responses that clients are slow to receive.
 fn bounded(context: &Context, response: Response) -> Response {
     let Some(size) = response.body().size_hint().exact() else { return response };
     let kib = u32::try_from(size >> 10).unwrap_or(u32::MAX);
@@ -70,13 +70,13 @@ fn bounded(context: &Context, response: Response) -> Response {
         Ok(permit) => response.map(|inner| Body::new(Unsent { inner, _permit: permit })),
         Err(_) => {
             let message =
-                "clients are slow to receive their answers, and there is no room for another; ask again";
+                "clients are slow to receive their responses, and there is no room for another; ask again";
             Refusal::unavailable(message).into_response()
         }
     }
 }
 
-/// The body of an answer, counted until it was sent or given up.
+/// The body of a response, counted until it was sent or given up.
 struct Unsent {
     inner: Body,
     _permit: OwnedSemaphorePermit,

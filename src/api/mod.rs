@@ -1,7 +1,6 @@
-//! The HTTP API, the pages, and the figures for Prometheus: one thread, one asynchronous runtime, nothing that waits.
+//! The HTTP API, the web pages and the metrics for Prometheus: one thread with an asynchronous runtime, which never blocks.
 
 mod aggregator;
-mod answers;
 mod connections;
 mod dta;
 mod flows;
@@ -12,6 +11,7 @@ pub(crate) mod pages;
 mod params;
 mod refusal;
 mod server;
+mod state;
 mod stored;
 mod stream;
 mod switch;
@@ -37,9 +37,9 @@ pub(crate) use server::Api;
 /// What the handlers need.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// The settings in force.
+    /// The active settings.
     pub(crate) active_config: Arc<ActiveConfig>,
-    /// What the workers know.
+    /// Access to the workers' state.
     pub(crate) monitor: Arc<Monitor>,
     /// The live stream.
     pub(crate) hub: Arc<Hub>,
@@ -57,13 +57,13 @@ pub(crate) struct Context {
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL over it.
     pub(crate) sql: Option<sql::Pool>,
-    /// SQL queries that may still begin.
+    /// Permits for SQL queries.
     pub(crate) queries: Arc<Semaphore>,
-    /// Other questions to the store that may still begin.
+    /// Permits for other queries of the store.
     pub(crate) reads: Arc<Semaphore>,
-    /// Large answers that may still be made.
+    /// Permits for large responses.
     pub(crate) pages: Arc<Semaphore>,
-    /// KiB of answers that clients may still keep us waiting with.
+    /// Permits for memory of responses that clients have not received yet, KiB.
     pub(crate) unsent: Arc<Semaphore>,
 }
 
@@ -81,14 +81,14 @@ macro_rules! routes {
 }
 
 routes! {
-    get "/api/v1/status" => answers::status,
-    get "/api/v1/rates" => answers::rates,
-    get "/api/v1/nodes" => answers::nodes,
-    get "/api/v1/links" => answers::links,
+    get "/api/v1/status" => state::status,
+    get "/api/v1/rates" => state::rates,
+    get "/api/v1/nodes" => state::nodes,
+    get "/api/v1/links" => state::links,
     get "/api/v1/flows" => flows::flows,
     get "/api/v1/flows/{id}" => flows::flow,
     get "/api/v1/flows/{id}/history" => stored::history,
-    get "/api/v1/paths" => answers::paths,
+    get "/api/v1/paths" => state::paths,
     get "/api/v1/events" => stored::events,
     get "/api/v1/events/stream" => stream::events,
     get "/api/v1/rollups" => stored::rollups,
@@ -111,11 +111,11 @@ routes! {
     get "/api/v1/dta/snapshots" => dta::snapshots,
     post "/api/v1/dta/snapshots" => dta::snapshot,
     get "/api/v1/dta/calculate" => dta::calculator,
-    get "/api/v1/config" => answers::config,
-    post "/api/v1/config/reload" => answers::reload,
+    get "/api/v1/config" => state::config,
+    post "/api/v1/config/reload" => state::reload,
     get "/api/v1/openapi.json" => openapi::document,
-    get "/metrics" => answers::metrics,
-    get "/healthz" => answers::health,
+    get "/metrics" => state::metrics,
+    get "/healthz" => state::health,
 }
 
 /// The whole service.
@@ -128,10 +128,10 @@ pub(crate) fn service(context: Arc<Context>) -> Router {
         .with_state(context)
 }
 
-/// Questions of the pages that the store answers at once, beside SQL queries: a heavy query must not blind the pages.
+/// Maximum number of concurrent store requests of the web pages, in addition to SQL queries: a heavy query must not block the pages.
 pub(crate) const READS: usize = 4;
 
-/// Memory of answers that clients have not received yet, KiB.
+/// Memory of responses that clients have not received yet, KiB.
 pub(crate) const UNSENT: usize = 256 << 10;
 
 /// Longest body of a request, bytes: a SQL query with room to spare.

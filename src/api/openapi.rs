@@ -10,7 +10,7 @@ use axum::http::{HeaderName, header};
 /// The document.
 pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 
-/// Answers the document.
+/// Returns the document.
 pub(crate) async fn document() -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)
 }
@@ -70,7 +70,7 @@ mod tests {
                     out.push_str(&format!("\n- body: {}", kind(body)));
                 }
                 for (form, content) in operation["responses"]["200"]["content"].as_object().unwrap() {
-                    out.push_str(&format!("\n- answer ({form}): {}\n", kind(&content["schema"])));
+                    out.push_str(&format!("\n- response ({form}): {}\n", kind(&content["schema"])));
                 }
             }
         }
@@ -142,7 +142,7 @@ mod tests {
 <!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
 
 The contract is the OpenAPI document that the program serves, `GET /api/v1/openapi.json` (source:
-[`src/api/openapi.json`](../../src/api/openapi.json)); tests compare routes, answers and document.
+[`src/api/openapi.json`](../../src/api/openapi.json)); tests compare routes, responses and document.
 
     curl -s http://127.0.0.1:8080/api/v1/status | jq .loss_budget
     curl -s 'http://127.0.0.1:8080/api/v1/flows?sort=latency&limit=5' | jq -r '.flows[] | \"\\(.flow_latency) \\(.text)\"'

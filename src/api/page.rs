@@ -1,4 +1,4 @@
-//! Pages: answers bounded in rows, bytes and time. They are made on threads of their own, a few at a time, so that `/healthz` and
+//! Pages: responses bounded in rows, bytes and time. They are made on threads of their own, a few at a time, so that `/healthz` and
 //! `/metrics` never wait for one.
 
 use axum::{
@@ -21,7 +21,7 @@ impl IntoResponse for Prepared {
     }
 }
 
-/// Makes an answer on a thread that may take its time.
+/// Makes a response on a thread that may block.
 ///
 /// # Errors
 /// Too many are being made.
@@ -31,7 +31,7 @@ pub(super) async fn make<T: Serialize>(
 ) -> Result<Prepared, Refusal> {
     let place = time::timeout(PATIENCE, context.pages.clone().acquire_owned()).await;
     let Ok(Ok(place)) = place else {
-        return Err(Refusal::unavailable("too many large answers are being made; ask again in a moment"));
+        return Err(Refusal::unavailable("too many large responses are being made; ask again in a moment"));
     };
     let made = task::spawn_blocking(move || {
         // Held until the end, even if the client disconnects.
@@ -40,7 +40,7 @@ pub(super) async fn make<T: Serialize>(
     });
     match made.await {
         Ok(Ok(bytes)) => Ok(Prepared(bytes)),
-        _ => Err(Refusal::unavailable("there is no answer; this is a fault in hopwise, please report it")),
+        _ => Err(Refusal::unavailable("there is no response; this is a fault in hopwise, please report it")),
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize) ->
 
 /// Bytes of a page.
 const MAX_BYTES: usize = 4 << 20;
-/// Answers that are made at once.
+/// Maximum number of responses made at the same time.
 pub(crate) const PAGES: usize = 2;
 /// How long a request waits for its turn.
 const PATIENCE: time::Duration = time::Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What the API answers when it does not answer: `{"error": "one sentence that says what to do"}`.
+//! Error responses of the API: `{"error": "one sentence that says what to do"}`.
 
 use axum::{
     Json,
@@ -39,22 +39,22 @@ impl Refusal {
         Self::new(StatusCode::UNAUTHORIZED, message)
     }
 
-    /// Not from there (403).
+    /// The host name or origin is not allowed (403).
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, message)
     }
 
-    /// There is no such thing (404).
+    /// The resource does not exist (404).
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// The path exists, the method does not (405).
+    /// The path does not support the method (405).
     pub(crate) fn method(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
-    /// Busy or stopping; later may be better (503).
+    /// Busy or stopping; a retry may succeed (503).
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
@@ -62,7 +62,7 @@ impl Refusal {
 
 impl From<Busy> for Refusal {
     fn from(_: Busy) -> Self {
-        Self::unavailable("the collector has too much to do to answer now; ask again in a moment")
+        Self::unavailable("the collector has too much to do to respond now; ask again in a moment")
     }
 }
 

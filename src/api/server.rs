@@ -36,7 +36,7 @@ impl Api {
         Self { context: Arc::new(context), listen, address: None, stop: None, thread: None }
     }
 
-    /// Where it answers, once started.
+    /// Its address, once started.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -76,7 +76,7 @@ impl Api {
         Ok(())
     }
 
-    /// Ends the live streams, lets other answers finish for a moment, and stops.
+    /// Ends the live streams, lets other responses finish for a moment, and stops.
     pub(crate) fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             // Fails when the thread is gone already, which is what we want.
@@ -121,7 +121,7 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     let _ = stopped.await;
     context.hub.close();
     drop(end);
-    let _ = time::timeout(LAST_ANSWERS, served).await;
+    let _ = time::timeout(LAST_RESPONSES, served).await;
 }
 
 /// Notes the counters once a second, so that rates can be computed.
@@ -200,11 +200,11 @@ impl StoreLog {
 
 /// Seconds between two checks of the drop counters.
 const DROPS_EVERY: u64 = 10;
-/// Questions to the store, which wait for the disk, run on these: as many as `[api] max_queries` may be, and the pages' own.
+/// Queries of the store, which wait for the disk, run on these: as many as `[api] max_queries` may be, and the pages' own.
 const BLOCKING_THREADS: usize = 72;
 /// Connections at once; one more closes the one that has been idle the longest.
 const MAX_CONNECTIONS: usize = 512;
-/// Time for a request to arrive, and for an answer to be received.
+/// Time for a request to arrive, and for a response to be received.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
 /// Time limit of responses when the program ends.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const LAST_RESPONSES: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Answers from the store: events, rollups, a flow's history, and SQL. They wait for the disk, so they run outside the async
+//! Responses from the store: events, rollups, a flow's history, and SQL. They wait for the disk, so they run outside the async
 //! runtime, a bounded number at a time.
 
 use std::{
@@ -169,7 +169,7 @@ fn with_silences(series: impl Iterator<Item = PointView>, push: Duration) -> Vec
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SqlQuery"))]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Question {
+pub(crate) struct SqlQuery {
     /// A single SELECT statement.
     #[cfg_attr(test, schemars(extend("format" = "sql")))]
     sql: String,
@@ -199,19 +199,19 @@ fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(deserializer: D) -> Result<
 /// SQL over the views of the store. Only reading; bounded in time, rows and bytes. It ends when the client goes away.
 pub(crate) async fn query(
     State(context): State<Arc<Context>>,
-    question: Result<Json<Question>, JsonRejection>,
+    query: Result<Json<SqlQuery>, JsonRejection>,
 ) -> Result<Prepared, Refusal> {
-    let Json(question) = question.map_err(|error| {
+    let Json(query) = query.map_err(|error| {
         Refusal::bad(format!("{}; send {{\"sql\": \"SELECT …\"}} as application/json", error.body_text()))
     })?;
     let sql = context.sql.as_ref().ok_or_else(no_store)?;
     let settings = context.active_config.settings();
     let most = settings.api.query_rows;
     let request = Request {
-        sql: question.sql,
-        from: question.from,
-        to: question.to,
-        max_rows: question.limit.unwrap_or(most).min(most),
+        sql: query.sql,
+        from: query.from,
+        to: query.to,
+        max_rows: query.limit.unwrap_or(most).min(most),
         timeout: settings.api.query_timeout,
     };
     let _permit = permit(&context.queries).await?;
@@ -222,18 +222,18 @@ pub(crate) async fn query(
     }
 }
 
-/// Asks the store on a thread that may block; a few questions at a time. The question ends when the client goes away.
+/// Queries the store on a thread that may block; a few queries at a time. The query ends when the client goes away.
 async fn read<T: Serialize>(
     context: &Context,
-    question: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
+    query: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
 ) -> Result<Prepared, Refusal> {
     let stop = StopOnDrop::default();
     let reader = context.store.as_ref().ok_or_else(no_store)?.until(Arc::clone(&stop.0));
     let permit = permit(&context.reads).await?;
     let asked = task::spawn_blocking(move || {
-        // Held until the question ends, even if the client disconnects.
+        // Held until the query ends, even if the client disconnects.
         let _permit = permit;
-        question(&reader).map(|answer| serde_json::to_vec(&answer))
+        query(&reader).map(|answer| serde_json::to_vec(&answer))
     });
     match asked.await {
         Ok(Ok(Ok(answer))) => Ok(Prepared(answer)),
@@ -268,7 +268,7 @@ async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal
 
 /// How long the last value before a silence holds: so long that a chart of 15 minutes shows it.
 const HELD: Duration = Duration::from_secs(3);
-/// Maximum number of rows in an answer.
+/// Maximum number of rows in a response.
 const MAX_ROWS: u64 = 10_000;
 /// How long a query waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -281,7 +281,7 @@ mod tests {
     fn a_whole_number_may_be_written_as_a_float() {
         let read = |from: &str| {
             let text = format!("{{\"sql\": \"SELECT 1\", \"from\": {from}}}");
-            serde_json::from_str::<Question>(&text).ok().map(|question| question.from)
+            serde_json::from_str::<SqlQuery>(&text).ok().map(|query| query.from)
         };
         assert_eq!(
             ["488.0", "18446744073709551615", "null"].map(read),

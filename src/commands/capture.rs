@@ -16,7 +16,7 @@ use terminal::progress::Progress;
 pub(super) enum Found<'a> {
     /// A UDP datagram to a telemetry port, and the frame that it came in.
     Datagram(Datagram<'a>, Layer<'a>),
-    /// A frame whose headers contradict its bytes, and where it came from if they say it.
+    /// A frame whose headers are inconsistent with its bytes, and its source address if known.
     Refused(Refusal, Option<IpAddr>),
 }
 

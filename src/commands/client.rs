@@ -30,7 +30,7 @@ struct Request<'a> {
 pub(crate) enum Error {
     /// The client cannot use this address.
     Address(String),
-    /// No connection, or no answer.
+    /// No connection, or no response.
     Unreachable {
         /// Address of the server.
         authority: String,
@@ -116,13 +116,13 @@ impl Client {
 
     fn json(&self, request: Request<'_>) -> Result<Value, Error> {
         let mut body = Vec::new();
-        self.request(request, Some(ANSWER_WITHIN))?
+        self.request(request, Some(RESPONSE_WITHIN))?
             .read_to_end(&mut body)
             .map_err(|source| self.unreachable(source))?;
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).map_err(|_| Error::Protocol("the answer is not JSON"))
+        serde_json::from_slice(&body).map_err(|_| Error::Protocol("the response is not JSON"))
     }
 
     /// The stream of server-sent events at `/api/v1{path}`.
@@ -154,11 +154,11 @@ impl Client {
         let (status, length) = read_head(&mut reader).map_err(|source| self.unreachable(source))?;
         let mut body = Body { reader, length };
         match status {
-            0 => Err(Error::Protocol("the answer is not HTTP")),
+            0 => Err(Error::Protocol("the response is not HTTP")),
             200..=299 => Ok(body),
             _ => {
                 let mut text = Vec::new();
-                // A refusal without its sentence is still a refusal.
+                // An error response without a message is still an error.
                 let _ = body.by_ref().take(64 * 1024).read_to_end(&mut text);
                 Err(Error::Refused { status, message: sentence(&text) })
             }
@@ -181,14 +181,14 @@ impl Client {
     }
 }
 
-/// For how long a busy server is asked again.
+/// How long requests to a busy server are retried.
 const BUSY: Duration = Duration::from_secs(5);
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// A stream that is silent for so long is broken: a server says something every 15 s.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(60);
+/// A stream without data for this time is broken: the server sends at least a comment every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
-/// More than any head of ours; a server that sends more is not one of ours.
+/// Limit of the response head; hopwise sends less.
 const HEAD_LIMIT: u64 = 64 * 1024;
 
 /// `text` for use inside a query string.
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_answer_is_an_error() {
+    fn a_truncated_reply_is_an_error() {
         for answer in
             ["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "HTTP/1.1 200 OK\r\nContent-", "SSH-2.0\n\n"]
         {

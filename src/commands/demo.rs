@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 /// The network's thread: the totals of what was sent, and of what was reported by DTA.
 type Running = thread::JoinHandle<Result<(Sent, Reported), CliError>>;
 
-/// Runs the network on a thread of its own, which ends the server when the time is over or something fails.
+/// Runs the network on a thread of its own, which stops the server when the time is over or the network fails.
 fn start(
     network: Network,
     input: SocketAddr,

@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             requirements.inputs.push(Input::interface(name, true));
         }
     }
-    let report = doctor::examine(&requirements, Depth { try_rungs: args.attempt, try_ports: args.ports })?;
+    let report = doctor::examine(&requirements, Depth { try_rx_paths: args.attempt, try_ports: args.ports })?;
     let out = if args.json { json::report(&report) } else { text(&report, Terminal::stdout()) };
     stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(if report.verdict() == Verdict::Blocking { ExitCode::from(1) } else { ExitCode::SUCCESS })

@@ -151,7 +151,7 @@ pub(crate) fn fields_text(fields: &Values) -> String {
 /// The field that the server adds to a drop reason that has a name.
 pub(crate) const REASON_NAME: &str = "reason_name";
 
-/// The name of an IP protocol, where people use one.
+/// The name of an IP protocol, if it has a common one.
 fn protocol(number: u64) -> Option<&'static str> {
     let names =
         [(1, "icmp"), (6, "tcp"), (17, "udp"), (47, "gre"), (50, "esp"), (58, "icmpv6"), (132, "sctp")];

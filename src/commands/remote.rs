@@ -31,10 +31,13 @@ impl From<client::Error> for CliError {
     }
 }
 
-/// The answer at `path`, as a type.
+/// The response at `path`, as a type.
 pub(crate) fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliError> {
     serde_json::from_value(client.get(path)?).map_err(|error| {
-        CliError::new(format!("the answer of {} does not fit the API of this version: {error}", client.url()))
+        CliError::new(format!(
+            "the response of {} does not fit the API of this version: {error}",
+            client.url()
+        ))
     })
 }
 

@@ -22,7 +22,7 @@ use terminal::units;
 /// Send DTA reports to a translator: a single one, or many at a rate
 ///
 /// Direct Telemetry Access: a report names an operation on collector memory, and the translator on the path converts it
-/// to RDMA. With --essential the report is numbered and retransmitted on request; the command then waits for answers of translators.
+/// to RDMA. With --essential the report is numbered and retransmitted on request; the command then waits for responses of translators.
 /// Exit code 1 when a report was refused or could not be sent.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
@@ -58,11 +58,11 @@ pub(crate) struct Args {
     #[arg(long, global = true)]
     immediate: bool,
 
-    /// Address that receives answers of translators; default: port 40044 of every address with --essential or load, otherwise none
+    /// Address that receives responses of translators; default: port 40044 of every address with --essential or load, otherwise none
     #[arg(long, value_name = "ADDRESS", global = true)]
     control: Option<SocketAddr>,
 
-    /// How long to wait for answers after the last essential report, ms
+    /// How long to wait for responses after the last essential report, ms
     #[arg(long, value_name = "MS", default_value_t = 500, global = true)]
     wait: u64,
 
@@ -326,7 +326,7 @@ impl Sending {
         }
     }
 
-    /// Sends queued reports and processes answers; waits up to `patience` ms for the first.
+    /// Sends queued reports and processes responses; waits up to `patience` ms for the first.
     pub(super) fn poll(&mut self, patience: u32) {
         let Self { reporter, outbox, sockets, .. } = self;
         sockets.send(outbox);
@@ -337,7 +337,7 @@ impl Sending {
         sockets.send(outbox);
     }
 
-    /// Processes answers until none arrives for `patience`.
+    /// Processes responses until none arrives for `patience`.
     fn settle(&mut self, patience: Duration) {
         let received = |sending: &Self| sending.reporter.stats().controls;
         let nanoseconds = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! `hopwise sql-helper`: a process in which a running hopwise executes SQL queries. Not for people.
+//! `hopwise sql-helper`: a process in which a running hopwise executes SQL queries. Not for interactive use.
 
 use std::{path::PathBuf, process::ExitCode};
 

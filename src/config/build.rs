@@ -252,7 +252,7 @@ pub(crate) fn queue_units(settings: &Settings) -> Vec<String> {
     std::iter::once(default.queue_unit).chain(listed).chain(nodes).collect()
 }
 
-/// Names of drop reasons, for people. A code that two profiles name differently has none: events do not name the profile.
+/// Names of drop reasons for output. A code that two profiles name differently has none: events do not name the profile.
 pub(crate) fn drop_reasons(settings: &Settings) -> BTreeMap<u8, String> {
     let (default, by_source) = profiles(settings);
     let mut names: BTreeMap<u8, String> = BTreeMap::new();

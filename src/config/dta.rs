@@ -528,7 +528,7 @@ impl DtaSettings {
     ///
     /// # Errors
     /// A map that cannot be read or does not fit; in words.
-    pub(crate) fn ways(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
+    pub(crate) fn destinations(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
         self.spread().map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
@@ -608,7 +608,7 @@ pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[
     }
     let of_map = settings.map.as_ref().filter(|_| settings.collectors.is_empty());
     let addresses =
-        of_map.and_then(|_| settings.ways().ok()).map(|(addresses, _)| addresses).unwrap_or_default();
+        of_map.and_then(|_| settings.destinations().ok()).map(|(addresses, _)| addresses).unwrap_or_default();
     if addresses.iter().any(|address| address.is_ipv6() != settings.control.is_ipv6()) {
         let why = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
         refuse(&["dta", "map"], why.to_owned());

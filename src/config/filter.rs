@@ -1,4 +1,4 @@
-//! `[[switch.filter]]` and `[[switch.role]]`: which packets the sink reports, and which part a switch has in which flows.
+//! `[[switch.filter]]` and `[[switch.role]]`: which packets the sink reports, and the role of the switch by flow.
 
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ impl FilterSettings {
         }
     }
 
-    /// The rule, if it is one; its text is not judged by anyone else.
+    /// The rule, if it is one; its text is checked only here.
     fn program(&self) -> Result<Option<Program>, RuleError> {
         let Some(text) = self.rule.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
         let rules = RuleSet::compile(&[("filter".to_owned(), text.clone())])?;
@@ -190,7 +190,7 @@ impl FilterSettings {
         idle.map(|(key, _)| key).collect()
     }
 
-    /// What it looks for; `None` when only its rule's text is wrong, which [`rule_errors`] reports.
+    /// Its algorithm; `None` if only its rule's text is invalid, which [`rule_errors`] reports.
     fn detector(&self) -> Result<Option<Detector>, Problem> {
         let algorithm = self.algorithm.ok_or_else(|| {
             ("algorithm", "a filter needs an algorithm; add algorithm = \"per_flow\" or the like".to_owned())
@@ -323,7 +323,7 @@ fn mixes(src: Option<Prefix>, dst: Option<Prefix>) -> bool {
     src.zip(dst).is_some_and(|(src, dst)| src.is_v6() != dst.is_v6())
 }
 
-/// Of its registers, bytes.
+/// Memory of its registers, bytes.
 fn memory(detector: &Detector, registers: usize) -> u64 {
     let cells = match &detector.algorithm {
         Algorithm::Noop => return 0,
@@ -333,7 +333,7 @@ fn memory(detector: &Detector, registers: usize) -> u64 {
     (registers as u64).saturating_mul(24 + 8 * cells)
 }
 
-/// Is it one that cannot be?
+/// Whether its settings are invalid.
 fn contradiction(detector: Detector) -> Result<(), Problem> {
     let filter = dataplane::Filter { flows: Match::default(), detector };
     match dataplane::Filters::new(vec![filter], 1, Units::default()) {
@@ -370,7 +370,7 @@ pub(crate) fn filters(set: &FilterSet<'_>) -> Result<dataplane::Filters, String>
     dataplane::Filters::new(filters, set.registers, units).map_err(|error| error.to_string())
 }
 
-/// Its part in flows.
+/// The roles by flow.
 pub(crate) fn roles(settings: &[RoleSettings]) -> Roles {
     let one = |written: &RoleSettings| {
         let flows = Match {

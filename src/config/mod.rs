@@ -93,12 +93,12 @@ impl Settings {
         ))
     }
 
-    /// The settings in force as a TOML file, secrets hidden.
+    /// The effective settings as a TOML file, without secrets.
     pub(crate) fn to_toml(&self) -> String {
         self.show().to_toml()
     }
 
-    /// The settings in force as JSON, secrets hidden.
+    /// The effective settings as JSON, without secrets.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         self.show().to_json()
     }

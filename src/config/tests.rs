@@ -102,7 +102,7 @@ fn a_collector_without_a_secret_of_its_own_has_the_translators() {
 }
 
 #[test]
-fn a_port_that_is_listened_on_is_a_port_of_reports() {
+fn every_listening_port_is_a_report_port() {
     let text = "[collector]\nlisten = [\"udp://*:5000\", \"udp://127.0.0.1:5001\"]\n[profiles.x]\ntelemetry_ports = [5001, 7]\n\
                 [[sources]]\nprefix = \"10.0.0.0/8\"\nprofile = \"x\"\n";
     let settings = Settings::parse(text, "h.toml").unwrap();

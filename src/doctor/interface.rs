@@ -13,7 +13,7 @@ pub(super) fn missing(name: &str) -> Check {
         .fixed_by("ip -br link")
 }
 
-/// All checks, what the rest depends on first.
+/// All checks; those that others depend on come first.
 pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     let mut checks = vec![link(facts), driver(facts), program(facts)];
     checks.extend(queues(facts, machine));
@@ -42,7 +42,7 @@ fn link(facts: &Facts) -> Check {
         (false, _) => check("down")
             .with(Verdict::Blocking)
             .fixed_by(format!("ip link set dev {} up", quoted(&facts.name))),
-        // Nothing to type: a cable, or the other end.
+        // No command fixes this: the cable or the other end is the cause.
         (true, Some(false)) => check("up, no carrier").with(Verdict::Blocking),
         (true, Some(true)) => check("up"),
         (true, None) => Check::unknown("link", why),
@@ -114,7 +114,7 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
     )
 }
 
-/// A veth's native mode wants a receive queue for each that its peer sends on.
+/// A veth's native mode needs as many receive queues as its peer has transmit queues.
 fn peer_queues(facts: &Facts) -> Option<Check> {
     let peer = facts.peer.as_ref()?;
     let why = "The veth driver runs no program if its peer has more TX queues than it has RX queues, or an MTU larger than a page.";
@@ -214,7 +214,7 @@ fn switch(
 ) -> Check {
     match feature {
         Feature { on: false, .. } => Check::good(name, "off", why),
-        // Nothing to do about it: the next receive path is what there is.
+        // There is no fix: the next receive path is used.
         Feature { on: true, fixed: true } => {
             Check::good(name, "on, cannot be changed", why).with(Verdict::Suboptimal)
         }

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_others_reach_wants_a_secret() {
+    fn an_exchange_reachable_from_other_machines_requires_a_secret() {
         let file = std::env::temp_dir().join(format!("hopwise-doctor-secret-{}", std::process::id()));
         std::fs::write(&file, "short").unwrap();
         let one = |at: &str, secret_file: Option<&PathBuf>| {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_takes_the_library_a_device_with_the_address_and_memory_that_may_be_locked() {
+    fn verbs_need_the_library_a_device_with_the_address_and_lockable_memory() {
         let address = IpAddr::from([10, 0, 0, 9]);
         let writer = Writer::Verbs { section: "[translator]", address, bytes: 16 << 20 };
         let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));

@@ -186,7 +186,7 @@ impl Requirements {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Depth {
     /// Attach a program and open sockets, for a moment.
-    pub(crate) try_rungs: bool,
+    pub(crate) try_rx_paths: bool,
     /// Open the inputs' own sockets, for a moment.
     pub(crate) try_ports: bool,
 }
@@ -234,14 +234,14 @@ pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Repor
         inputs.push(examine_input(requirements, input, facts, &machine, depth));
     }
     let mut checks = machine::checks(requirements, &machine, &inputs);
-    if depth.try_rungs && inputs.iter().any(|examined| examined.facts.is_some()) {
+    if depth.try_rx_paths && inputs.iter().any(|examined| examined.facts.is_some()) {
         checks.push(program("steering_program", xdp::STEER));
         checks.extend(requirements.kernel_mode.then(|| program("detection_program", xdp::DETECT)));
     }
     for writer in &requirements.writers {
         let facts = writer.interface().map(device::facts).transpose();
         let facts = facts.map_err(|error| CliError::new(error.to_string()))?.flatten();
-        let program = (depth.try_rungs && writer.interface().is_some())
+        let program = (depth.try_rx_paths && writer.interface().is_some())
             .then(|| program("responder_program", xdp::RDMA));
         let found = memory::Found { facts, devices: device::rdma_devices(), library: nic::verbs::is_there() };
         inputs.push(memory::examine(writer, &machine, found, program));
@@ -264,7 +264,7 @@ fn examine_input(
             None
         }
         (Some(_), Some(facts)) => {
-            let expected = match depth.try_rungs {
+            let expected = match depth.try_rx_paths {
                 true => rx_path::tried(facts, requirements.best),
                 false => rx_path::expect(facts, machine, requirements.best),
             };

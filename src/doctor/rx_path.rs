@@ -6,21 +6,21 @@ use nic::receive::RxPath;
 
 use super::{Check, Verdict};
 
-/// How an input will be read.
+/// The receive path expected for an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Expected {
-    /// The best that is sure.
+    /// The fastest that certainly works.
     pub(crate) rx_path: RxPath,
     /// Faster ones that may work: the kernel does not say.
     pub(crate) perhaps: Vec<RxPath>,
     /// Faster ones that do not work, and why.
     pub(crate) not: Vec<(RxPath, String)>,
-    /// It was really tried.
+    /// Whether the paths were probed.
     pub(crate) tried: bool,
 }
 
 impl Default for Expected {
-    /// By a socket, which is always possible.
+    /// A UDP socket, which always works.
     fn default() -> Self {
         Self { rx_path: RxPath::Udp, perhaps: Vec::new(), not: Vec::new(), tried: false }
     }
@@ -32,7 +32,7 @@ enum Possible {
     Unknown,
 }
 
-/// What follows from the facts, where `best` is the first receive path that is allowed.
+/// The receive path that follows from the facts. `best` is the fastest that is allowed.
 pub(super) fn expect(facts: &Facts, machine: &Machine, best: RxPath) -> Expected {
     let mut expected = Expected::default();
     for rx_path in RxPath::ALL.into_iter().filter(|rx_path| *rx_path >= best) {

@@ -1,4 +1,4 @@
-//! What is thought of facts, on facts that are written here.
+//! Checks and verdicts for given facts.
 
 use nic::capabilities::{Cap, CapSet, Capabilities};
 use nic::device::{
@@ -8,7 +8,7 @@ use nic::device::{
 
 use super::*;
 
-/// All that AF_XDP takes.
+/// All capabilities that AF_XDP needs.
 const CAPS: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
 
 fn capabilities(caps: &[Cap]) -> Option<Capabilities> {
@@ -106,7 +106,7 @@ fn report(facts: &Facts, machine: &Machine) -> Report {
     Report { machine: machine.clone(), checks, inputs }
 }
 
-/// Everything that is not good: name, verdict, found, command.
+/// Every check that is not `ok`: name, verdict, found, command.
 fn complaints(facts: &Facts, machine: &Machine) -> Vec<String> {
     let report = report(facts, machine);
     let all = report.checks.iter().chain(report.inputs.iter().flat_map(|examined| &examined.checks));
@@ -119,7 +119,7 @@ fn complaints(facts: &Facts, machine: &Machine) -> Vec<String> {
 }
 
 #[test]
-fn a_good_machine_and_card_leave_nothing_to_say() {
+fn a_good_machine_and_nic_give_no_findings() {
     assert_eq!(complaints(&healthy_nic(), &machine()), [""; 0]);
     assert_eq!(complaints(&veth(), &machine()), [""; 0]);
     assert_eq!(report(&healthy_nic(), &machine()).verdict(), Verdict::Ok);
@@ -260,7 +260,7 @@ fn a_veth_runs_programs_on_two_conditions() {
 }
 
 #[test]
-fn the_rung_follows_from_the_facts() {
+fn the_rx_path_follows_from_the_facts() {
     let rx_path = |facts: &Facts, machine: &Machine| {
         let expected = rx_path::expect(facts, machine, RxPath::ZeroCopy);
         let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
@@ -309,7 +309,7 @@ fn the_rung_follows_from_the_facts() {
 }
 
 #[test]
-fn a_rung_that_is_too_low_is_blocking_unless_a_better_one_may_work() {
+fn an_rx_path_that_is_too_slow_is_blocking_unless_a_better_one_may_work() {
     let low = |rx_path, perhaps: &[RxPath], lowest| {
         let expected = Expected { rx_path, perhaps: perhaps.to_vec(), ..Expected::default() };
         rx_path::low(&expected, lowest).map(|check| check.found)

@@ -58,7 +58,7 @@ pub(crate) struct AdmissionView {
     pub(crate) accepted: u64,
     /// Connections refused, by reason.
     pub(crate) refused: NamedCounts,
-    /// Connections without an answer yet.
+    /// Connections without a response yet.
     pub(crate) pending: u64,
     /// True while the balance holds.
     pub(crate) balanced: bool,

@@ -50,7 +50,7 @@ const MAX_SHORT_LINE: usize = 4 << 10;
 pub(crate) enum Message {
     /// The translator's first message, with a secret.
     Begin(Begin),
-    /// The collector's answer to `begin`.
+    /// The collector's response to `begin`.
     Challenge {
         /// In hexadecimal, drawn for this connection.
         nonce: String,
@@ -62,7 +62,7 @@ pub(crate) enum Message {
     },
     /// The translator's first message, without a secret.
     Hello(Hello),
-    /// The collector's answer to `hello`.
+    /// The collector's response to `hello`.
     Accept(Accept),
     /// The collector's refusal.
     Refused {
@@ -148,7 +148,7 @@ pub(crate) struct Accept {
 /// A DTA store: a memory region and its layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoreOffer {
-    /// Its name, for people.
+    /// Its name in messages.
     pub(crate) name: String,
     /// Index of the region on this connection.
     pub(crate) region: u16,

@@ -168,7 +168,7 @@ struct Identified {
 
 /// A connection without a valid hello.
 struct Rejected {
-    /// For the answer; `None` if the connection could not be set up.
+    /// For the response; `None` if the connection could not be set up.
     connection: Option<Box<Connection>>,
     refused: Refused,
 }
@@ -249,7 +249,7 @@ fn log_refusal(from: IpAddr, refused: &Refused, permit: Option<u64>) {
     }
 }
 
-/// Asks the host for an answer. It reads every list, which may take a while: meanwhile the translator receives keepalives.
+/// Asks the host for a response. It reads every list, which may take a while: meanwhile the translator receives keepalives.
 fn ask_host(
     connection: &mut Connection,
     host: &dyn Host,

@@ -88,7 +88,7 @@ fn a_store_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn a_store_that_cannot_be_is_none() {
+fn an_impossible_store_is_not_opened() {
     let good = offer(&geometries()[0]);
     let short = StoreOffer { length: good.length - 1, ..good.clone() };
     let shape = Shape::KeyWrite { slots: 3, data: 20, hash: "v1".to_owned() };
@@ -126,7 +126,7 @@ pub(super) fn any() -> SocketAddr {
 }
 
 #[test]
-fn a_translator_is_welcomed_and_its_end_is_noticed() {
+fn a_translator_is_accepted_and_its_disconnection_is_detected() {
     let (control, _messages) = Control::new();
     let recorder = Arc::new(Recorder::default());
     let listening = Listening::open(any()).unwrap();
@@ -154,7 +154,7 @@ fn a_translator_is_welcomed_and_its_end_is_noticed() {
 }
 
 #[test]
-fn idle_connections_keep_no_translator_out() {
+fn idle_connections_do_not_exclude_a_translator() {
     let (control, _messages) = Control::new();
     let recorder = Arc::new(Recorder::default());
     let listening = Listening::open(any()).unwrap();
@@ -204,7 +204,7 @@ impl Host for Slow {
 }
 
 #[test]
-fn a_slow_collector_sends_keepalives_before_its_answer() {
+fn a_slow_collector_sends_keepalives_before_its_response() {
     let (control, _messages) = Control::new();
     let (release, released) = channel();
     let listening = Listening::open(any()).unwrap();

@@ -22,7 +22,7 @@ pub(crate) trait CollectorHost {
     /// Applies the pending ones.
     fn apply_detection(&mut self);
 
-    /// Adds to what was counted outside the collector.
+    /// Adds counts from outside the collector.
     fn count(&mut self, more: &Stats);
 
     /// Passes what the collector removed since the last call of this input to `visit`.
@@ -31,7 +31,7 @@ pub(crate) trait CollectorHost {
     /// Registers an input for removals; returns its number.
     fn track_removals(&mut self) -> usize;
 
-    /// The input of this number has ended.
+    /// Removes the input with this number.
     fn end_removals(&mut self, input: usize);
 }
 

@@ -93,7 +93,7 @@ impl Bench {
     }
 }
 
-/// Traffic, and how it is read and judged. At each step from there on other thresholds and rules are in force.
+/// Traffic, and how it is read and judged. From each step on other thresholds and rules are active.
 struct Traffic {
     config: Config,
     frames: Vec<Vec<u8>>,
@@ -289,7 +289,7 @@ fn pair(what: &str) -> Option<Pair> {
     pair.ok()
 }
 
-/// Compares all ways; those that this process may not go are skipped aloud. Answers how many datagrams the kernel's program
+/// Compares all receive paths; those that this process may not use are reported as skipped. Returns how many datagrams the kernel's program
 /// passed to user space, of how many.
 fn compare(what: &str, traffic: &Traffic) -> Option<(u64, u64)> {
     let expected = by_capture(traffic);

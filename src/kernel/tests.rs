@@ -357,7 +357,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
 }
 
 #[test]
-fn keys_are_absorbed_and_forgotten() {
+fn keys_are_aggregated_in_the_kernel_and_expire() {
     let mut setup = Setup::new();
     setup.pass(0, None);
     setup.poll(START);

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::Text;
 
-/// Adds them; what the system does not tell is left out.
+/// Adds them; values that the system does not provide are left out.
 pub(super) fn process(text: &mut Text) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();

@@ -15,7 +15,7 @@ use terminal::CliError;
 use super::{Header, MAX_BYTES, Request, Rows};
 use crate::view::fill;
 
-/// Answers the queries of standard input about the files in `directory`.
+/// Executes the queries of standard input about the files in `directory`.
 ///
 /// # Errors
 /// The directory cannot be read, or the other side is gone.
@@ -29,7 +29,7 @@ pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
             // Fails when the main thread is about to end.
             let _ = sender.send(line);
         }
-        // The server is gone: a query that still runs has nobody to answer.
+        // The server is gone: a query that still runs has no client.
         std::process::exit(0);
     });
     let mut out = io::stdout().lock();

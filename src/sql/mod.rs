@@ -30,7 +30,7 @@ pub(crate) struct Request {
     pub(crate) timeout: Duration,
 }
 
-/// What a helper sends before an answer.
+/// What a helper sends before a response.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 enum Header {
@@ -48,7 +48,7 @@ enum Header {
     },
 }
 
-/// The answer of `/query`.
+/// The response of `/query`.
 #[derive(Serialize, Deserialize, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Rows {
@@ -58,11 +58,11 @@ pub(crate) struct Rows {
     rows: Vec<Vec<serde_json::Value>>,
     /// True when there are more rows than the limits allow.
     truncated: bool,
-    /// Remarks on the answer.
+    /// Remarks on the response.
     notes: Vec<String>,
     /// Duration of the query, milliseconds.
     elapsed_ms: f64,
 }
 
-/// Bytes of an answer as JSON, and of the values in it.
+/// Bytes of a response as JSON, and of the values in it.
 const MAX_BYTES: usize = 8 << 20;

@@ -26,7 +26,7 @@ struct Helper {
     output: BufReader<ChildStdout>,
 }
 
-/// Why there is no answer: one sentence.
+/// Why there is no response: one sentence.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The query is at fault.
@@ -41,7 +41,7 @@ impl Pool {
         Self { directory, idle: Mutex::default() }
     }
 
-    /// Runs a query; the answer is [`super::Rows`] as JSON. When the result is no longer awaited, the query ends.
+    /// Runs a query; the response is [`super::Rows`] as JSON. When the result is no longer awaited, the query ends.
     ///
     /// # Errors
     /// The query was refused or took too long; or there is no process for it.
@@ -64,7 +64,7 @@ impl Pool {
             self.put_back(helper);
             return answer;
         }
-        // There was none, or it ended while nobody asked it anything: a new one tells the two apart.
+        // There was no helper, or it ended while idle: a new one distinguishes the two cases.
         let unavailable = |error: io::Error| {
             Failure::Unavailable(format!(
                 "cannot start a process for the query: {error}; is the machine full?"

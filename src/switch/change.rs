@@ -1,4 +1,4 @@
-//! Changes while it runs, by JSON that has the keys of the configuration file: read and refused by the same code.
+//! Changes at run time, by JSON with the keys of the configuration file: parsed and validated by the same code.
 
 use serde_json::{Map, Value};
 use toml::de::DeTable;
@@ -80,7 +80,7 @@ fn checked(settings: &SwitchSettings) -> Result<(), String> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
-/// Reads a value as if it stood in a file.
+/// Parses a value as if it were in a configuration file.
 fn read<T: Setting>(body: &Value) -> Result<T, String> {
     let text = format!("body = {}", inline(body));
     let mut reader = Reader::new(&text);

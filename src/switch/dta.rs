@@ -16,7 +16,7 @@ use crate::{
 use terminal::CliError;
 
 /// Addresses for the reports of each collector, and the assignment of keys to collectors.
-pub(crate) type Ways = (Vec<SocketAddr>, Spread);
+pub(crate) type Destinations = (Vec<SocketAddr>, Spread);
 
 /// Minimum time between two ticks of the reporter, ns.
 const TICK: u64 = 200_000;
@@ -40,7 +40,7 @@ impl Dta {
         now: u64,
         switch: &mut Switch,
     ) -> Result<Self, CliError> {
-        let (collectors, _) = settings.ways().map_err(|error| invalid(&error))?;
+        let (collectors, _) = settings.destinations().map_err(|error| invalid(&error))?;
         let sockets = Sockets::open(&collectors, settings.control).map_err(|error| invalid(&error))?;
         Self::attach(settings, node, now, sockets, switch)
     }
@@ -60,7 +60,7 @@ impl Dta {
         config.first_sequence = first_sequence(now);
         config.seed = crate::config::build::seed();
         let reporter = Reporter::new(config).map_err(|error| invalid(&error))?;
-        let (collectors, _) = settings.ways().map_err(|error| invalid(&error))?;
+        let (collectors, _) = settings.destinations().map_err(|error| invalid(&error))?;
         sockets.set_collectors(&collectors);
         switch.set_dta(Some(SwitchReporter::new(reporter, settings.also_reports)));
         Ok(Self { collectors, sockets, next_tick: 0 })
@@ -70,9 +70,9 @@ impl Dta {
     ///
     /// # Errors
     /// There are fewer collectors than before; nothing changes.
-    pub(super) fn set_ways(
+    pub(super) fn set_destinations(
         &mut self,
-        (collectors, spread): Ways,
+        (collectors, spread): Destinations,
         now: u64,
         switch: &mut Switch,
     ) -> Result<(), String> {
@@ -141,7 +141,7 @@ impl Dta {
             epochs: stats.epochs,
             columns: stats.columns,
             retransmitted: stats.again,
-            expired: stats.late,
+            expired: stats.expired,
             suppressed: stats.suppressed,
         });
         Some(DtaView {

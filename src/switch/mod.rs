@@ -110,11 +110,13 @@ impl Role {
     pub(crate) fn reload(&self, settings: SwitchSettings) -> Result<(), String> {
         // The map may have changed; all other DTA settings stay until a restart.
         let mapped = settings.dta.as_ref().filter(|dta| dta.map.is_some());
-        let ways =
-            mapped.map(|dta| dta.ways()).transpose().map_err(|error| format!("[switch.dta] {error}"))?;
+        let destinations = mapped
+            .map(|dta| dta.destinations())
+            .transpose()
+            .map_err(|error| format!("[switch.dta] {error}"))?;
         let (reply, result) = std::sync::mpsc::sync_channel(1);
         self.handle.post(Box::new(move |forwarder| {
-            let _ = reply.send(forwarder.apply(settings, ways));
+            let _ = reply.send(forwarder.apply(settings, destinations));
         }));
         result.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }
@@ -176,7 +178,7 @@ impl Handle {
 
 /// Maximum number of queued requests.
 const MAX_REQUESTS: usize = 64;
-/// Time limit of an answer that may be an old one.
+/// Time limit of a response that may be an old one.
 const MOMENT: Duration = Duration::from_millis(50);
-/// Time limit of an answer.
+/// Time limit of a response.
 const PATIENCE: Duration = Duration::from_secs(2);

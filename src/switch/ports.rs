@@ -17,7 +17,7 @@ use nic::{
 
 use super::{
     Requests, change,
-    dta::{Dta, Ways},
+    dta::{Destinations, Dta},
 };
 use crate::config::{
     filter::{self, FilterSettings},
@@ -316,10 +316,14 @@ impl Forwarder {
     ///
     /// # Errors
     /// The cause, in one sentence; earlier changes stay.
-    pub(super) fn apply(&mut self, settings: SwitchSettings, ways: Option<Ways>) -> Result<(), String> {
+    pub(super) fn apply(
+        &mut self,
+        settings: SwitchSettings,
+        destinations: Option<Destinations>,
+    ) -> Result<(), String> {
         change::same_ports(&self.settings.ports, &settings.ports)?;
-        if let (Some(dta), Some(ways)) = (&mut self.dta, ways) {
-            dta.set_ways(ways, self.clock.now(), self.router.switch_mut())?;
+        if let (Some(dta), Some(destinations)) = (&mut self.dta, destinations) {
+            dta.set_destinations(destinations, self.clock.now(), self.router.switch_mut())?;
         }
         for port in &settings.ports {
             self.set_port(port.clone())?;

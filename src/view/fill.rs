@@ -24,7 +24,7 @@ pub(crate) fn fill<T: Serialize>(
 /// The length of a row as JSON, with what separates it from the next.
 fn size(row: &impl Serialize) -> usize {
     let mut counter = Counter(0);
-    // Neither the counter nor the types of answers fail.
+    // Neither the counter nor the types of responses fail.
     let _ = serde_json::to_writer(&mut counter, row);
     counter.0 + 1
 }

@@ -1,4 +1,4 @@
-//! Names in answers: constants where the program writes them, owned text where a command reads them.
+//! Names in responses: constants where the program writes them, owned text where a command reads them.
 
 use std::{
     borrow::Cow,

@@ -16,7 +16,7 @@ pub(crate) struct StatusView {
     pub(crate) version: Name,
     /// Seconds since the start.
     pub(crate) uptime_s: f64,
-    /// Time of the answer, nanoseconds since the Unix epoch.
+    /// Time of the response, nanoseconds since the Unix epoch.
     pub(crate) now: u64,
     /// Rates over the last few seconds.
     pub(crate) rates: Rates,

@@ -15,7 +15,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// A queue for another input; answers its number.
+    /// A queue for another input; returns its number.
     pub(crate) fn add(&mut self, collector: &mut Collector) -> usize {
         if self.queues.is_empty() {
             collector.track_removals(MAX_REMOVALS);

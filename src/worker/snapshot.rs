@@ -11,7 +11,7 @@ use crate::lock::lock;
 /// What a worker published last.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// What was counted.
+    /// Counters.
     pub(crate) stats: Stats,
     /// How full the tables are.
     pub(crate) tables: Tables,

@@ -1,4 +1,4 @@
-//! Aligned tables for people, and the same rows as CSV for programs.
+//! Aligned tables as text, and the same rows as CSV.
 
 /// Alignment of the cells of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(printable).collect());
     }
 
-    /// No rows?
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

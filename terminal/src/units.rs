@@ -1,4 +1,4 @@
-//! Formats numbers for people; JSON output contains the plain numbers.
+//! Formats numbers with units; JSON output contains plain numbers.
 
 use std::time::Duration;
 

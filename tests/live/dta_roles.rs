@@ -21,14 +21,14 @@ use crate::support::roles::{
 };
 use crate::support::{TempDir, command, hex, hopwise, skipped, text};
 
-/// Where the body of a region begins.
+/// Offset of the body of a region.
 const BODY: u64 = dta::BODY;
 
 fn store(file: &Path) -> DtaStore {
     DtaStore::open(Arc::new(Region::open_read_only(file).unwrap())).unwrap()
 }
 
-/// The body of a region, whole.
+/// The complete body of a region.
 fn body(file: &Path) -> Vec<u8> {
     let store = store(file);
     let mut body = vec![0; store.body_len() as usize];
@@ -36,7 +36,7 @@ fn body(file: &Path) -> Vec<u8> {
     body
 }
 
-/// A body of zeros but for these bytes at these places.
+/// A body of zeros except these bytes at these offsets.
 fn zeros_but(len: usize, parts: &[(usize, &str)]) -> Vec<u8> {
     let mut body = vec![0; len];
     for (at, digits) in parts {
@@ -78,7 +78,7 @@ id = 0
 slots = "64K"
 "#;
 
-/// Batches and paths are not ended by time, however slowly they come.
+/// Batches and paths are never ended by the timer.
 const PATIENT: &str = "layout = \"artifact\"\nflush = \"60s\"\npostcard_timeout = \"60s\"";
 
 #[test]
@@ -101,7 +101,7 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     for (hop, value) in [(2, 200), (1, 11), (3, 13), (5, 15), (4, 14)] {
         send(&format!("0400 0a000001 {hop:02x} {value:08x}"));
     }
-    // DTA v1 is not taken here.
+    // DTA v1 is refused here.
     send("14000000 00000007 02030d00 00010000 0000000c 0a000001 0a000002 04d20050 06");
     let dta = stage.translator("all accepted", |dta| {
         dta["reports"] == 13 && dta["collectors"][0]["unacknowledged"] == 0
@@ -229,7 +229,7 @@ fn snapshots_are_taken_by_schedule_and_old_ones_go() {
     let newest = |view: &Value| snapshots(view).first().and_then(|one| one["ts"].as_u64()).unwrap_or(0);
     let list = "/api/v1/dta/snapshots";
     let before = newest(&keeper.get(list));
-    // The next but one was begun after the value was there. It stays for two seconds, which may be too few: then the same again.
+    // The next snapshot but one begins after the value was written. It exists for two seconds; if that is too short, retry.
     let kept = std::iter::repeat_with(|| {
         reporter.key_write(&flow(), &path_of(11));
         keeper.wait(&path, "written", |view| view["fields"]["value"][0] == 11);
@@ -271,7 +271,7 @@ fn counters_begin_again_by_schedule_and_each_period_is_kept() {
     keeper.wait("/api/v1/dta", "all added", |view| view["fetch_adds"] == 2 * reports);
     let path = format!("/api/v1/dta/stores/bytes/count?copies=2&key={}", escape(FLOW));
     keeper.wait(&path, "cleared", |answer| answer["estimate"] == 0 && answer["total"] == 0);
-    // All periods together have all of it; whatever period a report fell into.
+    // All periods together contain every count.
     let view = keeper.get("/api/v1/dta/snapshots");
     let kept = view["snapshots"].as_array().unwrap().iter().map(|one| {
         let answer = keeper.get(&format!("{path}&snapshot={}", one["ts"]));
@@ -298,7 +298,11 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
     let tail = keeper
         .wait("/api/v1/dta/lists/10", "two entries", |view| view["entries"].as_array().unwrap().len() >= 2);
     let entries: Vec<_> = tail["entries"].as_array().unwrap().iter().map(|one| one["data"].clone()).collect();
-    assert_eq!(entries, ["000003e8", "00001388"].map(Value::from), "those that met it, once, in order");
+    assert_eq!(
+        entries,
+        ["000003e8", "00001388"].map(Value::from),
+        "entries that met the condition, once, in order"
+    );
     // List 10 has no follower: each immediate is an event with operation 2, list 10.
     let valued = |kind: &str, value: u64| {
         let path = format!("/api/v1/events?kind={kind}&limit=1000");
@@ -407,7 +411,7 @@ fn the_stores_of_all(map: &Path) {
         table.lines().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>(),
         ["collector", "c0", "c1"]
     );
-    // One that is away hides no other.
+    // An unavailable collector does not hide the others.
     let known: Value = serde_json::from_str(&fs::read_to_string(map).unwrap()).unwrap();
     let c1 = format!("c1={}", known["collectors"][1]["api"].as_str().unwrap());
     let away = map.with_file_name("away.json");
@@ -544,7 +548,7 @@ fn in_namespaces_a_collector_dies_under_load_and_what_was_lost_is_known() {
 
     let (after, suppressed) = values(&network, &stage, &first, &mut second, &at);
     let lost = |number: usize| after["collectors"][number]["kernel_drops"].as_u64().unwrap();
-    // Who has which key: the reporters' own table. Each value that is not there is counted somewhere.
+    // The reporters' table maps keys to collectors. Each missing value is counted by a reason.
     let spread = dataplane::dta::Spread::even(2);
     let dropped = sum(&after, "dropped");
     for (number, dropped) in [(0, 0), (1, dropped + suppressed)] {
@@ -616,7 +620,7 @@ fn values(
         (&true.into(), sum(&away, "dropped")),
         "{after:#}"
     );
-    // What each was sent it has executed, or knows to miss.
+    // Each collector executed what was sent to it, or counted it as missing.
     first.wait("/api/v1/dta", "written", |view| executed(view) == frames(&after, 0));
     let since = frames(&after, 1) - frames(&before, 1);
     second.wait("/api/v1/dta", "written", |view| executed(view) == since);

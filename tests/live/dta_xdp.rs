@@ -231,7 +231,7 @@ fn stops_and_comes_back(
 }
 
 #[test]
-fn an_interface_that_goes_and_comes_back_is_taken_again() {
+fn an_interface_that_disappears_and_returns_is_opened_again() {
     let Some(pair) = pair() else { return };
     let directory = TempDir::new();
     let keeper = start(&pair, &memory(&directory), 0);

@@ -251,7 +251,7 @@ fn goes_and_comes_back(mode: &str) {
 }
 
 #[test]
-fn an_interface_that_comes_later_is_taken_when_it_comes() {
+fn an_interface_that_appears_later_is_opened_when_it_appears() {
     let Some(pair) = pair() else { return };
     pair.far.ip(&["link", "set", "veth0", "name", "veth1"]).unwrap_or_default();
     pair.far.ip(&["link", "delete", "veth0"]).unwrap_or_default();
@@ -272,7 +272,7 @@ fn an_interface_that_comes_later_is_taken_when_it_comes() {
 }
 
 #[test]
-fn where_a_program_is_attached_a_slower_path_says_why_and_the_faster_one_is_used_when_free() {
+fn an_attached_program_forces_a_slower_rx_path_until_it_is_detached() {
     let Some(pair) = pair() else { return };
     let put = || {
         let object = nic::bpf::Object::load(xdp::STEER, &nic::bpf::LoadOptions::default())?;
@@ -443,7 +443,7 @@ fn an_insufficient_receive_path_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn four_capabilities_are_enough_for_the_best_rung() {
+fn four_capabilities_are_enough_for_the_best_rx_path() {
     let Some(pair) = pair() else { return };
     let how = "setpriv --reuid 65534 --clear-groups --inh-caps -all,+bpf,+net_admin,+net_raw,+ipc_lock \
                --ambient-caps -all,+bpf,+net_admin,+net_raw,+ipc_lock";

@@ -15,7 +15,7 @@ use crate::support::{self, schema};
 struct Line {
     hosts: [Namespace; 2],
     switches: Vec<Server>,
-    /// In the namespaces of the switches: where their reports go.
+    /// Sockets in the switches' namespaces that receive their reports.
     reports: Vec<UdpSocket>,
     namespaces: Vec<Namespace>,
 }
@@ -23,7 +23,7 @@ struct Line {
 /// Of the MiB that iperf3 sends; it stops to count what arrives before all has.
 const ENOUGH: Option<u64> = Some(100_000);
 const NODES: [u32; 3] = [11, 12, 13];
-/// Of the hosts: IPv4, IPv6.
+/// Addresses of the hosts: IPv4, IPv6.
 const HOSTS: [[&str; 2]; 2] = [["10.0.1.5", "fd00:0:0:1::5"], ["10.0.2.6", "fd00:0:0:2::6"]];
 
 impl Line {
@@ -74,7 +74,7 @@ impl Line {
         Self { hosts, switches, reports, namespaces }
     }
 
-    /// Runs a program on a host; what it printed if it succeeded.
+    /// Runs a program on a host; its output if it succeeded.
     fn on(&self, host: usize, command: &[&str]) -> Result<String, String> {
         let output = Command::new("ip")
             .args(["netns", "exec", self.hosts[host].name()])
@@ -99,7 +99,7 @@ impl Line {
             let run = self.on(0, &[&["iperf3", "-J", "-c", to], more].concat());
             let result: Value =
                 run.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-            // Until it listens: some versions end well with nothing but an error in what they print.
+            // Retries until the server listens: some versions exit with 0 and print only an error.
             if result["end"]["sum"].is_object()
                 || result["end"]["sum_sent"].is_object()
                 || start.elapsed() > PATIENCE
@@ -112,7 +112,7 @@ impl Line {
         result
     }
 
-    /// Reports that have come to a switch's namespace: the nodes whose records each holds, and the flow.
+    /// Reports received in a switch's namespace: the nodes whose records each contains, and the flow.
     fn paths(&self, switch: usize) -> Vec<(Vec<u32>, String)> {
         let (mut paths, mut buffer) = (Vec::new(), [0; 2048]);
         let mut decoder = wire::Decoder::new(wire::Profile::default());
@@ -146,7 +146,7 @@ impl Line {
         }
     }
 
-    /// Packets with wrong checksums that the hosts met.
+    /// Packets with wrong checksums received by the hosts.
     fn checksum_errors(&self) -> u64 {
         let one = |host: &Namespace| {
             let table =
@@ -190,7 +190,7 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
         let said = line.ping(to, &[]).unwrap();
         assert!(said.contains("3 received") && said.contains("ttl=61"), "{said}");
     }
-    // Hosts leave checksums and segmentation to the NICs that they think they have.
+    // Hosts use checksum and segmentation offload of their virtual NICs.
     let tcp = line.iperf(HOSTS[1][0], &["-n", "5M"]);
     assert!(tcp["end"]["sum_received"]["bytes"].as_u64() > ENOUGH, "{tcp:#}");
     let forth = line.paths(2);
@@ -206,7 +206,7 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
         "{:?}",
         back.first()
     );
-    // A machine whose processors are taken away for a moment loses packets anywhere: not three times.
+    // A virtual machine may lose packets when its CPUs are descheduled, but not three times in a row.
     let lost = [0; 3].map(|_| {
         let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "20M", "-l", "1000"]);
         udp["end"]["sum"]["lost_percent"].as_f64().unwrap_or_else(|| panic!("{udp:#}"))
@@ -223,7 +223,7 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
         "{:?}",
         forth.first()
     );
-    // Without INT nothing is different, but nothing is reported.
+    // Without INT the traffic is the same, and nothing is reported.
     for server in &line.switches {
         let answer = server.ask("PUT", "/api/v1/switch/watch", "", "[]");
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -282,7 +282,7 @@ fn a_queue_with_a_rate_keeps_to_it_and_reports_itself() {
     let path = "/api/v1/switch/ports/2";
     let body = json!({"rate": "20Mbit/s", "depth": "100kB"}).to_string();
     assert_eq!(line.switches[1].ask("PATCH", path, "", &body).status, 200);
-    // Never more; less only where the processors were taken away, and that not three times.
+    // Never more; less only if the CPUs were descheduled, and not three times in a row.
     let used = (0..3).any(|_| {
         let tcp = line.iperf(HOSTS[1][0], &["-t", "1"]);
         let rate = tcp["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
@@ -310,7 +310,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     let view = sink.json("/api/v1/switch");
     let before = Books::of(&view);
     assert!(before.matched > 500 && before.suppressed == 0 && before.filtered == 0, "{view:#}");
-    // What does not fit is refused, and nothing changes.
+    // Invalid filters are refused, and nothing changes.
     let path = "/api/v1/switch/filters";
     let bad = json!([{"algorithm": "per_hop", "metric": "flow_latency", "threshold": 1}]).to_string();
     let refused = sink.ask("PUT", path, "", &bad);
@@ -338,7 +338,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     reload(sink, &config(2, &file), |view| view["filters"].as_array().unwrap().len() == 2);
     let view = sink.json("/api/v1/switch");
     assert_eq!(view["filters"][1]["suppressed"], after.suppressed, "{view:#}");
-    // The first switch is no source for these flows any longer.
+    // The first switch is no longer the source of these flows.
     let role = "[[switch.role]]\ndst = \"10.0.2.0/24\"\nrole = \"transit\"\n";
     reload(&line.switches[0], &config(0, &format!("{watch}{role}")), |view| view["roles"] != json!([]));
     send();
@@ -363,7 +363,7 @@ struct Books {
     plain: u64,
     reported: u64,
     filtered: u64,
-    /// Of its filters.
+    /// Counters of its filters.
     matched: u64,
     suppressed: u64,
 }
@@ -437,7 +437,7 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
                             collector::Datagram { payload, source, src_port: 1, listener: 0, received };
                         collector.handle(&[datagram], &mut paths);
                     }
-                    // Nothing came for a while.
+                    // No datagram arrived for a while.
                     Err(_) if done.load(order) => break,
                     Err(_) => {}
                 }

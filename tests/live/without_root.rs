@@ -151,7 +151,7 @@ fn four_capabilities_are_enough_and_one_thread_keeps_them() {
 }
 
 #[test]
-fn with_some_capabilities_the_next_rung_is_taken() {
+fn with_some_capabilities_the_next_best_rx_path_is_used() {
     let Some(hopwise) = Unprivileged::start(&[Cap::NET_RAW]) else { return };
     let line = hopwise.log_line("the input is open");
     assert!(line.contains("rx_path=\"packet"), "{line}");

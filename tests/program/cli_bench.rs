@@ -132,7 +132,7 @@ fn an_unknown_case_is_an_error() {
 }
 
 #[test]
-fn for_people_a_case_is_a_line_with_its_conditions() {
+fn text_output_has_a_line_per_case_with_its_conditions() {
     let run = hopwise(["bench", "decode-only", "--runs", "1", "--seconds", "0.01"]);
     assert!(run.stdout.starts_with("decode-only "), "{}", run.stdout);
     assert!(run.stdout.contains(" ns/op ") && run.stdout.contains("payload_bytes: 262"), "{}", run.stdout);

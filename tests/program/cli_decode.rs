@@ -110,7 +110,7 @@ fn the_flow_of_a_refused_report_is_not_another_ones() {
 }
 
 #[test]
-fn for_people_a_report_is_a_block_with_a_table() {
+fn text_output_has_a_block_with_a_table_per_report() {
     let dir = TempDir::new();
     let file = dir.capture("one.pcap", &[report_frame(&report_20())]);
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
@@ -215,7 +215,7 @@ fn packets_before_a_truncation_are_printed() {
 }
 
 #[test]
-fn a_file_that_is_none_is_one_clear_sentence_and_code_2() {
+fn a_file_that_is_not_a_capture_gives_one_sentence_and_code_2() {
     let dir = TempDir::new();
     let text = dir.join("notes.txt");
     std::fs::write(&text, "nothing of the kind").unwrap();

@@ -62,7 +62,7 @@ fn paths_without_latencies_give_paths_and_no_latency() {
 }
 
 #[test]
-fn for_people_what_cannot_be_counted_is_said() {
+fn uncountable_losses_are_named_in_the_text_output() {
     let run = replay(&["--profile", "onos", text(&capture("onos-int10-congested.pcap"))]);
     for line in [
         "    8    4,000  101 > 102 > 103",

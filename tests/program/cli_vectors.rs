@@ -84,7 +84,7 @@ fn printed(vector: &Vector, dir: &TempDir) -> Option<Vec<Value>> {
         object.remove("ts");
         object.remove("source");
         if object.contains_key("error") {
-            // What was known all the same is not part of a vector.
+            // Fields known before the refusal are not part of a vector.
             object.retain(|name, _| name == "error");
         }
     }

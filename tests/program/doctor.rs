@@ -53,7 +53,7 @@ fn fixed(verdict: &str, command: &str) -> (String, Option<String>) {
 }
 
 #[test]
-fn a_link_is_read_by_the_rung_that_is_expected_of_it() {
+fn an_interface_uses_the_rx_path_that_the_doctor_expects() {
     let Some(namespace) = cable("2") else { return };
     let rx_path = |args: &[&str]| {
         let (report, code) = examined(&namespace, &[&["one"], args].concat());

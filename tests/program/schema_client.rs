@@ -1,4 +1,4 @@
-//! A client that knows nothing but `openapi.json`: it makes requests from the schema, valid and invalid ones, and checks every answer
+//! A client generated from `openapi.json` alone: it makes valid and invalid requests from the schema, and checks every response
 //! against it.
 
 use std::{fs, io::Write, path::PathBuf, process::Command};
@@ -41,7 +41,7 @@ fn a_client_made_from_the_schema_finds_no_contradiction() {
             "20",
         ])
         .args(["--seed", "1", "--workers", "2", "--no-color", "--warnings", "off"])
-        // Streams do not end, a reload needs a file that fits, and other roles answer 404.
+        // Streams do not end, a reload needs a file that fits, and other roles return 404.
         .args([
             "--exclude-path",
             "/api/v1/events/stream",
@@ -55,5 +55,5 @@ fn a_client_made_from_the_schema_finds_no_contradiction() {
     assert_eq!(server.get("/healthz").status, 200);
 }
 
-/// What a contradiction is: a fault, an answer that the schema does not have, a refused valid or an accepted invalid request.
+/// Checks: server errors, responses that do not match the schema, rejected valid requests, accepted invalid requests.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,negative_data_rejection,positive_data_acceptance";

@@ -234,7 +234,7 @@ fn a_slow_reader_of_the_live_stream_is_notified_of_losses() {
 }
 
 #[test]
-fn without_the_token_nothing_is_answered() {
+fn without_the_token_every_request_is_rejected() {
     let server = Server::start("api.token = \"0123456789abcdef\"");
     for path in
         ["/api/v1/status", "/api/v1/events/stream", "/api/v1/config", "/api/v1/openapi.json", "/metrics"]

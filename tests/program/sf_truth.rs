@@ -1,6 +1,6 @@
-//! A fabric whose packets carry SF-INT knows what really happened to each packet; a collector receives reports of single records.
-//! Every path that it concludes must be one packet's, node by node and value by value, even if packets are lost, reordered, duplicated or
-//! wiped.
+//! A simulated fabric with SF-INT records what happened to each packet; a collector receives reports of single records. Every path
+//! that it reconstructs must be that of one packet, node by node and value by value, even if packets are lost, reordered or
+//! duplicated, or registers are cleared.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ const MS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;
 const STOP: u64 = START + 1_000 * MS;
 
-/// What the collector said a packet of a flow went through: node, egress interface, queue, latency.
+/// The hops that the collector reports for a packet of a flow: node, egress interface, queue, latency.
 type Concluded = Vec<(Option<u32>, Option<u32>, Option<u8>, Option<u64>)>;
 
 #[derive(Default)]
@@ -39,13 +39,13 @@ impl Output for Events {
     }
 }
 
-/// Hears the reports as a collector does, and writes down what both sides say.
+/// Passes the reports to a collector, and records its conclusions and the ground truth.
 struct Witness {
     collector: Collector,
     events: Events,
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
     traces: HashMap<u64, (FlowKey, Vec<HopTruth>)>,
-    /// By the number of the packet that the set was of.
+    /// By the number of the packet of the set.
     concluded: Vec<(u64, FlowKey, Concluded, Option<u64>)>,
 }
 
@@ -66,7 +66,7 @@ impl Witness {
         self.traces.insert(trace.packet, (trace.flow, trace.hops.to_vec()));
     }
 
-    /// Compares all that was concluded with what was; answers how many paths that were, by their length.
+    /// Compares the reconstructed paths with the ground truth; returns their number by length.
     fn compare(&self) -> BTreeMap<usize, u64> {
         let mut by_length = BTreeMap::new();
         for (packet, flow, concluded, latency) in &self.concluded {

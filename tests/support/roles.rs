@@ -1,4 +1,4 @@
-//! The roles of DTA as real programs: a collector with memory, a translator, and a reporter of one's own making.
+//! The roles of DTA as real programs: a collector with memory, a translator, and a reporter that the test controls.
 
 use std::{
     fs,
@@ -24,9 +24,9 @@ pub(crate) struct Program {
     pub(crate) child: Child,
     pub(crate) lines: Receiver<String>,
     pub(crate) config: PathBuf,
-    /// Where reports for each collector come to.
+    /// Addresses that receive reports for each collector.
     pub(crate) reports: Vec<SocketAddr>,
-    /// Where RoCEv2 comes to, and where translators ask.
+    /// Addresses of RoCEv2 and of the exchange.
     pub(crate) memory: Option<(SocketAddr, SocketAddr)>,
     pub(crate) api: SocketAddr,
     namespace: Option<String>,
@@ -111,7 +111,7 @@ impl Program {
         body
     }
 
-    /// What the API says at `path` once `done` is true of it.
+    /// The response of the API at `path` when `done` accepts it.
     pub(crate) fn wait(&self, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
@@ -124,7 +124,7 @@ impl Program {
         }
     }
 
-    /// The translator's part of DTA, once `done` is true of it.
+    /// The translator's view when `done` accepts it.
     pub(crate) fn translator(&self, what: &str, done: impl Fn(&Value) -> bool) -> Value {
         self.wait("/api/v1/translator", what, |view| done(view)).clone()
     }
@@ -133,13 +133,13 @@ impl Program {
         format!("http://{}", self.api)
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills it, as a crash does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends it in good order; what it said since its start.
+    /// Stops it regularly; returns its log.
     pub(crate) fn stop(&mut self) -> Vec<String> {
         let sent = std::process::Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(sent.success());
@@ -157,7 +157,7 @@ impl Drop for Program {
     }
 }
 
-/// A collector with a store of every kind. Sockets are the kernel's choice.
+/// A collector with a store of every kind. The kernel chooses the ports.
 pub(crate) fn collector(directory: &Path, name: &str, extra: &str) -> String {
     memory(directory, name, "127.0.0.1", extra) + STORES
 }
@@ -224,7 +224,7 @@ columns = 8
 reporters = 1
 "#;
 
-/// A translator for collectors that answer at `exchanges`. Sockets are the kernel's choice.
+/// A translator for collectors that answer at `exchanges`. The kernel chooses the ports.
 pub(crate) fn translator(exchanges: &[SocketAddr], extra: &str) -> String {
     translator_at("127.0.0.1", exchanges, extra)
 }
@@ -242,7 +242,7 @@ pub(crate) fn translator_at(address: &str, exchanges: &[SocketAddr], extra: &str
     out
 }
 
-/// A reporter of one's own making.
+/// A reporter that the test controls.
 pub(crate) struct Reporter {
     pub(crate) socket: UdpSocket,
     pub(crate) to: SocketAddr,

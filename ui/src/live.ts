@@ -45,7 +45,7 @@ class Live {
     return this.status?.store !== null;
   }
 
-  /** Calls the listener at once and after each answer or failure. Returns a function that removes it. */
+  /** Calls the listener at once and after each response or failure. Returns a function that removes it. */
   watch(listener: Listener): () => void {
     this.listeners.add(listener);
     listener();

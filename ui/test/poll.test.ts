@@ -38,7 +38,7 @@ function begin(): Poll {
   return running;
 }
 
-/** Lets what was answered be taken, then lets time pass. */
+/** Lets pending responses be processed, then advances time. */
 async function pass(ms: number): Promise<void> {
   await new Promise(setImmediate);
   mock.timers.tick(ms);

@@ -346,7 +346,7 @@ impl Postcard {
 /// without room for it leaves it out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PacketFields {
-    /// Interface by which it came in.
+    /// Ingress interface.
     pub ingress_if: Option<u16>,
     /// Interface by which it left.
     pub egress_if: Option<u16>,

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_flow_is_none() {
+    fn an_incomplete_flow_is_refused() {
         for text in
             ["", "10.0.0.1>10.0.0.2", "10.0.0.1:1>10.0.0.2/6", "10.0.0.1>::1/6", "10.0.0.1:1>10.0.0.2:2/256"]
         {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn is_says_what_equality_says() {
+    fn is_agrees_with_equality() {
         let of = |src: u32, dst: u32, ports, proto| {
             FlowKey::v4(src.to_be_bytes(), dst.to_be_bytes(), ports, proto)
         };

@@ -378,7 +378,7 @@ pub struct NodeValues {
 }
 
 impl NodeValues {
-    /// Writes the node's data under a Trace-Type without opaque snapshot, and answers its length.
+    /// Writes the node's data under a Trace-Type without opaque snapshot, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`node_words`] says.
@@ -459,7 +459,7 @@ impl DirectExport {
         })
     }
 
-    /// Writes the IPv6 option's data, and answers its length (at most 18).
+    /// Writes the IPv6 option's data, and returns its length (at most 18).
     ///
     /// # Panics
     /// If `out` is too short.

@@ -229,7 +229,7 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// Writes an options header with `options`, padded to whole units of 8 bytes, and answers its length.
+/// Writes an options header with `options`, padded to whole units of 8 bytes, and returns its length.
 ///
 /// Alignment of an option is the caller's: put a PadN before it.
 ///

@@ -22,11 +22,11 @@ pub enum Trigger {
     Packet,
     /// A record of a table had to make room for another.
     Evicted,
-    /// A table's period is over, and this is one of its records.
+    /// A table's period ended; this is one of its records.
     Period,
-    /// A record of a table has come to meet a condition.
+    /// A record of a table now meets a condition.
     Passed,
-    /// A table's period is over, and this is what there was in all.
+    /// A table's period ended; these are its totals.
     Window,
 }
 
@@ -97,7 +97,7 @@ pub struct Context<'a> {
 /// What is known of a packet beside its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFacts {
-    /// A number that all switches on the path compute alike, and that differs between packets of a flow: made of what no switch
+    /// A number that all switches on the path compute identically, and that differs between packets of a flow: made of what no switch
     /// changes (see [`packet_id`]). PINT chooses by it.
     pub id: u32,
     /// Length of the IP packet at ingress, bytes.

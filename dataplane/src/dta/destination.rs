@@ -280,7 +280,7 @@ impl Destination {
         }
     }
 
-    /// Does what is due: what found no room before, and the last report once more.
+    /// Sends what is due: reports that had no credit before, and the last report again.
     pub(super) fn tick(&mut self, now: u64, repeat: &Repeat, out: &mut Outbox) {
         self.pump(now, out);
         let (at, left) = self.probe;

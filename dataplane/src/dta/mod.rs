@@ -1,14 +1,14 @@
-//! The reporter of Direct Telemetry Access: what a switch knows becomes operations on a collector's memory (the DTA paper, 3.1 and
-//! 4.1; wire-formats 5).
+//! The reporter of Direct Telemetry Access: it maps measurements of a switch to operations on a collector's memory (the DTA
+//! paper, 3.1 and 4.1; wire-formats 5).
 //!
-//! [`Mapping`]s say on which [`Trigger`] what is made of [`Context`]: which operation, and of which [`Field`]s its key and data are.
-//! Beside what happens to single packets, [`table`]s count per key and [`sketches`] summarise, both of fixed size; what they report
-//! is mapped, or sent column by column. Which collector a report goes to is decided by its key, list or sketch alone ([`Spread`]).
-//! Essential reports are numbered, stored, and sent again when a translator misses them; congestion suppresses what is less
-//! important.
+//! A [`Mapping`] defines the operation that a [`Trigger`] causes, and the [`Field`]s of its key and data, which are read from the
+//! [`Context`]. Triggers are events of single packets, and of [`table`]s, which count per key. [`sketches`] summarise packets and
+//! are sent column by column. Tables and sketches have a fixed size. The key, list or sketch of a report selects its collector
+//! ([`Spread`]). Essential reports are numbered, buffered, and retransmitted when a translator misses them. Under congestion,
+//! reports of low priority are suppressed.
 //!
-//! No I/O and no clock: packets, events, control messages and the time go in; reports come out in an [`Outbox`]. All memory is
-//! allocated in [`Reporter::new`]. Everything that is not sent is counted by its reason.
+//! No I/O and no clock: the input is packets, events, control messages and the time; the output is reports in an [`Outbox`]. All
+//! memory is allocated in [`Reporter::new`]. Everything that is not sent is counted by reason.
 
 mod condition;
 pub mod context;
@@ -52,17 +52,17 @@ pub const MAX_MAPPINGS: usize = 64;
 pub const MAX_TABLES: usize = 16;
 /// Maximum number of sketches.
 pub const MAX_SKETCHES: usize = 16;
-/// Mappings to [`Trigger::Passed`] at most.
+/// Maximum number of mappings to [`Trigger::Passed`].
 const MAX_PASSED: usize = 8;
-/// Reports of a sketch sent in one call.
+/// Maximum number of reports of a sketch per call.
 const BURST: usize = 64;
 
-/// How a reporter is set up.
+/// Configuration of a reporter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Reporter ID; a switch's node id.
     pub reporter: u32,
-    /// Which collector gets what.
+    /// Assignment of reports to collectors.
     pub spread: Spread,
     /// The mappings.
     pub mappings: Vec<Mapping>,
@@ -70,14 +70,15 @@ pub struct Config {
     pub tables: Vec<table::Config>,
     /// Sketches.
     pub sketches: Vec<sketches::Config>,
-    /// How essential reports are sent again.
+    /// Retransmission of essential reports.
     pub repeat: Repeat,
     /// Longest report, bytes of UDP payload.
     pub longest: usize,
-    /// Longest essential report that is sent by [`Reporter::send`], bytes; those of mappings and sketches are known.
+    /// Longest essential report that is sent by [`Reporter::send`], bytes; the lengths of mapped reports and sketches follow from the configuration.
     pub longest_essential: usize,
-    /// Sequence of the first essential report to each collector. A translator that knows the reporter from before takes what is up
-    /// to 32767 ahead of what it knows for new, and all else for old, silently; so let this grow with the time of the start.
+    /// Sequence of the first essential report to each collector. A translator that knows the reporter accepts
+    /// numbers up to 32767 ahead of the last one as new and silently drops all others as old, so this should increase with the time
+    /// of the start.
     pub first_sequence: u16,
     /// Prevents senders from aiming at one slot of a table.
     pub seed: u64,
@@ -106,7 +107,7 @@ impl Default for Config {
 pub struct SendOptions {
     /// Under congestion, reports of low priority are dropped first.
     pub priority: Priority,
-    /// It must arrive: it is numbered, stored, and sent again when it is lost.
+    /// Reliable: it is numbered, buffered, and retransmitted if lost.
     pub essential: bool,
     /// The collector's CPU is notified.
     pub immediate: bool,
@@ -115,13 +116,13 @@ pub struct SendOptions {
 /// Why no report was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// Congestion keeps reports of its priority back.
+    /// Congestion suppresses reports of its priority.
     Suppressed,
-    /// There was no room for it, or it breaks a rule of the format.
+    /// The buffer is full, or the report violates the format.
     NoRoom,
 }
 
-/// Which part of a configuration was refused, and why.
+/// The invalid part of a configuration, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// Which part.
@@ -158,16 +159,16 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What a reporter has done.
+/// Counters of a reporter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets shown to it.
+    /// Packets processed.
     pub packets: u64,
-    /// Other occasions shown to it.
+    /// Other events processed.
     pub occasions: u64,
-    /// Reports given out for the first time.
+    /// Reports sent for the first time.
     pub reports: u64,
-    /// Control messages taken.
+    /// Control messages processed.
     pub controls: u64,
     /// Control messages that could not be read.
     pub bad_controls: u64,
@@ -187,10 +188,10 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter with all its memory.
+    /// Creates a reporter and allocates its memory.
     ///
     /// # Errors
-    /// What in the configuration cannot be executed.
+    /// The configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         check(&config)?;
         let of_mappings =
@@ -217,17 +218,17 @@ impl Reporter {
         self.engine.set_spread(spread, first)
     }
 
-    /// Must it be shown every packet, by [`Reporter::packet`]?
+    /// Whether [`Reporter::packet`] must be called for every packet.
     pub fn wants_packets(&self) -> bool {
         !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.listens_to(Trigger::Packet)
     }
 
-    /// Is something done on this occasion?
+    /// Whether a mapping has this trigger.
     pub fn wants(&self, trigger: Trigger) -> bool {
         self.engine.listens_to(trigger) || (trigger == Trigger::Drop && !self.tables.is_empty())
     }
 
-    /// A packet passes: `known.occasion` is [`Trigger::Packet`].
+    /// Processes a packet that passes the switch.
     pub fn packet(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.stats.packets += 1;
         let sums = Sums { packets: 1, bytes: context.packet.bytes.into(), drops: 0 };
@@ -238,7 +239,7 @@ impl Reporter {
         self.engine.report(context, None, 0, now, out);
     }
 
-    /// Something else has happened, see [`Trigger`]; tables count packets that are dropped.
+    /// Processes another event, see [`Trigger`]; tables count packets that are dropped.
     pub fn report(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.stats.occasions += 1;
         if context.trigger == Trigger::Drop {
@@ -247,12 +248,12 @@ impl Reporter {
         self.engine.report(context, None, 0, now, out);
     }
 
-    /// A packet of an unwatched flow is dropped: only tables count it.
+    /// Counts a dropped packet of an unwatched flow in the tables.
     pub fn count_drop(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.count(context, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
     }
 
-    /// Sends an operation that is not of a mapping, to the collector of its key, list or sketch.
+    /// Sends an operation without a mapping, to the collector of its key, list or sketch.
     ///
     /// # Errors
     /// It was not sent.
@@ -272,7 +273,7 @@ impl Reporter {
         self.engine.send(collector, operation, options, now, out)
     }
 
-    /// A translator has sent the UDP payload `payload` for the collector with this number. It was read, or counted as refused.
+    /// Processes a UDP payload from the translator of the collector with this number, or counts it as refused.
     pub fn control(&mut self, collector: u8, payload: &[u8], now: u64, out: &mut Outbox) {
         let control = match Control::parse(payload) {
             Ok(control) if control.reporter == self.engine.reporter => control,
@@ -307,8 +308,8 @@ impl Reporter {
         }
     }
 
-    /// Does what is due: entries that waited, periods and epochs that are over, reports that are sent again. To be called every
-    /// millisecond or so, and when [`Reporter::next`] says.
+    /// Runs the timers: pending entries, ends of periods and epochs, retransmissions. To be called about every millisecond, and at the
+    /// time that [`Reporter::next`] returns.
     pub fn tick(&mut self, now: u64, out: &mut Outbox) {
         let Self { engine, tables, sketches, .. } = self;
         engine.tick(now, out);
@@ -323,13 +324,13 @@ impl Reporter {
         }
     }
 
-    /// When [`Reporter::tick`] has something to do, ns.
+    /// When [`Reporter::tick`] is due, ns.
     pub fn next(&self) -> Option<u64> {
         let tables = self.tables.iter().filter_map(Table::next);
         tables.chain(self.sketches.iter().filter_map(Sketch::next)).chain(self.engine.next()).min()
     }
 
-    /// What it has done.
+    /// Counters.
     pub fn stats(&self) -> Stats {
         Stats { reports: self.engine.reports, ..self.stats }
     }
@@ -339,18 +340,17 @@ impl Reporter {
         self.engine.stats()
     }
 
-    /// The tables, and what each has done.
+    /// The tables with their statistics.
     pub fn tables(&self) -> impl ExactSizeIterator<Item = (&table::Config, &table::Stats)> {
         self.tables.iter().map(|table| (&table.config, &table.stats))
     }
 
-    /// The sketches, and what each has done.
+    /// The sketches with their statistics.
     pub fn sketches(&self) -> impl ExactSizeIterator<Item = (&sketches::Config, &sketches::Stats)> {
         self.sketches.iter().map(|sketch| (&sketch.config, &sketch.stats))
     }
 
-    /// What happened at each collector's destination, the congestion level there, essential reports that wait to be sent, and the
-    /// sequence of the last one made.
+    /// For each collector: counters, congestion level, essential reports not sent yet, and the sequence number of the last one.
     pub fn destinations(&self, now: u64) -> impl ExactSizeIterator<Item = Destination> {
         self.engine.destinations.iter().map(move |to| Destination {
             stats: to.stats,
@@ -371,11 +371,11 @@ impl Reporter {
 /// The state of the path to a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// What happened.
+    /// Counters.
     pub stats: DestinationStats,
     /// Level of congestion, 0 to 3.
     pub level: u8,
-    /// Essential reports that wait to be sent for the first time.
+    /// Essential reports not sent yet.
     pub waiting: u16,
     /// Sequence of the last essential report.
     pub last: Option<u16>,

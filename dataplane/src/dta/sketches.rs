@@ -1,4 +1,4 @@
-//! Sketches that a switch fills packet by packet, and sends column by column when an epoch is over (wire-formats 5.4): Count and
+//! Sketches that a switch fills packet by packet, and sends column by column when an epoch ends (wire-formats 5.4): Count and
 //! Count-Min, HyperLogLog, AROMA. Two buffers: one is filled while the other is sent, and retained until the next epoch is over, so
 //! that columns can be sent again.
 
@@ -70,7 +70,7 @@ pub struct Stats {
     /// Columns sent again because of a NACK.
     pub again: u64,
     /// Columns that were not sent before the next epoch was over.
-    pub late: u64,
+    pub expired: u64,
     /// Columns that congestion suppressed: of an epoch all that were left, because columns must come in order.
     pub suppressed: u64,
     /// NACKs.
@@ -173,7 +173,7 @@ impl Sketch {
         Ok((hash::hashes(&key[..len]), item))
     }
 
-    /// Seals what was counted when an epoch is over.
+    /// Closes the current buffer at the end of an epoch.
     fn rotate(&mut self, now: u64) {
         let epoch = now / self.config.epoch.max(1);
         let Some(before) = self.epoch else {
@@ -185,7 +185,7 @@ impl Sketch {
         }
         self.stats.epochs += 1;
         let columns = self.config.shape.columns;
-        self.stats.late += u64::from(columns - self.fresh);
+        self.stats.expired += u64::from(columns - self.fresh);
         std::mem::swap(&mut self.filling, &mut self.sealed);
         self.filling.fill(0);
         (self.sealed_epoch, self.cursor, self.fresh) = (before as u16, 0, 0);

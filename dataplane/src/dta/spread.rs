@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_the_first_collectors_by_hand() {
+    fn the_tables_of_the_first_collectors_match_a_manual_calculation() {
         // The second gets the first 128 values, the third 85, alternating between both: in each step from the collector that has most, the lower number first.
         let two: [u8; 256] = std::array::from_fn(|value| u8::from(value < 128));
         assert_eq!(*Spread::even(2).by_key(), two);

@@ -12,7 +12,7 @@ use crate::visit::Visit;
 pub struct SwitchReporter {
     /// The reporter.
     pub reporter: Reporter,
-    /// Reports that are ready to be sent. The caller takes them out and clears it.
+    /// Reports that are ready to be sent. The caller sends and clears them.
     pub outbox: Outbox,
     /// The switch sends Telemetry Reports too; else DTA replaces them.
     pub also_reports: bool,

@@ -10,7 +10,7 @@ use super::field::{Field, ReportedHop, Scratch, ValueError};
 
 /// Maximum number of records of a table.
 pub const MAX_SLOTS: usize = 1 << 20;
-/// Records looked at in one call when a period is over.
+/// Records processed per call at the end of a period.
 const SWEEP: usize = 4096;
 
 /// Which packets a switch counts, so that a packet is not counted again at every node.
@@ -62,7 +62,7 @@ pub(super) struct Table {
     pub(super) config: Config,
     records: Vec<Record>,
     seed: u64,
-    /// When the period is over, ns.
+    /// End of the period, ns.
     end: u64,
     /// Where the sweep is.
     sweep: Option<usize>,
@@ -123,7 +123,7 @@ impl Record {
     }
 }
 
-/// What a sweep has come across.
+/// Result of a sweep.
 #[derive(Clone, Copy, Debug)]
 struct SweepTotals {
     keys: u64,
@@ -202,7 +202,7 @@ impl Table {
         Ok(out.len() as u8)
     }
 
-    /// Reports a period that is over; a part of it in each call.
+    /// Reports a finished period; a part of it in each call.
     pub(super) fn tick(&mut self, node: u32, now: u64, report: &mut impl RecordSink) {
         if self.config.period == 0 {
             return;

@@ -484,7 +484,7 @@ fn all_essential_reports_arrive_in_order_despite_loss() {
 }
 
 #[test]
-fn congestion_keeps_back_what_is_less_important() {
+fn under_congestion_low_priority_reports_are_held_back() {
     let at = |priority| Mapping {
         options: SendOptions { priority, ..SendOptions::default() },
         ..mapping(Trigger::Hop, append(1, "node", 1))

@@ -26,7 +26,7 @@ pub enum Action {
         /// The other end's id.
         b: u32,
     },
-    /// A flow sends `packets` more packets, `gap` ns apart (0: as fast as its host's link takes them).
+    /// A flow sends `packets` more packets, `gap` ns apart (0: at the rate of its host's link).
     Burst {
         /// Which flow.
         flow: FlowId,

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_add_up() {
+    fn the_counters_balance() {
         let mut accounting = ChannelAccounting::default();
         let fates = [
             DatagramOutcome::Delivered,

@@ -236,7 +236,7 @@ struct NodeState {
 #[derive(Debug)]
 struct Flow {
     totals: FlowTotals,
-    /// A frame of this flow; all are alike.
+    /// A frame of this flow; all are equal.
     frame: Vec<u8>,
     hash: u64,
     from: usize,
@@ -260,7 +260,7 @@ enum EventKind {
     Send { flow: u32 },
     /// One packet of an ordered burst, of which `left` more follow.
     Burst { flow: u32, left: u32, gap: u64 },
-    /// A packet has come over the link to this port and through the pipeline.
+    /// A packet has passed the link to this port and the pipeline.
     Arrive { packet: u32, port: u32 },
     /// The port has finished a transmission, unless it was cut meanwhile.
     Sent { port: u32, epoch: u32 },

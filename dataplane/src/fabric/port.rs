@@ -13,11 +13,11 @@ pub(crate) struct Port {
     pub(crate) number: u16,
     /// One of the link's ends is a host.
     pub(crate) edge: bool,
-    /// The link carries frames.
+    /// Whether the link is up.
     pub(crate) up: bool,
     /// Rate, delay and depth.
     pub(crate) wire: Wire,
-    /// Counts cuts and so distinguishes a transmission that was cut from the next one.
+    /// Number of times the link was cut; distinguishes transmissions before and after a cut.
     pub(crate) epoch: u32,
     /// A frame is being transmitted.
     pub(crate) busy: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Port {
 /// The queue has no room for the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// What the frame found in the queue.
+    /// Occupancy of the queue when the frame arrived.
     pub(crate) occupancy: u32,
 }
 
@@ -42,9 +42,9 @@ impl Port {
         Self { node, number, edge, up: true, wire, epoch: 0, busy: false, meter, waiting, occupancy: 0 }
     }
 
-    /// Puts packet `slot` of `size` queue units at the end of the queue and returns what it found there. The frame being
+    /// Appends packet `slot` of `size` queue units to the queue and returns the occupancy before it. The frame being
     /// transmitted is not in the queue. A frame that would exceed the depth is refused (tail drop), but a frame that can be
-    /// transmitted at once never waits and is always taken.
+    /// transmitted at once is never queued and always accepted.
     pub(crate) fn offer(&mut self, slot: u32, size: u32) -> Result<u32, Full> {
         let occupancy = self.occupancy;
         let after = occupancy.saturating_add(size);
@@ -56,7 +56,7 @@ impl Port {
         Ok(occupancy)
     }
 
-    /// Takes the first waiting packet.
+    /// Removes the first queued packet.
     pub(crate) fn dequeue(&mut self) -> Option<u32> {
         let (slot, size) = self.waiting.pop_front()?;
         self.occupancy -= size;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_meter_follows_the_load_and_forgets_it() {
+    fn the_meter_follows_the_load_and_decays() {
         let mut meter = Meter::new(1_000_000_000);
         let mut read = Vec::new();
         for window in 0..12u64 {

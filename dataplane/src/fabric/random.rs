@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_have_the_mean_they_were_asked_for() {
+    fn waits_have_the_configured_mean() {
         let mut random = Random::new(1);
         let sum: u64 = (0..100_000).map(|_| random.exponential(5_000)).sum();
         let mean = sum / 100_000;

@@ -145,7 +145,7 @@ fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
 }
 
 #[test]
-fn before_convergence_packets_die_at_the_cut_afterwards_they_go_around() {
+fn packets_are_dropped_at_the_cut_until_convergence_and_rerouted_after() {
     let topology = Topology::leaf_spine(2, 2, 1, Wire::default()).unwrap();
     let config = Config { convergence: 50_000, ..Config::default() };
     let mut fabric = Fabric::new(topology, config, 1).unwrap();

@@ -49,7 +49,7 @@ impl Fabric {
         self.enqueue(slot, port, sink);
     }
 
-    /// A packet has come over the link to `port`, unless the link was cut meanwhile.
+    /// A packet arrives at `port`, unless the link was cut meanwhile.
     pub(super) fn arrive(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let node = self.ports[port as usize].node;
         let pipeline = self.pipeline_of(node);

@@ -62,7 +62,7 @@ pub(crate) struct Common {
 pub(crate) struct Int {
     pub(crate) mark: Mark,
     pub(crate) original: Original,
-    /// Where the shim begins, and where INT ends.
+    /// Offsets of the shim and of the end of INT.
     pub(crate) shim: usize,
     pub(crate) end: usize,
     /// Words of header and stack.
@@ -73,7 +73,7 @@ pub(crate) struct Int {
     pub(crate) remaining: u8,
     pub(crate) bitmap: u16,
     domain: [u16; 3],
-    /// U and State of SF-INT, as they are on the wire; 0: it is none.
+    /// U and State of SF-INT, as on the wire; 0: no SF-INT.
     sf: u8,
 }
 
@@ -157,7 +157,7 @@ struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// UDP or TCP, if its header is whole and its length is that of the packet, and its ports announce no tunnel.
+    /// UDP or TCP, if its header is complete, its length is that of the packet, and its ports are not those of a tunnel.
     #[inline(always)]
     fn of(bytes: &'a [u8], l4: usize, proto: u8, dscp: u8, v6: bool) -> Option<Self> {
         let rest = bytes.get(l4..)?;
@@ -265,7 +265,7 @@ impl Int {
         Some(Sf { urgent: self.sf & URGENT != 0, state, packet_id: self.domain[0] })
     }
 
-    /// It is of SF-INT, and carries one record.
+    /// Whether it is SF-INT, with one record.
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
         self.sf != 0 && self.sf & URGENT == 0
@@ -307,7 +307,7 @@ impl Common {
         Some(FlowKey::flow_id_v4(addresses, self.ports, self.proto))
     }
 
-    /// The same as [`ParsedPacket::of`] has it. `cache` is the one this was read with, and has read nothing since.
+    /// Converts to the result of [`ParsedPacket::of`]. `cache` must be the one used for reading, and unused since.
     pub(crate) fn seen(self, frame: &[u8], cache: &Cache) -> ParsedPacket {
         let carried = |int: &Int| CarriedInt {
             headers: self.headers,

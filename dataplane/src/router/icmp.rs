@@ -17,7 +17,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Type, code and the four bytes behind the checksum.
+    /// Type, code and the four bytes after the checksum.
     fn written(self, v6: bool) -> (u8, u8, u32) {
         match (self, v6) {
             (Self::TimeExceeded, false) => (11, 0, 0),
@@ -32,10 +32,10 @@ impl Reason {
     }
 }
 
-/// How many errors may still be made: 1000 a second, 100 at once.
+/// Rate limit of errors: 1000 per second, bursts of 100.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimit {
-    /// In nanoseconds of waiting for [`Self::EACH`].
+    /// Tokens, in units of nanoseconds; an error costs [`Self::EACH`].
     saved: u64,
     at: u64,
 }
@@ -59,7 +59,7 @@ impl Default for RateLimit {
     }
 }
 
-/// Bytes of an error's IP packet at most: what any host takes (RFC 1812 4.3.2.3, RFC 4443 2.4).
+/// Maximum length of an error's IP packet: what every host accepts (RFC 1812 4.3.2.3, RFC 4443 2.4).
 const LONGEST_4: usize = 576;
 const LONGEST_6: usize = 1280;
 const ICMP_HEADER: usize = 8;
@@ -75,7 +75,7 @@ impl Router {
             self.stats.errors_suppressed += 1;
             return;
         }
-        // The sender knows its packet without INT.
+        // The error quotes the packet as its sender made it, without INT.
         let bare = self.switch.without_int(bytes);
         let quoted = bare.as_deref().unwrap_or(bytes);
         let Some(of) = packet::ip_of(quoted) else { return };
@@ -84,11 +84,11 @@ impl Router {
             IpAddr::V6(_) => error_6(quoted, &of, self.config.address6.octets(), reason),
         };
         let Some((to, next)) = self.choose(slot, ip.src).or(Some((from, ip.src))) else { return };
-        self.make(&frame, to, Some(next), out);
+        self.originate(&frame, to, Some(next), out);
     }
 
-    /// Sends a frame made here. `next`: the neighbour it goes to; without, it has its addresses already.
-    pub(super) fn make(&mut self, frame: &[u8], to: usize, next: Option<IpAddr>, out: &mut dyn Wires) {
+    /// Sends a frame that the router makes. `next`: the neighbour to send it to; `None`: its hardware addresses are complete.
+    pub(super) fn originate(&mut self, frame: &[u8], to: usize, next: Option<IpAddr>, out: &mut dyn Wires) {
         let Some(slot) = self.enqueue_frame(frame, LOCAL, self.now) else { return };
         self.stats.originated += 1;
         match next {
@@ -98,7 +98,7 @@ impl Router {
     }
 }
 
-/// No error about an error (RFC 1122 3.2.2): types that are no questions or answers.
+/// Whether a packet is an ICMP error, about which no error is sent (RFC 1122 3.2.2).
 fn is_error(frame: &[u8], ip: &Ip) -> bool {
     let kind = frame.get(ip.at + ip.header).copied();
     match ip.proto {
@@ -158,7 +158,7 @@ fn error_6(frame: &[u8], of: &Ip, src: [u8; 16], reason: Reason) -> Vec<u8> {
     error
 }
 
-/// Writes an IPv6 header before an ICMPv6 message that is there, and the message's checksum.
+/// Writes the IPv6 header before an ICMPv6 message, and the message's checksum.
 pub(super) fn emit_6(
     frame: &mut [u8],
     ip: usize,

@@ -6,43 +6,43 @@ use crate::fabric::port::Meter;
 
 use super::stats::QueueStats;
 
-/// How one direction of a port is.
+/// Configuration of one direction of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Bits per second of the transmitter; `None`: as fast as it goes, and nothing ever waits.
+    /// Bits per second of the transmitter; `None`: unlimited, and no frame is queued.
     pub rate: Option<u64>,
-    /// Bytes that may wait for the transmitter.
+    /// Maximum number of queued bytes.
     pub depth: u32,
-    /// From the transmitter to the other end, ns.
+    /// Delay from the transmitter to the other end, ns.
     pub delay: u64,
     /// Frames lost on the link, per million.
     pub loss: u32,
     /// Frames that take [`reorder_delay`](Self::reorder_delay) longer, per million.
     pub reorder: u32,
-    /// How much longer, ns.
+    /// The extra delay, ns.
     pub reorder_delay: u64,
 }
 
 impl Default for Link {
-    /// As fast as it goes, perfect; a depth of 256 KiB should it get a rate.
+    /// Unlimited, without loss, delay or reordering; a depth of 256 KiB if it gets a rate.
     fn default() -> Self {
         Self { rate: None, depth: 256 << 10, delay: 0, loss: 0, reorder: 0, reorder_delay: 1_000_000 }
     }
 }
 
-/// A link at work. The frame being transmitted is not in the queue.
+/// State of a link. The frame being transmitted is not in the queue.
 #[derive(Debug)]
 pub(super) struct LinkQueue {
     link: Link,
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
     most: u32,
-    /// When the transmitter has sent what it has.
+    /// When the transmitter is free.
     free_at: u64,
-    /// An event waits for that.
+    /// An event is scheduled for that time.
     scheduled: bool,
     meter: Meter,
-    /// Counts cuts, and so identifies what was on the link then.
+    /// Number of times the link went down; frames in flight at that time have an earlier one.
     epoch: u32,
 }
 
@@ -72,22 +72,22 @@ impl LinkQueue {
         self.free_at
     }
 
-    /// Nothing happens to a frame here.
+    /// Whether frames pass unchanged and at once.
     pub(super) fn is_plain(&self) -> bool {
         let Link { rate, delay, loss, reorder, .. } = self.link;
         rate.is_none() && delay == 0 && loss == 0 && reorder == 0 && self.waiting.is_empty()
     }
 
-    /// No frame ever waits.
+    /// Whether no frame is ever queued.
     pub(super) fn is_unlimited(&self) -> bool {
         self.link.rate.is_none() && self.waiting.is_empty()
     }
 
-    /// Puts a frame at the end of the queue and returns what waits before it, bytes. A frame that can be transmitted at once is
-    /// always taken.
+    /// Appends a frame to the queue and returns the bytes queued before it. A frame that can be transmitted at once is always
+    /// accepted.
     ///
     /// # Errors
-    /// It would exceed the depth; the same number.
+    /// The frame would exceed the depth; the bytes queued.
     pub(super) fn offer(&mut self, now: u64, slot: u32, size: u32) -> Result<u32, u32> {
         let found = self.occupancy;
         let after = found.saturating_add(size);
@@ -96,14 +96,14 @@ impl LinkQueue {
         }
         self.waiting.push_back((slot, size));
         self.occupancy = after;
-        // What is taken at once has not waited.
+        // A frame that is transmitted at once was not queued.
         if self.free_at > now || found > 0 {
             self.most = self.most.max(after);
         }
         Ok(found)
     }
 
-    /// Takes the first waiting frame if the transmitter is free.
+    /// Removes the first queued frame if the transmitter is free.
     pub(super) fn take(&mut self, now: u64) -> Option<u32> {
         if self.free_at > now {
             return None;
@@ -113,7 +113,7 @@ impl LinkQueue {
         Some(slot)
     }
 
-    /// A frame of `len` bytes begins to be sent. Returns when it is sent.
+    /// Starts the transmission of a frame of `len` bytes. Returns its end.
     pub(super) fn occupy(&mut self, now: u64, len: usize) -> u64 {
         let Some(rate) = self.link.rate else { return now };
         self.meter.count(now, len);
@@ -121,19 +121,19 @@ impl LinkQueue {
         self.free_at
     }
 
-    /// Must an event be made for when the transmitter is free? Then it counts as made.
+    /// Whether an event must be scheduled for when the transmitter is free; if so, marks it as scheduled.
     pub(super) fn schedule(&mut self) -> bool {
         let needed = !self.scheduled && !self.waiting.is_empty();
         self.scheduled |= needed;
         needed
     }
 
-    /// That event has come.
+    /// The scheduled event occurred.
     pub(super) fn freed(&mut self) {
         self.scheduled = false;
     }
 
-    /// Utilisation of the last milliseconds, millionths; all-ones, which means unavailable, without a rate.
+    /// Utilization in the last milliseconds, millionths; all-ones (unavailable) without a rate.
     pub(super) fn utilization(&mut self, now: u64) -> u32 {
         if self.link.rate.is_none() { u32::MAX } else { self.meter.read(now) * 100 }
     }
@@ -146,7 +146,7 @@ impl LinkQueue {
         self.link = link;
     }
 
-    /// Cuts it: what waits is returned, what is in flight will not arrive.
+    /// Takes the link down: returns the queued frames; those in flight will not arrive.
     pub(super) fn cut(&mut self) -> Vec<u32> {
         self.epoch = self.epoch.wrapping_add(1);
         self.occupancy = 0;

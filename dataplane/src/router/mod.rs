@@ -1,20 +1,20 @@
 //! A router in simulated time around one INT switch: what the `switch` role does between its interfaces.
 //!
-//! Frames and the time go in ([`Router::receive`], [`Router::advance`]), frames come out ([`Wires::send`]) when they are due,
-//! reports wait in [`Router::reports`]. No I/O, no clock: tests drive it as the program does.
+//! The caller passes frames and the time ([`Router::receive`], [`Router::advance`]). The router sends frames when they are due
+//! ([`Wires::send`]) and collects reports in [`Router::reports`]. It has no I/O and no clock: tests drive it as the program does.
 //!
 //! The model:
-//! - It hides itself from hosts: on an edge port it answers ARP and neighbour solicitations for any address (proxy), finds
-//!   out hosts' addresses by asking and from what they send, and needs no address of its own. On other ports a switch of the
-//!   same kind is at the other end; every frame from there is accepted.
-//! - IPv4 and IPv6 are forwarded by the longest prefix; among routes of equal length a flow keeps to one. Hop limits count
-//!   down. Packets that cannot be forwarded cause an ICMP error, at a limited rate. Packets are never fragmented.
-//! - Each port has two [`Link`]s, one for what leaves and one for what comes in, with rate, depth, delay, loss and
-//!   reordering: queue first, then the transmitter, then the link. INT happens when a frame leaves the queue, as in
-//!   [`crate::fabric`]: occupancy is what it found there, bytes; utilisation is in millionths.
+//! - On an edge port, the router is a proxy: it replies to ARP requests and neighbour solicitations for any address, and needs no
+//!   address of its own. It learns the addresses of hosts by requests and from their packets. Any other port leads to a switch of
+//!   the same kind; every frame from there is accepted.
+//! - IPv4 and IPv6 are forwarded by longest prefix match; among equal routes, a hash of the flow selects one. The hop limit is
+//!   decremented. A packet that cannot be forwarded causes an ICMP error, at a limited rate. Packets are never fragmented.
+//! - Each port has a [`Link`] per direction, with rate, depth, delay, loss and reordering: first the queue, then the
+//!   transmitter, then the link. INT metadata is written when a frame leaves the egress queue, as in [`crate::fabric`]: occupancy is
+//!   the bytes queued when the frame was enqueued; utilization is in millionths.
 //! - Every frame is accounted for: see [`Stats`].
 
-mod answer;
+mod arp_nd;
 mod icmp;
 mod link;
 mod neighbours;
@@ -43,7 +43,7 @@ pub use routes::Route;
 use routes::Routes;
 pub use stats::{Drop, PortStats, QueueStats, Stats};
 
-/// How a router is set up.
+/// Configuration of a router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The node's id in INT and reports.
@@ -60,7 +60,7 @@ pub struct Config {
     pub address: Ipv4Addr,
     /// Source address of its ICMPv6 errors.
     pub address6: Ipv6Addr,
-    /// Of loss and reordering.
+    /// Seed of loss and reordering.
     pub seed: u64,
 }
 
@@ -72,22 +72,22 @@ pub const MAX_PORTS: usize = 256;
 pub struct Port {
     /// Its number in INT, from 1; also its queue's id (the low eight bits).
     pub number: u16,
-    /// Its hardware address. It should not be the interface's own, so that the system's network stack takes nothing for its own.
+    /// Its hardware address. Not the interface's own, so that the system's network stack accepts no frame for it.
     pub mac: [u8; 6],
     /// Hosts are behind it.
     pub edge: bool,
     /// Longest IP packet, bytes.
     pub mtu: u16,
-    /// It carries frames.
+    /// Administratively up.
     pub up: bool,
-    /// What leaves.
+    /// The egress link.
     pub out: Link,
-    /// What comes in.
+    /// The ingress link.
     pub into: Link,
 }
 
 impl Port {
-    /// An edge port for packets of 1500 bytes, as fast as it goes.
+    /// An edge port with an MTU of 1500 bytes and no rate limit.
     pub fn new(number: u16, mac: [u8; 6]) -> Self {
         let (out, into) = (Link::default(), Link::default());
         Self { number, mac, edge: true, mtu: 1500, up: true, out, into }
@@ -103,13 +103,13 @@ impl Port {
 /// Why a configuration was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// The INT part contradicts itself.
+    /// The INT configuration is invalid.
     Switch(switch::ConfigError),
     /// Two ports have this number, or it is 0.
     PortNumber(u16),
     /// More than [`MAX_PORTS`].
     TooManyPorts,
-    /// A route leads to a port that is not there.
+    /// A route leads to a port that does not exist.
     NoSuchPort(u16),
     /// A rate of 0, or a fraction above one.
     BadLink(u16),
@@ -138,9 +138,9 @@ impl From<switch::ConfigError> for ConfigError {
     }
 }
 
-/// Takes the frames that a router sends.
+/// Receives the frames that a router sends.
 pub trait Wires {
-    /// Sends a frame by the port with this index. It may be taken out by swapping; the rest is used again.
+    /// Sends a frame by the port with this index. The implementation may swap the buffer for another one, which the router reuses.
     fn send(&mut self, port: usize, frame: &mut Vec<u8>);
 }
 
@@ -185,7 +185,7 @@ struct Frame {
     from: u16,
     /// Ingress timestamp.
     ingress: u64,
-    /// What it found in the egress queue, bytes.
+    /// Bytes in the egress queue when it was enqueued.
     found: u32,
 }
 
@@ -196,22 +196,22 @@ enum Direction {
     In,
 }
 
-/// Something that happens later.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The transmitter of a line is free.
+    /// The transmitter of a link is free.
     Free { port: u16, direction: Direction },
-    /// A frame is at the end of a line.
+    /// A frame arrives at the end of a link.
     Arrive { port: u16, direction: Direction, slot: u32, epoch: u32 },
-    /// A neighbour has not answered for a while.
+    /// A neighbour has not replied within the retry interval.
     Resolve { port: u16, address: IpAddr },
 }
 
 impl Router {
-    /// A router as configured.
+    /// Creates a router.
     ///
     /// # Errors
-    /// When the configuration contradicts itself.
+    /// The configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         check(&config)?;
         let switch = Switch::new(config.node, config.switch.clone(), config.watchlist.clone())?;
@@ -236,7 +236,7 @@ impl Router {
         })
     }
 
-    /// How it is set up now.
+    /// The current configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -251,42 +251,42 @@ impl Router {
         &mut self.switch
     }
 
-    /// What it has done.
+    /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The egress queue of a port now.
+    /// The current egress queue of a port.
     pub fn queue(&self, port: usize) -> QueueStats {
         self.port_queues.get(port).map_or_else(QueueStats::default, |port_queues| port_queues.out.stats())
     }
 
-    /// The queue of what comes in by a port, where it has a rate.
+    /// The current ingress queue of a port, if its ingress link has a rate.
     pub fn queue_in(&self, port: usize) -> QueueStats {
         self.port_queues.get(port).map_or_else(QueueStats::default, |port_queues| port_queues.into.stats())
     }
 
-    /// Frames in queues, on links and waiting for a neighbour's address.
+    /// Frames in queues, on links and pending for a neighbour's address.
     pub fn queued(&self) -> u64 {
         (self.frames.len() - self.idle.len()) as u64
     }
 
-    /// Neighbours that are known.
+    /// Number of known neighbours.
     pub fn neighbours(&self) -> usize {
         self.neighbours.known()
     }
 
-    /// Reports that are ready to be sent. The caller takes them out and clears it.
+    /// Reports that are ready to be sent. The caller sends and clears them.
     pub fn reports(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 
-    /// Puts reports that wait for their group to fill into [`Self::reports`].
+    /// Moves reports of incomplete groups into [`Self::reports`].
     pub fn flush_reports(&mut self) {
         self.switch.flush(&mut self.outbox);
     }
 
-    /// When something happens next, ns.
+    /// Time of the next event, ns.
     pub fn next(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((at, _, _))| *at)
     }
@@ -310,7 +310,7 @@ impl Router {
     /// Replaces the watch list.
     ///
     /// # Errors
-    /// When the list contradicts the configuration; the old one stays.
+    /// The list does not fit the configuration; the old one stays.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.switch.watch(watchlist.clone())?;
         self.config.watchlist = watchlist;
@@ -320,7 +320,7 @@ impl Router {
     /// Replaces the routes.
     ///
     /// # Errors
-    /// One leads nowhere; the old ones stay.
+    /// A route leads to a port that does not exist; the old routes stay.
     pub fn set_routes(&mut self, routes: Vec<Route>) -> Result<(), ConfigError> {
         let changed = Config { routes, ..self.config.clone() };
         self.routes = Routes::new(&changed)?;
@@ -328,10 +328,10 @@ impl Router {
         Ok(())
     }
 
-    /// Changes a port: its links, MTU, edge, up. A port that goes down drops what it holds. The number stays.
+    /// Changes a port, except its number. A port that goes down drops its queued frames.
     ///
     /// # Errors
-    /// There is no such index, or the links are impossible.
+    /// No port has this index, or the links are invalid.
     pub fn set_port(&mut self, now: u64, index: usize, port: Port) -> Result<(), ConfigError> {
         let Some(before) = self.config.ports.get(index) else { return Err(ConfigError::NoSuchPort(0)) };
         if before.number != port.number {
@@ -362,7 +362,7 @@ impl Router {
         Ok(())
     }
 
-    /// A frame has come in by the port with index `port`. `ingress`: when it did, at most `now`.
+    /// Processes a frame received on the port with index `port`. `ingress`: the time of its arrival, at most `now`.
     pub fn receive(&mut self, now: u64, port: usize, frame: &[u8], ingress: u64, out: &mut dyn Wires) {
         self.now = self.now.max(now);
         let Some(stats) = self.stats.ports.get_mut(port) else { return };
@@ -381,7 +381,7 @@ impl Router {
         }
     }
 
-    /// Does everything that is due until `now`.
+    /// Executes all events until `now`.
     pub fn advance(&mut self, now: u64, out: &mut dyn Wires) {
         while let Some(&Reverse((at, _, event))) = self.due.peek() {
             if at > now {
@@ -397,7 +397,7 @@ impl Router {
                 Event::Arrive { port, direction, slot, epoch } => {
                     self.arrive(port, direction, slot, epoch, out)
                 }
-                Event::Resolve { port, address } => self.ask_again(port, address, out),
+                Event::Resolve { port, address } => self.retry_resolution(port, address, out),
             }
         }
         self.now = self.now.max(now);
@@ -443,13 +443,13 @@ impl Router {
         }
     }
 
-    /// A frame is gone without a report.
+    /// Drops a frame without a report.
     fn lose(&mut self, slot: u32, port: usize, reason: Drop) {
         self.count(port, reason);
         self.release(slot);
     }
 
-    /// The switch drops a frame, and reports it if its flow is watched.
+    /// Drops a frame, and reports the drop if its flow is watched.
     fn drop_here(&mut self, slot: u32, port: usize, reason: Drop) {
         let queued = &self.frames[slot as usize];
         if let (Some(code), true) = (reason.code(), queued.from != LOCAL) {
@@ -471,7 +471,7 @@ impl Router {
         self.lose(slot, port, reason);
     }
 
-    /// The frame was for us, and is done.
+    /// Consumes a frame that was addressed to the router.
     fn consume(&mut self, slot: u32) {
         self.stats.consumed += 1;
         self.release(slot);
@@ -491,7 +491,7 @@ impl Router {
             packet::FrameKind::Arp(_) => self.lose(slot, from, Drop::NotIp),
             packet::FrameKind::Ip(ip) => {
                 if edge {
-                    if answer::is_discovery(&self.frames[slot as usize].bytes, &ip) {
+                    if arp_nd::is_discovery(&self.frames[slot as usize].bytes, &ip) {
                         return self.discovery(slot, from, &ip, out);
                     }
                     self.learn_source(slot, from, &ip, out);
@@ -521,7 +521,7 @@ impl Router {
             self.error(slot, from, ip, icmp::Reason::TooBig { mtu }, out);
             return self.drop_here(slot, to, Drop::TooBig);
         }
-        packet::count_down(&mut self.frames[slot as usize].bytes, ip);
+        packet::decrement_hop_limit(&mut self.frames[slot as usize].bytes, ip);
         self.forward(slot, to, next, out);
     }
 
@@ -540,7 +540,7 @@ impl Router {
         best.or(choices.first()).map(hop)
     }
 
-    /// The MTU to report when a packet is too long for port `to`, INT taken into account: a sink takes it out, elsewhere it stays.
+    /// The MTU to report when a packet is too long for port `to`. A sink strips INT first; elsewhere INT reduces the MTU.
     fn too_big(&self, slot: u32, to: usize) -> Option<u16> {
         let port = &self.config.ports[to];
         let bytes = &self.frames[slot as usize].bytes;
@@ -553,7 +553,7 @@ impl Router {
         (ip.len > usize::from(port.mtu)).then_some(port.mtu)
     }
 
-    /// Writes the frame's addresses, if the next hop's is known, and puts it into the queue of port `to`.
+    /// Writes the hardware addresses and queues the frame at port `to`; if the next hop's address is unknown, requests it.
     fn forward(&mut self, slot: u32, to: usize, next: IpAddr, out: &mut dyn Wires) {
         let (edge, mac) = (self.config.ports[to].edge, self.config.ports[to].mac);
         if !edge {
@@ -561,17 +561,17 @@ impl Router {
             return self.enqueue(slot, to, Direction::Out, out);
         }
         match self.neighbours.find(self.now, to as u16, next) {
-            Lookup::Known { mac: dst, ask } => {
+            Lookup::Known { mac: dst, probe } => {
                 packet::address(&mut self.frames[slot as usize].bytes, dst, mac);
                 self.enqueue(slot, to, Direction::Out, out);
-                if ask {
-                    self.ask(to, next, out);
+                if probe {
+                    self.send_request(to, next, out);
                 }
             }
             Lookup::Unknown => match self.neighbours.wait(self.now, to as u16, next, slot) {
                 neighbours::WaitOutcome::SendRequest => {
                     self.at(self.now + neighbours::RETRY, Event::Resolve { port: to as u16, address: next });
-                    self.ask(to, next, out);
+                    self.send_request(to, next, out);
                 }
                 neighbours::WaitOutcome::Queued => {}
                 neighbours::WaitOutcome::Full => self.drop_here(slot, to, Drop::Unresolved),
@@ -579,7 +579,7 @@ impl Router {
         }
     }
 
-    /// Offers a frame to a line.
+    /// Queues a frame for a link.
     fn enqueue(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
         if !self.config.ports[port].up {
             return self.drop_here(slot, port, Drop::LinkDown);
@@ -602,7 +602,7 @@ impl Router {
         self.transmit(port, direction, out);
     }
 
-    /// Takes waiting frames while the transmitter is free, and sees to it that the next one is taken when it is.
+    /// Transmits queued frames while the transmitter is free, and schedules the next one.
     fn transmit(&mut self, port: usize, direction: Direction, out: &mut dyn Wires) {
         let now = self.now;
         while let Some(slot) = self.link_queue(port, direction).take(now) {
@@ -615,7 +615,7 @@ impl Router {
         }
     }
 
-    /// A frame leaves the queue: INT, then the transmitter, then the link.
+    /// A frame leaves the queue: INT, the transmitter, the link.
     fn depart(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
         if direction == Direction::Out && self.measure(slot, port) == Verdict::Discard {
             return self.consume(slot);
@@ -632,8 +632,8 @@ impl Router {
                 if direction == Direction::Out { Drop::LinkLoss } else { Drop::LinkLossIn },
             );
         }
-        let late = if self.random.chance(link.reorder) { link.reorder_delay } else { 0 };
-        let at = sent.saturating_add(link.delay).saturating_add(late);
+        let extra = if self.random.chance(link.reorder) { link.reorder_delay } else { 0 };
+        let at = sent.saturating_add(link.delay).saturating_add(extra);
         let port = port as u16;
         if at <= now {
             return self.arrive(port, direction, slot, epoch, out);
@@ -641,7 +641,7 @@ impl Router {
         self.at(at, Event::Arrive { port, direction, slot, epoch });
     }
 
-    /// The INT part of leaving.
+    /// Applies INT at the egress.
     fn measure(&mut self, slot: u32, port: usize) -> Verdict {
         let queued = &mut self.frames[slot as usize];
         let Some(from) = self.config.ports.get(usize::from(queued.from)) else { return Verdict::Forward };
@@ -661,7 +661,7 @@ impl Router {
         self.switch.forward(&mut queued.bytes, &visit, &mut self.outbox).verdict
     }
 
-    /// A frame is at the end of a line.
+    /// A frame arrives at the end of a link.
     fn arrive(&mut self, port: u16, direction: Direction, slot: u32, epoch: u32, out: &mut dyn Wires) {
         let index = usize::from(port);
         if self.link_queue(index, direction).epoch() != epoch {
@@ -669,7 +669,7 @@ impl Router {
         }
         match direction {
             Direction::In => {
-                // It arrives now: before, it was on the link.
+                // The simulated ingress link delayed it.
                 if !self.port_queues[index].into.is_plain() {
                     self.frames[slot as usize].ingress = self.now;
                 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Time between two questions, ns.
+/// Time between two requests, ns.
 pub(super) const RETRY: u64 = 1_000_000_000;
-/// Solicitations before waiting senders get "host unreachable".
+/// Requests before senders get "host unreachable".
 const TRIES: u8 = 3;
 /// A neighbour silent for this long is probed again, ns; until it has ignored [`TRIES`] requests it stays in use.
 const FRESH: u64 = 60 * 1_000_000_000;
@@ -13,7 +13,7 @@ const FRESH: u64 = 60 * 1_000_000_000;
 const MAX_NEIGHBOURS: usize = 4096;
 /// Maximum number of neighbours being resolved at once.
 const MAX_UNRESOLVED: usize = 256;
-/// Frames that wait for one neighbour.
+/// Maximum number of frames queued for one neighbour.
 const MAX_QUEUED: usize = 16;
 
 /// The table.
@@ -21,14 +21,14 @@ const MAX_QUEUED: usize = 16;
 pub(super) struct Neighbours {
     entries: BTreeMap<(u16, IpAddr), Neighbour>,
     unresolved: usize,
-    /// The last frame's source: most frames come from the one before's.
+    /// The last frame's source: most frames come from the same one as the previous frame.
     last: Option<(u16, IpAddr, [u8; 6])>,
 }
 
 #[derive(Debug)]
 enum Neighbour {
     Known { mac: [u8; 6], last_seen: u64, requests: u8 },
-    Asked { tries: u8, waiting: Vec<u32> },
+    Pending { tries: u8, waiting: Vec<u32> },
 }
 
 /// Result of a look-up.
@@ -36,8 +36,8 @@ enum Neighbour {
 pub(super) enum Lookup {
     Known {
         mac: [u8; 6],
-        /// It was silent for long: send a request.
-        ask: bool,
+        /// It was silent for long: probe it.
+        probe: bool,
     },
     Unknown,
 }
@@ -47,7 +47,7 @@ pub(super) enum Lookup {
 pub(super) enum WaitOutcome {
     /// It is queued, and a request must be sent.
     SendRequest,
-    /// It waits with others.
+    /// It is queued after others.
     Queued,
     /// The queue is full.
     Full,
@@ -64,25 +64,25 @@ impl Neighbours {
             return Lookup::Unknown;
         };
         if now.saturating_sub(*last_seen) <= FRESH + u64::from(*requests) * RETRY {
-            return Lookup::Known { mac: *mac, ask: false };
+            return Lookup::Known { mac: *mac, probe: false };
         }
         if *requests < TRIES {
             *requests += 1;
-            return Lookup::Known { mac: *mac, ask: true };
+            return Lookup::Known { mac: *mac, probe: true };
         }
         self.entries.remove(&(port, address));
         self.last = None;
         Lookup::Unknown
     }
 
-    /// Is it known there, with another hardware address than `mac`?
+    /// Whether it is known at this port with another hardware address than `mac`.
     pub(super) fn is_other(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         matches!(self.entries.get(&(port, address)), Some(Neighbour::Known { mac: known, .. }) if *known != mac)
     }
 
-    /// Lets a frame wait.
+    /// Queues a frame until the address is resolved.
     pub(super) fn wait(&mut self, now: u64, port: u16, address: IpAddr, slot: u32) -> WaitOutcome {
-        if let Some(Neighbour::Asked { waiting, .. }) = self.entries.get_mut(&(port, address)) {
+        if let Some(Neighbour::Pending { waiting, .. }) = self.entries.get_mut(&(port, address)) {
             if waiting.len() >= MAX_QUEUED {
                 return WaitOutcome::Full;
             }
@@ -96,13 +96,14 @@ impl Neighbours {
             self.forget_oldest(now);
         }
         self.unresolved += 1;
-        self.entries.insert((port, address), Neighbour::Asked { tries: 1, waiting: vec![slot] });
+        self.entries.insert((port, address), Neighbour::Pending { tries: 1, waiting: vec![slot] });
         WaitOutcome::SendRequest
     }
 
-    /// Called when no reply arrived within [`RETRY`]. `None`: no longer being resolved. True: ask again. Else the frames that waited.
-    pub(super) fn silent(&mut self, port: u16, address: IpAddr) -> Option<Result<(), Vec<u32>>> {
-        let Some(Neighbour::Asked { tries, waiting }) = self.entries.get_mut(&(port, address)) else {
+    /// Called when no reply arrived within [`RETRY`]. `None`: no longer being resolved. `Ok`: send another request. `Err`: give up; the
+    /// queued frames.
+    pub(super) fn no_reply(&mut self, port: u16, address: IpAddr) -> Option<Result<(), Vec<u32>>> {
+        let Some(Neighbour::Pending { tries, waiting }) = self.entries.get_mut(&(port, address)) else {
             return None;
         };
         if *tries < TRIES {
@@ -115,20 +116,20 @@ impl Neighbours {
         Some(Err(waiting))
     }
 
-    /// The last frame came from there too, so that nothing is to be learned.
+    /// Whether the last frame came from the same neighbour: then there is nothing to learn.
     pub(super) fn is_last(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         self.last == Some((port, address, mac))
     }
 
-    /// Learns an address; gives back the frames that waited for it. `unresolved`: it may evict another; what hosts send
-    /// unasked fills the table, but no more.
+    /// Learns an address; returns the frames that were queued for it. Only a reply to a request may evict another neighbour: what
+    /// hosts send `unsolicited` can fill the table, but replaces nothing.
     pub(super) fn learn(
         &mut self,
         now: u64,
         port: u16,
         address: IpAddr,
         mac: [u8; 6],
-        unasked: bool,
+        unsolicited: bool,
     ) -> Vec<u32> {
         let full = self.entries.len() - self.unresolved >= MAX_NEIGHBOURS;
         let known = Neighbour::Known { mac, last_seen: now, requests: 0 };
@@ -136,11 +137,11 @@ impl Neighbours {
             Some(entry) => {
                 let before = std::mem::replace(entry, known);
                 self.note_last(port, address, mac);
-                let Neighbour::Asked { waiting, .. } = before else { return Vec::new() };
+                let Neighbour::Pending { waiting, .. } = before else { return Vec::new() };
                 self.unresolved -= 1;
                 return waiting;
             }
-            None if full && unasked => return Vec::new(),
+            None if full && unsolicited => return Vec::new(),
             None if full => self.forget_oldest(now),
             None => {}
         }
@@ -153,7 +154,7 @@ impl Neighbours {
         self.last = Some((port, address, mac));
     }
 
-    /// Is it known already, just so, and recently? Then there is nothing to learn.
+    /// Whether it is known with this address and was seen recently: then there is nothing to learn.
     pub(super) fn is_known(&mut self, now: u64, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         let Some(Neighbour::Known { mac: known, last_seen, requests }) =
             self.entries.get_mut(&(port, address))
@@ -171,7 +172,7 @@ impl Neighbours {
     fn forget_oldest(&mut self, _now: u64) {
         let age = |neighbour: &Neighbour| match neighbour {
             Neighbour::Known { last_seen, .. } => Some(*last_seen),
-            Neighbour::Asked { .. } => None,
+            Neighbour::Pending { .. } => None,
         };
         let known = self.entries.iter().filter_map(|(key, neighbour)| Some((age(neighbour)?, *key)));
         if let Some((_, key)) = known.min() {

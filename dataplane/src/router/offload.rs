@@ -1,5 +1,5 @@
-//! Work that a sender left to its NIC and that is still to do: checksums, and cutting long TCP or UDP data
-//! into packets. Inside a machine such frames reach a program as they were.
+//! Offloads that a sender left to its NIC: checksums and segmentation of TCP and UDP. Within one machine, such frames arrive without
+//! them.
 
 use wire::ethernet::ethertype;
 use wire::{checksum, ipv4, ipv6, tcp, udp};
@@ -7,14 +7,14 @@ use wire::{checksum, ipv4, ipv6, tcp, udp};
 use super::packet;
 use crate::packet::{TCP, UDP};
 
-/// Completes a checksum: the field, which holds the pseudo header's sum, is `offset` bytes behind `start`, from which on
-/// everything is covered.
+/// Completes a checksum over everything from `start`. Its field, `offset` bytes after `start`, contains the sum of the pseudo
+/// header.
 ///
 /// # Errors
-/// The places are not in the frame.
+/// The positions are outside the frame.
 #[expect(clippy::result_unit_err, reason = "there is one reason")]
 pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), ()> {
-    /// Where UDP has it. A sum of 0 would mean "none" there.
+    /// Offset of the checksum in UDP, where 0 means "none".
     const IN_UDP: usize = 6;
     let covered = frame.get_mut(start..).ok_or(())?;
     let sum = checksum::of(covered);
@@ -23,11 +23,11 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), ()>
     Ok(())
 }
 
-/// Cuts a frame of TCP or UDP into frames whose payload is at most `size` bytes, as a NIC would, and gives each to `each`.
-/// Their checksums are computed anew. `scratch` is overwritten.
+/// Segments a frame of TCP or UDP into frames with at most `size` bytes of payload, as a NIC does, and calls `each` with each of
+/// them. Their checksums are computed. `scratch` is overwritten.
 ///
 /// # Errors
-/// It is none of IPv4 or IPv6 (without extension headers) with TCP or UDP, or its lengths lie.
+/// It is not TCP or UDP over IPv4 or IPv6 without extension headers, or its lengths are inconsistent.
 #[expect(clippy::result_unit_err, reason = "there is one reason")]
 pub fn segment(
     frame: &[u8],
@@ -69,7 +69,7 @@ pub fn segment(
     Ok(())
 }
 
-/// Where the headers are.
+/// Offsets of the headers.
 struct HeaderOffsets {
     ip: usize,
     l4: usize,
@@ -78,7 +78,7 @@ struct HeaderOffsets {
 }
 
 impl HeaderOffsets {
-    /// Writes what differs between the parts: `before` bytes of payload came before this one.
+    /// Writes the fields that differ between segments. `before`: bytes of payload in earlier segments.
     fn fix_headers(&self, frame: &mut [u8], index: usize, before: usize, last: bool) {
         let &Self { ip, l4, v6, proto } = self;
         let len = frame.len();

@@ -16,10 +16,10 @@ pub(super) const ICMPV6: u8 = 58;
 /// Destination of frames on a link between switches: a locally administered address that no device has.
 pub(super) const PEER: [u8; 6] = [0x02, 0x68, 0xff, 0xff, 0xff, 0xff];
 
-/// VLAN tags that are stepped over.
+/// Maximum number of VLAN tags.
 const MAX_TAGS: usize = 4;
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// ARP, at this offset.
@@ -27,14 +27,14 @@ pub(super) enum FrameKind {
     Ip(Ip),
 }
 
-/// An IP packet that is whole and whose header is right.
+/// A complete IP packet with a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ip {
-    /// Where it begins.
+    /// Its offset in the frame.
     pub(super) at: usize,
     /// Its length.
     pub(super) len: usize,
-    /// Length of its header; of IPv6 without extensions.
+    /// Length of its header, without extension headers.
     pub(super) header: usize,
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
@@ -42,7 +42,7 @@ pub(super) struct Ip {
     pub(super) hops: u8,
     /// Protocol, or first next header.
     pub(super) proto: u8,
-    /// It is a fragment other than the first.
+    /// Whether it is a fragment other than the first.
     pub(super) later: bool,
 }
 
@@ -69,7 +69,7 @@ impl Ip {
     }
 }
 
-/// Reads a frame. `ours`: the address frames must be sent to, if that matters; group addresses are ours as well.
+/// Reads a frame. `ours`: the hardware address to which frames must be sent, if checked; group addresses are accepted as well.
 pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<FrameKind, Drop> {
     let header = ethernet::Packet::new_checked(frame).map_err(|_| Drop::Malformed)?;
     let dst = header.dst();
@@ -85,7 +85,7 @@ pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<FrameKind
     }
 }
 
-/// The EtherType behind VLAN tags, and where what it announces begins: inside the frame or at its end.
+/// The EtherType after VLAN tags, and the offset of its payload, which may be the frame's end.
 pub(super) fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
     let mut at = ethernet::HEADER_LEN;
@@ -99,7 +99,7 @@ pub(super) fn network(frame: &[u8]) -> Option<(u16, usize)> {
     Some((ethertype, at))
 }
 
-/// The IP packet in a frame, if there is a good one.
+/// The IP packet in a frame, if it is valid.
 pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
     match classify(frame, None) {
         Ok(FrameKind::Ip(ip)) => Some(ip),
@@ -141,7 +141,7 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
 }
 
 /// Decrements the hop limit, and updates the checksum.
-pub(super) fn count_down(frame: &mut [u8], ip: &Ip) {
+pub(super) fn decrement_hop_limit(frame: &mut [u8], ip: &Ip) {
     let rest = &mut frame[ip.at..];
     if ip.dst.is_ipv6() {
         if let Ok(mut header) = ipv6::Packet::new_checked(rest) {
@@ -172,7 +172,7 @@ pub(super) fn source_mac(frame: &[u8]) -> Option<[u8; 6]> {
     is_host(mac).then_some(mac)
 }
 
-/// Can it be one station's address?
+/// Whether it can be the address of one host.
 pub(super) fn is_host(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }

@@ -6,14 +6,14 @@ use detect::Prefix;
 
 use super::{Config, ConfigError};
 
-/// A route. Several for one prefix share its flows.
+/// A route. Several routes for one prefix share its flows (ECMP).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
-    /// Where to.
+    /// Destination.
     pub to: Prefix,
     /// Number of the port.
     pub port: u16,
-    /// On an edge port: the router to send to, instead of the destination itself.
+    /// On an edge port: the next router; otherwise frames go to the destination itself.
     pub via: Option<IpAddr>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct NextHop {
     pub(super) via: Option<IpAddr>,
 }
 
-/// The table: per length, from long to short, the networks in order. A look-up is a binary search per length that occurs.
+/// The routing table: for each prefix length, longest first, the networks in order. A look-up is a binary search per length.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     v4: Vec<Length>,
@@ -65,7 +65,7 @@ impl Routes {
         }
     }
 
-    /// The ways to `address`.
+    /// The next hops to `address`.
     pub(super) fn find(&self, address: IpAddr) -> Option<&[NextHop]> {
         let family = if address.is_ipv6() { &self.v6 } else { &self.v4 };
         let bits = wide(address);
@@ -75,7 +75,7 @@ impl Routes {
         })
     }
 
-    /// `address` is a host behind the port with this index, to which frames go directly.
+    /// Whether `address` is a host behind the port with this index, without a router between.
     pub(super) fn is_behind(&self, address: IpAddr, port: usize) -> bool {
         let here = |choice: &NextHop| usize::from(choice.port) == port && choice.via.is_none();
         self.find(address).is_some_and(|choices| choices.iter().any(here))

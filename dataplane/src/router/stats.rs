@@ -1,10 +1,10 @@
-//! What a router has done, so that it adds up.
+//! Counters of a router. They add up: see [`Stats`].
 
-/// Why a frame went no further.
+/// Why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Drop {
-    /// Headers that contradict themselves, a wrong IPv4 header checksum, a frame that was cut.
+    /// Inconsistent headers, a wrong IPv4 header checksum, or a truncated frame.
     Malformed,
     /// Neither IPv4 nor IPv6 (nor ARP from a host).
     NotIp,
@@ -12,19 +12,19 @@ pub enum Drop {
     NotForUs,
     /// To or from an address that is never forwarded: multicast, broadcast, link-local, loopback.
     LinkScope,
-    /// Its hop limit (TTL) was used up.
+    /// The hop limit (TTL) expired.
     HopLimit,
     /// No route.
     NoRoute,
-    /// Longer than the egress link takes.
+    /// Longer than the MTU of the egress link.
     TooBig,
-    /// The next hop does not answer address resolution.
+    /// The next hop does not reply to address resolution.
     Unresolved,
     /// The egress queue was full.
     QueueFull,
     /// The queue of its ingress link was full.
     QueueFullIn,
-    /// Lost on the link it left by, as configured.
+    /// Lost on the egress link, as configured.
     LinkLoss,
     /// Lost on its ingress link, as configured.
     LinkLossIn,
@@ -32,7 +32,7 @@ pub enum Drop {
     LinkDown,
     /// Too many frames are queued.
     Memory,
-    /// The system did not take it.
+    /// The operating system did not accept it.
     NotSent,
 }
 
@@ -58,7 +58,7 @@ impl Drop {
         Self::NotSent,
     ];
 
-    /// For programs.
+    /// The label in metrics and API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -79,8 +79,8 @@ impl Drop {
         }
     }
 
-    /// The drop reason byte in reports; the same as [`crate::fabric::DropReason`]'s where that has it. `None`: no switch would
-    /// know, or none would report it.
+    /// The drop reason in reports, equal to [`crate::fabric::DropReason`]'s if that has it. `None`: a switch cannot know it or does
+    /// not report it.
     pub fn code(self) -> Option<u8> {
         match self {
             Self::HopLimit => Some(26),
@@ -93,13 +93,13 @@ impl Drop {
         }
     }
 
-    /// It happens at the egress port, which is known then.
+    /// Whether it occurs at the egress port, which is then known.
     pub(super) fn is_egress(self) -> bool {
         matches!(self, Self::TooBig | Self::Unresolved | Self::QueueFull | Self::LinkDown)
     }
 }
 
-/// What happened at one port.
+/// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Frames received.
@@ -110,26 +110,26 @@ pub struct PortStats {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Frames dropped, by [`Drop`]: at the port where the reason lay.
+    /// Frames dropped, by [`Drop`], at the port that caused it.
     pub drops: [u64; Drop::COUNT],
 }
 
-/// A queue now.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// What waits, bytes.
+    /// Queued bytes.
     pub bytes: u32,
-    /// What waits, frames.
+    /// Queued frames.
     pub frames: u32,
-    /// The most that ever waited, bytes.
+    /// Maximum of queued bytes so far.
     pub most_bytes: u32,
 }
 
-/// What a router has done since it was created. Sums over the ports: `received + originated = sent + consumed + drops + queued`,
+/// Counters since the router was created. Summed over the ports: `received + originated = sent + consumed + drops + queued`,
 /// where queued is [`Router::queued`](super::Router::queued).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// By the port's index.
+    /// Counters of each port, by its index.
     pub ports: Vec<PortStats>,
     /// Frames originated here: ARP, neighbour discovery, ICMP errors.
     pub originated: u64,
@@ -164,7 +164,7 @@ impl Stats {
         self.ports.iter().flat_map(|port| &port.drops).sum()
     }
 
-    /// Does it add up, with `queued` frames inside?
+    /// Whether the counters balance with `queued` frames in the router.
     pub fn is_balanced(&self, queued: u64) -> bool {
         self.received() + self.originated == self.sent() + self.consumed + self.drops() + queued
     }

@@ -159,7 +159,7 @@ fn a_packet_goes_to_the_next_switch_with_one_hop_less() {
 }
 
 #[test]
-fn any_address_a_host_asks_for_is_ours() {
+fn arp_requests_for_any_address_get_a_reply() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     let question = arp(1, (HOST, v4(5, 1)), ([0; 6], Ipv4Addr::new(169, 254, 1, 1)), [0xff; 6]);
     router.receive(1, 0, &question, 1, &mut sent);
@@ -183,7 +183,7 @@ fn any_address_a_host_asks_for_is_ours() {
 }
 
 #[test]
-fn a_host_is_asked_for_and_its_packets_wait() {
+fn a_host_is_resolved_while_its_packets_are_queued() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     let frame = from_1_to(3, 10);
     router.receive(0, 0, &frame, 0, &mut sent);
@@ -208,7 +208,7 @@ fn a_host_is_asked_for_and_its_packets_wait() {
 }
 
 #[test]
-fn packets_to_a_host_that_never_answers_are_dropped_and_the_sender_is_notified() {
+fn packets_to_a_host_that_never_replies_are_dropped_and_the_sender_is_notified() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     // The sender is known from its own packets, so that the error finds it.
     router.receive(0, 0, &from_1_to(3, 10), 0, &mut sent);
@@ -231,7 +231,7 @@ fn packets_to_a_host_that_never_answers_are_dropped_and_the_sender_is_notified()
 }
 
 #[test]
-fn neighbour_solicitations_are_answered_and_asked() {
+fn neighbour_solicitations_are_sent_and_get_replies() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     // A packet for an unknown host makes a solicitation. Given to another switch's edge port, it is answered.
     let frame = udp_frame(v6(5, 1).into(), v6(6, 3).into(), (1, 2), 10, 9);
@@ -531,7 +531,7 @@ fn a_packet_that_int_makes_too_long_for_a_later_link_is_reported_with_its_own_le
 }
 
 #[test]
-fn tags_stay_and_answers_have_them() {
+fn vlan_tags_stay_and_replies_have_them() {
     let (mut router, mut sent) = (router(config()), Sent::default());
     let tagged = |frame: &[u8]| {
         let mut frame = frame.to_vec();
@@ -573,7 +573,7 @@ fn no_bytes_make_it_panic_and_all_are_accounted_for() {
 }
 
 #[test]
-fn long_data_is_cut_as_a_card_would() {
+fn long_data_is_segmented_as_by_a_nic() {
     let (ip, l4) = (14, 34);
     let mut frame = vec![0; l4 + 32 + 2500];
     ethernet::Repr { dst: mac(1), src: HOST, ethertype: ethertype::IPV4 }.emit(&mut frame);
@@ -633,7 +633,7 @@ fn long_data_is_cut_as_a_card_would() {
 }
 
 #[test]
-fn a_checksum_that_was_left_to_the_card_is_completed() {
+fn a_checksum_left_to_the_nic_is_completed() {
     let whole = from_1_to(2, 33);
     let mut left = whole.clone();
     let addresses = left[26..34].to_vec();

@@ -299,7 +299,7 @@ fn without_faults_every_drop_except_on_a_link_is_reported() {
 }
 
 #[test]
-fn the_books_of_the_channel_balance() {
+fn the_counters_of_the_channel_balance() {
     let watch = Watch::new(Match::default());
     let (fabric, _) = audit(config(Format { subsystems: 2, ..Format::default() }, watch), watch);
     let totals = fabric.channel_totals();

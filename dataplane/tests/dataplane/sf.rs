@@ -80,7 +80,7 @@ struct Reported {
     reporter: (u32, u64),
 }
 
-/// Troubles on the way, per thousand packets and link.
+/// Fault rates, per thousand packets and link.
 #[derive(Clone, Copy, Default)]
 struct Faults {
     lost: u64,
@@ -95,14 +95,14 @@ struct Row {
     now: u64,
     trouble: Faults,
     rng: Rng,
-    /// Behind each node: a packet that the next one overtakes.
+    /// After each node: a delayed packet, which the next one overtakes.
     held: Vec<Option<(Vec<u8>, u64)>>,
     reports: Vec<Reported>,
     delivered: u64,
     lost: u64,
 }
 
-/// How much later a packet comes to the first node, ns.
+/// Time between packets at the first node, ns.
 const GAP: u64 = 1_000;
 
 impl Row {
@@ -131,7 +131,7 @@ impl Row {
         self.pass(0, frame, number);
     }
 
-    /// A packet comes to node `at`, and goes on from there.
+    /// Forwards a packet from node `at` on.
     fn pass(&mut self, at: usize, mut frame: Vec<u8>, number: u64) {
         let (len, last) = (frame.len(), self.switches.len() - 1);
         let visit = Visit {
@@ -285,7 +285,7 @@ fn over_ipv4_the_same_sets_come_out() {
     }
 }
 
-/// Complete sets in thousandths of what a row without trouble has.
+/// Complete sets, in thousandths of those without faults.
 fn yield_of(nodes: u32, trouble: Faults) -> u64 {
     const PACKETS: u64 = 20_000;
     let row = Row::run(nodes, PACKETS, trouble);
@@ -315,7 +315,7 @@ fn sets_survive_loss_and_overtaking_as_often_as_the_format_reference_says() {
 }
 
 #[test]
-fn a_wiped_register_costs_a_few_sets_and_heals() {
+fn a_wiped_register_loses_a_few_sets_and_recovers() {
     for nodes in [4, 5, 8] {
         let (mut row, mut rng) = (Row::new(nodes, true, sf::Config::default()), Rng(77));
         let mut wipes = 0;
@@ -332,14 +332,14 @@ fn a_wiped_register_costs_a_few_sets_and_heals() {
         assert_eq!(full, clean);
         assert!(wipes > 10 && whole - full <= wipes + 1, "{wipes} wipes cost {} sets", whole - full);
         assert!(row.switches[2].stats().sf_rules[6] > 0, "rule 6 is for a wiped register");
-        // Two periods later all is as it was.
+        // After two periods the yield is as before.
         let before = row.full().0;
         (20_000..21_000).for_each(|number| row.send(40_000, number));
         assert!(row.full().0 - before >= 1000 / (nodes as usize - 1).next_power_of_two() - 1);
     }
 }
 
-/// Two flows in turn, as a coin says.
+/// Two flows that alternate randomly.
 fn two_flows(config: sf::Config) -> Row {
     let (mut row, mut coin) = (Row::new(4, true, config), Rng(3));
     (0..20_000).for_each(|number| row.send(40_000 + (coin.roll() >> 20) as u16 % 2, number));
@@ -420,7 +420,7 @@ fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
     assert_eq!(full.values().filter(|nodes| nodes.len() == 5).count(), 90);
 }
 
-/// A node that speaks plain INT only is found out at once.
+/// A node with plain INT only is detected at once.
 #[test]
 fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
     let mut row = Row::new(3, true, sf::Config::default());
@@ -439,7 +439,7 @@ fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
         to_edge: at == 2,
     };
     row.switches[0].forward(&mut frame, &visit(0), &mut row.outbox);
-    // What a plain node does to it: six words more, and every length with them.
+    // A plain INT node adds six words and updates every length.
     let (option, int) = (56, 6 * 4);
     let record = frame[option + 18..option + 18 + int].to_vec();
     frame.splice(option + 18..option + 18, record);

@@ -119,7 +119,7 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
     if as_json {
         let one = |lab: &String| {
             let state = state(lab);
-            json!({ "name": lab, "whole": state.is_some(), "api": state.as_ref().map(|state| &state.api), "file": state.map(|state| state.file) })
+            json!({ "name": lab, "complete": state.is_some(), "api": state.as_ref().map(|state| &state.api), "file": state.map(|state| state.file) })
         };
         return print_json(&labs.iter().map(one).collect());
     }
@@ -164,8 +164,8 @@ fn status_json(
 ) -> Value {
     let topology = &lab.topology;
     let answer = |answer: Result<Value, CliError>| match answer {
-        Ok(value) => json!({ "answers": true, "status": value }),
-        Err(error) => json!({ "answers": false, "error": error.to_string() }),
+        Ok(value) => json!({ "reachable": true, "status": value }),
+        Err(error) => json!({ "reachable": false, "error": error.to_string() }),
     };
     let hosts = topology.hosts.iter().map(|host| {
         let addresses: Vec<String> = host.addresses.iter().map(|address| address.ip.to_string()).collect();

@@ -1,12 +1,12 @@
-//! Makes the OpenAPI document from the types of the answers and the declared parameters.
+//! Makes the OpenAPI document from the types of the responses and the declared parameters.
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::api::{
-    answers, dta, flows,
+    dta, flows,
     params::{Form, Param},
-    refusal, stored, stream,
+    refusal, state, stored, stream,
 };
 use crate::view::{self, schema};
 
@@ -20,11 +20,11 @@ struct Operation {
     about: &'static str,
     parameters: &'static [Param],
     body: Option<Make>,
-    answer: Answer,
+    response: ResponseBody,
 }
 
-/// What a successful answer holds.
-enum Answer {
+/// The content of a successful response.
+enum ResponseBody {
     Json(Make),
     Stream(Make),
     Text,
@@ -46,9 +46,9 @@ const fn get(
     path: &'static str,
     about: &'static str,
     parameters: &'static [Param],
-    answer: Make,
+    response: Make,
 ) -> Operation {
-    Operation { method: "get", path, about, parameters, body: None, answer: Answer::Json(answer) }
+    Operation { method: "get", path, about, parameters, body: None, response: ResponseBody::Json(response) }
 }
 
 const fn change(
@@ -56,9 +56,9 @@ const fn change(
     path: &'static str,
     about: &'static str,
     body: Option<Make>,
-    answer: Make,
+    response: Make,
 ) -> Operation {
-    Operation { method, path, about, parameters: &[], body, answer: Answer::Json(answer) }
+    Operation { method, path, about, parameters: &[], body, response: ResponseBody::Json(response) }
 }
 
 /// All operations, in the order of the routes.
@@ -85,8 +85,8 @@ fn network() -> Vec<Operation> {
             &[],
             of::<view::RateHistory>,
         ),
-        get("/api/v1/nodes", "Nodes with latencies and queues, by id.", answers::NODES, of::<view::Nodes>),
-        get("/api/v1/links", "Links, learnt from paths.", answers::LINKS, of::<view::Links>),
+        get("/api/v1/nodes", "Nodes with latencies and queues, by id.", state::NODES, of::<view::Nodes>),
+        get("/api/v1/links", "Links, learnt from paths.", state::LINKS, of::<view::Links>),
         get("/api/v1/flows", "Flows, largest first.", flows::FLOWS, of::<view::Flows>),
         get("/api/v1/flows/{id}", "One flow, hop by hop.", &[], of::<view::FlowDetail>),
         get(
@@ -95,7 +95,7 @@ fn network() -> Vec<Operation> {
             stored::HISTORY,
             of::<view::HistoryView>,
         ),
-        get("/api/v1/paths", "Paths, most used first.", answers::PATHS, of::<view::Paths>),
+        get("/api/v1/paths", "Paths, most used first.", state::PATHS, of::<view::Paths>),
         get("/api/v1/events", "Stored events, newest first.", stored::EVENTS, of::<view::Events>),
         Operation {
             method: "get",
@@ -103,7 +103,7 @@ fn network() -> Vec<Operation> {
             about: events,
             parameters: stream::EVENTS,
             body: None,
-            answer: Answer::Stream(of::<view::EventView>),
+            response: ResponseBody::Stream(of::<view::EventView>),
         },
         get(
             "/api/v1/rollups",
@@ -115,7 +115,7 @@ fn network() -> Vec<Operation> {
             "post",
             "/api/v1/query",
             "Read-only SQL over the views events, rollups, flows, drops, losses, reports.",
-            Some(of::<stored::Question>),
+            Some(of::<stored::SqlQuery>),
             of::<crate::sql::Rows>,
         ),
     ]
@@ -218,7 +218,7 @@ fn memory() -> Vec<Operation> {
         change(
             "post",
             "/api/v1/dta/snapshots",
-            "Takes snapshots, and answers when they are on disk.",
+            "Takes snapshots, and responds when they are on disk.",
             Some(of::<dta::Wanted>),
             of::<dta::Snapshots>,
         ),
@@ -238,7 +238,7 @@ fn program() -> Vec<Operation> {
         about,
         parameters: &[],
         body: None,
-        answer: Answer::Text,
+        response: ResponseBody::Text,
     };
     vec![
         get("/api/v1/config", "The effective configuration, without secrets.", &[], object),
@@ -247,7 +247,7 @@ fn program() -> Vec<Operation> {
             "/api/v1/config/reload",
             "Reloads the configuration file. An invalid file changes nothing.",
             None,
-            of::<answers::Reload>,
+            of::<state::Reload>,
         ),
         get("/api/v1/openapi.json", "This document.", &[], object),
         text("/metrics", "Metrics for Prometheus."),
@@ -261,7 +261,7 @@ pub(super) fn document() -> Value {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    // A body may leave out what has a default; an answer holds every field.
+    // A body may leave out what has a default; a response contains every field.
     let mut bodies = base.clone().for_deserialize().into_generator();
     let mut generator = base.for_serialize().into_generator();
     let mut paths = Map::new();
@@ -311,10 +311,10 @@ impl Operation {
         let segments = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let mut parameters: Vec<Value> = segments.map(segment).collect();
         parameters.extend(self.parameters.iter().map(query));
-        let content = match self.answer {
-            Answer::Json(make) => json!({"application/json": {"schema": make(generator)}}),
-            Answer::Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
-            Answer::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+        let content = match self.response {
+            ResponseBody::Json(make) => json!({"application/json": {"schema": make(generator)}}),
+            ResponseBody::Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
+            ResponseBody::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
         };
         let mut responses = json!({"200": {"description": "Success.", "content": content}});
         let statuses: &[&str] = match self.path {
@@ -375,7 +375,7 @@ fn query(param: &Param) -> Value {
     json!({"name": param.name, "in": "query", "required": required, "description": param.about, "schema": schema})
 }
 
-/// Answers hold every field, so the defaults for reading them are not part of the contract.
+/// Responses contain every field, so the defaults for reading them are not part of the contract.
 fn without_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! DTA reports, control messages and RoCEv2 packets: for people a line that says what it is and lines of what it asks for, for programs
+//! DTA reports, control messages and RoCEv2 packets: as text, a headline and lines for the operation; for programs
 //! an object.
 
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use terminal::units;
 /// The ports by which DTA is recognised; those of RoCEv2 are arguments.
 pub(super) const PORTS: [u16; 2] = [REPORT_PORT, CONTROL_PORT];
 
-/// What a datagram is.
+/// Kind of a datagram.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
     Report(Report<'a>, Option<Form>),
@@ -99,7 +99,7 @@ fn packet<'a>(
     }
 }
 
-/// One of them.
+/// One datagram.
 pub(super) fn write(out: &mut String, (ts, source): (u64, IpAddr), found: &Found<'_>, json: bool) {
     if json {
         json::object(out, |o| {

@@ -1,4 +1,4 @@
-//! A report for people: a line that says what it is, a line for the flow, a table of hops.
+//! A report as text: a headline, a line for the flow, a table of hops.
 
 use std::fmt::Display;
 use std::net::IpAddr;

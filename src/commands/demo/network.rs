@@ -43,7 +43,7 @@ pub(super) struct Sent {
     pub(super) lost: u64,
     /// Of the lost ones, the first or last of a switch: no gap between two numbers shows them.
     pub(super) unseen: u64,
-    /// Given to the socket once more.
+    /// Sent to the socket twice.
     pub(super) duplicated: u64,
     /// How long it ran.
     pub(super) span: Duration,

@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         None => {
             let map = args.source.map()?;
             let collectors = map.as_ref().map(|map| map.of_key(&args.key)).unwrap_or_default();
-            // What was counted before the map grew lies elsewhere: only the collector of today is asked.
+            // Counts from before the map grew are at another collector; only the current one is queried.
             let collectors = &collectors[..collectors.len().min(1)];
             let asked =
                 query(&[("key", Some(args.key.to_string())), ("copies", Some(args.copies.to_string()))]);

@@ -26,7 +26,7 @@ pub(super) fn version(id: &StreamId) -> String {
     format!("{}.{}", id.version / 10, id.version % 10)
 }
 
-/// The address as people write it.
+/// The address in its usual text form.
 pub(super) fn source(id: &StreamId) -> String {
     Ipv6Addr::from(id.source).to_canonical().to_string()
 }

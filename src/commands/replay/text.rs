@@ -1,4 +1,4 @@
-//! What a replay found, for people.
+//! The findings of a replay as text.
 
 use collector::event::{Basis, Kind};
 use detect::Metric;

@@ -390,10 +390,10 @@ fn a_map_says_who_keeps_what_and_where_reports_go() {
     assert_eq!((spread.of_list(7), spread.of_list(9), spread.of_sketches()), (1, 0, 2));
     let at = |end: &str| format!("10.0.0.{end}").parse().unwrap();
     let of_map = [at("9:40040"), at("10:40040"), at("11:40040")];
-    assert_eq!(dta("").unwrap().ways().map(|(addresses, _)| addresses), Ok(of_map.to_vec()));
+    assert_eq!(dta("").unwrap().destinations().map(|(addresses, _)| addresses), Ok(of_map.to_vec()));
     let metadata = "collectors = [\"10.0.0.1:1\", \"10.0.0.2:1\", \"10.0.0.3:1\"]\n";
     assert_eq!(
-        dta(metadata).unwrap().ways().map(|(addresses, _)| addresses),
+        dta(metadata).unwrap().destinations().map(|(addresses, _)| addresses),
         Ok(vec![at("1:1"), at("2:1"), at("3:1")]),
         "the file's own go before"
     );

@@ -8,7 +8,7 @@ export type AdmissionView = {
   balanced: boolean;
   /** Connections: `connections = accepted + refused + pending`. */
   connections: number;
-  /** Connections without an answer yet. */
+  /** Connections without a response yet. */
   pending: number;
   /** Connections refused, by reason. */
   refused: NamedCounts;
@@ -821,7 +821,7 @@ export type RatesThen = {
   ts: number;
 };
 
-/** The answer of `/config/reload`. */
+/** The response of `/config/reload`. */
 export type Reload = {
   /** True. */
   reloaded: boolean;
@@ -867,13 +867,13 @@ export type Rollups = {
   truncated: boolean;
 };
 
-/** The answer of `/query`. */
+/** The response of `/query`. */
 export type Rows = {
   /** Names of the columns. */
   columns: Array<string>;
   /** Duration of the query, milliseconds. */
   elapsed_ms: number;
-  /** Remarks on the answer. */
+  /** Remarks on the response. */
   notes: Array<string>;
   /** Rows; a cell is a string, a number or null. */
   rows: Array<Array<unknown>>;
@@ -1021,7 +1021,7 @@ export type Status = {
   inputs: Array<Input>;
   /** Losses, stage by stage. */
   loss_budget: Array<Stage>;
-  /** Time of the answer, nanoseconds since the Unix epoch. */
+  /** Time of the response, nanoseconds since the Unix epoch. */
   now: number;
   /** Outcome of postcards. */
   postcards: Postcards;
@@ -1411,7 +1411,7 @@ export type TranslatorBuffer = {
   accepted: number;
   /** Items buffered now. */
   buffered: number;
-  /** Items dropped when a collector came back with other stores. */
+  /** Items dropped when a collector returned with other stores. */
   dropped: number;
   /** Items written. */
   written: number;

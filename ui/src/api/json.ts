@@ -1,4 +1,4 @@
-/** A string, or a number whole: so that the digits behind a point are not taken for an integer. */
+/** A string, or a complete number, so that digits after a decimal point are not read as an integer. */
 const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
 /** An integer that a double may not hold exactly. */

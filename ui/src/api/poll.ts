@@ -9,7 +9,7 @@ export function backoff(intervalMs: number, failures: number): number {
 
 export interface Poll {
   stop(): void;
-  /** Ask again now, for example because a filter changed. An answer still under way is thrown away. */
+  /** Requests again now, for example because a filter changed. A response still in flight is discarded. */
   now(): void;
 }
 
@@ -20,7 +20,7 @@ export interface PollOptions<T> {
   failed?(error: unknown, waitMs: number): void;
 }
 
-/** Asks again and again: never two at once, slower after failures, not at all while the tab is hidden. */
+/** Polls: one request at a time, slower after failures, paused while the tab is hidden. */
 export function poll<T>(options: PollOptions<T>): Poll {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let current: AbortController | undefined;
@@ -68,7 +68,7 @@ export function poll<T>(options: PollOptions<T>): Poll {
   };
 }
 
-/** Failures that the page shows in words; anything else is a mistake of ours and goes to the console. */
+/** Failures that the page shows as text; anything else is a bug and goes to the console. */
 function isExpected(error: unknown): boolean {
   return error instanceof ApiError || error instanceof Unreachable;
 }

@@ -23,7 +23,7 @@ export function expectedText(store: Store): string {
   return store.expected.map((one) => `${percent(one.answered)} with ${one.copies}`).join(', ');
 }
 
-/** Which question a store answers. */
+/** The kind of query that a store supports. */
 export function questionOf(kind: Store['kind']): 'get' | 'count' | 'sketch' | null {
   switch (kind) {
     case 'key-write':
@@ -38,7 +38,7 @@ export function questionOf(kind: Store['kind']): 'get' | 'count' | 'sketch' | nu
   }
 }
 
-/** Names of IP protocols that people know by name. */
+/** Names of common IP protocols. */
 const PROTOCOLS: Readonly<Record<number, string>> = {
   1: 'icmp',
   6: 'tcp',
@@ -49,7 +49,7 @@ const PROTOCOLS: Readonly<Record<number, string>> = {
   132: 'sctp',
 };
 
-/** Named values as people read them, codes with their names: `node 7, reason 71 (acl deny)`. */
+/** Named values as text, codes with their names: `node 7, reason 71 (acl deny)`. */
 export function fieldsText(fields: Fields): string {
   return Object.entries(fields)
     .filter(([name]) => name !== 'reason_name')

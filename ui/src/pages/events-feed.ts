@@ -13,7 +13,7 @@ const RARE = 40;
 
 export type Connection = 'connecting' | 'live' | 'lost';
 
-/** What the fields say. */
+/** The values of the filter fields. */
 export interface EventQuery extends Filter {
   node: string;
 }
@@ -24,11 +24,11 @@ export class EventFeed {
   connection: Connection = 'connecting';
   paused = false;
   waiting: TelemetryEvent[] = [];
-  /** Left out: by the server, because we were slow, or by us, because we were paused for long. */
+  /** Events skipped by the server because this client was slow, or by the page because it was paused for long. */
   shed = 0;
   /** The last page was the last; or why there is none. */
   end: 'more' | 'last' | string = 'more';
-  /** Something to draw. */
+  /** Called when there is something to draw. */
   dirty = true;
   private most = SHOWN;
   private live: { stop(): void } | undefined;
@@ -71,7 +71,7 @@ export class EventFeed {
     return this.log.select(this.query, this.most);
   }
 
-  /** Does the page itself leave something out? */
+  /** Whether the page itself filters. */
   isNarrowed(): boolean {
     const { kinds, metric, flow } = this.query;
     return kinds.size > 0 || metric !== '' || (flow !== '' && !isFlowText(flow));
@@ -109,7 +109,7 @@ export class EventFeed {
     return { node: /^\d+$/.test(node) ? node : '', flow: isFlowText(flow) ? flow : '' };
   }
 
-  /** The newest of each rare kind, one question after the other. Without them the page is poorer, not wrong. */
+  /** The newest of each rare kind, one request after the other. The page also works without them. */
   private async loadRare(): Promise<void> {
     const part = this.serverPart();
     for (const kind of RARE_KINDS) {

@@ -14,7 +14,7 @@ import { fillPanel, flowTable, inputTable, sourceTable, storePanel } from './ove
 const SYNC = 'overview';
 const WORST_NODES = 6;
 
-/** What comes in, whether anything is lost, what is slow. */
+/** Input rate, losses, and the slowest nodes. */
 export function overviewPage(): Page {
   const rates = rateCharts();
   const waits = waitChart();
@@ -136,7 +136,7 @@ function waitChart() {
   };
 }
 
-/** Asks again for the last seconds, which may not have been complete. */
+/** Queries the last seconds again, which may have been incomplete. */
 function fromTime(kept: readonly Rollup[]): string {
   const newest = kept[kept.length - 1]?.ts;
   const start = newest === undefined ? live.now() - WINDOW_SECONDS * 1e9 : newest - 3e9;

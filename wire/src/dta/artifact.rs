@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_here_too() {
+    fn limits_also_apply_here() {
         assert_eq!(parse(&[1, 0, 0, 10, 0, 0, 1, 0, 0, 2, 1], 0), Err(Refusal::BadCopies));
         assert_eq!(parse(&[3, 0, 5, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5], 0), Err(Refusal::BadCopies));
         assert_eq!(parse(&[4, 0, 10, 0, 0, 1, 0, 0, 0, 0, 1], 0), Err(Refusal::BadHop));

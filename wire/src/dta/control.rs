@@ -107,7 +107,7 @@ pub enum Body {
     Congestion {
         /// 0 to 3; 0 ends it.
         level: u8,
-        /// For how long it is in force, microseconds.
+        /// How long it is valid, microseconds.
         hold_us: u32,
         /// Reports dropped since the notice before.
         dropped: u32,

@@ -1,18 +1,18 @@
-//! Where a key lies: four slot hashes and a checksum, each a CRC of its own polynomial (wire-formats 5.6), and the artifact's
-//! single CRC (5.2) as a store's attribute.
+//! Slots of a key: four slot hashes and a checksum, each a CRC with its own polynomial (wire-formats 5.6), and the artifact's
+//! single CRC (5.2) as an attribute of a store.
 //!
-//! A CRC is affine: the CRC of a key is that of as many zero bytes, and with it the exclusive or of what each half byte does from
-//! its place. So all five are looked up side by side, in one pass, and no step waits for the one before.
+//! A CRC is affine: the CRC of a key is the CRC of as many zero bytes XORed with a contribution of each half byte, which depends on
+//! its position. All five CRCs are computed in one pass of table look-ups, without dependencies between steps.
 
 use crate::crc::byte_of;
 use crate::flow::FlowKey;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of the longest key.
+/// Maximum length of a key, bytes.
 pub const MAX_KEY: usize = 64;
-/// The most copies of a value: there are as many slot hashes.
+/// Maximum number of copies of a value: the number of slot hashes.
 pub const MAX_COPIES: usize = 4;
-/// The most slots or counters of a store.
+/// Maximum number of slots or counters of a store.
 pub const MAX_SLOTS: u64 = 1 << 31;
 
 /// The reflected polynomials: checksum (IEEE), then slots 0 (Castagnoli), 1 (CRC-32D), 2 (CRC-32K), 3 (Q).
@@ -20,12 +20,12 @@ const POLYNOMIALS: [u32; 5] = [0xedb8_8320, 0x82f6_3b78, 0xd419_cc15, 0xeb31_d82
 
 /// Checksum and the first three slot hashes.
 type Lanes = [u32; 4];
-/// The same, two by two: so they are looked up and added with half as many instructions.
+/// The same in pairs, so that look-ups and XORs need half as many instructions.
 type Halves = [u64; 2];
 
-/// What the low and the high half of a byte do, by the byte's distance from the key's end.
+/// Contributions of the low and the high half of a byte, by the byte's distance from the key's end.
 static HALVES: [[[Halves; 16]; 2]; MAX_KEY] = halves();
-/// Likewise for the fourth slot hash, which few need.
+/// The same for the fourth slot hash, which is rarely needed.
 static LAST_HALVES: [[[u32; 16]; 2]; MAX_KEY] = last_halves();
 /// The CRCs of as many zero bytes.
 static ZEROS: [Halves; MAX_KEY + 1] = zeros();
@@ -95,7 +95,7 @@ const fn zeros() -> [Halves; MAX_KEY + 1] {
     table
 }
 
-/// All that is computed of a key.
+/// All hashes of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hashes {
     /// The slot hashes, n = 0 to 3; a store takes their low bits, see [`slot`].
@@ -104,7 +104,7 @@ pub struct Hashes {
     pub checksum: u32,
 }
 
-/// The five CRCs of a key (v1). More than [`MAX_KEY`] bytes are no key on the wire, but are hashed all the same, slowly.
+/// The five CRCs of a key (v1). Longer keys than [`MAX_KEY`] cannot be sent, but are hashed too, slowly.
 #[inline]
 pub fn hashes(key: &[u8]) -> Hashes {
     let [checksum, a, b, c] = lanes(key);
@@ -121,7 +121,7 @@ pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     (core::array::from_fn(|n| all[n]), checksum)
 }
 
-/// Which of 256 entries of the table of collectors a key has: the high byte of CRC-32K (5.6).
+/// The entry of a key in the table of 256 collectors: the high byte of CRC-32K (5.6).
 #[inline]
 pub fn collector_of(key: &[u8]) -> u8 {
     (lanes(key)[3] >> 24) as u8
@@ -168,7 +168,7 @@ fn any(key: &[u8]) -> Lanes {
     }
 }
 
-/// Adds (exclusive or) what a byte does from its place.
+/// XORs the contribution of a byte at its position.
 #[inline(always)]
 fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
     let (low, high) = (&place[0][usize::from(byte & 15)], &place[1][usize::from(byte >> 4)]);
@@ -195,19 +195,19 @@ fn slowly(polynomial: u32, key: &[u8]) -> u32 {
     !key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte))
 }
 
-/// How a store finds its slots.
+/// The hash functions of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Family {
     /// Four polynomials for the slots and one for the checksum.
     #[default]
     V1,
-    /// The artifact's: one CRC for all, over the key's bytes in reverse order, for the slots with the copy's number behind.
-    /// More copies do not protect with it (5.2, defects 1 and 2).
+    /// The artifact's: one CRC for all, over the key's bytes in reverse order, for slots followed by the copy's number. With it,
+    /// more copies do not protect a key (5.2, defects 1 and 2).
     Artifact,
 }
 
 impl Family {
-    /// The family as a word.
+    /// The family's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flows_key_and_back() {
+    fn a_flow_converts_to_its_key_and_back() {
         let v4 = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
         let v6 = FlowKey::v6([1; 16], [2; 16], Some((0x0304, 0x0506)), 17);
         let icmp = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], None, 1);

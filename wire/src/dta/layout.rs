@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_numbered_in_a_circle_without_zero() {
+    fn batch_numbers_wrap_and_skip_zero() {
         assert_eq!((BlockTrailer::next(0), BlockTrailer::next(1), BlockTrailer::next(u32::MAX)), (1, 2, 1));
         assert_eq!(BlockTrailer::ahead(1, u32::MAX), 1);
         assert_eq!(BlockTrailer::ahead(u32::MAX, 1), -1);

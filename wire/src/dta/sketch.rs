@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_columns_is_left() {
+    fn every_number_of_columns_is_handled() {
         for columns in [1, 3, 1000, u32::MAX] {
             assert_eq!(column(u64::MAX, columns), columns - 1);
             assert_eq!(cell(u64::MAX, 16, columns), Cell { column: columns - 1, row: 15 });

@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_are_kept_apart_by_all_that_they_depend_on() {
+    fn layouts_are_cached_by_everything_they_depend_on() {
         let mut layouts = Layouts::new();
         let strict = *layouts.int_10(0x8a00, 4, Dialect::Strict).expect("good");
         let geant = *layouts.int_10(0x8a00, 4, Dialect::Geant).expect("good");

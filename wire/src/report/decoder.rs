@@ -157,7 +157,7 @@ fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
 }
 
 /// INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
-/// Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType decides.
+/// Both continue with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType decides.
 #[inline]
 fn generator_version(payload: &[u8]) -> Version {
     const V05_KINDS: [usize; 3] = [12, 24, 28];

@@ -1,4 +1,4 @@
-//! Which packet a report is about: a digest of what every node on its path sees alike, and its hop limit.
+//! Which packet a report is about: a digest of the fields that are equal at every node on its path, and its hop limit.
 
 use super::Report;
 use crate::bytes::{u16_at, u32_at};
@@ -24,7 +24,7 @@ const PLACES: [usize; 4] = [0, 14, 18, 22];
 const SNAP: usize = 8;
 
 impl PacketDigest {
-    /// Reads the packet in a report. The digest is the CRC-32C of what every node sees alike: IPv4's identification, TCP's
+    /// Reads the packet in a report. The digest is the CRC-32C of the fields that are equal at every node: IPv4's identification, TCP's
     /// numbers, the first bytes of the payload (behind INT), and the L4 checksum where no INT is in the packet, which would
     /// change it. Lengths, DSCP and ports change with INT and are left out.
     pub fn of(report: &Report<'_>) -> Self {

@@ -317,7 +317,7 @@ impl<'a> Report<'a> {
     }
 
     /// Is it neither about a drop or a queue, nor is there anything that a node has measured?
-    fn says_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let empty = self.metadata.is_none() && self.domain_words.is_empty() && self.gap.is_none();
         let plain =
             self.flags.0 & !Flags::FLOW.0 == 0 && !self.annotations.contains(Annotations::DESTINATION);
@@ -600,7 +600,7 @@ fn walk_inside<'a>(
         .annotations
         .with(Annotations::DESTINATION, walk.out.destination)
         .with(Annotations::INCOMPLETE, walk.out.is_incomplete());
-    if report.says_nothing() && walk.has_unmarked_int() { Err(Refusal::IntNotMarked) } else { Ok(()) }
+    if report.is_empty() && walk.has_unmarked_int() { Err(Refusal::IntNotMarked) } else { Ok(()) }
 }
 
 fn start<'a>(walk: &mut Walk<'a, '_>, inside: InnerPacket<'a>) -> Result<(), Refusal> {

@@ -132,7 +132,7 @@ impl<'a> Start<'a> {
         .map(|dst_port| (header, end, dst_port))
     }
 
-    /// Writes INT, and answers the packet's destination port before it came in.
+    /// Writes INT, and returns the packet's destination port before it came in.
     #[inline(always)]
     fn int(&self, out: &mut Option<Int<'a>>, profile: &Profile, layouts: &mut Layouts) -> Option<u16> {
         let carrier = header::Carrier { profile, mode: Mode::Md, sf_records: 0 };

@@ -82,7 +82,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads a header, and answers what follows it.
+    /// Reads a header, and returns what follows it.
     ///
     /// # Errors
     /// As a decoder would refuse it.
@@ -123,7 +123,7 @@ impl Repr {
         }
     }
 
-    /// Writes the header as `dialect` would, and answers its length.
+    /// Writes the header as `dialect` would, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`header_len`](Self::header_len).

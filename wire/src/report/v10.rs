@@ -80,7 +80,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads a header, and answers what follows it.
+    /// Reads a header, and returns what follows it.
     ///
     /// # Errors
     /// As a decoder would refuse it.
@@ -108,7 +108,7 @@ impl Repr {
         LEN + self.bits.count_ones() as usize * 4
     }
 
-    /// Writes the header as `dialect` would, and answers its length.
+    /// Writes the header as `dialect` would, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`header_len`](Self::header_len).

@@ -334,7 +334,7 @@ pub struct MainRepr<'a> {
 }
 
 impl<'a> MainRepr<'a> {
-    /// Reads the main contents of exactly one report of type 1, and answers the inner contents.
+    /// Reads the main contents of exactly one report of type 1, and returns the inner contents.
     ///
     /// # Errors
     /// Rule 4: lengths and bits contradict each other.
@@ -462,7 +462,7 @@ impl<'a> Repr<'a> {
         false
     }
 
-    /// Writes the report and answers its length, a whole number of words unless the report runs to the datagram's end.
+    /// Writes the report and returns its length, a whole number of words unless the report runs to the datagram's end.
     ///
     /// A report of 255 words or more is written with length 0xFF, which makes it the last of its datagram.
     ///

@@ -23,7 +23,7 @@ const WORDS_V6: usize = 8;
 const START_V4: usize = TAIL_V4 + 2 - 8 * WORDS_V4;
 const START_V6: usize = TAIL_V6 + 2 - 8 * WORDS_V6;
 
-/// What must be alike of EtherType to queue pair, by bytes; the rest may change on the path, and the CRC does not cover it, or
+/// Bytes from EtherType to queue pair that must be equal; the rest may change on the path, and the CRC does not cover it, or
 /// it changes with each packet.
 const MASK_V4: [u64; WORDS_V4] = [
     mask([0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff]), // EtherType, version, (service), length, identification

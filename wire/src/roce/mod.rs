@@ -492,7 +492,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_in_a_circle_of_24_bits() {
+    fn numbers_wrap_at_24_bits() {
         let psn = Psn::new;
         assert_eq!(psn(0x0100_0005), psn(5));
         assert_eq!((psn(0xff_ffff).next(), psn(0xff_fffe).plus(5)), (psn(0), psn(3)));

@@ -19,7 +19,7 @@ fn frames(name: &str) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Gives each report of a capture to `check`, and answers how many there were.
+/// Gives each report of a capture to `check`, and returns how many there were.
 fn each_report(name: &str, dialect: Dialect, mut check: impl FnMut(&Report<'_>)) -> usize {
     let mut decoder = Decoder::new(Profile::new(dialect));
     let mut count = 0;

@@ -304,7 +304,7 @@ fn oversized_packets_are_not_written() {
 
 #[test]
 fn frames_of_all_lengths_follow_one_another() {
-    // More lengths than a writer keeps beginnings for, in an order in which they push one another out.
+    // More lengths than a writer caches headers for, in an order in which they evict one another.
     let mut writer = there(9);
     let payload: Vec<u8> = (0..4096).map(|i| (i * 7) as u8).collect();
     let mut out = vec![0; wire::roce::MAX_FRAME];

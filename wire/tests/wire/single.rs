@@ -9,7 +9,7 @@ use wire::int::shim::{Next, Shim2};
 use wire::report::v20::{Group, GroupBuilder, Inner, MainRepr, Repr};
 use wire::{Annotations, Decoder, Dialect, Flags, Hop, Layout, Profile, TelemetryPorts, ipv6};
 
-/// What makes a report.
+/// Parameters of a report.
 #[derive(Clone, Copy)]
 struct Made {
     items: u16,
@@ -71,7 +71,7 @@ impl Made {
     }
 }
 
-/// Both readings by a decoder; true when there was a brief one.
+/// Compares both results of a decoder; true if there was a brief one.
 fn compare(decoder: &mut Decoder, payload: &[u8]) -> bool {
     let Some(single) = decoder.single(payload) else { return false };
     let [metadata_layout, carried_layout] = single.layouts();
@@ -170,7 +170,7 @@ fn both_decoders_agree_on_mutated_bytes() {
             _ => {}
         }
         let fresh = compare(&mut Decoder::new(profile), &payload);
-        // What was read before makes no difference.
+        // Earlier reports do not affect the result.
         let mut decoder = Decoder::new(profile);
         compare(&mut decoder, &USUAL.datagram());
         compare(&mut decoder, &made.datagram());

@@ -144,7 +144,7 @@ fn a_list_is_the_path_from_its_source() {
 }
 
 #[test]
-fn a_tables_record_and_window_are_fields_too() {
+fn a_tables_record_and_window_can_be_fields() {
     let since = Sums { packets: 90, bytes: 9000, drops: 10 };
     let total = Sums { packets: 1000, bytes: 90_000, drops: 10 };
     let counter = Counter { key: &[1, 2, 3, 4], since, total, first: 1, last: 2 };

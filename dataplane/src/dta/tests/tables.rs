@@ -197,7 +197,7 @@ fn a_count_min_sketch_arrives_in_order_and_estimates() {
         assert!((u64::from(number) + 1..u64::from(number) + 40).contains(&estimate), "{number}: {estimate}");
     }
     let (_, stats) = reporter.sketches().next().unwrap();
-    assert_eq!((stats.counted, stats.columns, stats.again, stats.late), (1275, 100, 0, 0));
+    assert_eq!((stats.counted, stats.columns, stats.again, stats.expired), (1275, 100, 0, 0));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn an_epoch_that_is_not_sent_in_time_is_counted() {
     (0..41).for_each(|step| reporter.tick(step * 100_000_000, &mut out));
     let (_, stats) = reporter.sketches().next().unwrap();
     // Epochs 0 to 2 could each send 2 of 10 reports; epoch 3 has begun.
-    assert_eq!((stats.epochs, stats.late), (4, 3 * 56));
+    assert_eq!((stats.epochs, stats.expired), (4, 3 * 56));
     assert_eq!(stats.columns, 3 * 14 + 7);
 }
 

@@ -1,8 +1,8 @@
-//! ARP (RFC 826) and neighbour discovery (RFC 4861) on edge ports: answers for every address, requests for hosts, learning.
+//! ARP (RFC 826) and neighbour discovery (RFC 4861) on edge ports: proxy replies, requests for hosts, learning.
 //!
-//! The switch has no address on the link. A host that asks for any address gets the port's: so it can have any router's address,
-//! or none but its own. It does not answer questions about the asker (gratuitous, duplicate detection) and about a neighbour
-//! that is known to be on the same link.
+//! The switch has no IP address on the link. It replies to a request for any address with the port's hardware address, so hosts may
+//! use any gateway address, or none. It does not reply to requests for the requester's own address (gratuitous ARP, duplicate
+//! address detection) or for a neighbour that is known on the same link.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -32,7 +32,7 @@ const OPTION_LEN: usize = 8;
 const SOURCE_OPTION: u8 = 1;
 const TARGET_OPTION: u8 = 2;
 
-/// Is it a neighbour solicitation or advertisement?
+/// Whether it is a neighbour solicitation or advertisement.
 pub(super) fn is_discovery(frame: &[u8], ip: &Ip) -> bool {
     ip.proto == ICMPV6
         && ip.dst.is_ipv6()
@@ -53,35 +53,35 @@ impl Router {
         if !packet::is_host(mac) {
             return self.lose(slot, port, Drop::Malformed);
         }
-        let answer = operation == REQUEST
+        let replies = operation == REQUEST
             && !sender.is_unspecified()
             && sender != target
             && !target.is_multicast()
             && !target.is_broadcast()
             && !self.neighbours.is_other(port as u16, target.into(), mac);
-        let reply = answer.then(|| self.arp_reply(slot, port, at, (mac, sender), target));
+        let reply = replies.then(|| self.arp_reply(slot, port, at, (mac, sender), target));
         if !sender.is_unspecified() && !sender.is_multicast() && !sender.is_broadcast() {
             self.learn(port, sender.into(), mac, operation != REPLY, out);
         }
         self.consume(slot);
         if let Some(reply) = reply {
-            self.make(&reply, port, None, out);
+            self.originate(&reply, port, None, out);
         }
     }
 
-    /// With the tags of the question.
+    /// The reply to a request, with the request's VLAN tags.
     fn arp_reply(
         &self,
         slot: u32,
         port: usize,
         at: usize,
-        asker: ([u8; 6], Ipv4Addr),
+        requester: ([u8; 6], Ipv4Addr),
         target: Ipv4Addr,
     ) -> Vec<u8> {
         let ours = self.config.ports[port].mac;
         let mut reply = self.frames[slot as usize].bytes[..at].to_vec();
-        packet::address(&mut reply, asker.0, ours);
-        reply.extend(arp_packet(REPLY, (ours, target), asker));
+        packet::address(&mut reply, requester.0, ours);
+        reply.extend(arp_packet(REPLY, (ours, target), requester));
         reply
     }
 
@@ -97,23 +97,23 @@ impl Router {
             return self.lose(slot, port, Drop::Malformed);
         };
         let target = Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| message[8 + i]));
-        let asked = message[0] == SOLICITATION;
-        let option = option(&message[DISCOVERY_LEN..], if asked { SOURCE_OPTION } else { TARGET_OPTION });
+        let solicited = message[0] == SOLICITATION;
+        let option = option(&message[DISCOVERY_LEN..], if solicited { SOURCE_OPTION } else { TARGET_OPTION });
         let mac = option.or_else(|| packet::source_mac(bytes)).filter(|mac| packet::is_host(*mac));
         let Some(mac) = mac else { return self.lose(slot, port, Drop::Malformed) };
-        let answer = asked
+        let replies = solicited
             && !src.is_unspecified()
             && !target.is_multicast()
             && !self.neighbours.is_other(port as u16, target.into(), mac);
         let tags = bytes[..ip.at].to_vec();
-        let about = if asked { src } else { target };
+        let about = if solicited { src } else { target };
         if !about.is_unspecified() && !about.is_multicast() {
-            self.learn(port, about.into(), mac, asked, out);
+            self.learn(port, about.into(), mac, solicited, out);
         }
         self.consume(slot);
-        if answer {
+        if replies {
             let advertisement = self.advertisement(tags, port, mac, src, target);
-            self.make(&advertisement, port, None, out);
+            self.originate(&advertisement, port, None, out);
         }
     }
 
@@ -122,7 +122,7 @@ impl Router {
         mut frame: Vec<u8>,
         port: usize,
         mac: [u8; 6],
-        asker: Ipv6Addr,
+        requester: Ipv6Addr,
         target: Ipv6Addr,
     ) -> Vec<u8> {
         /// From a router, and solicited. Not "override": only the real owner of the address may set that.
@@ -132,32 +132,32 @@ impl Router {
         frame.resize(ip + ipv6::HEADER_LEN + DISCOVERY_LEN + OPTION_LEN, 0);
         discovery_message(&mut frame[ip + ipv6::HEADER_LEN..], ADVERTISEMENT, FLAGS, target, ours);
         let len = (DISCOVERY_LEN + OPTION_LEN) as u16;
-        icmp::emit_6(&mut frame, ip, target.octets(), asker.octets(), len, UNFORWARDED);
+        icmp::emit_6(&mut frame, ip, target.octets(), requester.octets(), len, UNFORWARDED);
         frame
     }
 
     /// Sends an ARP request or neighbour solicitation for `address` on an edge port.
-    pub(super) fn ask(&mut self, port: usize, address: IpAddr, out: &mut dyn Wires) {
+    pub(super) fn send_request(&mut self, port: usize, address: IpAddr, out: &mut dyn Wires) {
         let mac = self.config.ports[port].mac;
         let frame = match address {
             IpAddr::V4(target) => {
-                // From no address, as in duplicate detection: hosts answer, and learn nothing wrong.
+                // The sender address is 0.0.0.0, as in duplicate detection: hosts reply and learn no false address.
                 let mut frame = icmp::ethernet_header([0xff; 6], mac, ARP, 0);
                 frame.extend(arp_packet(REQUEST, (mac, Ipv4Addr::UNSPECIFIED), ([0; 6], target)));
                 frame
             }
             IpAddr::V6(target) => solicitation(mac, target),
         };
-        self.make(&frame, port, None, out);
+        self.originate(&frame, port, None, out);
     }
 
-    /// A neighbour has been silent for a while after a question.
-    pub(super) fn ask_again(&mut self, port: u16, address: IpAddr, out: &mut dyn Wires) {
-        match self.neighbours.silent(port, address) {
+    /// Handles a request that got no reply within the retry interval.
+    pub(super) fn retry_resolution(&mut self, port: u16, address: IpAddr, out: &mut dyn Wires) {
+        match self.neighbours.no_reply(port, address) {
             None => {}
             Some(Ok(())) => {
                 self.at(self.now + neighbours::RETRY, super::Event::Resolve { port, address });
-                self.ask(usize::from(port), address, out);
+                self.send_request(usize::from(port), address, out);
             }
             Some(Err(waiting)) => {
                 for slot in waiting {
@@ -185,8 +185,8 @@ impl Router {
         self.learn(port, ip.src, mac, true, out);
     }
 
-    fn learn(&mut self, port: usize, address: IpAddr, mac: [u8; 6], unasked: bool, out: &mut dyn Wires) {
-        let waited = self.neighbours.learn(self.now, port as u16, address, mac, unasked);
+    fn learn(&mut self, port: usize, address: IpAddr, mac: [u8; 6], unsolicited: bool, out: &mut dyn Wires) {
+        let waited = self.neighbours.learn(self.now, port as u16, address, mac, unsolicited);
         for slot in waited {
             self.forward(slot, port, address, out);
         }

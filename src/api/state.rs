@@ -1,4 +1,4 @@
-//! Answers about the current state: status, nodes, links, flows, paths, configuration, metrics.
+//! Responses about the current state: status, nodes, links, flows, paths, configuration, metrics.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -147,7 +147,7 @@ pub(crate) async fn config(
     Ok(Json(context.active_config.settings().to_json()))
 }
 
-/// The answer of `/config/reload`.
+/// The response of `/config/reload`.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Reload {
@@ -170,7 +170,7 @@ pub(crate) async fn reload(
     }
 }
 
-/// Metrics for Prometheus, from what others published: nobody is waited for.
+/// Metrics for Prometheus, from published values, without waiting for workers.
 pub(crate) async fn metrics(
     State(context): State<Arc<Context>>,
     headers: HeaderMap,
