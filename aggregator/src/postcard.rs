@@ -22,7 +22,7 @@ pub(super) struct Postcard {
     pub(super) queue: u32,
     /// Latency of a report without timestamps; all-ones: missing.
     pub(super) latency: u32,
-    /// What it says of the packet.
+    /// Fields of the packet.
     pub(super) packet: PacketFields,
 }
 

@@ -30,8 +30,8 @@ fn measure(case: &Case, input: Input, runs: usize) {
     let mut collector = case.collector();
     let mut feed = case.feed();
     let mut batch = Batch::with_capacity(8192);
-    // Two rounds to make every flow and key; then a second of the traffic's own time, so that sampling has found its
-    // stride.
+    // Two rounds to make every flow and key; then a second of the traffic's own time, so that sampling has adapted to
+    // the rate.
     let warm = if runs == 1 { feed.frames() * 2 } else { (feed.frames() * 2).max(11_000_000) };
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let count_events = |collector: &Collector| collector.stats().events.iter().sum::<u64>();

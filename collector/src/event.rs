@@ -224,7 +224,7 @@ pub struct Drop {
     pub flow: Option<FlowKey>,
     /// The dropping node.
     pub node: Option<u32>,
-    /// Where it came in.
+    /// The input.
     pub ingress_if: Option<u32>,
     /// Where it would have gone out.
     pub egress_if: Option<u32>,

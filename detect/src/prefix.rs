@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_back() {
+    fn values_convert_to_text_and_back() {
         for text in ["10.0.0.0/8", "0.0.0.0/0", "10.1.2.3/32", "::/0", "2001:db8::/32", "2001:db8::1/128"] {
             assert_eq!(prefix(text).to_string(), text);
         }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn contains_is_by_bits_and_family() {
+    fn prefix_containment_compares_bits_and_family() {
         let inside = [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.0", false),

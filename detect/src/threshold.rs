@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_sum_of_prefixes_wins_first() {
+    fn the_greater_sum_of_prefix_lengths_wins_first() {
         let ports = |low, high| PortRange::new(low, high).unwrap();
         let broad_but_narrow_ports = Match {
             src_port: ports(1000, 1000),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn then_narrower_ports_then_a_protocol_then_the_first_in_the_file() {
+    fn narrower_ports_win_then_a_protocol_then_the_first_in_the_file() {
         let dst_port = |text: &str| Match { dst_port: text.parse().unwrap(), ..src("10.1.0.0/16") };
         let tcp = |m: Match| Match { proto: Some(6), ..m };
         assert_eq!(winner(&[dst_port("0-1023"), dst_port("80-81"), dst_port("79-81")]), 101);

@@ -16,7 +16,7 @@ use wire::dta::layout::{
 
 type Key = [u8; 13];
 
-/// How much is measured: a lot, or once through everything when this runs as a test.
+/// Amount of work: large, or a single pass when it runs as a test.
 #[derive(Clone, Copy)]
 struct Size {
     body: u64,
@@ -90,7 +90,7 @@ fn report(name: &str, times: &mut [f64], plain: &mut [f64], unit: &str) {
     times.sort_by(f64::total_cmp);
     plain.sort_by(f64::total_cmp);
     let (least, median) = (times[0], times[times.len() / 2]);
-    // Medians: what else runs on the machine disturbs both alike.
+    // Medians: other load on the machine affects both equally.
     let ratio = plain[plain.len() / 2] / median;
     println!("{name:<34} {least:>9.2} {median:>9.2} {:>9.2} {ratio:>8.2}  {unit}", plain[0]);
 }
@@ -158,7 +158,7 @@ fn get_batches(size: Size, store: &DtaStore, reader: &KeyWriteReader, policy: Po
             (0..ROUND).map(|i| key((run * ROUND + i).wrapping_mul(0x9e37_79b1) % (2 * size.keys))).collect();
         let at: Vec<u64> =
             keys.iter().flat_map(|key| places(key, reader.slots(), stride, usize::from(copies))).collect();
-        // In turns: what is in a cache from the one must not help the other.
+        // Alternating, so that neither profits from the other's cache contents.
         let begin = Instant::now();
         let answered = reader.get_batch(&keys, policy, copies, &mut out, &mut answers);
         times.push(begin.elapsed().as_nanos() as f64 / ROUND as f64);
@@ -176,7 +176,7 @@ fn get_batches(size: Size, store: &DtaStore, reader: &KeyWriteReader, policy: Po
     report(&name, &mut times, &mut plain, "ns/key; plain: a word of each slot");
 }
 
-/// One key after the other: which comes next depends on the answer.
+/// One key at a time: the next key depends on the answer.
 fn get_cold(size: Size, store: &DtaStore, reader: &KeyWriteReader) {
     const ROUND: usize = 1 << 9;
     let mut out = vec![0; reader.data_len()];
@@ -294,7 +294,7 @@ fn others(size: Size) {
         times.push(begin.elapsed().as_nanos() as f64 / bytes as f64 * 1e3);
         plain.push(plain_copy(&sketch, BODY, bytes) / bytes as f64 * 1e3);
     }
-    // The first run allocates; when it is the only one it counts all the same.
+    // The first run allocates; it counts only if it is the only one.
     let first = usize::from(times.len() > 1);
     report("copy a sketch's epoch", &mut times[first..], &mut plain, "ps/byte; plain: a copy");
 

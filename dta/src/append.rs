@@ -439,7 +439,7 @@ impl Follower {
         let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later(*by).is_some());
         let Some(found) = near.or(far) else { return answer };
         let first = (1..=found).find_map(|by| Some((by, self.later(by)?)));
-        // A later batch is present: this one arrived meanwhile, or is lost. Read its block once more.
+        // A later batch is present: this one arrived meanwhile, or is lost. Read its block again.
         let overwritten = match self.view.whole(self.block, &mut self.scratch) {
             Some(trailer) if trailer.sequence == self.next => return answer,
             Some(trailer) if BlockTrailer::ahead(trailer.sequence, self.next) > 0 => {

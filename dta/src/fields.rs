@@ -1,4 +1,4 @@
-//! What the bytes of a slot or an entry mean, as a person writes it: `src:ipv4 dst:ipv4 sport:u16 path:u32[5]`.
+//! The fields of a slot or an entry, as text: `src:ipv4 dst:ipv4 sport:u16 path:u32[5]`.
 
 use std::{fmt, net::Ipv4Addr, net::Ipv6Addr, str::FromStr};
 
@@ -49,10 +49,10 @@ impl Type {
     }
 }
 
-/// One field: a name (empty where there is only one and it has none), a type, and how many of them.
+/// One field: a name (empty if there is only one field without a name), a type, and the number of elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name; empty where it has none.
+    /// Its name, or empty.
     pub name: String,
     kind: Type,
     count: usize,
@@ -122,7 +122,7 @@ impl Fields {
         self.0.iter().map(|field| field.kind.size() * field.count).sum()
     }
 
-    /// The values in `bytes`, in order, with their names; what is too short for a field ends the list.
+    /// The values in `bytes`, in order, with their names; the list ends where the bytes are too short for a field.
     pub fn decode<'f>(&'f self, bytes: &[u8]) -> Vec<(&'f str, Value)> {
         let (mut rest, mut values) = (bytes, Vec::with_capacity(self.0.len()));
         for field in &self.0 {
@@ -173,7 +173,7 @@ impl Field {
             Type::Ipv6 => {
                 let mut octets = [0; 16];
                 octets[..bytes.len().min(16)].copy_from_slice(&bytes[..bytes.len().min(16)]);
-                // A mapped address is how a field for both families holds IPv4.
+                // A field for both families contains IPv4 as a mapped address.
                 Ipv6Addr::from(octets).to_canonical().to_string().into()
             }
             Type::Mac => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":").into(),
@@ -213,7 +213,7 @@ mod tests {
             ("rest", "abcdef".into()),
         ];
         assert_eq!(fields.decode(&bytes), expected);
-        assert_eq!(fields.decode(&bytes[..7]).len(), 2, "what is cut is left out");
+        assert_eq!(fields.decode(&bytes[..7]).len(), 2, "truncated fields are left out");
         assert_eq!(fields.number(&bytes, "port"), Some(1234));
         assert_eq!(fields.list(&bytes, "path"), Some(vec![11, 256]));
         assert_eq!(fields.number(&bytes, "dst"), None);

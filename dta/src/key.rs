@@ -1,4 +1,4 @@
-//! A key of a store as a person writes it, and its bytes.
+//! A key of a store in text form, and its bytes.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 

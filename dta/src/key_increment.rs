@@ -1,5 +1,5 @@
-//! Key-increment: how much was counted for a key, as the least of up to four counters. Keys share counters, so that an estimate is
-//! never too small and sometimes too large: [`Bound`] limits the error, with a stated probability.
+//! Key-Increment: the estimate for a key is the minimum of up to four counters. Keys share counters, so an estimate is never too
+//! small but may be too large: [`Bound`] limits the error, with a stated probability.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use wire::dta::layout::COUNTER_LEN;
 use crate::header::BODY;
 use crate::query::QueryError;
 
-/// How many keys are under way at once.
+/// Number of keys in flight at once.
 const GROUP: usize = 32;
 
 /// By how much an estimate may be too large.
@@ -40,8 +40,8 @@ impl KeyIncrementReader {
         self.slots
     }
 
-    /// How much was counted for `key` by reports that used at least `copies` counters: the least of the first `copies`. Asking for more
-    /// than a report used gives too little.
+    /// The count of `key` by reports that used at least `copies` counters: the minimum of the first `copies`. With more copies than a
+    /// report used, the result is too small.
     ///
     /// # Errors
     /// [`QueryError`].

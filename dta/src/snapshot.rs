@@ -4,7 +4,7 @@
 //! between beginning and end. The guarantee is that nothing half-written looks complete: key-write and postcard slots
 //! are copied as readers read them, and one that would not hold still is left empty and counted; blocks of tagged
 //! lists have their CRCs; counters are copied one by one whole; of a sketch, a buffer whose epoch went away meanwhile is left without
-//! trailer. Bare lists have nothing that could tell.
+//! trailer. Bare lists have no such check.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};

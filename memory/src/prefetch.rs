@@ -30,12 +30,12 @@ pub(crate) fn fetch(address: *const i8) {
 #[inline(always)]
 pub(crate) fn fetch(_address: *const i8) {}
 
-/// The same for a line that will be written: it comes as this processor's own.
+/// The same for a line that will be written: it is fetched in exclusive state.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn fetch_to_write(address: *const i8) {
     // SAFETY: PREFETCHW is a hint: it does not fault, changes nothing that the program can see, and processors without it
-    // take it for no operation.
+    // treat it as a no-op.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
     }

@@ -63,7 +63,7 @@ fn head_last_writes_what_write_writes() {
 }
 
 #[test]
-fn five_to_seven_bytes_are_seen_whole_or_not_at_all() {
+fn writes_of_five_to_seven_bytes_are_atomic() {
     /// Values that are seen to come, and looks at most: the writer may have to wait to be scheduled.
     const CHANGES: u32 = 20_000;
     const LOOKS: u32 = 100_000_000;

@@ -47,7 +47,7 @@ pub struct QueryTiming {
     pub again: [Duration; 3],
 }
 
-/// Inserts `events` events of `flows` flows into an empty store in `dir`, as fast as it takes them.
+/// Inserts `events` events of `flows` flows into an empty store in `dir`, as fast as possible.
 ///
 /// # Errors
 /// The store cannot be opened.

@@ -211,7 +211,7 @@ const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// Options that make a file which others cannot read: it tells who talks to whom.
+/// Options for a file that other users cannot read: it contains who communicates with whom.
 pub(crate) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(MODE);

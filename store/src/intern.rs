@@ -15,7 +15,7 @@ use wire::FlowKey;
 pub(crate) struct Names {
     flows: Known<Flows>,
     paths: Known<HashMap<Box<[u32]>, i64>>,
-    /// By index in the rule set in force.
+    /// By index in the active rule set.
     rules: HashMap<u16, i64>,
     text: String,
 }

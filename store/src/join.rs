@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::guard;
 use crate::schema;
 
-/// A file as it was when we looked: the same path with another number is another file.
+/// A file as it was when it was opened: the same path with another inode number is another file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Identity {
     pub(crate) path: PathBuf,
@@ -26,7 +26,7 @@ impl Identity {
     }
 }
 
-/// A connection over some files, fenced.
+/// A restricted connection over some files.
 #[derive(Debug)]
 pub(crate) struct Joined {
     pub(crate) conn: Connection,
@@ -89,7 +89,7 @@ fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> ru
         readable
     };
     let opened = match try_with("mode=ro") {
-        // Where we may not write, the log's shared memory cannot be made; without a log none is needed.
+        // Without write permission the shared memory of the log cannot be created; without a log none is needed.
         Err(_) if log_is_empty(path) => try_with("mode=ro&immutable=1"),
         other => other,
     };
@@ -115,7 +115,7 @@ fn uri(path: &Path, mode: &str) -> String {
 fn union(view: &str, files: usize) -> String {
     let members: String = (0..files).map(|i| format!(" UNION ALL SELECT * FROM f{i}.{view}")).collect();
     let all = format!("SELECT * FROM main.{view}{members}");
-    // A flow that lived in several files has a row in each; the latest one holds. SQLite takes the other columns from
+    // A flow seen in several files has a row in each; the latest one is used. SQLite takes the other columns from
     // the row that has the maximum.
     let body = match view {
         "flows" if files > 1 => format!("SELECT {LATEST_FLOW} FROM ({all}) GROUP BY flow"),

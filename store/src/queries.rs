@@ -1,5 +1,5 @@
-//! The questions that the API and the commands ask, typed. Each is one SQL query over the documented views, built from the
-//! filters that are there, so that SQLite picks the index that fits them.
+//! Typed queries of the API and the commands. Each is one SQL query over the documented views, built from the given filters, so that
+//! SQLite selects the matching index.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -25,7 +25,7 @@ impl Reader {
         let mut clause = Clause::default();
         clause.time(filter.from, filter.before);
         clause.equal("kind", filter.kind.map(|kind| text(kind.name())));
-        // With both, the planner would always take the node's index; of a rare kind there are fewer. `+` hides a column
+        // With both, the planner would always use the node's index, but a rare kind selects fewer rows. `+` hides a column
         // from it.
         let by_kind = filter.kind.is_some_and(|kind| !COMMON.contains(&kind));
         clause.equal(if by_kind { "+node" } else { "node" }, filter.node.map(number));
@@ -319,7 +319,7 @@ fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
     let event = Event {
         ts: unsigned(row, 5)?,
         id: u64::from_str_radix(&row.get::<_, String>(17)?, 16).unwrap_or(0),
-        // A kind of a newer program reads as the one that says least.
+        // An unknown kind of a newer version is read as the most general one.
         kind: Kind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or(Kind::Latest),
         metric: metric(row, 7)?,
         flow: flow(row)?,
@@ -441,10 +441,10 @@ const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated
 const FLOW_COLUMNS: &str =
     "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
 
-/// Kinds of which there are many.
+/// Frequent kinds.
 const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
 
-/// Where the latest rows are sought first: 5 minutes, an hour, 12 hours before the newest.
+/// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
 const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 
 /// The newest files, which are queried first.

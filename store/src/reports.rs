@@ -9,7 +9,7 @@ use wire::{FlowKey, Hop};
 pub struct ReportRow {
     /// Receive time.
     pub ts: Nanos,
-    /// Where it came from (IPv4 mapped into IPv6).
+    /// Source address (IPv4 mapped into IPv6).
     pub source: [u8; 16],
     /// `0.5`, `1.0` or `2.0`.
     pub version: &'static str,
@@ -32,7 +32,7 @@ pub struct ReportRow {
 }
 
 impl ReportRow {
-    /// Copies what is kept of `report`, received at `ts` from `source`.
+    /// Copies the stored fields of `report`, received at `ts` from `source`.
     pub fn new(report: &Report<'_>, ts: Nanos, source: [u8; 16]) -> Self {
         Self {
             ts,

@@ -33,7 +33,7 @@ impl Default for EventFilter {
 /// An event as it was stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EventRow {
-    /// The event. `rule` is `None`: an index means something only in the rule set that was in force.
+    /// The event. `rule` is `None`: an index is valid only in the rule set that was active.
     pub event: Event,
     /// The rule's name.
     pub rule: Option<String>,

@@ -60,7 +60,7 @@ pub struct Collector {
     inner: Inner,
 }
 
-/// All of a collector but its readers, which are borrowed while it works.
+/// The collector without its readers, which are borrowed during decoding.
 #[derive(Debug)]
 struct Inner {
     state: State,
@@ -84,7 +84,7 @@ impl Collector {
     pub fn new(config: Config) -> Self {
         let seed = config.seed;
         let reader = |profile: &Profile| (Decoder::new(profile.wire), Units::from(profile));
-        // Two hundred and fifty-five prefixes are more kinds of device than anyone has.
+        // The index of a profile fits into a byte, so at most 255 prefixes are used.
         let listed = config.profiles.iter().take(255);
         let prefixes = listed.clone().enumerate().map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
         let inner = Inner {
@@ -134,7 +134,7 @@ impl Collector {
                     self.inner.flush(&mut pending, out);
                 }
             } else {
-                // In the order of arrival.
+                // Keeps the order of arrival.
                 self.inner.flush(&mut pending, out);
                 // A copy, so that the common path keeps it in registers.
                 self.inner.datagram(&{ envelope }, datagram.payload, reader, out);
@@ -148,12 +148,12 @@ impl Collector {
         self.inner.flush(&mut pending, out);
     }
 
-    /// Advances time and does what is due, a bounded part of it: call it every 10 to 100 ms.
+    /// Advances time and executes a bounded part of the due work; to be called every 10 to 100 ms.
     pub fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
         self.inner.tick(now, out);
     }
 
-    /// The end of the input: reports everything that is still open, the latest state of each flow included.
+    /// Ends the input: reports everything that is still pending, and the latest state of each flow.
     pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.inner.finish(now, out);
     }
@@ -170,7 +170,7 @@ impl Collector {
         self.inner.state.detection.active()
     }
 
-    /// What was counted.
+    /// Counters.
     pub fn stats(&self) -> Stats {
         let (state, counts) = (&self.inner.state, &self.inner.state.counts);
         Stats {
@@ -210,17 +210,17 @@ impl Collector {
         }
     }
 
-    /// Bytes of memory in use by the tables of flows (with what rules remember of them), nodes, queues and links.
+    /// Bytes used by the tables of flows (with rule history), nodes, queues and links.
     pub fn bytes(&self) -> usize {
         self.inner.state.bytes()
     }
 
-    /// Totals per numbered stream; none where the collector does not account for losses.
+    /// Totals per stream with sequence numbers; none if the collector does not account for losses.
     pub fn streams(&self) -> impl Iterator<Item = StreamView> {
         self.inner.losses.streams()
     }
 
-    /// Datagrams lost in numbered streams that were evicted since.
+    /// Datagrams lost in streams that have since been evicted.
     pub fn lost_before(&self) -> u64 {
         self.inner.losses.lost_before()
     }

@@ -18,7 +18,7 @@ const FLOWS_PER_TICK: u32 = 16_384;
 /// Keys whose finished intervals are reported per tick, unless a quarter of what is left is more.
 const KEYS_PER_TICK: usize = 256;
 
-/// The current time, and how far the round through the flows has come.
+/// The current time, and the position of the sweep over the flows.
 #[derive(Debug)]
 pub(super) struct Sweep {
     now: Nanos,

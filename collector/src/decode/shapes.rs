@@ -1,10 +1,10 @@
 //! Cache of what is computed once per shape of report.
 
-/// What was computed for the shapes in use: few, since sources rarely change their instructions. The oldest makes room.
+/// Values computed for the shapes in use. These are few, since sources rarely change their instructions. The oldest is evicted.
 #[derive(Debug)]
 pub(crate) struct Shapes<T> {
     known: Vec<(u64, T)>,
-    /// The shape found last, and where it is.
+    /// The shape found last, and its index.
     latest: (u64, u8),
     next: usize,
 }
@@ -16,7 +16,7 @@ impl<T> Shapes<T> {
         Self { known: Vec::with_capacity(Self::MAX_SHAPES), latest: (u64::MAX, 0), next: 0 }
     }
 
-    /// Where a shape is, if it is known.
+    /// The index of a shape, if it is known.
     #[inline(always)]
     pub(crate) fn find(&mut self, shape: u64) -> Option<u8> {
         if self.latest.0 == shape { Some(self.latest.1) } else { self.search(shape) }
@@ -29,7 +29,7 @@ impl<T> Shapes<T> {
         Some(at)
     }
 
-    /// Remembers a shape. It may take the place of one that [`Shapes::find`] gave before.
+    /// Adds a shape. It may evict one whose index [`Shapes::find`] returned earlier.
     pub(crate) fn add(&mut self, shape: u64, made: T) -> u8 {
         let at = self.next;
         match self.known.get_mut(at) {

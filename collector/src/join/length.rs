@@ -84,17 +84,17 @@ impl Lengths {
     }
 }
 
-/// How many nodes wrote into the packet that came `later` packets after the one that opened a set, if nothing was lost,
-/// delayed or wiped: the largest power of two in that number. The register behind the source is written and read in turns; the
-/// next ones, which add_hop_without_path a packet that is still being written into every second time, every fourth time and so on, alike.
-/// Two neighbours always differ, so that two packets that changed places show.
-pub(crate) fn ruler(later: usize) -> u16 {
+/// Number of nodes that wrote into the packet `later` packets after the one that opened a set, if nothing was lost, reordered or
+/// cleared: the largest power of two that divides `later`. The register of the node after the source alternates between write and
+/// read; the nodes behind it write into every second packet, every fourth packet and so on. Consecutive packets always have
+/// different numbers, so reordering is visible.
+pub(crate) fn expected_writers(later: usize) -> u16 {
     (later as u16) & (later as u16).wrapping_neg()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ENOUGH, Lengths, PERIOD, PERIOD_REPORTS, ruler};
+    use super::{ENOUGH, Lengths, PERIOD, PERIOD_REPORTS, expected_writers};
 
     #[test]
     fn the_initial_hop_count_is_learned_from_enough_reports() {
@@ -144,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn the_ruler_is_the_ruler() {
-        let got: Vec<u16> = (1..=8).map(ruler).collect();
+    fn expected_writers_follow_the_ruler_sequence() {
+        let got: Vec<u16> = (1..=8).map(expected_writers).collect();
         assert_eq!(got, [1, 2, 1, 4, 1, 2, 1, 8]);
     }
 }

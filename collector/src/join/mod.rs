@@ -16,7 +16,7 @@
 //!   routers, not nodes, from an unknown initial value).
 //! - Records are sorted by the order in which the sink sent them, by its sequence numbers, regardless of the order in which the network delivered the
 //!   reports: last node first. That this is the **order of the path** is proven by stamps where the profile says that clocks
-//!   are synchronised, or by the order of the hop counts ([`length::ruler`]), which shows where the network reordered two
+//!   are synchronised, or by the order of the hop counts ([`length::expected_writers`]), which shows where the network reordered two
 //!   packets. A path is confirmed when [`JoinConfig::confirmations`] sets in a row have proven it; from then on any
 //!   whole set in this order is.
 //! - A set with a node twice and different values is given up. A set that was whole and then grew shows that the hop count is
@@ -52,7 +52,7 @@ use crate::index::NO_SLOT;
 use crate::stats::{JoinStats, Reason, Table};
 
 use flow::{Admission, Flow, Flows, Path, PathStatus, SETS};
-use length::{Lengths, ruler};
+use length::{Lengths, expected_writers};
 use set::{Pool, Record, Status, is_in_order};
 pub(crate) use stage::{SfBurst, SfInt};
 
@@ -225,7 +225,7 @@ impl Joiner {
         Some(slot)
     }
 
-    /// The set of a flow with this packet ID, unless its time is over.
+    /// The set of a flow with this packet ID, unless it has expired.
     fn find(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Option<u32> {
         let set = self.flows.get(flow).set(part.packet_id)?;
         if self.is_over(set, part.head.about.ts) {
@@ -389,7 +389,7 @@ impl Joiner {
         let by_counts = || {
             let after = carried.iter().enumerate().skip(1);
             !set.mixed && carried.first().is_some_and(|first| first.order == set.order) && { after }
-                .all(|(later, record)| u16::from(record.remaining) + ruler(later) == initial)
+                .all(|(later, record)| u16::from(record.remaining) + expected_writers(later) == initial)
         };
         if in_order == Some(false) {
             return Verdict::Close(Reason::Disordered);

@@ -168,7 +168,7 @@ impl SfInt {
         self.joiner.set_back(now);
     }
 
-    /// What was counted.
+    /// Counters.
     pub(crate) fn stats(&self) -> JoinStats {
         self.joiner.stats()
     }

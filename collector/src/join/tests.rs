@@ -41,7 +41,7 @@ fn without_loss_all_sets_are_joined_that_the_rules_make_whole() {
 
 #[test]
 fn learning_costs_only_the_first_sets() {
-    // Paths of two nodes alone teach nothing: all their packets look alike.
+    // Nothing can be learned from paths of two nodes: all their packets are equal.
     assert_eq!(run(&Plan::line(2)).stats.complete.sets, 0);
     for (nodes, one_in) in lengths().skip(1) {
         let plan = Plan::line(nodes);
@@ -79,7 +79,7 @@ fn packets_that_change_places_cost_sets_but_no_truth() {
 }
 
 #[test]
-fn wiped_registers_heal() {
+fn records_recover_after_registers_are_wiped() {
     assert_yield(Faults { wipe: 1_000, ..Faults::default() }, [990, 985, 980, 970, 970, 960, 950]);
 }
 
@@ -231,7 +231,7 @@ fn sets_that_never_close_end_in_time_and_all_is_accounted_for() {
 }
 
 #[test]
-fn few_places_for_sets_cost_sets_and_are_counted() {
+fn too_few_slots_lose_sets_and_are_counted() {
     let route = |flow: u32| Route { paths: vec![vec![1, 2, 3, 4, 90 + flow]], which: |_| 0 };
     let flows: Vec<_> = (0..30).map(route).collect();
     for (max_flows, max_sets) in [(8, 64), (64, 8)] {

@@ -9,7 +9,7 @@ use crate::state::hops::PacketValues;
 use crate::state::pending::Postcard;
 use crate::state::{emit_hop_latency, saturated};
 
-/// The postcards of a packet as its hops.
+/// The postcards of a packet, as its hops.
 #[derive(Clone, Copy, Debug)]
 struct PostcardHops<'a> {
     postcards: &'a [Postcard],
@@ -52,7 +52,7 @@ impl<'a> Hops for PostcardHops<'a> {
 
 impl Settling<'_> {
     /// Applies the path, latency and rules of a flow from postcards in forwarding order. Their values were applied to the
-    /// nodes when they came.
+    /// nodes when they arrived.
     pub(super) fn conclude(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy) {
         let Self { slot, ref mut state, ref mut out, .. } = *self;
         let (Some(first), Some((flow, ..))) = (postcards.first(), state.flows.get(slot)) else { return };
@@ -77,7 +77,7 @@ impl Settling<'_> {
         self.state.enter_topology(self.slot);
     }
 
-    /// Reports the latency of nodes that were not on the path when their postcards came.
+    /// Reports the latency of nodes that were not on the path when their postcards arrived.
     fn emit_new_hops(&mut self, head: &Head, postcards: &[Postcard]) {
         let (flow, _, stored) = self.state.flows.hot_parts(self.slot);
         let mut emitter = self.state.detection.emitter(&head.about, flow.set, self.out);

@@ -1,8 +1,10 @@
 //! The joining of postcards: which sets are due, which belong to one packet, and whether their path is confirmed.
 
 use super::MatchedBy;
-use super::order::{Links, arrange, is_once_each};
-use super::packets::{is_ambiguous, is_loop, is_one_way, mark_shared, move_repeats, pair_up, sort};
+use super::order::{Links, arrange, has_distinct_nodes};
+use super::packets::{
+    agree_on_path, is_ambiguous, is_loop, mark_shared, move_duplicates, sort, sort_by_packet,
+};
 use crate::config::PostcardConfig;
 use crate::decode::{ABSENT, MAX_HOPS};
 use crate::event::{Basis, Nanos, Output};
@@ -18,28 +20,28 @@ const MAX_PER_FLOW: usize = 256;
 /// Flows settled per tick, at most.
 const FLOWS_PER_TICK: usize = 4096;
 
-/// The sets of one flow that are settled, and what for.
+/// The flow whose sets are settled, and where the results go.
 pub(super) struct Settling<'a> {
     pub(super) slot: u32,
-    /// Sets whose first postcard came then or earlier are settled.
+    /// Sets whose first postcard arrived at this time or earlier are settled.
     until: Nanos,
     pub(super) state: &'a mut State,
     pub(super) out: &'a mut dyn Output,
 }
 
-/// See the text of [`crate::postcards`]. All memory is reserved at the start.
+/// The joiner; [`crate::postcards`] describes it. All memory is reserved at the start.
 #[derive(Debug)]
 pub(crate) struct Postcards {
     config: PostcardConfig,
     links: Links,
     scratch: Vec<Postcard>,
     set: Vec<Postcard>,
-    /// Postcards that their time does not join, and why.
+    /// Postcards that could not be joined by time, and why.
     rest: Vec<(Postcard, Partial)>,
 }
 
 impl Postcards {
-    /// Reserves what is needed.
+    /// Reserves all memory.
     pub(crate) fn new(config: PostcardConfig) -> Self {
         Self {
             links: Links::new(&config.links),
@@ -50,14 +52,13 @@ impl Postcards {
         }
     }
 
-    /// Are there links that could give an order?
+    /// Whether links are configured, which could give an order.
     #[inline]
     pub(crate) fn is_linked(&self) -> bool {
         !self.links.is_empty()
     }
 
-    /// Holds a postcard of the flow in `slot` until the others of its packet have come, and settles what is complete with
-    /// it.
+    /// Holds a postcard of the flow in `slot` until the others of its packet arrive. If it completes a set, settles that set.
     pub(crate) fn hold(
         &mut self,
         slot: Option<u32>,
@@ -109,7 +110,7 @@ impl Postcards {
         Ok(())
     }
 
-    /// Where there is no room for one more postcard, the flow that waits longest makes room.
+    /// If no postcard can be added, settles the flows that have waited longest.
     fn make_room(&mut self, settling: &mut Settling<'_>) {
         for _ in 0..4 {
             if !settling.state.postcards.is_full() {
@@ -120,7 +121,7 @@ impl Postcards {
         }
     }
 
-    /// Settles what has waited long enough, a bounded part of it.
+    /// Settles sets that have waited long enough, of a bounded number of flows.
     pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         let timeout = self.config.timeout;
         for _ in 0..FLOWS_PER_TICK {
@@ -129,7 +130,7 @@ impl Postcards {
             self.settle_due(&mut Settling { slot, until, state, out });
             let oldest = state.postcards.of_flow(slot).map(|postcard| postcard.received).min();
             if let Some(oldest) = oldest {
-                // What others of its packet came after goes on waiting.
+                // Sets whose postcards still arrive wait longer.
                 let due = oldest.saturating_add(timeout).max(now.saturating_add(timeout / 4).max(now + 1));
                 state.postcards.enqueue(slot, due);
             }
@@ -143,7 +144,7 @@ impl Postcards {
         }
     }
 
-    /// Once it is proved that all postcards of a packet have come, they need not wait.
+    /// Settles a packet's postcards before their timeout if it is proved that all have arrived.
     fn settle_early(&mut self, signature: u64, settling: &mut Settling<'_>) {
         let slot = settling.slot;
         let mut set = std::mem::take(&mut self.set);
@@ -156,7 +157,7 @@ impl Postcards {
         if has_ends && set.len() <= MAX_HOPS && arrange(&mut set, &self.links).is_ok() {
             let others = |postcard: &Postcard| postcard.signature != signature;
             settling.state.postcards.pull(slot, |_| {}, others);
-            // Counted where it is decided.
+            // `conclude` counts the outcome.
             let _ = self.conclude(&mut set, MatchedBy::Signature, settling);
         }
         set.clear();
@@ -180,7 +181,7 @@ impl Postcards {
         }
         let (base, wide) = order;
         let proximity = i64::try_from(self.config.proximity).unwrap_or(i64::MAX);
-        // The postcards before are in one node after the other; how long until the next?
+        // The time between the latest egress so far and the next ingress: a long gap separates two packets.
         let mut latest = i64::MIN;
         let mut apart = |one: &Postcard, next: &Postcard| match (matched(one), matched(next)) {
             (MatchedBy::Time, MatchedBy::Time) => {
@@ -197,7 +198,7 @@ impl Postcards {
         let by_time = |postcard: &&Postcard| matched(postcard) == MatchedBy::Time;
         let timed = postcards.iter().position(|postcard| by_time(&postcard)).unwrap_or(0);
         let count = postcards.iter().filter(by_time).count();
-        let one_way = is_one_way(&postcards[timed..timed + count]);
+        let one_path = agree_on_path(&postcards[timed..timed + count]);
         for set in postcards.chunk_by_mut(|one, next| !apart(one, next)) {
             if settling.is_due(set, matched(&set[0])) {
                 self.settle(set, matched(&set[0]), settling);
@@ -208,16 +209,16 @@ impl Postcards {
             }
         }
         postcards.clear();
-        self.settle_rest(one_way, &mut postcards, settling);
+        self.settle_rest(one_path, &mut postcards, settling);
         postcards.clear();
         self.scratch = postcards;
     }
 
-    /// Packets of one flow that time cannot distinguish have one path all the same if all their postcards agree on it.
-    fn settle_rest(&mut self, one_way: bool, scratch: &mut Vec<Postcard>, settling: &mut Settling<'_>) {
+    /// Settles the postcards that could not be joined by time: if all agree on the path, they are joined for the flow.
+    fn settle_rest(&mut self, one_path: bool, scratch: &mut Vec<Postcard>, settling: &mut Settling<'_>) {
         let mut rest = std::mem::take(&mut self.rest);
         scratch.extend(rest.iter().map(|(postcard, _)| *postcard));
-        if one_way && !rest.is_empty() && self.arrange_latest(scratch).is_ok() {
+        if one_path && !rest.is_empty() && self.arrange_latest(scratch).is_ok() {
             self.settle_flow(scratch, settling);
         } else {
             rest.iter().for_each(|(_, why)| settling.state.postcards.discard(1, *why));
@@ -226,31 +227,31 @@ impl Postcards {
         self.rest = rest;
     }
 
-    /// Decides about the postcards of a packet, of several, or of a flow.
+    /// Settles the postcards of one packet, of several packets, or of a flow.
     fn settle(&mut self, postcards: &mut [Postcard], matched: MatchedBy, settling: &mut Settling<'_>) {
-        let repeats = if matched == MatchedBy::Time { move_repeats(postcards) } else { 0 };
+        let repeats = if matched == MatchedBy::Time { move_duplicates(postcards) } else { 0 };
         let (postcards, repeated) = postcards.split_at_mut(postcards.len() - repeats);
         let stats = &mut settling.state.postcards.stats;
         stats.released += repeated.len() as u64;
         stats.unjoinable[Unjoinable::Duplicate as usize] += repeated.len() as u64;
         match matched {
-            MatchedBy::Time if !is_once_each(postcards) && !is_loop(postcards) => {
+            MatchedBy::Time if !has_distinct_nodes(postcards) && !is_loop(postcards) => {
                 self.settle_several(postcards, settling);
             }
             MatchedBy::Time => self.settle_timed(postcards, settling),
             MatchedBy::Signature if !is_ambiguous(postcards) => {
-                // Counted where it is decided.
+                // `conclude` counts the outcome.
                 let _ = self.conclude(postcards, matched, settling);
             }
-            _ if is_one_way(postcards) => self.settle_flow(postcards, settling),
+            _ if agree_on_path(postcards) => self.settle_flow(postcards, settling),
             _ => settling.state.postcards.discard(postcards.len(), Partial::Indistinct),
         }
     }
 
-    /// Decides about the postcards of one packet that time tells from others.
+    /// Settles the postcards of one packet that were found by time.
     fn settle_timed(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
         match arrange(postcards, &self.links) {
-            // Counted where it is decided.
+            // `conclude` counts the outcome.
             Ok(_) => {
                 let _ = self.conclude(postcards, MatchedBy::Time, settling);
             }
@@ -258,25 +259,25 @@ impl Postcards {
         }
     }
 
-    /// The latest postcard of each node stands for the flow: in `set`, in their order.
+    /// Puts the latest postcard of each node into `set`, in forwarding order.
     fn arrange_latest(&mut self, postcards: &mut [Postcard]) -> Result<Basis, Partial> {
         postcards.sort_unstable_by_key(|postcard| (postcard.reading.node, postcard.received));
         self.set.clear();
         let same = |one: &Postcard, next: &Postcard| one.reading.node == next.reading.node;
         self.set.extend(postcards.chunk_by(same).filter_map(<[Postcard]>::last));
         for postcard in &mut self.set {
-            // Of different packets: the time between their stamps means nothing.
+            // They may be of different packets, so their timestamps cannot be compared.
             postcard.units.synchronised = false;
         }
         arrange(&mut self.set, &self.links)
     }
 
-    /// The latest postcard of each node stands for the flow; all of them agree on its way.
+    /// Settles postcards that agree on the path: the latest of each node represent the flow.
     fn settle_flow(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
-        // Decided once more with the outcome counted.
+        // The outcome is computed again, and counted, below.
         let _ = self.arrange_latest(postcards);
         let mut set = std::mem::take(&mut self.set);
-        // Those that others stand for share their outcome.
+        // Earlier postcards of the same nodes get the same outcome.
         let more = postcards.len() - set.len();
         let outcome = self.conclude(&mut set, MatchedBy::Flow, settling);
         match outcome {
@@ -291,12 +292,12 @@ impl Postcards {
         self.set = set;
     }
 
-    /// Several packets, one soon after the other: the first postcard of each node is the first packet's, and so on, if
-    /// nothing contradicts it.
+    /// Settles the postcards of packets in close succession: the first postcard of each node belongs to the first packet, and so
+    /// on, unless times contradict it.
     fn settle_several(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
         let mut sorted = std::mem::take(&mut self.set);
         sorted.extend_from_slice(postcards);
-        let nodes = pair_up(postcards, &mut sorted);
+        let nodes = sort_by_packet(postcards, &mut sorted);
         sorted.clear();
         self.set = sorted;
         match nodes {
@@ -309,7 +310,7 @@ impl Postcards {
         }
     }
 
-    /// Joins the postcards of a set, if their path is known and confirmed; counts them in either case.
+    /// Joins the postcards of a set if their path is proved and confirmed; counts them in either case.
     fn conclude(
         &mut self,
         postcards: &mut [Postcard],
@@ -336,7 +337,7 @@ impl Postcards {
         }
     }
 
-    /// Is the path of `postcards` the flow's?
+    /// Checks that the path of `postcards` is the flow's path, or was seen often enough to replace it.
     fn confirm(&self, postcards: &[Postcard], settling: &mut Settling<'_>) -> Result<(), Partial> {
         let Settling { slot, ref mut state, .. } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
@@ -365,18 +366,18 @@ impl Postcards {
 }
 
 impl Settling<'_> {
-    /// The same for all sets of another flow.
+    /// The context for all sets of another flow.
     fn of(&mut self, slot: u32) -> Settling<'_> {
         Settling { slot, until: Nanos::MAX, state: &mut *self.state, out: &mut *self.out }
     }
 
-    /// Has a set waited long enough? As long as postcards of a packet come, others of it may.
+    /// Whether a set has waited long enough. A set with a recent postcard waits longer, because others may follow.
     fn is_due(&self, set: &[Postcard], matched: MatchedBy) -> bool {
         let is_old = |postcard: &Postcard| postcard.received <= self.until;
         if matched == MatchedBy::Signature { set.iter().all(is_old) } else { set.iter().any(is_old) }
     }
 
-    /// When the middle one of the flow's postcards came.
+    /// The median arrival time of the flow's postcards.
     fn median(&self) -> Nanos {
         let mut times = [0; MAX_PER_FLOW];
         let mut count = 0;
@@ -398,7 +399,7 @@ impl Settling<'_> {
     }
 }
 
-/// Are these the nodes of a path of `length` nodes, of which those in `known` are stored?
+/// Whether `postcards` have the nodes of a path of `length` nodes, of which `known` are stored.
 fn is_path(known: &[HopState], length: u16, postcards: &[Postcard]) -> bool {
     usize::from(length) == postcards.len()
         && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node)

@@ -1,20 +1,20 @@
-//! Postcards joined into paths: the postcards that several nodes send of one packet contain, in order, what one INT report
-//! contains.
+//! Joins postcards into paths. The postcards of one packet, in forwarding order, contain what one INT report contains.
 //!
-//! The values of a postcard's node are applied when it comes. Beside that it is **pending**, with its flow, until the others
-//! of its packet have come:
+//! The values of a postcard are applied to its node when it arrives. The postcard is then **pending**, with its flow, until the
+//! others of its packet arrive. Postcards of one packet are found in one of three ways ([`MatchedBy`]):
 //!
-//! - postcards with the packet's head in them are of one packet when their signatures are equal (see [`wire::report::PacketDigest`]),
-//!   unless a node has several with the same hop limit: then several packets look alike, as those of a sender that repeats itself do;
-//! - postcards with timestamps of clocks that agree are of one packet when each begins where the one before ends, give or take
-//!   a link ([`PostcardConfig::proximity`]); several packets in one such cluster are distinguished only if each postcard of a node lies
-//!   between its packet's postcard of the node before and that of the next packet;
-//! - of others the latest of each node within [`PostcardConfig::timeout`] stand for the flow, not for a packet, as long as all of
-//!   them agree on the way.
+//! - By signature: postcards that include the packet's first bytes match if their signatures are equal (see
+//!   [`wire::report::PacketDigest`]). If a node has two of them with the same hop limit, several packets are identical, for example
+//!   because a sender repeats itself.
+//! - By time: if clocks are synchronised, a packet enters a node when it leaves the previous one, plus the delay of a link
+//!   ([`PostcardConfig::proximity`]). Several packets in close succession are distinguished only if no other assignment of their
+//!   postcards is possible.
+//! - By flow: otherwise the latest postcard of each node within [`PostcardConfig::timeout`] represents the flow, not a packet, if
+//!   all postcards of a node agree on its interfaces.
 //!
-//! A set is **joined** when it is proved that no node is missing ([`order`]). The path that the flow already has is confirmed at
-//! once; another one must occur several times in a row, [`PostcardConfig::confirmations`]. What is not joined is counted by
-//! reason, and gives no path.
+//! A set of postcards is **settled** when it is complete or its timeout is over: it is either **joined** or discarded. It is
+//! joined if it is proved that no node is missing ([`order`]). The flow's current path is confirmed at once; a new one must occur
+//! several times in a row ([`PostcardConfig::confirmations`]). Discarded postcards give no path, and are counted by reason.
 
 mod conclude;
 mod joiner;
@@ -30,12 +30,12 @@ pub(crate) use joiner::Postcards;
 pub(crate) enum MatchedBy {
     Signature,
     Time,
-    /// The latest of each node.
+    /// The latest postcard of each node.
     Flow,
 }
 
 impl MatchedBy {
-    /// How the others of the packet of `postcard` can be found. `None`: nothing gives their order.
+    /// How the other postcards of the packet can be found. `None`: nothing gives their order.
     fn of(postcard: &Postcard, linked: bool) -> Option<Self> {
         let has_time = postcard.has_time();
         match (postcard.signature, has_time) {

@@ -1,8 +1,8 @@
 //! The postcards of one packet in forwarding order, and whether all of them are there.
 //!
-//! The order follows from the packet's hop limit, which every router lowers; else from the links that the configuration
-//! names; else from timestamps where the profile says that clocks agree. Timestamps give an order and prove nothing: a lost
-//! postcard leaves no gap in them. What proves a path is in [`prove`]; what cannot be proved is no path.
+//! The order follows from the packet's hop limit, which every router decrements; otherwise from the configured links; otherwise
+//! from timestamps, if the profile states that clocks are synchronised. Timestamps give an order but prove nothing: a lost
+//! postcard leaves no gap in them. [`prove`] decides whether a path is complete; otherwise it is not used.
 
 use crate::config::Link;
 use crate::decode::ABSENT;
@@ -11,7 +11,7 @@ use crate::event::Basis;
 use crate::state::pending::Postcard;
 use crate::stats::Partial;
 
-/// The links that are known, both ways round.
+/// The configured links, sorted by either end.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Links {
     leaving: Vec<Link>,
@@ -32,67 +32,67 @@ impl Links {
         self.leaving.is_empty()
     }
 
-    /// Where the way out of a postcard's node leads.
-    fn behind(&self, postcard: &Postcard) -> Option<(u32, u32)> {
-        let out = way_out(postcard)?;
+    /// The node and interface at the other end of the postcard's egress link.
+    fn successor(&self, postcard: &Postcard) -> Option<(u32, u32)> {
+        let out = exit(postcard)?;
         let at = self.leaving.binary_search_by_key(&out, |link| link.from).ok()?;
         self.leaving.get(at).map(|link| link.to)
     }
 
-    /// Where the way into a postcard's node comes from.
-    fn before(&self, postcard: &Postcard) -> Option<(u32, u32)> {
-        let at = self.entering.binary_search_by_key(&way_in(postcard)?, |link| link.to).ok()?;
+    /// The node and interface at the other end of the postcard's ingress link.
+    fn predecessor(&self, postcard: &Postcard) -> Option<(u32, u32)> {
+        let at = self.entering.binary_search_by_key(&entry(postcard)?, |link| link.to).ok()?;
         self.entering.get(at).map(|link| link.from)
     }
 
-    /// Does the way out of `one` lead into `next`? `None`: not known.
-    fn leads(&self, one: &Postcard, next: &Postcard) -> Option<bool> {
-        if let Some(to) = self.behind(one) {
-            return Some(way_in(next).map_or(next.reading.node == to.0, |into| into == to));
+    /// Whether a link connects `one` to `next`. `None`: unknown.
+    fn connects(&self, one: &Postcard, next: &Postcard) -> Option<bool> {
+        if let Some(to) = self.successor(one) {
+            return Some(entry(next).map_or(next.reading.node == to.0, |into| into == to));
         }
-        let from = self.before(next)?;
-        let out = way_out(one);
-        // It left by a port without a link, or its way out is not known.
+        let from = self.predecessor(next)?;
+        let out = exit(one);
+        // It left by a port without a link, or its egress interface is unknown.
         Some(out.is_none() && one.reading.node == from.0)
     }
 
-    /// Did the packet enter the domain here? `None`: not known.
+    /// Whether the packet entered the domain here. `None`: unknown.
     pub(crate) fn is_first(&self, postcard: &Postcard) -> Option<bool> {
-        if self.before(postcard).is_some() {
+        if self.predecessor(postcard).is_some() {
             return Some(false);
         }
-        let comes_from_outside = !self.is_empty() && way_in(postcard).is_some();
+        let comes_from_outside = !self.is_empty() && entry(postcard).is_some();
         (postcard.entered || comes_from_outside).then_some(true)
     }
 
-    /// Did it leave the domain here, or end? `None`: not known.
+    /// Whether the packet left the domain here, or was dropped by the next router. `None`: unknown.
     pub(crate) fn is_last(&self, postcard: &Postcard) -> Option<bool> {
         // The next router drops it.
         if postcard.hop_limit.is_some_and(|limit| limit <= 1) {
             return Some(true);
         }
-        if self.behind(postcard).is_some() {
+        if self.successor(postcard).is_some() {
             return Some(false);
         }
-        let goes_outside = !self.is_empty() && way_out(postcard).is_some();
+        let goes_outside = !self.is_empty() && exit(postcard).is_some();
         (postcard.left || goes_outside).then_some(true)
     }
 }
 
-/// The node and the interface by which the packet came into it; `None`: not known.
-pub(crate) fn way_in(postcard: &Postcard) -> Option<(u32, u32)> {
+/// The node and its ingress interface. `None`: unknown.
+pub(crate) fn entry(postcard: &Postcard) -> Option<(u32, u32)> {
     let ingress = postcard.reading.link >> 16;
     (!postcard.reading.level_2 && ingress != 0xffff).then_some((postcard.reading.node, ingress))
 }
 
-/// The node and the interface by which the packet left it; `None`: not known.
-pub(crate) fn way_out(postcard: &Postcard) -> Option<(u32, u32)> {
+/// The node and its egress interface. `None`: unknown.
+pub(crate) fn exit(postcard: &Postcard) -> Option<(u32, u32)> {
     let out = postcard.reading.egress();
     (out != ABSENT).then_some((postcard.reading.node, out))
 }
 
 impl Postcard {
-    /// A stamp as the time after `base`, in the device's unit: modulo 2^32 where a postcard has 32 bits only.
+    /// The time from `base` to `stamp`, in the device's unit; modulo 2^32 unless `wide`.
     pub(crate) fn after(stamp: u64, base: u64, wide: bool) -> i64 {
         if wide {
             stamp.wrapping_sub(base).cast_signed()
@@ -112,18 +112,18 @@ impl Postcard {
 /// # Errors
 /// Why there is no order, or why a node may be missing.
 pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis, Partial> {
-    let basis = if falls(postcards) {
+    let basis = if sort_by_hop_limit(postcards) {
         Basis::HopLimit
-    } else if !links.is_empty() && is_once_each(postcards) {
-        by_links(postcards, links)?;
+    } else if !links.is_empty() && has_distinct_nodes(postcards) {
+        sort_by_links(postcards, links)?;
         Basis::Topology
     } else if has_stamps(postcards) {
-        by_stamps(postcards);
+        sort_by_stamps(postcards);
         Basis::Stamps
     } else {
         return Err(Partial::NoOrder);
     };
-    // A packet is in one node at a time.
+    // A packet leaves a node before it enters the next.
     if has_stamps(postcards) && !postcards.windows(2).all(|pair| pair[0].leaves_before(&pair[1])) {
         return Err(Partial::Contradiction);
     }
@@ -131,8 +131,8 @@ pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis
     Ok(basis)
 }
 
-/// Is it known that the packet passed these nodes and no others? Each step must be one link or one hop limit, the first node
-/// must be where the packet entered, the last where it left.
+/// Proves that the packet passed these nodes and no others: each step is one link or decrements the hop limit by one, the packet
+/// entered at the first node and left at the last.
 fn prove(postcards: &[Postcard], links: &Links) -> Result<(), Partial> {
     for pair in postcards.windows(2) {
         let [one, next] = pair else { continue };
@@ -144,7 +144,7 @@ fn prove(postcards: &[Postcard], links: &Links) -> Result<(), Partial> {
             },
             _ => false,
         };
-        match links.leads(one, next) {
+        match links.connects(one, next) {
             Some(true) => {}
             Some(false) => return Err(Partial::MissingHop),
             None if is_next => {}
@@ -168,14 +168,14 @@ fn has_stamps(postcards: &[Postcard]) -> bool {
     postcards.iter().all(Postcard::has_time)
 }
 
-fn by_stamps(postcards: &mut [Postcard]) {
+fn sort_by_stamps(postcards: &mut [Postcard]) {
     let wide = postcards.iter().all(|postcard| postcard.wide);
     let base = postcards.first().map_or(0, |postcard| postcard.ingress);
     postcards.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
 }
 
-/// Sorts by hop limit, the highest first. `false`: one has none, or two are equal, as behind a bridge.
-fn falls(postcards: &mut [Postcard]) -> bool {
+/// Sorts by hop limit, highest first. `false`: one has none, or two are equal, as behind a bridge.
+fn sort_by_hop_limit(postcards: &mut [Postcard]) -> bool {
     if postcards.iter().any(|postcard| postcard.hop_limit.is_none()) {
         return false;
     }
@@ -183,24 +183,24 @@ fn falls(postcards: &mut [Postcard]) -> bool {
     postcards.windows(2).all(|pair| pair[0].hop_limit != pair[1].hop_limit)
 }
 
-/// Follows the links from the postcard that none leads to.
-fn by_links(postcards: &mut [Postcard], links: &Links) -> Result<(), Partial> {
+/// Sorts along the links, from the postcard without a predecessor.
+fn sort_by_links(postcards: &mut [Postcard], links: &Links) -> Result<(), Partial> {
     for at in 0..postcards.len() {
         let (done, left) = postcards.split_at(at);
         let next = match done.last() {
-            None => left.iter().position(|postcard| links.before(postcard).is_none()),
-            Some(last) => left.iter().position(|postcard| links.leads(last, postcard) == Some(true)),
+            None => left.iter().position(|postcard| links.predecessor(postcard).is_none()),
+            Some(last) => left.iter().position(|postcard| links.connects(last, postcard) == Some(true)),
         };
         postcards.swap(at, at + next.ok_or(Partial::MissingHop)?);
     }
     Ok(())
 }
 
-pub(super) fn is_once_each(postcards: &[Postcard]) -> bool {
-    !any_alike(postcards, |postcard| postcard.reading.node)
+pub(super) fn has_distinct_nodes(postcards: &[Postcard]) -> bool {
+    !has_equal(postcards, |postcard| postcard.reading.node)
 }
 
-pub(super) fn any_alike<T: PartialEq>(postcards: &[Postcard], who: impl Fn(&Postcard) -> T) -> bool {
+pub(super) fn has_equal<T: PartialEq>(postcards: &[Postcard], who: impl Fn(&Postcard) -> T) -> bool {
     let mut rest = postcards;
     while let [postcard, others @ ..] = rest {
         if others.iter().any(|other| who(other) == who(postcard)) {

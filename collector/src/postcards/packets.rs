@@ -1,11 +1,11 @@
 //! Which of a flow's postcards belong to one packet.
 
 use super::MatchedBy;
-use super::order::{any_alike, way_in, way_out};
+use super::order::{entry, exit, has_equal};
 use crate::state::pending::Postcard;
 
-/// Moves postcards that came twice to the end and returns how many. They lie in the order of their stamps.
-pub(super) fn move_repeats(postcards: &mut [Postcard]) -> usize {
+/// Moves duplicates to the end and returns their number. `postcards` are sorted by timestamp.
+pub(super) fn move_duplicates(postcards: &mut [Postcard]) -> usize {
     let mut distinct = 0;
     for at in 0..postcards.len() {
         let again = postcards[..distinct]
@@ -20,31 +20,33 @@ pub(super) fn move_repeats(postcards: &mut [Postcard]) -> usize {
     postcards.len() - distinct
 }
 
-/// Did a node see the packet twice, with the same hop limit? Then they are several packets, or a loop of bridges.
+/// Whether a node has two postcards with one hop limit: they are of several packets, or of a loop of bridges.
 pub(super) fn is_ambiguous(postcards: &[Postcard]) -> bool {
-    any_alike(postcards, |postcard| (postcard.reading.node, postcard.hop_limit))
+    has_equal(postcards, |postcard| (postcard.reading.node, postcard.hop_limit))
 }
 
-/// Did one packet go through a loop? `postcards` lie in the order of their stamps. It entered the first node once, from outside; and
-/// wherever it came by again, by the same interface, it came from the same node; it left the last node once, and bridges lowered no hop
-/// limit. Of several packets the first postcard has its like, or the last where they came by several ways, and where one of theirs was
-/// lost, nodes seem to follow others than before.
+/// Whether one packet went through a loop of bridges. `postcards` are sorted by timestamp. It did if
+/// - no other postcard has the first one's ingress interface, and no other has the last one's egress interface;
+/// - all have the same hop limit, because bridges do not decrement it;
+/// - whenever it entered a node again by the same interface, it came from the same node.
+///
+/// Several packets repeat the first or the last postcard; if a postcard is lost, a node follows another one than before.
 pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
     let Some((first, later)) = postcards.split_first() else { return false };
-    let first_entry = way_in(first);
+    let first_entry = entry(first);
     if first_entry.is_none()
-        || later.iter().any(|postcard| way_in(postcard).is_none() || way_in(postcard) == first_entry)
+        || later.iter().any(|postcard| entry(postcard).is_none() || entry(postcard) == first_entry)
     {
         return false;
     }
     let Some((last, earlier)) = postcards.split_last() else { return false };
-    if way_out(last).is_none() || earlier.iter().any(|postcard| way_out(postcard) == way_out(last)) {
+    if exit(last).is_none() || earlier.iter().any(|postcard| exit(postcard) == exit(last)) {
         return false;
     }
     if later.iter().any(|postcard| postcard.hop_limit != first.hop_limit) {
         return false;
     }
-    let step = |pair: &[Postcard]| (pair[0].reading.node, way_in(&pair[1]));
+    let step = |pair: &[Postcard]| (pair[0].reading.node, entry(&pair[1]));
     postcards.windows(2).all(|pair| {
         let (from, into) = step(pair);
         let elsewhere = |(other, entry)| entry == into && other != from;
@@ -52,8 +54,8 @@ pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
     })
 }
 
-/// Sorts postcards by match, packet and time. Returns the base of the stamps of those that are matched by time, and whether
-/// all of them are wide.
+/// Sorts postcards by match, packet and time. Returns the base of the timestamps of those matched by time, and whether all of
+/// these have 64 bits.
 pub(super) fn sort(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> MatchedBy) -> (u64, bool) {
     let timed = || postcards.iter().filter(|postcard| matched(postcard) == MatchedBy::Time);
     let base = timed().next().map_or(0, |postcard| postcard.ingress);
@@ -67,7 +69,8 @@ pub(super) fn sort(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> Ma
     (base, wide)
 }
 
-/// Of sorted postcards, marks those whose signature several packets share and whose stamps distinguish them. `true`: there are some.
+/// Marks those of sorted postcards whose signature belongs to several packets, which timestamps can distinguish. `true`: there are
+/// some.
 pub(super) fn mark_shared(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> MatchedBy) -> bool {
     let mut any = false;
     let alike =
@@ -84,7 +87,7 @@ pub(super) fn mark_shared(postcards: &mut [Postcard], matched: impl Fn(&Postcard
 
 /// Sorts the postcards of several packets by packet and returns how many nodes each packet passed. `None`: they cannot be
 /// distinguished. `sorted` holds the same postcards.
-pub(super) fn pair_up(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Option<usize> {
+pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Option<usize> {
     let base = postcards.first()?.ingress;
     let wide = postcards.iter().all(|postcard| postcard.wide);
     let begins = |postcard: &Postcard| Postcard::after(postcard.ingress, base, wide);
@@ -100,7 +103,7 @@ pub(super) fn pair_up(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Op
         *postcard = sorted[at % nodes * packets + at / nodes];
     }
     postcards.chunks_mut(nodes).for_each(|packet| packet.sort_unstable_by_key(begins));
-    // Each packet must leave a node after the one before it has come to the next: then no other pairs are possible.
+    // A packet must leave each node after the previous packet has entered the next node: then no other assignment is possible.
     let ends = |postcard: &Postcard| Postcard::after(postcard.egress, base, wide);
     let distinct = postcards.windows(nodes + 1).enumerate().all(|(at, window)| {
         let (one, later) = (&window[0], &window[nodes]);
@@ -111,13 +114,13 @@ pub(super) fn pair_up(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Op
     distinct.then_some(nodes)
 }
 
-/// Do all postcards of each node agree on how the flow passes it? Then packets that cannot be distinguished took one path.
-pub(super) fn is_one_way(postcards: &[Postcard]) -> bool {
-    let way = |postcard: &Postcard| (postcard.reading.link, postcard.reading.level_2, postcard.hop_limit);
+/// Whether all postcards of each node have the same interfaces and hop limit: then all packets took one path.
+pub(super) fn agree_on_path(postcards: &[Postcard]) -> bool {
+    let passage = |postcard: &Postcard| (postcard.reading.link, postcard.reading.level_2, postcard.hop_limit);
     let mut rest = postcards;
     while let [postcard, others @ ..] = rest {
         let same_node = |other: &&Postcard| other.reading.node == postcard.reading.node;
-        if others.iter().find(same_node).is_some_and(|other| way(other) != way(postcard)) {
+        if others.iter().find(same_node).is_some_and(|other| passage(other) != passage(postcard)) {
             return false;
         }
         rest = others;

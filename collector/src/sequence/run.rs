@@ -105,7 +105,7 @@ impl Stream {
     }
 }
 
-/// Repetitions of a number that is not the highest after which every further one counts alike: the first may be missing,
+/// Repetitions of a number that is not the highest after which every further one is counted in the same way: the first may be missing,
 /// or settle a suspect.
 const SINGLY: u64 = 3;
 

@@ -228,7 +228,7 @@ fn losses_of_evicted_streams_stay_counted() {
 }
 
 #[test]
-fn a_stream_that_was_alone_is_spared_too() {
+fn a_single_stream_is_not_evicted_either() {
     let mut sequencer = Sequencer::new(4, 9);
     for n in 0..100 {
         sequencer.observe(&V10, n, 0, &mut Notes::default());
@@ -240,7 +240,7 @@ fn a_stream_that_was_alone_is_spared_too() {
 }
 
 #[test]
-fn a_flood_of_streams_stays_bounded_and_spares_the_heard() {
+fn a_flood_of_streams_stays_bounded_and_evicts_no_active_stream() {
     let mut sequencer = Sequencer::new(32, 9);
     let busy = StreamId { node: Some(u32::MAX), ..V10 };
     for n in 0..100_000 {

@@ -1,8 +1,7 @@
-//! From Flow IDs to flows: which of the 5-tuples that the collector has seen, or that the configuration names, have which Flow
-//! ID.
+//! Index of flows by Flow ID: 5-tuples that the collector has seen or that the configuration names.
 //!
-//! The ID of a flow is the CRC-32C of its 5-tuple (wire-formats 4.1) unless the configuration names it. Where two flows have
-//! one ID it stands for neither, until both are gone: the directory does not know which of them is left.
+//! The ID of a flow is the CRC-32C of its 5-tuple (wire-formats 4.1) unless the configuration names it. If two flows
+//! have the same ID, the ID is ambiguous until both have expired: the index does not know which of them is left.
 
 use wire::FlowKey;
 
@@ -12,11 +11,11 @@ use crate::index::NO_SLOT;
 /// The flows with an ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resolved {
-    /// No flow that is known.
+    /// No known flow.
     Unknown,
-    /// This one.
+    /// One flow.
     Slot(u32),
-    /// More than one.
+    /// Several flows.
     Ambiguous,
 }
 
@@ -31,7 +30,7 @@ struct Entry {
 
 const FREE: Entry = Entry { id: 0, slot: NO_SLOT, flows: 0 };
 
-/// IDs of the flows in the table, by open addressing. At most half full. Empty until the first ID is asked for.
+/// IDs of the flows in the table, by open addressing. At most half full. Empty until the first look-up.
 #[derive(Debug)]
 pub(crate) struct Directory {
     entries: Vec<Entry>,
@@ -49,7 +48,7 @@ impl Directory {
         Self { entries: Vec::with_capacity(size), size, seed, named }
     }
 
-    /// Are flows listed?
+    /// Whether flows are indexed.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
         !self.entries.is_empty()
@@ -60,14 +59,14 @@ impl Directory {
         self.entries.resize(self.size, FREE);
     }
 
-    /// A flow is in the table.
+    /// Adds a flow of the table.
     pub(crate) fn enter(&mut self, key: &FlowKey, slot: u32) {
         if self.is_in_use() && key.known_id().is_none() {
             self.add(key.flow_id(), slot);
         }
     }
 
-    /// A flow leaves the table.
+    /// Removes a flow that left the table.
     pub(crate) fn leave(&mut self, key: &FlowKey) {
         if self.is_in_use() && key.known_id().is_none() {
             self.remove(key.flow_id());
@@ -88,7 +87,7 @@ impl Directory {
         fold(self.seed, u64::from(id) | 1 << 32) as usize & (self.size - 1)
     }
 
-    /// Where `id` is, or the free entry where it would be.
+    /// The entry of `id`, or the free entry for it.
     fn seek(&self, id: u32) -> usize {
         let mut at = self.place(id);
         while self.entries[at].flows != 0 && self.entries[at].id != id {
@@ -112,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// One flow less has this ID.
+    /// Removes one flow with this ID.
     pub(crate) fn remove(&mut self, id: u32) {
         let mut hole = self.seek(id);
         match self.entries[hole].flows {
@@ -123,7 +122,7 @@ impl Directory {
                 return;
             }
         }
-        // Those behind it move up, unless they lie where they belong.
+        // Displaced entries behind it move closer to their home positions.
         let mut at = hole;
         loop {
             at = (at + 1) & (self.size - 1);

@@ -212,7 +212,7 @@ pub(crate) struct Flows {
     refused: u64,
     /// Flows whose path is truncated now.
     truncated: u64,
-    /// Where the search for a flow whose path can make room goes on.
+    /// Where the next search for a path to evict starts.
     hand: u32,
 }
 
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_stored_as_far_as_it_goes_counted_and_marked() {
+    fn a_path_without_room_is_truncated_counted_and_marked() {
         let mut flows = Flows::with_capacity(64);
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
         let room = (flows.hops_table().capacity / 256) as usize;

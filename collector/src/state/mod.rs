@@ -66,9 +66,9 @@ pub(crate) struct State {
     pub(crate) scratch: Scratch,
     /// For consumers that mirror this state.
     pub(crate) removals: Option<Removals>,
-    /// Postcards that wait for others.
+    /// Pending postcards.
     pub(crate) postcards: PendingPostcards,
-    /// Which flows are meant by Flow IDs.
+    /// Flows by Flow ID.
     directory: Directory,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Counts {
     pub(crate) flow_reports: u64,
     /// Reports that updated node metrics only: they name no flow, or do not give its path.
     pub(crate) node_reports: u64,
-    /// Reports of flows for which there was no room.
+    /// Reports of flows that the table could not admit.
     pub(crate) unadmitted: u64,
     /// Flows and keys that expired.
     pub(crate) expired: u64,
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Begins a second, counted from the epoch.
+    /// Starts a second, counted from the epoch.
     pub(crate) fn begin_second(&mut self, second: u32) {
         self.second = second;
         self.context += 1;
@@ -133,7 +133,7 @@ impl State {
         self.second
     }
 
-    /// Bytes of memory in use by the tables of flows (with what rules remember of them), nodes, queues and links.
+    /// Bytes of memory in use by the tables of flows (with rule history), nodes, queues and links.
     pub(crate) fn bytes(&self) -> usize {
         self.flows.bytes() + self.detection.bytes() + self.metrics.bytes() + self.topology.bytes()
     }
@@ -363,7 +363,7 @@ impl State {
             flow.set_deadband(cold, thresholds[Metric::FlowLatency as usize]);
         }
         flow.context = self.context;
-        // How busy it was since the last time is how busy it is.
+        // Its reports since the last refresh are its current activity.
         let lately =
             (flow.reports as u32).wrapping_sub(std::mem::replace(&mut cold.touched, flow.reports as u32));
         self.flows.touch(slot, u64::from(lately), self.second);

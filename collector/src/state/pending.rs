@@ -18,9 +18,9 @@ pub(crate) struct Postcard {
     pub(crate) hop_limit: Option<u8>,
     /// 0: it has none.
     pub(crate) signature: u64,
-    /// Found while a flow's postcards are settled: other packets of it have this signature, too.
+    /// Set while a flow's postcards are settled: other packets of the flow have the same signature.
     pub(crate) shared: bool,
-    /// The node says that the packet came from outside the domain, or left it.
+    /// The node reports that the packet entered the domain here, or left it.
     pub(crate) entered: bool,
     pub(crate) left: bool,
     /// Stamps, device units; [`NO_VALUE`] where there is none.

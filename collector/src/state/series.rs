@@ -144,7 +144,7 @@ pub struct SeriesView {
 pub struct LatestView {
     /// In the metric's unit.
     pub value: u64,
-    /// How long ago it came: whole seconds, rounded up.
+    /// Its age in whole seconds, rounded up.
     pub age: u32,
 }
 

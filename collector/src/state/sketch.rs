@@ -63,7 +63,7 @@ impl Sketches {
         Some((histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99)))
     }
 
-    /// Gives a histogram back.
+    /// Returns a histogram to the pool.
     pub(crate) fn release(&mut self, handle: Handle) {
         if let Some(histogram) = self.made.get_mut(handle.0 as usize) {
             histogram.reset();

@@ -36,7 +36,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         }
     }
 
-    /// One more flow uses `key`, whose value is `new` when none did. `false`: there is no room for the key.
+    /// Adds a flow to `key`, with value `new` if it is the first. `false`: the table is full.
     pub(crate) fn add(&mut self, hash: u64, key: K, new: V) -> bool {
         if let Some(known) = self.find(hash, key) {
             self.entries[known].flows += 1;
@@ -56,12 +56,12 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         true
     }
 
-    /// Counts a key for which there is no room.
+    /// Counts a key that the full table refused.
     pub(crate) fn note_refusal(&mut self) {
         self.refused += 1;
     }
 
-    /// One flow less uses `key`. Returns its value when that was the last.
+    /// Removes a flow from `key`. Returns its value if that was the last one.
     pub(crate) fn remove(&mut self, hash: u64, key: K) -> Option<V> {
         let known = self.find(hash, key)?;
         let entry = &mut self.entries[known];
@@ -111,7 +111,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         &mut self.entries[at].value
     }
 
-    /// Where the entry of `key` is.
+    /// The index of the entry of `key`.
     pub(crate) fn find(&self, hash: u64, key: K) -> Option<usize> {
         let is_it = |slot: u32| self.entries[slot as usize].key == key;
         match self.index.find(hash, is_it) {

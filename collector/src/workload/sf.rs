@@ -1,4 +1,4 @@
-//! SF-INT reports for measuring: paths of five nodes, of which every fourth packet has a whole set, as a network without
+//! SF-INT reports for measuring: paths of five nodes, of which every fourth packet has a complete set, as a network without
 //! faults makes them (wire-formats section 3.5).
 //!
 //! A frame is Ethernet, IPv4, UDP (42 bytes), and a report 2.0 of 132 bytes: the sink's own record, and an IPv6 packet with
@@ -29,13 +29,13 @@ pub const SF_CASES: [SfCase; 2] =
 
 /// Nodes of a path, the sink among them.
 const NODES: u32 = 5;
-/// What sources begin with.
+/// Initial remaining hop count of sources.
 const HOP_LIMIT: u8 = 16;
 /// Node id, hop latency and both stamps.
 const ITEMS: u16 = 0xac00;
 /// Packets of a flow from one set to the next, of each which record it brings and how many nodes wrote into it.
 const PERIOD: [(u32, u8); 4] = [(4, 4), (3, 1), (2, 2), (1, 1)];
-/// Sets of a flow before the frames begin anew: more than are remembered.
+/// Sets of a flow before the frames repeat: more than are stored.
 const SETS: u32 = 2;
 /// Bytes of the packet inside: IPv6, hop-by-hop header, UDP.
 const INNER: usize = 40 + 48 + 8;
@@ -63,11 +63,11 @@ impl SfCase {
         })
     }
 
-    /// Its frames, made in memory once.
+    /// Its frames, generated once in memory.
     pub fn feed(&self) -> Feed {
         let count = self.flows * SETS * PERIOD.len() as u32;
         let mut bytes = vec![0; FRAME * count as usize];
-        // Flows are met in an order that no prefetcher foresees.
+        // Flows occur in an order that no prefetcher predicts.
         let stride = u64::from(coprime(self.flows));
         for (at, frame) in (0..).zip(bytes.chunks_exact_mut(FRAME)) {
             let flow = (u64::from(at) * stride % u64::from(self.flows)) as u32;

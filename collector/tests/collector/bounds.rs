@@ -192,7 +192,7 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
 }
 
 #[test]
-fn a_slot_that_was_given_away_is_not_written_to() {
+fn a_reassigned_slot_is_not_written_to() {
     // Room for two queues: the flow's own expires while the flow lives on without naming it, then others take the slot.
     let mut bench = Bench::new(Config { max_queues: 2, flow_timeout: 20 * SECOND, ..config() });
     let quiet = |queue| Sent { hops: vec![testkit::reports::Node { queue, ..node(1) }], ..Sent::default() };
@@ -307,7 +307,7 @@ fn rollups_add_up_to_every_value_that_came() {
 }
 
 #[test]
-fn time_that_stands_still_jumps_or_goes_back_is_survived() {
+fn a_constant_jumping_or_reversed_clock_is_tolerated() {
     let mut bench = Bench::new(config());
     let report = Sent::default().v10();
     let starts = [0, 5, u64::MAX, u64::MAX - 1, 3, SECOND, 1 << 62, 0, u64::MAX];

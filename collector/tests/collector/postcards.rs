@@ -22,7 +22,7 @@ struct Postcard {
     ports: (u16, u16),
     stamps: Option<(u64, u64)>,
     latency: Option<u32>,
-    /// Its node says that the packet came from outside, and leaves.
+    /// Its node reports that the packet entered the domain there, or leaves it.
     edges: (bool, bool),
 }
 
@@ -119,13 +119,13 @@ impl Postcards {
         self
     }
 
-    /// Its number is used up, and it does not come.
+    /// Lost: its sequence number is used, but it does not arrive.
     fn lose(&mut self, postcard: Postcard) -> &mut Self {
         self.numbers[postcard.node as usize] += 1;
         self
     }
 
-    /// One packet along these nodes; the postcards come in the order of `arrivals`.
+    /// One packet along these nodes; the postcards arrive in the order of `arrivals`.
     fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
         for &at in arrivals {
             let postcard = Postcard::of(ident, nodes[at], at as u8);
@@ -358,7 +358,7 @@ fn packets_that_look_alike_on_two_paths_give_none() {
     assert_eq!((postcards.path(), partial(&postcards.counts(), Partial::Indistinct)), (vec![], 60));
 }
 
-/// Packets that repeat themselves: constant payload, no identification that counts.
+/// Identical packets: constant payload, constant identification.
 #[test]
 fn packets_that_look_alike_are_several_and_no_loop() {
     // Nodes, whether they route, and how far apart the packets are.
@@ -515,7 +515,7 @@ fn a_flow_whose_path_comes_from_int_keeps_it() {
 }
 
 #[test]
-fn few_places_for_many_postcards_are_used_in_turn() {
+fn few_slots_are_shared_by_many_postcards_in_turn() {
     let settings = PostcardConfig { max_pending: 16, ..PostcardConfig::default() };
     let mut postcards = Postcards::new(settings, Clocks::Free);
     for ident in 0..200 {
@@ -549,7 +549,7 @@ fn rules_remember_earlier_packets() {
     assert_eq!(collected, [false, false, false, true, false, false, false]);
 }
 
-/// Any postcards at all, in any order: everything adds up, and nothing that is reported was not so.
+/// Random postcards in random order: all counters balance, and every reported path is true.
 #[test]
 fn postcard_counters_balance_under_random_traffic() {
     for clocks in [Clocks::Free, Clocks::Synchronised] {

@@ -31,7 +31,7 @@ fn a_hop_shows_the_values_of_one_packet_and_the_latest_of_its_queue_and_link_apa
 }
 
 #[test]
-fn what_the_latest_packet_did_not_carry_is_not_shown_from_an_earlier_one() {
+fn values_missing_from_the_latest_packet_are_not_taken_from_earlier_ones() {
     let mut bench = Bench::new(config());
     let with = |number, bitmap, hop: Node| Sent { flow: number, hops: vec![hop], bitmap, ..Sent::default() };
     bench.send(&with(1, 0xf100, Node { queue: Some((3, 900)), ..node(1) }));

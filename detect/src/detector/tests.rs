@@ -37,7 +37,7 @@ fn course(monitor: &mut Monitor, packets: &[&[(u32, u64)]]) -> String {
 }
 
 #[test]
-fn the_algorithms_by_hand() {
+fn the_algorithms_match_manual_calculations() {
     let queue = Metric::QueueOccupancy;
     // Only an event moves what is compared with: 10, 15, 20 are each within 10 of 10.
     let single = |values: &[u64]| values.iter().map(|value| vec![(7, *value)]).collect::<Vec<_>>();
@@ -67,7 +67,7 @@ fn the_algorithms_by_hand() {
 }
 
 #[test]
-fn changes_and_patience_by_hand() {
+fn changes_and_durations_match_a_manual_calculation() {
     let change = Change { latency_bits: 10, queue_bits: 64, keep_alive: 1000 };
     let mut monitor = monitor(Algorithm::Change(change), Metric::FlowPath, 0);
     let mut decide = |path: &[(u32, u64)], now| {
@@ -361,7 +361,7 @@ fn contradictory_settings_are_refused() {
 }
 
 #[test]
-fn wiped_registers_are_new() {
+fn wiped_registers_are_as_new() {
     let mut monitor = monitor(Algorithm::PerFlow, Metric::QueueOccupancy, 10);
     let packet: [&[(u32, u64)]; 2] = [&[(1, 10)], &[(1, 10)]];
     assert_eq!(course(&mut monitor, &packet), "f.");

@@ -1,6 +1,6 @@
-//! Known names, and the one a user probably meant.
+//! Suggestions for misspelled names.
 
-/// The known name nearest to `written`, if one is near enough to be a slip: at most a third of its letters differ.
+/// The known name nearest to `written`, if it is near enough for a typo: at most a third of its letters differ.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if written.len() > MAX_BYTES {
         return None;
@@ -12,7 +12,7 @@ pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
-/// A longer word is not a slip of any name we know.
+/// A longer word is not a typo of any known name.
 const MAX_BYTES: usize = 40;
 
 /// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`.

@@ -39,7 +39,7 @@ fn the_table_evaluates_as_the_rules_do() {
             fired += u64::from(expected.count_ones());
         }
     }
-    // Neither all refused nor all alike, or the test would show nothing.
+    // Some are refused and some accepted, otherwise the test would prove nothing.
     assert!(
         tables > 3000 && fired > 20_000 && fired < 400_000 && left_out > 100,
         "{tables} {fired} {left_out}"
@@ -91,7 +91,7 @@ fn the_table_of_a_known_rule() {
 }
 
 #[test]
-fn clauses_in_common_are_held_once() {
+fn common_clauses_are_stored_once() {
     let texts = ["hops > 3 and loop", "loop", "loop and hops > 3 and hops < 9"].map(str::to_owned);
     let split = Table::split(&compile(&texts).unwrap());
     assert_eq!((split.kernel, split.table.terms, split.user.len()), (0b111, 3, 0));

@@ -157,7 +157,7 @@ impl std::fmt::Debug for Model {
 }
 
 #[test]
-fn lists_at_rest_are_handed_on_without_a_call_in_vain() {
+fn idle_lists_are_returned_without_a_useless_call() {
     let mut rng = Rng(2);
     for _ in 0..400 {
         let ring = ring(&mut rng);

@@ -62,7 +62,7 @@ fn loads_of_section_5_2_come_out() {
 }
 
 #[test]
-fn the_formula_by_hand() {
+fn the_formula_matches_a_manual_calculation() {
     // Two slots, one copy, two keys: the newer is there, the older with one half.
     let plan = Plan::new(2, 2, 1);
     assert!((plan.answered_at(0) - 1.0).abs() < 1e-12 && (plan.answered_at(1) - 0.5).abs() < 1e-12);
@@ -76,7 +76,7 @@ fn the_formula_by_hand() {
 }
 
 #[test]
-fn outcomes_are_all_there_are() {
+fn every_outcome_is_listed() {
     for (keys, slots, copies) in [(1_u64 << 20, 1_u64 << 20, 2_u8), (1 << 26, 1 << 20, 4), (100, 1 << 30, 1)]
     {
         for checksum_bits in [0, 8, 32] {
@@ -97,7 +97,7 @@ fn outcomes_are_all_there_are() {
 }
 
 #[test]
-fn advice_is_the_formulas() {
+fn advice_follows_the_formula() {
     assert_eq!(
         [0.1, 0.5, 1.0, 3.0].map(|load| Plan::new((load * 1e6) as u64, 1_000_000, 1).best_copies()),
         [4, 2, 1, 1]
@@ -114,7 +114,7 @@ fn advice_is_the_formulas() {
 }
 
 #[test]
-fn the_edges_have_numbers() {
+fn the_bucket_edges_have_numbers() {
     // One slot, by hand: the newest key is there, every older one is gone; a single key is answered.
     for copies in 1..=4 {
         let plan = Plan::new(10, 1, copies);

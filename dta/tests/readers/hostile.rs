@@ -90,7 +90,7 @@ fn ask(store: &DtaStore, number: u64) {
 }
 
 #[test]
-fn any_body_is_answered_somehow() {
+fn every_request_body_gets_a_response() {
     let mut rng = Rng(1);
     for geometry in geometries() {
         let store = store(geometry);

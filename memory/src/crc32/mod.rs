@@ -68,7 +68,7 @@ pub fn crc_32(_len: usize) -> Option<Crc32> {
 fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
     match bytes.as_chunks() {
         (blocks, []) if blocks.len() == N => {
-            // SAFETY: the processor has PCLMULQDQ and SSE 4.1: only `crc_32` hands out this function, after it asked.
+            // SAFETY: the processor has PCLMULQDQ and SSE 4.1: only `crc_32` returns this function, after it checked.
             unsafe { few::<N>(state, blocks) }
         }
         _ => of_any(state, bytes),
@@ -162,7 +162,7 @@ impl Sum {
     #[target_feature(enable = "pclmulqdq,sse4.1")]
     #[inline]
     fn add(&mut self, block: &[u8; BLOCK], powers: &[[u64; 2]; 2]) {
-        // SAFETY: 16 bytes that were borrowed; this load takes them at any address.
+        // SAFETY: 16 bytes that were borrowed; this load needs no alignment.
         let words = _mm_xor_si128(unsafe { _mm_loadu_si128(block.as_ptr().cast()) }, self.state);
         self.state = _mm_setzero_si128();
         self.first = _mm_xor_si128(self.first, _mm_clmulepi64_si128::<0x10>(words, pair(&powers[0])));
@@ -187,7 +187,7 @@ impl Sum {
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 #[inline]
 fn pair(words: &[u64; 2]) -> __m128i {
-    // SAFETY: 16 bytes that were borrowed; this load takes them at any address.
+    // SAFETY: 16 bytes that were borrowed; this load needs no alignment.
     unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn of(blocks: usize) -> Crc32 {
 fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
     match bytes.as_chunks() {
         (blocks, []) if blocks.len() == N => {
-            // SAFETY: the processor can: only `of` hands out this function, after `is_possible` was asked.
+            // SAFETY: the processor supports this: only `of` returns this function, after `is_possible` was checked.
             unsafe { sum(state, &blocks[..N]) }
         }
         _ => of_any(state, bytes),
@@ -68,14 +68,14 @@ fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     let mut sum = _mm512_setzero_si512();
     let mut powers = powers.chunks_exact(LANES);
     for four in fours {
-        // SAFETY: 64 bytes that were borrowed; this load takes them at any address.
+        // SAFETY: 64 bytes that were borrowed; this load needs no alignment.
         let words = unsafe { _mm512_loadu_si512(four.as_ptr().cast()) };
         sum = add(sum, _mm512_xor_si512(words, state), powers.next());
         state = _mm512_setzero_si512();
     }
     if !rest.is_empty() {
         let mask = (1_u8 << (2 * rest.len())) - 1;
-        // SAFETY: only the words of the mask are read, all of them borrowed; this load takes them at any address.
+        // SAFETY: only the words of the mask are read, all of them borrowed; this load needs no alignment.
         let words = unsafe { _mm512_maskz_loadu_epi64(mask, rest.as_ptr().cast()) };
         sum = add(sum, _mm512_xor_si512(words, state), powers.next());
     }
@@ -86,7 +86,7 @@ fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
 #[inline]
 fn add(sum: __m512i, words: __m512i, powers: Option<&[[u64; 2]]>) -> __m512i {
     let Some(powers) = powers.and_then(|powers| powers.first_chunk::<LANES>()) else { return sum };
-    // SAFETY: 64 bytes that were borrowed; this load takes them at any address.
+    // SAFETY: 64 bytes that were borrowed; this load needs no alignment.
     let powers = unsafe { _mm512_loadu_si512(powers.as_ptr().cast()) };
     let first = _mm512_clmulepi64_epi128::<0x00>(words, powers);
     let second = _mm512_clmulepi64_epi128::<0x11>(words, powers);
@@ -108,6 +108,6 @@ fn reduce(sum: __m512i) -> u32 {
 #[target_feature(enable = "sse4.1")]
 #[inline]
 fn pair(words: &[u64; 2]) -> __m128i {
-    // SAFETY: 16 bytes that were borrowed; this load takes them at any address.
+    // SAFETY: 16 bytes that were borrowed; this load needs no alignment.
     unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
 }

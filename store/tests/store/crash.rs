@@ -16,7 +16,7 @@ const CHILD: &str = "HOPWISE_STORE_TEST_CHILD";
 /// Records of one batch; each batch is a transaction in these tests.
 const BATCH: u32 = 500;
 
-/// Events in the file, after SQLite has found nothing wrong with it.
+/// Number of events in the file, after SQLite's integrity check.
 fn sound(path: &Path) -> u64 {
     let conn = Connection::open(path).unwrap();
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -28,7 +28,7 @@ fn sound(path: &Path) -> u64 {
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .unwrap();
-    assert_eq!(rows, recorded, "the file's own account is part of each transaction");
+    assert_eq!(rows, recorded, "the file's own counter is part of each transaction");
     rows as u64
 }
 
@@ -73,7 +73,7 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
         let mut reported = lines.find(|committed| *committed >= wanted).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it printed before it died.
+        // Its output before it was killed.
         reported = lines.last().unwrap_or(reported);
         let rows = sound(&dir.path().join(FILE));
         let expected = before + reported;
@@ -104,7 +104,7 @@ fn a_log_torn_at_any_place_leaves_whole_transactions() {
         let copy = Dir::new("torn-copy");
         let path = copy.path().join(FILE);
         std::fs::write(&path, &file).unwrap();
-        // Cut at an odd place, with rubbish behind it, as a power cut may leave it.
+        // Truncated at an odd offset, followed by garbage, as after a power failure.
         let mut torn = log[..log.len() * part / 24].to_vec();
         torn.extend([0xa5; 100]);
         std::fs::write(copy.path().join(format!("{FILE}-wal")), torn).unwrap();
@@ -126,7 +126,7 @@ fn mount_small(dir: &Path, size: &str) -> bool {
         Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(dir).output();
     let done = mounted.as_ref().is_ok_and(|output| output.status.success());
     if !done {
-        // Straight to standard error: what a passing test prints by macro is kept from sight.
+        // Directly to standard error: the test runner captures macro output of passing tests.
         let _ = writeln!(std::io::stderr(), "SKIPPED full disk: mounting a tmpfs needs root ({mounted:?})");
     }
     done
@@ -175,7 +175,7 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     let still = store.stats();
     assert_eq!((still.state, still.committed), (State::Full, full.committed));
     assert_eq!(still.shed + still.failed, full.shed + full.failed + u64::from(BATCH));
-    // Not a byte is left, and a restart in the midst of it: it waits for space as well.
+    // A restart while the disk is full: it waits for space as well.
     let filler = dir.path().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[1; 512]).is_ok() {}

@@ -260,7 +260,7 @@ fn the_questions_people_ask_use_the_indexes() {
 }
 
 #[test]
-fn many_files_answer_as_one() {
+fn a_query_over_many_files_equals_one_over_a_single_file() {
     let batch = |hour: u64| {
         let mut batch = changes(START + hour * HOUR, 10, 1);
         batch.rollup(&rollup(START + hour * HOUR, 7));

@@ -11,7 +11,7 @@ pub(super) struct Totals {
     pub(super) greatest: u64,
     pub(super) sum: u64,
     pub(super) sketch: Handle,
-    /// Values came as a summary: no sketch knows them.
+    /// Values arrived as a summary, so they are in no sketch.
     pub(super) merged: bool,
 }
 
