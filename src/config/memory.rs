@@ -449,12 +449,12 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
         None => wrong.push(("id", "the store needs an ID; add id = 1 or the like".to_owned())),
         Some(id) => {
             // The artifact's reports name no store: of each kind one is store 0.
-            let told_apart = |other: &RegionSettings| {
+            let distinguishable = |other: &RegionSettings| {
                 let artifacts = [other, store].iter().all(|one| one.hash == HashFamily::Artifact);
                 artifacts && other.kind != store.kind
             };
             let same = |other: &&RegionSettings| {
-                other.group() == store.group() && other.id == Some(id) && !told_apart(other)
+                other.group() == store.group() && other.id == Some(id) && !distinguishable(other)
             };
             if let Some(other) = before.iter().find(same) {
                 wrong.push(("id", format!("{id} is the ID of `{}`; choose another", other.name)));

@@ -16,7 +16,7 @@ use super::{Memory, RECEIVES};
 use crate::exchange::{Accept, End, Hello, Shape, StoreOffer, VERSION, server::Host};
 
 /// Maximum number of outstanding fetch-and-adds of a device, as its queue pairs are created ([`nic::verbs::ATOMICS`]).
-const CARD_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
+const DEVICE_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
 
 /// A translator's link, identified by the translator's instance and link number.
 pub(super) type Name = (String, u8);
@@ -110,7 +110,7 @@ impl Host for Memory {
             unreliable: Some(unreliable),
             reliable: Some(reliable),
             atomics: if self.verbs.is_some() {
-                CARD_ATOMICS
+                DEVICE_ATOMICS
             } else {
                 rdma::responder::Config::default().atomic_depth
             },
