@@ -1,4 +1,4 @@
-//! What a DTA report costs its reporter, in process, on one core: from what is known to the bytes of the report.
+//! Cost of a DTA report at its reporter, in process, on one core: from the measurements to the bytes of the report.
 
 use std::hint::black_box;
 use std::time::Instant;

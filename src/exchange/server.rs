@@ -24,7 +24,7 @@ use terminal::CliError;
 /// Poll interval of the threads, which bounds the time to notice a stop.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// Answers hellos: the memory role.
+/// Responds to hellos: the memory role.
 pub(crate) trait Host: Send + Sync + 'static {
     /// Creates queue pairs for this translator, which reached us at `local`.
     ///

@@ -1,5 +1,4 @@
-//! The nine rules of SF-INT (wire-formats section 3.3) in simulated time, with everything that can go wrong: a truth to compare what
-//! joining concludes with.
+//! A simulation of the nine rules of SF-INT (wire-formats section 3.3) with faults: the ground truth for tests of the joiner.
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
@@ -17,7 +16,7 @@ const EPOCH: u64 = 1_000_000_000;
 /// Time on a link, ns.
 const LINK: u64 = 2_000;
 
-/// What goes wrong, in parts of a million, per link or per report.
+/// Fault rates, in parts of a million, per link or per report.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Faults {
     pub(super) loss: u64,
@@ -30,7 +29,7 @@ pub(super) struct Faults {
     pub(super) wipe: u64,
 }
 
-/// A flow: its paths, and which packet numbers go which way.
+/// A flow: its paths, and the packet numbers of each.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) paths: Vec<Vec<u32>>,
@@ -47,9 +46,9 @@ pub(super) struct Plan {
     pub(super) faults: Faults,
     /// Registers per node.
     pub(super) registers: u64,
-    /// Nodes count the hop count as the rules say.
+    /// Nodes decrement the hop count by the rules.
     pub(super) counting: bool,
-    /// What sources begin with.
+    /// Initial hop count of sources.
     pub(super) hop_limit: u8,
     pub(super) synchronised: bool,
     pub(super) config: JoinConfig,
@@ -57,7 +56,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// One flow over nodes 1 to `nodes`, and nothing goes wrong.
+    /// One flow over nodes 1 to `nodes`, without faults.
     pub(super) fn line(nodes: u32) -> Self {
         let route = Route { paths: vec![(1..=nodes).collect()], which: |_| 0 };
         Self {
@@ -88,13 +87,13 @@ impl Plan {
 /// The result of a simulation.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Sets declared whole, by flow, ...
+    /// Sets declared complete, by flow, ...
     pub(super) whole: Vec<u64>,
-    /// ... in which something is not as it was.
+    /// ... that differ from the ground truth.
     pub(super) false_ones: Vec<String>,
     pub(super) stats: JoinStats,
     pub(super) tables: [Table; 2],
-    /// Of each flow the latest path declared.
+    /// Latest path declared, by flow.
     pub(super) latest: HashMap<usize, Vec<u32>>,
 }
 
@@ -120,7 +119,7 @@ struct Register {
     carried: Carried,
 }
 
-/// A [`SfReport`] that is under way.
+/// A [`SfReport`] in flight.
 #[derive(Clone, Copy, Debug)]
 struct PendingReport {
     priority: Priority,

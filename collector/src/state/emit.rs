@@ -1,4 +1,4 @@
-//! From a change to the event that reports it.
+//! Emits the events of changes.
 
 use detect::{Metric, Thresholds};
 
@@ -36,7 +36,7 @@ impl<'a> Emitter<'a> {
         self.about
     }
 
-    /// An event of the flow, to be completed and given to [`Emitter::emit`].
+    /// An event of the flow, to be completed and passed to [`Emitter::emit`].
     pub(crate) fn event(&self, kind: Kind, metric: Metric) -> Event {
         Event { metric: Some(metric), flow: self.about.flow(), ..Event::blank(self.about.ts, kind) }
     }
@@ -58,7 +58,7 @@ impl<'a> Emitter<'a> {
         self.thresholds.get(self.set)[metric as usize]
     }
 
-    /// Gives an event its id and hands it to the output. Returns the id.
+    /// Assigns an id to an event and passes it to the output. Returns the id.
     #[inline(never)]
     pub(crate) fn emit(&mut self, mut event: Event, path: &[u32]) -> u64 {
         let seed = path.iter().fold(self.about.origin.hash(), |seed, node| fold(seed, u64::from(*node)));

@@ -1,4 +1,4 @@
-//! What is shown of a flow is what its own packet carried.
+//! Views of a flow show the values of its own packet.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 

@@ -23,7 +23,7 @@ export type {
   Table as TableFill,
 } from './generated';
 
-/** `unit` and `queued` may be absent, as in answers of older servers. */
+/** `unit` and `queued` may be absent, as in responses of older servers. */
 export type BudgetStage = Omit<Stage, 'unit' | 'queued'> & Partial<Pick<Stage, 'unit' | 'queued'>>;
 
 /** A stored point, or a live sample, which may lack latencies. */
