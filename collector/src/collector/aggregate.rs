@@ -161,7 +161,8 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         self.stats.aggregate_postcards += 1;
-        let (postcard, packet, units) = (&unfolded.postcard, &unfolded.packet, envelope.units);
+        let (postcard, packet) = (&unfolded.postcard, &unfolded.packet);
+        let units = self.node_units.of(postcard.node, *envelope.units);
         (head.about.key, head.hash) = (unfolded.key, unfolded.hash);
         let stamp = |stamp: u32| if stamp == u32::MAX { NO_VALUE } else { u64::from(stamp) };
         let half = |interface: Option<u16>| u32::from(interface.unwrap_or(u16::MAX));
@@ -181,7 +182,7 @@ impl Inner {
         }
         let postcard = Postcard {
             reading,
-            units: *units,
+            units,
             hop_limit: packet.hop_limit,
             signature: packet.digest.into(),
             shared: false,

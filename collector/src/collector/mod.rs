@@ -87,10 +87,11 @@ impl Collector {
         // The index of a profile fits into a byte, so at most 255 prefixes are used.
         let listed = config.profiles.iter().take(255);
         let prefixes = listed.clone().enumerate().map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
+        let node_units = NodeUnits::new(&config.node_profiles, listed.len() + 1);
         let inner = Inner {
             state: State::new(&config),
             postcards: Postcards::new(config.postcards.clone()),
-            sf: SfInt::new(config.sf, seed),
+            sf: SfInt::new(config.sf, node_units.clone(), seed),
             losses: LossAccounting::new(&config),
             sources: Sources::new(config.max_sources, seed, prefixes),
             sweep: Sweep::new(&config),
@@ -98,7 +99,7 @@ impl Collector {
             stats: Stats::default(),
             readings: Vec::with_capacity(MAX_HOPS),
             plans: Plans::new(),
-            node_units: NodeUnits::new(&config.node_profiles, listed.len() + 1),
+            node_units,
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
         Self { readers: profiles.map(reader).collect(), inner }

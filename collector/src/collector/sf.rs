@@ -20,7 +20,8 @@ impl Inner {
         out: &mut dyn Output,
     ) -> usize {
         let is_20 = |datagram: &Datagram<'_>| datagram.payload.first().is_some_and(|first| first >> 4 == 2);
-        if !burst.first().is_some_and(is_20) {
+        // Nodes with units of their own are read one record at a time.
+        if !burst.first().is_some_and(is_20) || !self.node_units.is_empty() {
             return 0;
         }
         let mut pending = SfBurst::new();

@@ -5,13 +5,25 @@ use wire::{Items, Layout, Report};
 
 use super::set::Record;
 use crate::config::Units;
-use crate::decode::{ABSENT, NO_VALUE, Reading};
+use crate::decode::{ABSENT, NO_VALUE, NodeUnits, Reading};
 
 impl Record {
-    /// A record where it lies, in the place of this one.
-    pub(super) fn read(self, layout: &Layout, record: &[u8], units: Units) -> Self {
+    /// A record where it lies, in the place of this one. `units`: the reporter's, and those of nodes with their own.
+    pub(super) fn read(self, layout: &Layout, record: &[u8], units: (Units, &NodeUnits)) -> Self {
+        self.read_of(layout.node_id(record), (layout, record), units)
+    }
+
+    /// The same of the record of a node that the record need not name.
+    fn read_of(
+        self,
+        node: u32,
+        (layout, record): (&Layout, &[u8]),
+        (reporter, nodes): (Units, &NodeUnits),
+    ) -> Self {
+        let units = nodes.of(node, reporter);
         Self {
             reading: Reading::of_record(layout, record, units),
+            incomparable: units != reporter,
             ingress: layout.ingress_ts(record),
             egress: layout.egress_ts(record),
             wide: layout.wide_ts(),
@@ -21,14 +33,15 @@ impl Record {
 
     /// The sink's own record, in the place of this one.
     #[inline]
-    pub(super) fn own(self, report: &Report<'_>, sf: Sf, units: Units) -> Option<Self> {
+    pub(super) fn own(self, report: &Report<'_>, sf: Sf, units: (Units, &NodeUnits)) -> Option<Self> {
         let record = match &report.metadata {
             // The header says whose it is; timestamps of older headers are read by the full decoder only.
             Some(own) if report.ts.is_none() => {
-                let mut record = self.read(&own.layout, own.record, units);
-                if !own.layout.carried().contains(Items::NODE_ID) {
-                    record.reading.node = report.node_id.unwrap_or(ABSENT);
-                }
+                let named = own.layout.carried().contains(Items::NODE_ID);
+                let node =
+                    if named { own.layout.node_id(own.record) } else { report.node_id.unwrap_or(ABSENT) };
+                let mut record = self.read_of(node, (&own.layout, own.record), units);
+                record.reading.node = node;
                 record
             }
             Some(_) => self.with(&report.metadata_hop(), units),
@@ -43,10 +56,12 @@ impl Record {
     }
 
     /// The record of a hop, in the place of this one.
-    fn with(self, hop: &wire::Hop, units: Units) -> Self {
+    fn with(self, hop: &wire::Hop, (reporter, nodes): (Units, &NodeUnits)) -> Self {
+        let units = nodes.of(hop.node_id.unwrap_or(ABSENT), reporter);
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
         Self {
             reading: Reading::of(hop, units),
+            incomparable: units != reporter,
             ingress: stamp(hop.ingress_ts),
             egress: stamp(hop.egress_ts),
             wide: hop.wide_ts,

@@ -23,6 +23,8 @@ pub(crate) struct Record {
     /// The hop count of the packet that brought it.
     pub(crate) remaining: u8,
     pub(crate) wide: bool,
+    /// Its node counts in other units than the reporter: its stamps are not compared with those of other nodes.
+    pub(crate) incomparable: bool,
 }
 
 impl Record {
@@ -38,6 +40,7 @@ impl Record {
         order: 0,
         remaining: 0,
         wide: false,
+        incomparable: false,
     };
 }
 
@@ -264,6 +267,9 @@ impl Pool {
             let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
             (ingress, egress) = (narrow(ingress), narrow(egress));
         }
+        if [first, last].into_iter().flatten().any(|record| record.incomparable) {
+            return EndTimestamps::NONE;
+        }
         EndTimestamps { ingress, egress, wide: widths.0 && widths.1 }
     }
 }
@@ -285,7 +291,7 @@ pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
         return None;
     }
     let forward = || pool.carried(at).iter().rev().chain(pool.own(at));
-    if forward().any(|record| record.ingress == NO_VALUE) {
+    if forward().any(|record| record.ingress == NO_VALUE || record.incomparable) {
         return None;
     }
     let later = |one: &Record, other: &Record| match one.wide && other.wide {

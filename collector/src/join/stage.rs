@@ -6,7 +6,7 @@ use wire::{Report, Single};
 use super::set::{Record, order};
 use super::{JoinOutput, Joiner, SfReport, keyed_by_sink};
 use crate::config::{JoinConfig, Units};
-use crate::decode::{DatagramContext, Head, Plan, ReadHops, Reading, Shapes, version};
+use crate::decode::{DatagramContext, Head, NodeUnits, Plan, ReadHops, Reading, Shapes, version};
 use crate::event::{Nanos, Output};
 use crate::index::NO_SLOT;
 use crate::state::hops::{HopState, PacketValues};
@@ -31,13 +31,15 @@ pub(crate) struct SfInt {
     joiner: Joiner,
     samples: Samples,
     pairs: Pairs,
+    node_units: NodeUnits,
     seed: u64,
 }
 
 impl SfInt {
     /// Reserves everything that `config` allows for.
-    pub(crate) fn new(config: JoinConfig, seed: u64) -> Self {
-        Self { joiner: Joiner::new(config, seed), samples: Samples::new(), pairs: Pairs::new(), seed }
+    pub(crate) fn new(config: JoinConfig, node_units: NodeUnits, seed: u64) -> Self {
+        let joiner = Joiner::new(config, seed);
+        Self { joiner, samples: Samples::new(), pairs: Pairs::new(), node_units, seed }
     }
 
     /// Applies a report of SF-INT that holds single records; `false`, and nothing done, if it is another.
@@ -67,8 +69,8 @@ impl SfInt {
             priority: sf.state,
             packet_id: sf.packet_id,
             exceeded: int.flags.contains(wire::int::Flags::HOPS_EXCEEDED),
-            carried: place.read(&int.stack.layout, int.stack.record(0), units),
-            own: place.own(report, sf, units),
+            carried: place.read(&int.stack.layout, int.stack.record(0), (units, &self.node_units)),
+            own: place.own(report, sf, (units, &self.node_units)),
             units,
         };
         let Self { samples, joiner, .. } = self;
@@ -219,7 +221,8 @@ impl<'a> SingleReport<'a> {
         let read = |plan: &Plan, record| {
             let (reading, ends) = plan.read(record);
             let (ingress, egress, wide) = (ends.ingress, ends.egress, ends.wide);
-            Record { reading, ingress, egress, wide, order: self.order, remaining: self.remaining }
+            let (order, remaining) = (self.order, self.remaining);
+            Record { reading, ingress, egress, wide, order, remaining, incomparable: false }
         };
         let mut own = read(own, self.own);
         // The header says whose it is.

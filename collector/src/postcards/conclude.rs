@@ -56,7 +56,8 @@ impl Settling<'_> {
     pub(super) fn conclude(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy) {
         let Self { slot, ref mut state, ref mut out, .. } = *self;
         let (Some(first), Some((flow, ..))) = (postcards.first(), state.flows.get(slot)) else { return };
-        let synchronised = first.units.synchronised && matched != MatchedBy::Flow;
+        let comparable = postcards.iter().all(|postcard| postcard.units == first.units);
+        let synchronised = first.units.synchronised && comparable && matched != MatchedBy::Flow;
         let hops = PostcardHops { postcards, units: Units { synchronised, ..first.units } };
         let ts = postcards.iter().map(|postcard| postcard.received).max().unwrap_or(0);
         let about =

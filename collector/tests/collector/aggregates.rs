@@ -168,6 +168,17 @@ fn an_aggregate_updates_the_same_state_as_its_postcards() {
 }
 
 #[test]
+fn postcards_of_an_aggregate_count_in_the_units_of_their_nodes() {
+    let micro = Profile { timestamp_unit_ns: 1000, ..Profile::default() };
+    let mut server = Server::free();
+    server.collector = Collector::new(Config { node_profiles: vec![(22, micro)], ..config() });
+    server.postcards(Kind::Agg, &[postcard(21, 0xf10a, 5, 1500), postcard(22, 0xf10a, 9, 800)]);
+    let view = server.collector.flow(&FlowKey::of_id(0xf10a)).unwrap();
+    let hops: Vec<_> = view.hops().map(|hop| (hop.node, hop.hop_latency)).collect();
+    assert_eq!(hops, [(Some(21), Some(1500)), (Some(22), Some(800_000))]);
+}
+
+#[test]
 fn postcards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
     let mut server = Server::new(Clocks::Synchronised, PostcardConfig::default());
     for packet in 0..3_u64 {

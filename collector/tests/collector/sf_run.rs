@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use collector::config::JoinConfig;
 use collector::workload::{CASES, Case, SF_CASES, SfCase};
-use collector::{Batch, Collector, Config, Datagram, Profile};
+use collector::{Batch, Clocks, Collector, Config, Datagram, Profile};
 use detect::{Detection, Thresholds};
 use wire::Dialect;
 
@@ -131,4 +131,42 @@ fn bursts_and_single_reports_give_the_same_result() {
         }
     }
     assert!(complete > 500, "{complete} sets");
+}
+
+/// Latency of each node on the path of the only flow, ns, and of the flow, with these units by node.
+fn latencies(node_profiles: Vec<(u32, Profile)>, clocks: Clocks, burst: usize) -> (Vec<(u32, u64)>, u64) {
+    let case = SfCase { flows: 1, ..SF_CASES[0] };
+    let sf = JoinConfig { hop_limit: Some(16), ..JoinConfig::default() };
+    let default_profile = Profile { clocks, ..Profile::default() };
+    let config = Config { sf, node_profiles, default_profile, ..Config::default() };
+    let mut collector = Collector::new(config);
+    let mut batch = Batch::with_capacity(1 << 12);
+    let feed = case.feed();
+    let datagrams: Vec<Datagram<'_>> = feed
+        .payloads()
+        .map(|payload| Datagram { payload, source: [7; 16], src_port: 7, listener: 0, received: 1 << 60 })
+        .collect();
+    datagrams.chunks(burst).for_each(|burst| collector.handle(burst, &mut batch));
+    let flow = collector.flows().next().expect("a flow");
+    let hops = flow.hops().map(|hop| (hop.node.expect("named"), hop.hop_latency.expect("measured")));
+    (hops.collect(), flow.row.flow_latency.expect("measured"))
+}
+
+#[test]
+fn records_of_one_packet_count_in_the_units_of_their_nodes() {
+    for burst in [1, 64] {
+        for (clocks, total) in [(Clocks::Free, 15_000), (Clocks::Synchronised, 205_000)] {
+            let (alike, latency) = latencies(Vec::new(), clocks, burst);
+            assert_eq!(alike, [(100, 1000), (200, 2000), (300, 3000), (400, 4000), (5, 5000)]);
+            assert_eq!(latency, total, "{clocks:?}");
+        }
+        // The second node carries its record, the fifth is the sink.
+        let units = |latency_unit_ns| Profile { latency_unit_ns, ..Profile::default() };
+        let own = || vec![(5, units(7)), (200, units(3))];
+        let (mixed, latency) = latencies(own(), Clocks::Free, burst);
+        assert_eq!(mixed, [(100, 1000), (200, 6000), (300, 3000), (400, 4000), (5, 35_000)]);
+        assert_eq!(latency, 49_000);
+        // The sink's stamps are in other units: they are not compared with those of the source.
+        assert_eq!(latencies(own(), Clocks::Synchronised, burst).1, 49_000);
+    }
 }
