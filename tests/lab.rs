@@ -373,6 +373,61 @@ fn captures_have_the_forwarded_packets(lab: &Lab) {
     assert!(marked >= 10, "{marked} packets with INT");
 }
 
+/// How many of 20 packets with INT on the first link have a right UDP checksum.
+fn right_checksums(lab: &Lab) -> u32 {
+    let directory = TempDir::new();
+    let file = directory.join("link.pcap");
+    let traffic = lab_traffic(lab);
+    lab.run(&format!("capture s1-s2 {} --for 5 --packets 20", file.display()));
+    assert!(traffic.wait_with_output().unwrap().status.success());
+    let mut reader = nic::capture::Reader::open(&file).unwrap();
+    let (mut marked, mut right) = (0, 0);
+    while let Some(frame) = reader.next() {
+        let frame = frame.unwrap().data;
+        if frame[12..14] != [8, 0] || frame[15] >> 2 != 23 || frame[23] != 17 {
+            continue;
+        }
+        let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+        let segment = &frame[34..end];
+        let pseudo = [&frame[26..34], &[0, 17], &(segment.len() as u16).to_be_bytes(), segment].concat();
+        marked += 1;
+        right += u32::from(wire::checksum::of(&pseudo) == 0);
+    }
+    assert!(marked >= 10, "{marked} packets with INT");
+    right
+}
+
+#[test]
+fn a_lab_leaves_l4_checksums_and_a_switch_that_differs_is_logged() {
+    let Some(lab) = Lab::new("l", "three-switches.toml") else { return };
+    let text = fs::read_to_string(&lab.file).unwrap();
+    fs::write(&lab.file, format!("{text}\n[switch]\nl4_checksum = \"leave\"\n")).unwrap();
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let flow = "traffic flow h1 h3 --rate 1Mbit/s --for 1 --port 9801 --json";
+    assert_eq!(figures(&lab.run(flow))["lost"], 0, "the sink restores the packet");
+    assert_eq!(right_checksums(&lab), 0, "the checksum is that of the packet without INT");
+    lab.down();
+    // The switch in the middle leaves what the others update.
+    fs::write(&lab.file, text.replace("node = 12", "node = 12\nl4_checksum = \"leave\"")).unwrap();
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let sent = figures(&lab.try_run(flow));
+    assert_eq!(sent["lost"], sent["sent"], "hosts drop packets with a wrong checksum: {sent:#}");
+    let log = format!("/run/hopwise/lab-{}/s3.log", lab.name);
+    let start = Instant::now();
+    let line = loop {
+        let text = fs::read_to_string(&log).unwrap();
+        if let Some(line) = text.lines().find(|line| line.contains("wrong L4 checksum")) {
+            break line.to_owned();
+        }
+        assert!(start.elapsed() < PATIENCE, "{text}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(line.contains("WARN") && line.contains("node=13"), "{line}");
+    lab.down();
+}
+
 fn lab_traffic(lab: &Lab) -> Child {
     let words = "lab traffic flow h1 h3 --rate 1Mbit/s --for 1.5 --port 9601 --json";
     command(words.split(' ').chain(["--lab", &lab.name])).stdout(Stdio::piped()).spawn().unwrap()

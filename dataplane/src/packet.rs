@@ -58,6 +58,8 @@ pub(crate) struct CarriedInt {
     domain: [u16; 3],
     /// Replication request and reserved bits (1.0).
     replication: u8,
+    /// The version is 1.0, and the header says 0, as ONOS writes it.
+    version_zero: bool,
     pub(crate) layout: Layout,
     /// Words of header and stack.
     pub(crate) int_words: u8,
@@ -115,6 +117,7 @@ impl ParsedPacket {
             bitmap: int.bitmap,
             domain: [int.sf.map_or(int.ds_id, |sf| sf.packet_id), int.ds_instruction, int.ds_flags],
             replication: header::replication(head),
+            version_zero: int.version == int::Version::V10 && head[0] >> 4 == 0,
             layout: int.stack.layout,
             int_words: ((location.end - location.header) / 4) as u8, // the shim's 8-bit length says so
             sf: int.sf,
@@ -159,12 +162,18 @@ impl CarriedInt {
             bitmap: 0,
             domain: [0; 3],
             replication: 0,
+            version_zero: false,
             layout: Layout::EMPTY,
             int_words: head[1],
             sf: None,
             shim,
             end: location.end,
         })
+    }
+
+    /// Words that a node adds. In INT 1.0 Hop ML may count items instead: see [`Layout::words_10`].
+    pub(crate) fn record_words(&self) -> u8 {
+        if self.version == int::Version::V10 { self.layout.words() } else { self.hop_ml }
     }
 
     /// The shim's length field can count `more` further bytes.
@@ -202,7 +211,7 @@ impl CarriedInt {
                 remaining,
                 bitmap,
                 reserved: self.domain[0],
-                version_zero: false,
+                version_zero: self.version_zero,
             }
             .emit(head);
             return shim::LEN + header::LEN_1;

@@ -138,7 +138,7 @@ fn suppresses(
         return false;
     }
     let Some(flow) = flow else { return false };
-    let room = carried.remaining > 0 && carried.holds(usize::from(carried.hop_ml) * 4);
+    let room = carried.remaining > 0 && carried.holds(usize::from(carried.record_words()) * 4);
     if node.config.format.metadata_on_stack && !room {
         return false;
     }

@@ -113,7 +113,7 @@ pub(crate) fn push(
     write: impl FnOnce(&mut [u8]),
     mtu: usize,
 ) -> PushResult {
-    let record_len = usize::from(carried.hop_ml) * 4;
+    let record_len = usize::from(carried.record_words()) * 4;
     if carried.remaining > 0
         && carried.headers.ip_len(frame) + record_len <= mtu
         && carried.holds(record_len)
@@ -147,7 +147,7 @@ fn push_any(
     write: impl FnOnce(&mut [u8]),
     mtu: usize,
 ) -> PushResult {
-    let record_len = usize::from(carried.hop_ml) * 4;
+    let record_len = usize::from(carried.record_words()) * 4;
     let mut after = *carried;
     let pushed = if carried.remaining == 0 {
         after.flags = after.flags.with(Flags::HOPS_EXCEEDED, true);
@@ -157,7 +157,7 @@ fn push_any(
         PushResult::MtuExceeded
     } else {
         after.remaining -= 1;
-        after.int_words += carried.hop_ml;
+        after.int_words += carried.record_words();
         PushResult::Added
     };
     let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
@@ -179,7 +179,7 @@ pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &CarriedInt, record: &[u8]) 
     if !carried.holds(record.len()) {
         return after;
     }
-    after.int_words += carried.hop_ml;
+    after.int_words += carried.record_words();
     after.end += record.len();
     let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
     let head = after.emit(&mut bytes);

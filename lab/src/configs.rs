@@ -154,6 +154,9 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     if let Some(Verbatim(Shown::Table(further))) = &file.switch {
         entries.extend(further.iter().cloned());
     }
+    if let Some(l4_checksum) = &written.l4_checksum {
+        set(&mut entries, "l4_checksum", plain(l4_checksum.as_str()));
+    }
     if file.translator.is_some()
         && let Some((_, Shown::Table(dta))) = entries.iter_mut().find(|(key, _)| key == "dta")
     {

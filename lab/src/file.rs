@@ -27,7 +27,7 @@ section! {
         pub(crate) watch: Vec<Verbatim> = Vec::new(),
         /// What the sinks report: as [`[[switch.filter]]`](config.md) of a switch's configuration. None: every packet that is measured.
         pub(crate) filter: Vec<Verbatim> = Vec::new(),
-        /// More keys of `[switch]` for every switch, such as `report_version` or `queue_reports`.
+        /// More keys of `[switch]` for every switch, such as `report_version`, `l4_checksum` or `queue_reports`.
         pub(crate) switch: Option<Verbatim> = None,
         /// An aggregator between the switches and the collector: `[aggregator]` of a configuration, without the addresses. All reports
         /// go to it, and it reads postcards: modes `postcard` and `mx`.
@@ -65,6 +65,9 @@ section! {
         pub(crate) watch: Option<Vec<Verbatim>> = None,
         /// Overrides the file's `[[filter]]`.
         pub(crate) filter: Option<Vec<Verbatim>> = None,
+        /// Overrides `l4_checksum` of the file's `[switch]`, so that this switch behaves as one of another maker: `"leave"` beside
+        /// switches that update the checksum, and hosts receive no packet with INT that passed it.
+        pub(crate) l4_checksum: Option<String> = None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The switch role: [`dataplane::router`] between real interfaces. One thread owns it; others send it requests.
 
 mod change;
+mod checksum_log;
 pub(crate) mod dta;
 mod ports;
 mod view;

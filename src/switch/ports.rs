@@ -17,6 +17,7 @@ use nic::{
 
 use super::{
     Requests, change,
+    checksum_log::ChecksumLog,
     dta::{Destinations, Dta},
 };
 use crate::config::{
@@ -38,6 +39,7 @@ pub(crate) struct Forwarder {
     /// Buffer for frames that are segmented or completed.
     scratch: [Vec<u8>; 2],
     next_look: u64,
+    checksum_log: ChecksumLog,
 }
 
 /// A port's interface.
@@ -148,6 +150,7 @@ impl Forwarder {
             clock,
             scratch,
             next_look: 0,
+            checksum_log: ChecksumLog::default(),
         };
         forwarder.look();
         Ok(forwarder)
@@ -243,8 +246,11 @@ impl Forwarder {
 
     /// Reopens lost interfaces, and retries an unreachable collector.
     fn look(&mut self) {
-        self.next_look = self.clock.now() + LOOK;
+        let now = self.clock.now();
+        self.next_look = now + LOOK;
         self.router.flush_reports();
+        let setting = self.settings.l4_checksum.word();
+        self.checksum_log.look(now, self.settings.node, setting, self.router.switch().stats());
         if let (None, Some(to)) = (&self.reports.sender, self.settings.reports) {
             self.reports.sender = Sender::connect(unspecified(to), to).ok();
         }

@@ -321,6 +321,7 @@ impl Common {
             bitmap: int.bitmap,
             domain: int.domain,
             replication: int.first >> 2 & 3,
+            version_zero: false,
             layout: cache.layout,
             int_words: int.words,
             sf: int.sf(),

@@ -8,7 +8,7 @@ use crate::reader::{Line, Vector};
 use dataplane::filter::{Filter, Units};
 use dataplane::report::{Outbox, Version};
 use dataplane::sf::{self, Entry, Form};
-use dataplane::switch::{Config, Congestion, Stats, Switch, Verdict, Visit};
+use dataplane::switch::{Config, Congestion, L4Checksum, Stats, Switch, Verdict, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Filters, Role, Roles, Watch, Watchlist};
 use detect::detector::Change;
@@ -219,6 +219,8 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "plain_nodes" => stats.plain_nodes,
         "malformed_stripped" => stats.malformed_stripped,
         "urgent" => stats.urgent,
+        "checksums_examined" => stats.checksums_examined,
+        "checksums_wrong" => stats.checksums_wrong,
         _ => match name.strip_prefix("rule_").and_then(|rule| rule.parse::<usize>().ok()) {
             Some(rule @ 1..=9) => stats.sf_rules[rule],
             _ => panic!("unknown counter {name}"),
@@ -232,6 +234,15 @@ fn set(config: &mut Config, line: &Line) {
             line.only(&["mark", "dscp", "port"]);
             config.mark.dscp = line.get("dscp").unwrap_or(config.mark.dscp);
             config.mark.port = line.get("port");
+        }
+        Some("l4_checksum") => {
+            line.only(&["l4_checksum", "treatment"]);
+            config.l4_checksum = match line.need::<String>("treatment").as_str() {
+                "update" => L4Checksum::Update,
+                "leave" => L4Checksum::Leave,
+                "zero" => L4Checksum::Zero,
+                other => panic!("unknown treatment {other}"),
+            };
         }
         Some("items") => {
             line.only(&["items", "available"]);
