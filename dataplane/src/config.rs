@@ -16,8 +16,8 @@ pub struct Config {
     pub mark: Mark,
     /// What it does with the L4 checksum of packets with INT, in the whole domain.
     pub l4_checksum: L4Checksum,
-    /// Instruction bits this switch can deliver (as in an instruction bitmap); for others it writes all-ones. Bit 15 means
-    /// that it would compute a checksum complement; it never does, because it updates the L4 checksum itself.
+    /// Instruction bits this switch can deliver (as in an instruction bitmap); for others it writes all-ones. Bit 15 is none of
+    /// them: a switch that updates the L4 checksum writes all-ones there, and one that leaves it the complement.
     pub available: u16,
     /// How it reports.
     pub format: Format,
@@ -48,11 +48,13 @@ pub struct Mark {
     pub dscp: u8,
     /// If given, 2.1 packets are marked by this UDP destination port instead, TCP ones by an inserted UDP header.
     pub port: Option<u16>,
+    /// Over IPv6, INT-MD and INT-MX 2.1 go into an option of the hop-by-hop header, which needs no mark; SF-INT always does.
+    pub hop_by_hop: bool,
 }
 
 impl Default for Mark {
     fn default() -> Self {
-        Self { dscp: Profile::DSCP, port: None }
+        Self { dscp: Profile::DSCP, port: None, hop_by_hop: false }
     }
 }
 
@@ -83,6 +85,8 @@ pub enum ConfigError {
     BadCongestion,
     /// SF-INT needs the node id, a hop, and no checksum complement.
     BadSfWatch,
+    /// Postcards and INT-MX have no record in the packet, and so no checksum complement.
+    ComplementWithoutStack,
     /// Registers are a power of two, up to 2^20; every how many packets one is urgent, at least 1.
     BadRegisters,
     /// Only Report 2.0 can group, 1 to 64 reports; subsystems are 1 to 64.
@@ -99,6 +103,9 @@ impl fmt::Display for ConfigError {
             }
             Self::BadSfWatch => f.write_str(
                 "SF-INT needs at least one hop and instruction bit 0 (the node id), and cannot have bit 15",
+            ),
+            Self::ComplementWithoutStack => f.write_str(
+                "postcards and INT-MX cannot have bit 15 (the checksum complement): packets carry no records",
             ),
             Self::BadRegisters => f.write_str(
                 "SF-INT registers must be a power of two up to 1048576, and packets between urgent ones at least 1",
@@ -140,6 +147,9 @@ impl Config {
         for watch in watchlist.entries() {
             if watch.mode == Mode::Sf && (watch.bitmap & 0x8001 != 0x8000 || watch.hops == 0) {
                 return Err(ConfigError::BadSfWatch);
+            }
+            if matches!(watch.mode, Mode::Mx21 | Mode::Postcard) && watch.bitmap & 1 != 0 {
+                return Err(ConfigError::ComplementWithoutStack);
             }
             if watch.bitmap == 0 {
                 return Err(ConfigError::EmptyBitmap);

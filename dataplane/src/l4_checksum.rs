@@ -5,7 +5,9 @@
 
 use wire::{checksum, tcp, udp};
 
-use crate::packet::{Headers, TCP, UDP, fill_l4};
+use wire::Profile;
+
+use crate::packet::{Headers, ParsedPacket, TCP, UDP, fill_l4};
 
 /// What all nodes of a domain do with the L4 checksum of a packet whose INT they change. It must be the same in the whole
 /// domain: the sink undoes what the others did.
@@ -14,7 +16,8 @@ pub enum L4Checksum {
     /// They update it for what they insert and strip, as INT 2.1 says.
     #[default]
     Update,
-    /// They leave it as it is, so that it is right again when INT is stripped. The programs of ONOS and fabric do.
+    /// They leave it as it is, so that it is right again when INT is stripped. The programs of ONOS and fabric do. With checksum
+    /// complements (instruction bit 15) it is right all the way.
     Leave,
     /// They set that of UDP to 0 ("none"). That of TCP is updated; over IPv6, where 0 is not valid, the sink computes it anew.
     Zero,
@@ -39,6 +42,28 @@ impl Before {
         }
         let headers = Headers::of(frame)?;
         Some(Self { proto: headers.proto, checksum: read(frame, &headers)?, len: frame.len() })
+    }
+
+    /// In a domain that leaves the checksum: sets the checksum complement of the record that this node added, if the packet asks
+    /// for one, so that the checksum from before is right with all that was inserted. `frame` has the updated checksum.
+    pub(crate) fn complement(self, frame: &mut [u8], profile: &Profile) {
+        const CHECKSUM_COMPLEMENT: u16 = 1;
+        if self.proto == UDP && self.checksum == 0 {
+            return;
+        }
+        let Some(headers) = Headers::of(frame).filter(|headers| headers.proto == self.proto) else { return };
+        let Some(updated) = read(frame, &headers) else { return };
+        let carried = ParsedPacket::of(frame, profile).ok().and_then(|seen| seen.carried);
+        let Some(carried) = carried.filter(|carried| carried.bitmap & CHECKSUM_COMPLEMENT != 0) else {
+            return;
+        };
+        let end = carried.stack() + usize::from(carried.record_words()) * 4;
+        // All-ones, which the word is now, are nothing in a sum.
+        let sum = u32::from(updated) + u32::from(!self.checksum);
+        let complement = (sum & 0xffff) + (sum >> 16);
+        if let Some(word) = frame.get_mut(..end).and_then(<[u8]>::last_chunk_mut) {
+            *word = complement.to_be_bytes();
+        }
     }
 
     /// Sets the checksum as the domain wants it. A header that was inserted or removed has a checksum of its own.

@@ -33,12 +33,19 @@ pub(crate) fn process(
     if watch.mode == Mode::Sf {
         return process_sf(node, frame, (flow, headers), watch, visit);
     }
-    // INT is not inserted behind IPv6 options.
-    if headers.has_option() {
+    let mark = node.config.mark;
+    let by_option = mark.hop_by_hop && headers.v6 && watch.mode != Mode::Md10;
+    // Behind L4, INT is not inserted into packets with IPv6 options.
+    if headers.has_option() && !by_option {
         return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
     }
     let mtu = usize::from(visit.mtu);
-    if insert(frame, headers, watch, node.config.mark, mtu) == Inserted::MtuExceeded {
+    let inserted = if by_option {
+        insert_option(frame, headers, watch, mtu)
+    } else {
+        insert(frame, headers, watch, mark, mtu)
+    };
+    if inserted == Inserted::MtuExceeded {
         return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::MtuExceeded));
     }
     let packet = node.parse(frame);
@@ -99,6 +106,22 @@ fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu
     put(frame, headers, (mark, port), next, &bytes[..len], mtu)
 }
 
+/// The same into the IPv6 hop-by-hop header.
+fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usize) -> Inserted {
+    let mut bytes = [0; shim::LEN + header::LEN_2];
+    let len = emit(watch, Next::Nothing, 0, &mut bytes);
+    put_option(frame, headers, &bytes[..len], mtu)
+}
+
+/// Inserts `bytes` as an option of the IPv6 hop-by-hop header.
+fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) -> Inserted {
+    match headers.option_len(bytes.len()) {
+        Some(more) if headers.ip_len(frame) + more <= mtu => headers.insert_option(frame, bytes),
+        _ => return Inserted::MtuExceeded,
+    }
+    Inserted::Yes
+}
+
 /// Inserts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header, else
 /// behind L4. The packet keeps that size until the sink, unless it is urgent.
 fn insert_sf(
@@ -121,11 +144,7 @@ fn insert_sf(
     if !headers.v6 {
         return put(frame, headers, (mark, port), next, &bytes[..len], mtu);
     }
-    match headers.option_len(len) {
-        Some(more) if headers.ip_len(frame) + more <= mtu => headers.insert_option(frame, &bytes[..len]),
-        _ => return Inserted::MtuExceeded,
-    }
-    Inserted::Yes
+    put_option(frame, headers, &bytes[..len], mtu)
 }
 
 /// The original value that the shim stores.

@@ -51,7 +51,7 @@ pub struct Step {
 /// let mut reports = Outbox::default();
 /// let visit = Visit {
 ///     ingress_if: 1, egress_if: 2, ingress_ts: 1_000, egress_ts: 2_500, queue_id: 0, queue_occupancy: 64,
-///     tx_utilization: 120, mtu: 1500, from_edge: true, to_edge: false,
+///     tx_utilization: 120, buffer_occupancy: 0, l2_interfaces: [0; 2], mtu: 1500, from_edge: true, to_edge: false,
 /// };
 /// let step = source.forward(&mut frame, &visit, &mut reports);
 /// assert_eq!((step.verdict, step.recorded), (Verdict::Forward, true));
@@ -199,6 +199,9 @@ impl Switch {
             None => self.process_other(frame, visit, out),
         };
         if let Some(before) = before {
+            if setting == L4Checksum::Leave && matches!(outcome.done, PacketOutcome::Recorded) {
+                before.complement(frame, &self.node.profile);
+            }
             before.apply(frame, setting, visit.to_edge);
         }
         let count = &mut self.node.stats;

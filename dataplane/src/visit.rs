@@ -19,6 +19,11 @@ pub struct Visit {
     pub queue_occupancy: u32,
     /// Utilisation of the egress link, device units.
     pub tx_utilization: u32,
+    /// Occupancy of the switch's buffer, which all egress queues share, device units; clamped as the queue's. Its ID is 0. All-ones:
+    /// unknown.
+    pub buffer_occupancy: u32,
+    /// Level-2 (logical) interfaces, ingress and egress; 0: those of level 1.
+    pub l2_interfaces: [u32; 2],
     /// MTU of the egress link, bytes.
     pub mtu: u16,
     /// It arrived from outside the domain.
@@ -36,6 +41,9 @@ pub enum Verdict {
     Discard,
 }
 
+/// All-ones would say that it is unavailable.
+const MAX_OCCUPANCY: u32 = 0xff_fffe;
+
 impl Visit {
     /// The same at a switch of that role.
     pub(crate) fn in_role(&self, role: Role) -> Self {
@@ -49,9 +57,8 @@ impl Visit {
     /// (see [`wire::checksum::adjusted`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
-        const MAX_OCCUPANCY: u32 = 0xff_fffe; // all-ones would say that it is unavailable
         let half = |interface: u16| if interface == 0 { 0xffff } else { u32::from(interface) };
-        let wide = |interface: u16| if interface == 0 { u64::from(u32::MAX) } else { u64::from(interface) };
+        let wide = |interface: Option<u32>| u64::from(interface.unwrap_or(u32::MAX));
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
         let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MAX_OCCUPANCY);
         let mut words = Words { rest: out, bitmap, available: available | 0x8000, sum: 0 };
@@ -61,20 +68,37 @@ impl Visit {
         words.word(3, queue);
         words.wide(4, self.ingress_ts);
         words.wide(5, self.egress_ts);
-        words.wide(6, wide(self.ingress_if) << 32 | wide(self.egress_if));
+        let [l2_ingress, l2_egress] = self.level_2();
+        words.wide(6, wide(l2_ingress) << 32 | wide(l2_egress));
         words.word(7, self.tx_utilization);
+        words.word(8, self.buffer().unwrap_or(u32::MAX));
         // All-ones are nothing in a sum.
         words.rest.fill(0xff);
         words.sum
     }
 
+    /// The level-2 interfaces, as far as they are known.
+    fn level_2(&self) -> [Option<u32>; 2] {
+        let [ingress, egress] = self.l2_interfaces;
+        let known = |level_2: u32, level_1: u16| {
+            let interface = if level_2 == 0 { u32::from(level_1) } else { level_2 };
+            (interface != 0).then_some(interface)
+        };
+        [known(ingress, self.ingress_if), known(egress, self.egress_if)]
+    }
+
+    /// Occupancy of buffer 0, if it is known.
+    fn buffer(&self) -> Option<u32> {
+        (self.buffer_occupancy != u32::MAX).then_some(self.buffer_occupancy.min(MAX_OCCUPANCY))
+    }
+
     /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
     pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
-        const MAX_OCCUPANCY: u32 = 0xff_fffe; // all-ones would say that it is unavailable
         let has = |bit: u32| bits & (0x8000 >> bit) != 0;
         let known = |interface: u16| (interface != 0).then_some(interface);
         let occupancy = self.queue_occupancy.min(MAX_OCCUPANCY);
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
+        let [l2_ingress, l2_egress] = self.level_2();
         wire::Hop {
             node_id: Some(node),
             ingress_if: known(self.ingress_if).filter(|_| has(1)),
@@ -84,9 +108,11 @@ impl Visit {
             queue_occupancy: has(3).then_some(occupancy),
             ingress_ts: has(4).then_some(self.ingress_ts),
             egress_ts: has(5).then_some(self.egress_ts),
-            l2_ingress_if: known(self.ingress_if).map(u32::from).filter(|_| has(6)),
-            l2_egress_if: known(self.egress_if).map(u32::from).filter(|_| has(6)),
+            l2_ingress_if: l2_ingress.filter(|_| has(6)),
+            l2_egress_if: l2_egress.filter(|_| has(6)),
             tx_utilization: has(7).then_some(self.tx_utilization),
+            buffer_id: self.buffer().filter(|_| has(8)).map(|_| 0),
+            buffer_occupancy: self.buffer().filter(|_| has(8)),
             ..wire::Hop::default()
         }
     }

@@ -77,6 +77,8 @@ impl Workload {
             queue_id: 1,
             queue_occupancy: 64,
             tx_utilization: 120,
+            buffer_occupancy: 0,
+            l2_interfaces: [0; 2],
             mtu: 1500,
             from_edge: false,
             to_edge: false,

@@ -38,6 +38,8 @@ fn visit(ts: u64, at: u64) -> Visit {
         queue_id: 0,
         queue_occupancy: (at % 13) as u32 * 10,
         tx_utilization: 0,
+        buffer_occupancy: 0,
+        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge: false,
         to_edge: true,

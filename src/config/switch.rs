@@ -106,6 +106,9 @@ section! {
         pub(crate) dscp: u8 = 23,
         /// UDP destination port instead of the DSCP (INT 2.1).
         pub(crate) port: Option<u16> = None,
+        /// Over IPv6, INT-MD and INT-MX 2.1 are an option of the hop-by-hop header, which needs no mark and leaves L4 as it is. SF-INT
+        /// always is. All nodes of the domain must support it; every hopwise switch reads both.
+        pub(crate) hop_by_hop: bool = false,
     }
 }
 
@@ -157,6 +160,9 @@ section! {
     pub(crate) struct PortSettings("[[switch.ports]]") {
         /// Interface ID in INT, 1 to 255; also the queue ID.
         pub(crate) number: u16 = 0,
+        /// Level-2 interface ID in INT: the logical interface, such as a link aggregation group, that the port belongs to; from 1. Not
+        /// set: the number.
+        [live] pub(crate) logical: Option<u32> = None,
         /// The network interface. It should have no addresses; IPv6 is disabled on it.
         pub(crate) interface: String = String::new(),
         /// Edge port to hosts: this switch is the source for packets that enter here and the sink for packets that leave.
@@ -247,7 +253,9 @@ choice! {
 
 choice! {
     /// Metadata of a packet in a node.
-    pub(crate) enum Item("\"node_id\", \"interfaces\", \"hop_latency\", \"queue\", \"ingress_ts\", \"egress_ts\" or \"tx_utilization\"") {
+    pub(crate) enum Item(
+        "\"node_id\", \"interfaces\", \"hop_latency\", \"queue\", \"ingress_ts\", \"egress_ts\", \"l2_interfaces\", \"tx_utilization\", \"buffer\" or \"checksum_complement\""
+    ) {
         /// Node ID, from which paths are reconstructed.
         NodeId = "node_id",
         /// Ingress and egress port.
@@ -260,8 +268,15 @@ choice! {
         IngressTs = "ingress_ts",
         /// Egress timestamp.
         EgressTs = "egress_ts",
+        /// Level-2 ingress and egress interface: `logical` of the ports.
+        L2Interfaces = "l2_interfaces",
         /// Utilization of the egress link, millionths.
         TxUtilization = "tx_utilization",
+        /// Buffer ID (0) and what the packet found in all egress queues, bytes.
+        Buffer = "buffer",
+        /// Checksum complement, in packets only: with `l4_checksum = "leave"` it keeps the L4 checksum right while INT is in the packet;
+        /// otherwise it is all-ones, because the switch updates the checksum itself.
+        ChecksumComplement = "checksum_complement",
     }
 }
 
@@ -276,6 +291,19 @@ impl Item {
         Self::TxUtilization,
     ];
 
+    /// Those that a report or record of this switch has a value for.
+    const DELIVERED: [Self; 9] = [
+        Self::NodeId,
+        Self::Interfaces,
+        Self::HopLatency,
+        Self::Queue,
+        Self::IngressTs,
+        Self::EgressTs,
+        Self::L2Interfaces,
+        Self::TxUtilization,
+        Self::Buffer,
+    ];
+
     /// Its instruction bit, bit 0 the most significant.
     fn bit(self) -> u16 {
         0x8000
@@ -286,7 +314,10 @@ impl Item {
                 Self::Queue => 3,
                 Self::IngressTs => 4,
                 Self::EgressTs => 5,
+                Self::L2Interfaces => 6,
                 Self::TxUtilization => 7,
+                Self::Buffer => 8,
+                Self::ChecksumComplement => 15,
             }
     }
 }
@@ -338,12 +369,14 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
     }
     // What is left are contradictions inside of INT.
     if let Err(error) = switch::Switch::new(settings.node, int_config(settings), watchlist(&settings.watch)) {
-        use switch::ConfigError::{BadCongestion, BadDscp, BadPort, BadRegisters, BadSfWatch, NeedsReport20};
+        use switch::ConfigError::{
+            BadCongestion, BadDscp, BadPort, BadRegisters, BadSfWatch, ComplementWithoutStack, NeedsReport20,
+        };
         let path: &[&str] = match error {
             BadDscp(_) | BadPort => &["switch", "mark"],
             BadCongestion => &["switch", "queue_reports"],
             BadRegisters => &["switch", "sf"],
-            BadSfWatch => &["switch", "watch"],
+            BadSfWatch | ComplementWithoutStack => &["switch", "watch"],
             NeedsReport20 => &["switch", "report_version"],
             _ => &["switch"],
         };
@@ -354,6 +387,11 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
 }
 
 fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let reserved = |port: &PortSettings| matches!(port.logical, Some(0 | u32::MAX));
+    for (index, _) in settings.ports.iter().enumerate().filter(|(_, port)| reserved(port)) {
+        let path = ["switch", "ports", &index.to_string(), "logical"];
+        refuse(&path, "write a number from 1 to 4294967294".to_owned());
+    }
     if settings.ports.is_empty() {
         refuse(&["switch", "ports"], "a switch needs ports; add [[switch.ports]]".to_owned());
     }
@@ -438,7 +476,12 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
     // A report by 1.0 has no room for all that a record has: there it goes onto the packet's stack.
     let metadata_on_stack = version == Version::V10;
     switch::Config {
-        mark: Mark { dscp: settings.mark.dscp, port: settings.mark.port },
+        mark: Mark {
+            dscp: settings.mark.dscp,
+            port: settings.mark.port,
+            hop_by_hop: settings.mark.hop_by_hop,
+        },
+        available: Item::DELIVERED.iter().fold(0, |bits, item| bits | item.bit()),
         l4_checksum: match settings.l4_checksum {
             L4ChecksumSetting::Update => switch::L4Checksum::Update,
             L4ChecksumSetting::Leave => switch::L4Checksum::Leave,
@@ -460,7 +503,6 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
                 queue: settings.sf.urgent_queue.map(bytes),
             },
         },
-        ..switch::Config::default()
     }
 }
 
@@ -516,6 +558,7 @@ pub(crate) fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
     Port {
         number: settings.number,
         mac: Port::mac_for(node, settings.number),
+        logical: settings.logical.unwrap_or(0),
         edge: settings.edge,
         mtu: settings.mtu.unwrap_or(mtu),
         up: settings.up,
@@ -560,5 +603,46 @@ pub(crate) fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) ->
         address,
         address6,
         seed: settings.seed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    fn read(switch: &str) -> Result<SwitchSettings, String> {
+        let ports = "[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n";
+        let text = format!("[switch]\nnode = 1\n{ports}{switch}");
+        let settings = Settings::parse(&text, "s.toml").map_err(|error| error.to_string())?;
+        settings.switch.ok_or_else(|| "no switch".to_owned())
+    }
+
+    #[test]
+    fn items_are_instruction_bits_and_the_switch_delivers_them() {
+        let items = "\"l2_interfaces\", \"buffer\", \"checksum_complement\"";
+        let settings = read(&format!("[[switch.watch]]\nitems = [\"node_id\", {items}]\n")).unwrap();
+        assert_eq!(watchlist(&settings.watch).entries()[0].bitmap, 0x8281);
+        assert_eq!(int_config(&settings).available, 0xff80);
+        assert_eq!(watchlist(&[WatchSettings::default()]).entries()[0].bitmap, Watch::USUAL);
+    }
+
+    #[test]
+    fn ports_have_logical_interfaces_and_the_mark_may_be_an_option() {
+        let settings = read("logical = 70000\n[switch.mark]\nhop_by_hop = true\n").unwrap();
+        assert_eq!(port(1, &settings.ports[0], 1500).logical, 70_000);
+        assert!(int_config(&settings).mark.hop_by_hop);
+        assert!(read("logical = 0\n").unwrap_err().contains("from 1 to 4294967294"));
+    }
+
+    #[test]
+    fn a_complement_needs_records_in_the_packet() {
+        for (mode, refused) in
+            [("md", false), ("md10", false), ("mx", true), ("postcard", true), ("sf", true)]
+        {
+            let watch = "items = [\"node_id\", \"checksum_complement\"]";
+            let read = read(&format!("[[switch.watch]]\nmode = \"{mode}\"\n{watch}\n"));
+            assert_eq!(read.is_err(), refused, "{mode}: {read:?}");
+        }
     }
 }

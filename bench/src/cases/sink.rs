@@ -75,6 +75,8 @@ fn visit(node: u32, now: u64) -> Visit {
         queue_id: 1,
         queue_occupancy: 100 + (now / 1000 % 2) as u32,
         tx_utilization: 5000,
+        buffer_occupancy: 0,
+        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge: node == 1,
         to_edge: node == NODES,

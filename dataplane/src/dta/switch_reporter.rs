@@ -152,6 +152,8 @@ mod tests {
         queue_id: 3,
         queue_occupancy: 70,
         tx_utilization: 5,
+        buffer_occupancy: 0,
+        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge: false,
         to_edge: false,

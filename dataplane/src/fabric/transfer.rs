@@ -303,6 +303,8 @@ fn visit(hop: &HopTruth, mtu: u16) -> Visit {
         queue_id: hop.egress_if as u8,
         queue_occupancy: hop.queue_occupancy,
         tx_utilization: hop.tx_utilization,
+        buffer_occupancy: u32::MAX,
+        l2_interfaces: [0; 2],
         mtu,
         from_edge: false,
         to_edge: false,

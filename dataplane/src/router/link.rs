@@ -72,6 +72,11 @@ impl LinkQueue {
         self.free_at
     }
 
+    /// Bytes that wait.
+    pub(super) fn occupancy(&self) -> u32 {
+        self.occupancy
+    }
+
     /// Whether frames pass unchanged and at once.
     pub(super) fn is_plain(&self) -> bool {
         let Link { rate, delay, loss, reorder, .. } = self.link;

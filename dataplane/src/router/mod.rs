@@ -74,6 +74,8 @@ pub struct Port {
     pub number: u16,
     /// Its hardware address. Not the interface's own, so that the system's network stack accepts no frame for it.
     pub mac: [u8; 6],
+    /// Its logical interface in INT (level 2); 0: its number.
+    pub logical: u32,
     /// Hosts are behind it.
     pub edge: bool,
     /// Longest IP packet, bytes.
@@ -90,7 +92,7 @@ impl Port {
     /// An edge port with an MTU of 1500 bytes and no rate limit.
     pub fn new(number: u16, mac: [u8; 6]) -> Self {
         let (out, into) = (Link::default(), Link::default());
-        Self { number, mac, edge: true, mtu: 1500, up: true, out, into }
+        Self { number, mac, logical: 0, edge: true, mtu: 1500, up: true, out, into }
     }
 
     /// A hardware address for port `number` of `node` that no NIC has: locally administered.
@@ -151,6 +153,8 @@ pub struct Router {
     switch: Switch,
     routes: Routes,
     port_queues: Vec<PortQueues>,
+    /// Bytes in all egress queues.
+    buffered: u32,
     frames: Vec<Frame>,
     idle: Vec<u32>,
     neighbours: Neighbours,
@@ -187,6 +191,8 @@ struct Frame {
     ingress: u64,
     /// Bytes in the egress queue when it was enqueued.
     found: u32,
+    /// And in all egress queues.
+    buffered: u32,
 }
 
 /// A direction of a port.
@@ -220,6 +226,7 @@ impl Router {
             |port: &Port| PortQueues { out: LinkQueue::new(port.out), into: LinkQueue::new(port.into) };
         Ok(Self {
             port_queues: config.ports.iter().map(port_queues).collect(),
+            buffered: 0,
             frames: Vec::new(),
             idle: Vec::new(),
             neighbours: Neighbours::default(),
@@ -347,7 +354,10 @@ impl Router {
         self.config.ports[index] = port;
         if was_up && !up {
             for direction in [Direction::In, Direction::Out] {
-                let waiting = self.link_queue(index, direction).cut();
+                let link_queue = self.link_queue(index, direction);
+                let bytes = link_queue.occupancy();
+                let waiting = link_queue.cut();
+                self.unbuffer(direction, bytes);
                 waiting.into_iter().for_each(|slot| self.lose(slot, index, Drop::LinkDown));
             }
         }
@@ -429,7 +439,7 @@ impl Router {
         let queued = &mut self.frames[slot as usize];
         queued.bytes.clear();
         queued.bytes.extend_from_slice(frame);
-        (queued.from, queued.ingress, queued.found) = (from, ingress, 0);
+        (queued.from, queued.ingress, queued.found, queued.buffered) = (from, ingress, 0, 0);
         Some(slot)
     }
 
@@ -462,6 +472,8 @@ impl Router {
                 queue_id: egress.map_or(0, |port| port.number as u8),
                 queue_occupancy: queued.found,
                 tx_utilization: u32::MAX,
+                buffer_occupancy: queued.buffered,
+                l2_interfaces: [0; 2],
                 mtu: u16::MAX,
                 from_edge: self.config.ports[usize::from(queued.from)].edge,
                 to_edge: egress.is_some_and(|port| port.edge),
@@ -585,13 +597,18 @@ impl Router {
             return self.drop_here(slot, port, Drop::LinkDown);
         }
         let now = self.now;
-        let size = self.frames[slot as usize].bytes.len() as u32;
+        let frame = &mut self.frames[slot as usize];
+        let size = frame.bytes.len() as u32;
+        frame.buffered = self.buffered;
         let link_queue = self.link_queue(port, direction);
         if link_queue.is_unlimited() {
             return self.depart(slot, port, direction, out);
         }
         match link_queue.offer(now, slot, size) {
-            Ok(found) if direction == Direction::Out => self.frames[slot as usize].found = found,
+            Ok(found) if direction == Direction::Out => {
+                self.buffered = self.buffered.saturating_add(size);
+                self.frames[slot as usize].found = found;
+            }
             Ok(_) => {}
             Err(found) if direction == Direction::Out => {
                 self.frames[slot as usize].found = found;
@@ -605,13 +622,25 @@ impl Router {
     /// Transmits queued frames while the transmitter is free, and schedules the next one.
     fn transmit(&mut self, port: usize, direction: Direction, out: &mut dyn Wires) {
         let now = self.now;
-        while let Some(slot) = self.link_queue(port, direction).take(now) {
+        loop {
+            let link_queue = self.link_queue(port, direction);
+            let before = link_queue.occupancy();
+            let Some(slot) = link_queue.take(now) else { break };
+            let taken = before - link_queue.occupancy();
+            self.unbuffer(direction, taken);
             self.depart(slot, port, direction, out);
         }
         let link_queue = self.link_queue(port, direction);
         if link_queue.schedule() {
             let at = link_queue.free_at();
             self.at(at, Event::Free { port: port as u16, direction });
+        }
+    }
+
+    /// Bytes have left a queue.
+    fn unbuffer(&mut self, direction: Direction, bytes: u32) {
+        if direction == Direction::Out {
+            self.buffered = self.buffered.saturating_sub(bytes);
         }
     }
 
@@ -654,6 +683,8 @@ impl Router {
             queue_id: to.number as u8,
             queue_occupancy: queued.found,
             tx_utilization: self.port_queues[port].out.utilization(self.now),
+            buffer_occupancy: queued.buffered,
+            l2_interfaces: [from.logical, to.logical],
             mtu: to.mtu,
             from_edge: from.edge,
             to_edge: to.edge,

@@ -365,6 +365,48 @@ fn a_queue_is_paced_and_measured() {
 }
 
 #[test]
+fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
+    let mut config = config();
+    let limited = Link { rate: Some(1_000_000), depth: 375, ..Link::default() };
+    (config.ports[1].out, config.ports[2].out) = (limited, limited);
+    // No address is asked for.
+    config.ports[2].edge = false;
+    config.ports[1].logical = 70_000;
+    config.switch.available = 0xff80;
+    config.watchlist = Watch { mode: Mode::Postcard, bitmap: 0x8280, ..Watch::new(Match::default()) }.into();
+    let (mut router, mut sent) = (router(config.clone()), Sent::default());
+    let fill = |router: &mut Router, sent: &mut Sent| {
+        for net in [2, 3] {
+            (0..3).for_each(|_| router.receive(0, 0, &from_1_to(net, 125 - 42), 0, sent));
+        }
+    };
+    fill(&mut router, &mut sent);
+    assert_eq!(router.buffered, 500);
+    while let Some(next) = router.next() {
+        router.advance(next, &mut sent);
+    }
+    assert_eq!(router.buffered, 0);
+    let mut hops = Vec::new();
+    for datagram in router.reports().datagrams() {
+        let mut decoder = wire::Decoder::new(wire::Profile::default());
+        let hop = decoder.reports(datagram.payload).next().unwrap().unwrap().metadata_hop();
+        assert_eq!(hop.buffer_id, Some(0));
+        hops.push((hop.buffer_occupancy.unwrap(), hop.l2_ingress_if.unwrap(), hop.l2_egress_if.unwrap()));
+    }
+    // The first frame to each network is sent at once, and then one a millisecond.
+    let (two, three) = (70_000, 3);
+    let both = [(0, 1, two), (250, 1, three), (0, 1, two), (250, 1, three), (125, 1, two), (375, 1, three)];
+    assert_eq!(hops, both);
+    // What a link that goes down had waiting is not in the buffer any more.
+    let mut router = self::router(config.clone());
+    fill(&mut router, &mut sent);
+    let down = Port { up: false, ..config.ports[1].clone() };
+    router.set_port(0, 1, down).unwrap();
+    assert_eq!(router.buffered, 250);
+    assert_balanced(&router);
+}
+
+#[test]
 fn ingress_can_be_shaped_by_a_link() {
     let mut config = config();
     config.ports[0].into = Link { rate: Some(1_000_000), delay: 5 * MS, ..Link::default() };

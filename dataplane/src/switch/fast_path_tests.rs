@@ -93,6 +93,8 @@ fn the_fast_path_equals_the_general_code() {
         queue_id: 1,
         queue_occupancy: 0xffff_ffff,
         tx_utilization: 0xffff_0000,
+        buffer_occupancy: 0,
+        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge: false,
         to_edge: false,

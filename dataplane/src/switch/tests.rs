@@ -20,6 +20,8 @@ pub(crate) fn visit(node: u32) -> Visit {
         queue_id: node as u8 * 10 + 1,
         queue_occupancy: node * 1000,
         tx_utilization: node * 100,
+        buffer_occupancy: 0,
+        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge: false,
         to_edge: false,
@@ -553,7 +555,7 @@ fn contradictions_are_refused_with_a_reason() {
     let none = Config::default;
     assert_eq!(said(v10.clone(), watch(Mode::Mx21)), ConfigError::NeedsReport20);
     assert_eq!(said(none(), Watch { bitmap: 0, ..watch(Mode::Md21) }), ConfigError::EmptyBitmap);
-    let mark = |dscp, port| Config { mark: Mark { dscp, port }, ..none() };
+    let mark = |dscp, port| Config { mark: Mark { dscp, port, hop_by_hop: false }, ..none() };
     assert_eq!(said(mark(64, None), watch(Mode::Md21)), ConfigError::BadDscp(64));
     assert_eq!(said(mark(1, Some(0)), watch(Mode::Md21)), ConfigError::BadPort);
     let format = Format { group: 2, ..v10.format };

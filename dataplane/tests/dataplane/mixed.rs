@@ -47,6 +47,8 @@ fn visit(from_edge: bool, to_edge: bool) -> Visit {
         queue_id: 0,
         queue_occupancy: 3,
         tx_utilization: 0,
+        buffer_occupancy: 0,
+        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge,
         to_edge,

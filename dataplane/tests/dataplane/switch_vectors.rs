@@ -69,6 +69,8 @@ impl Run {
             queue_id: 0,
             queue_occupancy: 0,
             tx_utilization: 0,
+            buffer_occupancy: u32::MAX,
+            l2_interfaces: [0; 2],
             mtu: 1500,
             from_edge: false,
             to_edge: false,
@@ -132,6 +134,9 @@ impl Run {
             "queue_id",
             "queue",
             "tx",
+            "buffer",
+            "l2_ingress_if",
+            "l2_egress_if",
             "mtu",
             "edge",
         ]);
@@ -143,6 +148,10 @@ impl Run {
         visit.queue_id = line.get("queue_id").unwrap_or(visit.queue_id);
         visit.queue_occupancy = line.get("queue").unwrap_or(visit.queue_occupancy);
         visit.tx_utilization = line.get("tx").unwrap_or(visit.tx_utilization);
+        visit.buffer_occupancy = line.get("buffer").unwrap_or(visit.buffer_occupancy);
+        let [l2_ingress, l2_egress] = visit.l2_interfaces;
+        visit.l2_interfaces =
+            [line.get("l2_ingress_if").unwrap_or(l2_ingress), line.get("l2_egress_if").unwrap_or(l2_egress)];
         visit.mtu = line.get("mtu").unwrap_or(visit.mtu);
         if let Some(edge) = line.get::<String>("edge") {
             (visit.from_edge, visit.to_edge) = match edge.as_str() {
@@ -231,7 +240,8 @@ fn counter(stats: &Stats, name: &str) -> u64 {
 fn set(config: &mut Config, line: &Line) {
     match line.words.first().map(String::as_str) {
         Some("mark") => {
-            line.only(&["mark", "dscp", "port"]);
+            line.only(&["mark", "dscp", "port", "hop_by_hop"]);
+            config.mark.hop_by_hop = line.get("hop_by_hop").unwrap_or(false);
             config.mark.dscp = line.get("dscp").unwrap_or(config.mark.dscp);
             config.mark.port = line.get("port");
         }
