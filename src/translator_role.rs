@@ -3,6 +3,7 @@
 
 mod links;
 mod transport;
+mod upstream;
 mod verbs;
 pub(crate) mod view;
 
@@ -32,6 +33,7 @@ use crate::{
 use links::{Context, Peers};
 use terminal::CliError;
 use transport::RdmaTransport;
+use upstream::Upstream;
 use view::TranslatorView;
 
 /// Most datagrams received from a socket at once.
@@ -50,6 +52,7 @@ pub(crate) struct Ready {
     translator: Translator,
     /// `None` until the RDMA device is opened.
     links: Option<RdmaTransport>,
+    upstream: Option<Upstream>,
     secrets: Secrets,
 }
 
@@ -107,7 +110,9 @@ impl Ready {
         // A device is opened last: see `open_device`.
         let links =
             (settings.mode != TransportMode::Verbs).then(|| RdmaTransport::open(settings)).transpose()?;
-        Ok(Self { settings: settings.clone(), reports, translator, links, secrets })
+        let upstream = settings.upstream.as_ref();
+        let upstream = upstream.map(|upstream| Upstream::open(upstream, nic::time::now())).transpose()?;
+        Ok(Self { settings: settings.clone(), reports, translator, links, upstream, secrets })
     }
 
     /// Opens the RDMA device, if one is configured. Linux allows its use only with the credentials of the thread that opened it, so this
@@ -127,7 +132,7 @@ impl Ready {
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
-        let Self { settings, reports, translator, links, secrets } = self;
+        let Self { settings, reports, translator, links, upstream, secrets } = self;
         let links = links.map_or_else(|| RdmaTransport::open(&settings), Ok)?;
         let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
         let peers = Peers::start(&settings, &secrets, control)?;
@@ -136,6 +141,7 @@ impl Ready {
             reports,
             translator,
             links,
+            upstream,
             peers,
             messages: Messages::default(),
             published: 0,
@@ -205,6 +211,7 @@ struct Worker {
     reports: Vec<Reports>,
     translator: Translator,
     links: RdmaTransport,
+    upstream: Option<Upstream>,
     peers: Peers,
     messages: Messages,
     published: u64,
@@ -248,6 +255,7 @@ impl Worker {
     fn poll(&mut self, burst: &mut Burst, poll_fds: &mut PollFds) -> Result<(), nic::Error> {
         let timeout = self.poll_timeout();
         let descriptors = self.reports.iter().map(|reports| reports.receiver.as_fd());
+        let descriptors = descriptors.chain(self.upstream.as_ref().map(Upstream::control));
         nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, timeout)?;
         let now = self.now();
         let (settings, translator, links) = (&self.settings, &mut self.translator, &mut self.links);
@@ -258,6 +266,9 @@ impl Worker {
         self.process_responses(burst)?;
         let now = self.now();
         self.translator.tick(now, &mut self.links);
+        if let Some(upstream) = &mut self.upstream {
+            upstream.poll(now, &self.translator);
+        }
         self.links.tick(now);
         self.send(now);
         self.peers.reconnect_broken(&mut self.links);
@@ -267,7 +278,8 @@ impl Worker {
 
     /// Time to wait for datagrams: until the next deadline, at most [`SLEEP`].
     fn poll_timeout(&self) -> Duration {
-        let due = [self.translator.deadline(), self.links.deadline()].into_iter().flatten().min();
+        let upstream = self.upstream.as_ref().and_then(Upstream::deadline);
+        let due = [self.translator.deadline(), self.links.deadline(), upstream].into_iter().flatten().min();
         let left = due.map_or(u64::MAX, |due| due.saturating_sub(self.now()));
         Duration::from_nanos(left).min(SLEEP)
     }

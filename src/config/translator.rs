@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use translator::{Accept, Config, Trigger};
+use translator::{Accept, Config, SectionConfig, Trigger};
+use wire::dta::CONTROL_PORT;
 
 use settings::{
     choice,
@@ -64,6 +65,34 @@ section! {
         pub(crate) collectors: Vec<TargetSettings> = Vec::new(),
         /// Reports that are also appended to a list if a condition is true.
         pub(crate) triggers: Vec<TriggerSettings> = Vec::new(),
+        /// A translator of the whole network that merges the sketches of its sections. Not set: this translator's are the whole
+        /// network's.
+        pub(crate) upstream: Option<UpstreamSettings> = None,
+    }
+}
+
+section! {
+    /// Sends each epoch of the sketches that this translator merged, for a section of the network, to the translator of the
+    /// whole network, as a reporter. There, a sketch has the same ID, shape and kind, and as many `reporters` as there are sections; its
+    /// `sketch_timeout` must be longer than those of the sections.
+    pub(crate) struct UpstreamSettings("[translator.upstream]") {
+        /// Address that receives reports at the other translator.
+        pub(crate) to: Option<SocketAddr> = None,
+        /// Reporter ID of this translator there; each section has its own.
+        pub(crate) reporter: u32 = 1,
+        /// The collector, by its index in `collectors` from 0, whose sketches are sent.
+        pub(crate) collector: u8 = 0,
+        /// IDs of the sketches to send. Empty: all.
+        pub(crate) sketches: Vec<u16> = Vec::new(),
+        /// Deliver reliably: reports are numbered, and retransmitted when the other translator misses them.
+        pub(crate) essential: bool = true,
+        /// Longest report, bytes of UDP payload.
+        pub(crate) longest: u16 = 1400,
+        /// Shortest time between two reports.
+        pub(crate) pace: Duration = Duration::from_micros(20),
+        /// Address and port that receive control messages of the other translator. If a reporter runs on this machine, give each its
+        /// own address.
+        pub(crate) control: SocketAddr = SocketAddr::from(([0, 0, 0, 0], CONTROL_PORT)),
     }
 }
 
@@ -248,6 +277,9 @@ pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], St
         }
     }
     triggers(dta, refuse);
+    if let Some(upstream) = &dta.upstream {
+        upstream.check(dta.collectors.len(), refuse);
+    }
     if !dta.collectors.is_empty()
         && let Err(translator::ConfigError::Setting(name, what)) = dta.config().check()
     {
@@ -323,6 +355,43 @@ impl TranslatorSettings {
     }
 }
 
+impl UpstreamSettings {
+    fn check(&self, collectors: usize, refuse: &mut dyn FnMut(&[&str], String)) {
+        let mut wrong = |key: &str, message: &str| {
+            refuse(&["translator", "upstream", key], message.to_owned());
+        };
+        match self.to {
+            None => wrong("to", "write the address of the other translator, such as \"10.0.0.9:40040\""),
+            Some(to) if to.is_ipv4() != self.control.is_ipv4() => {
+                wrong("control", "write an address of the same family as `to`");
+            }
+            Some(_) => {}
+        }
+        if collectors > 0 && usize::from(self.collector) >= collectors {
+            wrong(
+                "collector",
+                "there is no such collector; write an index of [[translator.collectors]], from 0",
+            );
+        }
+        if !(100..=9000).contains(&self.longest) {
+            wrong("longest", "write 100 to 9000");
+        }
+        if self.pace.as_secs() > 1 {
+            wrong("pace", "write \"0s\" to \"1s\"");
+        }
+    }
+
+    /// As the section takes it.
+    pub(crate) fn config(&self) -> SectionConfig {
+        SectionConfig {
+            collector: self.collector,
+            sketches: self.sketches.clone(),
+            longest: self.longest.into(),
+            pace: nanoseconds(self.pace),
+        }
+    }
+}
+
 impl TargetSettings {
     /// How much it bears.
     pub(crate) fn limit(&self) -> translator::Rate {
@@ -336,4 +405,40 @@ impl TargetSettings {
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    fn read(upstream: &str) -> Result<TranslatorSettings, String> {
+        let collectors = "[[translator.collectors]]\nexchange = \"10.0.0.9:18515\"\n";
+        let text = format!("[translator]\n{collectors}[translator.upstream]\n{upstream}");
+        let settings = Settings::parse(&text, "t.toml").map_err(|error| error.to_string())?;
+        settings.translator.ok_or_else(|| "no translator".to_owned())
+    }
+
+    #[test]
+    fn a_section_names_the_other_translator_and_its_sketches() {
+        let settings =
+            read("to = \"10.0.0.8:40040\"\nreporter = 7\nsketches = [4]\npace = \"1ms\"\n").unwrap();
+        let upstream = settings.upstream.unwrap();
+        let expected = SectionConfig { collector: 0, sketches: vec![4], longest: 1400, pace: 1_000_000 };
+        assert_eq!((upstream.config(), upstream.reporter, upstream.essential), (expected, 7, true));
+    }
+
+    #[test]
+    fn what_a_section_cannot_do_is_refused() {
+        let to = "to = \"10.0.0.8:40040\"\n";
+        for (text, word) in [
+            ("", "address of the other translator"),
+            ("to = \"[::1]:40040\"\n", "same family"),
+            (&format!("{to}collector = 1\n"), "no such collector"),
+            (&format!("{to}longest = 50\n"), "100 to 9000"),
+            (&format!("{to}pace = \"2s\"\n"), "\"0s\" to \"1s\""),
+        ] {
+            assert!(read(text).unwrap_err().contains(word), "{text}");
+        }
+    }
 }

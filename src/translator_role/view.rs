@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use translator::{PRIMITIVES, Reason};
 use wire::Refusal;
 
-use super::Worker;
+use super::{
+    Worker,
+    upstream::{Upstream, UpstreamView},
+};
 use crate::exchange::by_name;
 use crate::view::{Name, NamedCounts};
 
@@ -51,6 +54,8 @@ pub(crate) struct TranslatorView {
     pub(crate) messages: NamedCounts,
     /// Collectors.
     pub(crate) collectors: Vec<CollectorView>,
+    /// Sketches sent to another translator; null without `[translator.upstream]`.
+    pub(crate) upstream: Option<UpstreamView>,
 }
 
 /// Copies of Key-Write.
@@ -222,6 +227,7 @@ impl Worker {
                 ("congestion", stats.controls.notices),
             ]),
             collectors,
+            upstream: self.upstream.as_ref().map(Upstream::view),
         }
     }
 

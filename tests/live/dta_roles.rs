@@ -334,6 +334,59 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
 }
 
 #[test]
+fn the_sketches_of_two_sections_are_merged_into_one() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let both = collector(&at, "whole", "").replace("reporters = 1", "reporters = 2");
+    let whole = Program::start(&at, "whole.toml", &both);
+    let top = Program::start(&at, "top.toml", &translator(&[whole.memory.unwrap().1], ""));
+    top.translator("connected", |dta| connected(dta, 0));
+    let estimate =
+        |keeper: &Program| keeper.get("/api/v1/dta/stores/heavy/sketch?key=10.0.0.1")["estimate"].clone();
+    let mut sections = Vec::new();
+    for number in 1..=2_u32 {
+        let name = format!("section{number}");
+        let keeper = Program::start(&at, &format!("{name}.toml"), &collector(&at, &name, ""));
+        let upstream = format!(
+            "[translator.upstream]\nto = \"{}\"\nreporter = {number}\nlongest = 100\ncontrol = \"127.0.0.1:0\"\n",
+            top.reports[0]
+        );
+        let settings = translator(&[keeper.memory.unwrap().1], &upstream);
+        let stage = Program::start(&at, &format!("stage{number}.toml"), &settings);
+        stage.translator("connected", |dta| connected(dta, 0));
+        let counters: Vec<u8> = (1..=16_u32).flat_map(|value| (value * number).to_be_bytes()).collect();
+        let operation = Operation::SketchMerge {
+            sketch: 4,
+            epoch: 9,
+            first_column: 0,
+            depth: 2,
+            width: 4,
+            op: wire::dta::MergeOp::Sum,
+            columns: 8,
+            counters: &counters,
+        };
+        Reporter::new(stage.reports[0]).send(false, false, operation);
+        let dta = stage.translator("sent on", |dta| dta["upstream"]["epochs"] == 1);
+        assert_eq!(
+            (&dta["upstream"]["columns"], &dta["upstream"]["suppressed"]),
+            (&8.into(), &0.into()),
+            "{dta:#}"
+        );
+        sections.push((keeper, stage));
+    }
+    top.translator("merged", |dta| {
+        dta["completed"]["sketch_merge"] == 2 && dta["collectors"][0]["unacknowledged"] == 0
+    });
+    let one = estimate(&sections[0].0).as_f64().unwrap();
+    let answer = whole.get("/api/v1/dta/stores/heavy/sketch?key=10.0.0.1");
+    assert_eq!(
+        (answer["estimate"].as_f64(), &answer["epoch"]["reporters"]),
+        (Some(3.0 * one), &2.into()),
+        "{answer}"
+    );
+}
+
+#[test]
 fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     let directory = TempDir::new();
     let at = directory.join("");

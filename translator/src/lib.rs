@@ -63,6 +63,7 @@ mod meter;
 mod paths;
 mod received;
 mod reporters;
+mod section;
 mod sender;
 mod sketch;
 mod stats;
@@ -79,6 +80,8 @@ pub use config::{
 };
 pub use control::Output;
 pub use received::Origin;
+pub use section::{Section, SectionConfig, SectionStats, Unsent};
+pub use sketch::Merged;
 pub use stats::{
     Cause, Controls, Copies, Entries, Operations, PRIMITIVES, Postcards, Reason, Reports, Sequences,
     Sketches, Stats,

@@ -16,6 +16,21 @@ use rdma::transport::{Blocked, MAX_WRITE, Transport};
 /// Largest distance of a new epoch ahead of the newest one.
 const AHEAD: i16 = 8;
 
+/// An epoch of a sketch into which no more columns are merged.
+#[derive(Clone, Copy, Debug)]
+pub struct Merged<'a> {
+    /// Sketch ID.
+    pub sketch: u16,
+    /// Epoch.
+    pub epoch: u16,
+    /// Shape.
+    pub shape: Columns,
+    /// How it was merged.
+    pub op: MergeOp,
+    /// All counters, column by column, little-endian.
+    pub counters: &'a [u8],
+}
+
 /// Some columns of a reporter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery<'a> {
@@ -174,6 +189,19 @@ impl Sketch {
     /// Epochs that are neither idle nor written.
     pub(super) fn open(&self) -> u64 {
         self.buffers.iter().filter(|buffer| buffer.is_open() && !buffer.again).count() as u64
+    }
+
+    /// The epochs into which no more columns are merged, the older one first.
+    pub(super) fn merged(&self) -> impl Iterator<Item = Merged<'_>> {
+        let [even, odd] = &self.buffers;
+        let later = (even.epoch.wrapping_sub(odd.epoch) as i16) > 0;
+        let ordered = if later { [odd, even] } else { [even, odd] };
+        let over = |buffer: &&Buffer| !matches!(buffer.state, State::Idle | State::Open);
+        let (sketch, shape, op) = (self.entry.id, self.shape, self.op);
+        ordered.into_iter().filter(over).map(move |buffer| {
+            let Buffer { epoch, counters, .. } = buffer;
+            Merged { sketch, epoch: *epoch, shape, op, counters }
+        })
     }
 
     /// When the oldest open epoch began.

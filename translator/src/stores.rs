@@ -103,6 +103,11 @@ pub(super) struct Stores {
 }
 
 impl Stores {
+    /// The sketches.
+    pub(super) fn sketches(&self) -> impl Iterator<Item = &Sketch> {
+        self.sketches.iter()
+    }
+
     /// None at all.
     pub(super) fn new() -> Self {
         Self {

@@ -15,6 +15,7 @@ use crate::meter::Meter;
 use crate::received::{Origin, Received};
 use crate::reporters::{self, Reporters, tracker_key};
 use crate::sender::{Fault, Sender};
+use crate::sketch::{Merged, Sketch};
 use crate::stats::{Cause, Operations, Reason, Stats};
 use crate::stores::{Situation, Stores};
 use crate::tracker::Verdict;
@@ -110,6 +111,12 @@ impl Translator {
         known.attached = true;
         self.config.collectors[at] = Some(memory);
         Ok(())
+    }
+
+    /// The epochs of a collector's sketches into which no more columns are merged, of each sketch the older one first.
+    pub fn merged(&self, collector: u8) -> impl Iterator<Item = Merged<'_>> {
+        let memories = self.memories.get(usize::from(collector)).into_iter();
+        memories.flat_map(|memory| memory.stores.sketches()).flat_map(Sketch::merged)
     }
 
     /// The collector restarted, and its memory may be new and empty. Call it between [`Translator::attach`] and connecting the

@@ -7,6 +7,7 @@ mod hostile;
 mod model;
 mod primitives;
 mod refused;
+mod sections;
 mod sequences;
 mod sketches;
 mod triggers;

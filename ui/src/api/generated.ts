@@ -1401,6 +1401,8 @@ export type Translator = {
   responses_unreadable: NamedCounts;
   /** Reports that could not be decoded, by reason. */
   unreadable: NamedCounts;
+  /** Sketches sent to another translator; null without `[translator.upstream]`. */
+  upstream: TranslatorUpstream | null;
   /** RDMA writes. */
   writes: number;
 };
@@ -1503,6 +1505,30 @@ export type TranslatorEssential = {
   reporters: number;
   /** Restarts of reporters. */
   restarts: number;
+};
+
+/** The sketches of a section, sent to another translator. */
+export type TranslatorUpstream = {
+  /** Columns sent for the first time. */
+  columns: number;
+  /** Epochs of which every column was sent. */
+  epochs: number;
+  /** Columns not sent before their buffer was needed for another epoch. */
+  expired: number;
+  /** NACKs for columns. */
+  nacks: number;
+  /** Reporter ID there. */
+  reporter: number;
+  /** Columns sent again because of a NACK. */
+  retransmitted: number;
+  /** Datagrams sent. */
+  sent: number;
+  /** Columns not sent because of congestion, or because they are longer than a report. */
+  suppressed: number;
+  /** Address of the other translator. */
+  to: string;
+  /** Datagrams that the kernel refused. */
+  unsent: number;
 };
 
 /** A receive path that was not used. */

@@ -1,0 +1,233 @@
+//! A section of a network: sends the sketches that its translator merged to a translator of the whole network, which merges
+//! those of all sections. To that one, this translator is a reporter of Sketch-Merge.
+//!
+//! An epoch is sent when no more columns are merged into it, column by column in order, as switches do. It stays in the
+//! translator's buffer until the epoch after next begins, so that columns can be sent again.
+
+use wire::dta::layout::Columns;
+use wire::dta::{BASE_LEN, Operation};
+
+use crate::sketch::Merged;
+use crate::translator::Translator;
+
+/// Bytes of a Sketch-Merge operation before its counters.
+const HEAD: usize = BASE_LEN + 12;
+/// Reports in one tick, at most.
+const PER_TICK: usize = 64;
+/// Time after which a report without room is tried again, ns.
+const RETRY: u64 = 1_000_000;
+/// Maximum delay that is caught up with by a larger burst, ns.
+const CATCH_UP: u64 = 2_000_000;
+
+/// How a section sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionConfig {
+    /// The collector, by its index, whose sketches are sent.
+    pub collector: u8,
+    /// Sketch IDs; empty: all.
+    pub sketches: Vec<u16>,
+    /// Longest report, bytes of UDP payload.
+    pub longest: usize,
+    /// Shortest time between two reports, ns.
+    pub pace: u64,
+}
+
+/// What a section has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SectionStats {
+    /// Epochs of which every column was sent.
+    pub epochs: u64,
+    /// Columns sent for the first time.
+    pub columns: u64,
+    /// Columns sent again because of a NACK.
+    pub retransmitted: u64,
+    /// Columns not sent before their buffer was needed for another epoch.
+    pub expired: u64,
+    /// Columns not sent because of congestion, or because the longest report cannot hold one.
+    pub suppressed: u64,
+    /// NACKs for columns that were sent.
+    pub nacks: u64,
+    /// NACKs for other columns or epochs.
+    pub stale: u64,
+}
+
+/// Why a report was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// Congestion suppresses it: the rest of the epoch is not sent, because columns must come in order.
+    Suppressed,
+    /// There is no room now.
+    NoRoom,
+}
+
+/// How much of an epoch was sent.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    sketch: u16,
+    epoch: u16,
+    columns: u32,
+    /// Next column to send, and the first that was not sent at all.
+    cursor: u32,
+    fresh: u32,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Section {
+    config: SectionConfig,
+    /// Two for each sketch: even and odd epochs.
+    progress: Vec<Progress>,
+    next_send: u64,
+    scratch: Vec<u8>,
+    stats: SectionStats,
+}
+
+impl Section {
+    /// Sends nothing yet.
+    pub fn new(config: SectionConfig) -> Self {
+        Self {
+            config,
+            progress: Vec::new(),
+            next_send: 0,
+            scratch: Vec::new(),
+            stats: SectionStats::default(),
+        }
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> SectionStats {
+        self.stats
+    }
+
+    /// Sends what is due of the translator's sketches.
+    pub fn tick(
+        &mut self,
+        now: u64,
+        translator: &Translator,
+        mut send: impl FnMut(&Operation<'_>) -> Result<(), Unsent>,
+    ) {
+        let chosen = self.config.sketches.clone();
+        let is_chosen = |merged: &Merged<'_>| chosen.is_empty() || chosen.contains(&merged.sketch);
+        translator
+            .merged(self.config.collector)
+            .filter(is_chosen)
+            .for_each(|merged| self.begin(now, &merged));
+        self.forget(translator);
+        let mut left = PER_TICK;
+        for merged in translator.merged(self.config.collector).filter(is_chosen) {
+            let Some(at) = self.place(merged.sketch, merged.epoch) else { continue };
+            while self.progress[at].cursor < merged.shape.columns {
+                if left == 0 || now < self.next_send {
+                    return;
+                }
+                if !self.send(at, &merged, &mut send) {
+                    self.next_send = now.saturating_add(RETRY);
+                    return;
+                }
+                left -= 1;
+                let behind = self.config.pace.max(CATCH_UP);
+                self.next_send = self.next_send.max(now.saturating_sub(behind)) + self.config.pace;
+            }
+        }
+    }
+
+    /// The other translator waits for `column`.
+    pub fn nack(&mut self, sketch: u16, epoch: u16, column: u32) {
+        let mut all = self.progress.iter_mut();
+        let known = all.find(|one| (one.sketch, one.epoch) == (sketch, epoch) && column < one.fresh);
+        match known {
+            Some(progress) => {
+                self.stats.nacks += 1;
+                progress.cursor = progress.cursor.min(column);
+            }
+            None => self.stats.stale += 1,
+        }
+    }
+
+    /// When [`Section::tick`] has something to send, ns; `None`: when another epoch is over.
+    pub fn next(&self) -> Option<u64> {
+        self.progress.iter().any(|one| one.cursor < one.columns).then_some(self.next_send)
+    }
+
+    /// Where the progress of an epoch of a sketch, or of another in its buffer, is.
+    fn place(&self, sketch: u16, epoch: u16) -> Option<usize> {
+        self.progress.iter().position(|one| one.sketch == sketch && one.epoch & 1 == epoch & 1)
+    }
+
+    /// Forgets epochs that are no longer there: their buffers are in use again, or the collector has other stores.
+    fn forget(&mut self, translator: &Translator) {
+        let Self { config, progress, stats, .. } = self;
+        progress.retain(|one| {
+            let mut merged = translator.merged(config.collector);
+            let is_there = merged.any(|merged| (merged.sketch, merged.epoch) == (one.sketch, one.epoch));
+            stats.expired += if is_there { 0 } else { u64::from(one.columns - one.fresh) };
+            is_there
+        });
+    }
+
+    /// Notes an epoch that is over.
+    fn begin(&mut self, now: u64, merged: &Merged<'_>) {
+        let Merged { sketch, epoch, shape, .. } = *merged;
+        let fresh = Progress { sketch, epoch, columns: shape.columns, cursor: 0, fresh: 0 };
+        match self.place(sketch, epoch) {
+            None => self.progress.push(fresh),
+            Some(at) => {
+                let before = &mut self.progress[at];
+                if (before.epoch, before.columns) == (epoch, shape.columns) {
+                    return;
+                }
+                self.stats.expired += u64::from(before.columns - before.fresh);
+                *before = fresh;
+            }
+        }
+        self.next_send = self.next_send.max(now);
+    }
+
+    /// Sends the next columns of an epoch; false: no more of any now.
+    fn send(
+        &mut self,
+        at: usize,
+        merged: &Merged<'_>,
+        send: &mut impl FnMut(&Operation<'_>) -> Result<(), Unsent>,
+    ) -> bool {
+        let Self { config, progress, scratch, stats, .. } = self;
+        let progress = &mut progress[at];
+        let Columns { depth, columns, width } = merged.shape;
+        let column_len = merged.shape.column_len() as usize;
+        let fitting = config.longest.saturating_sub(HEAD) / column_len.max(1);
+        let count = (columns - progress.cursor).min(fitting.min(255) as u32);
+        let first = progress.cursor as usize * column_len;
+        let counters = merged.counters.get(first..first + count as usize * column_len).unwrap_or_default();
+        scratch.clear();
+        scratch.extend_from_slice(counters);
+        scratch.chunks_exact_mut(usize::from(width.max(1))).for_each(<[u8]>::reverse);
+        let operation = Operation::SketchMerge {
+            sketch: merged.sketch,
+            epoch: merged.epoch,
+            first_column: progress.cursor,
+            depth,
+            width,
+            op: merged.op,
+            columns: count as u8,
+            counters: scratch,
+        };
+        let sent = if count == 0 { Err(Unsent::Suppressed) } else { send(&operation) };
+        match sent {
+            Ok(()) => {
+                let end = progress.cursor + count;
+                let new = end.saturating_sub(progress.fresh.max(progress.cursor));
+                stats.columns += u64::from(new);
+                stats.retransmitted += u64::from(count - new);
+                stats.epochs += u64::from(new > 0 && end == columns);
+                (progress.cursor, progress.fresh) = (end, progress.fresh.max(end));
+                true
+            }
+            Err(Unsent::Suppressed) => {
+                stats.suppressed += u64::from(columns - progress.fresh);
+                (progress.cursor, progress.fresh) = (columns, columns);
+                true
+            }
+            Err(Unsent::NoRoom) => false,
+        }
+    }
+}
