@@ -285,7 +285,7 @@ impl Server {
             aggregator: self.aggregator.as_ref().map(aggregator::Role::handle),
             translator: self.translator.as_ref().map(translator_role::Role::handle),
             memory: self.memory.as_ref().map(memory_role::Role::handle),
-            sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned())),
+            sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned(), "[api] query_timeout")),
             store: reader,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),

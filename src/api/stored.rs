@@ -217,7 +217,7 @@ pub(crate) async fn query(
     let _permit = permit(&context.queries).await?;
     match sql.query(&request).await {
         Ok(rows) => Ok(Prepared(rows)),
-        Err(Failure::Query(message)) => Err(Refusal::bad(message)),
+        Err(Failure::Query(failure)) => Err(Refusal::bad(failure.message)),
         Err(Failure::Unavailable(message)) => Err(Refusal::unavailable(message)),
     }
 }

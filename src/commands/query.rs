@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use store::{QueryOptions, Value};
+use serde_json::Value;
+use tokio::runtime;
 
 use crate::config::Settings;
+use crate::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
 use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::{Align, Table, table, units};
@@ -15,7 +17,8 @@ use terminal::{Align, Table, table, units};
 /// Query the store in SQL
 ///
 /// Reads the files of the store directly, whether hopwise runs or not. Tables: events, rollups, flows, drops, losses, and
-/// reports if they are stored. Times are ns since the Unix epoch.
+/// reports if they are stored. Times are ns since the Unix epoch. A query has the limits of the API: a result has at most
+/// 8 MiB, and a query uses at most 1 GiB of memory.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise query \"SELECT kind, count(*) FROM events GROUP BY kind\"
@@ -98,15 +101,16 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
-    let reader = super::stored::open(&dir)?;
-    let options = QueryOptions {
+    // Says what is wrong with the directory.
+    super::stored::open(&dir)?;
+    let request = Request {
+        sql: args.sql,
         from: args.from,
         to: args.to,
         max_rows: args.limit,
         timeout: Duration::from_secs_f64(args.timeout),
-        ..QueryOptions::default()
     };
-    let answer = reader.query(&args.sql, &options).map_err(|error| explain(&args.sql, &error))?;
+    let answer = ask(dir, &request)?;
     let text = match args.format {
         Format::Table => as_table(&answer),
         Format::Json => as_json(&answer),
@@ -118,27 +122,45 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     if answer.truncated {
         let rows = units::counted(answer.rows.len() as u64, "row");
-        eprintln!("hopwise: only {rows} shown of a longer result; narrow the query or raise --limit");
+        let remedy = if answer.rows.len() < request.max_rows {
+            format!("a result has at most {} MiB; select fewer columns, or ask in parts", MAX_BYTES >> 20)
+        } else {
+            "narrow the query or raise --limit".to_owned()
+        };
+        eprintln!("hopwise: only {rows} shown of a longer result; {remedy}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Runs the query in a process of its own, as the API does.
+fn ask(dir: PathBuf, request: &Request) -> Result<Rows, CliError> {
+    let failed = |error: io::Error| CliError::io("cannot run the query", error, "is the machine full?");
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let pool = Pool::new(dir, "--timeout");
+    match runtime.block_on(pool.query(request)) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
+        Err(Failure::Query(failure)) => Err(explain(&request.sql, &failure)),
+        Err(Failure::Unavailable(message)) => Err(CliError::new(message)),
+    }
+}
+
 /// The error message, with a caret below its position if that is known.
-fn explain(sql: &str, error: &store::QueryError) -> CliError {
+fn explain(sql: &str, error: &QueryFailure) -> CliError {
+    let message = &error.message;
     let Some(before) = error.offset.and_then(|offset| sql.get(..offset)) else {
-        return CliError::new(error.to_string());
+        return CliError::new(message.as_str());
     };
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = sql[start..].lines().next().unwrap_or("");
     let indent = " ".repeat(sql[start..before.len()].chars().count());
-    CliError::new(format!("{error}\n  {line}\n  {indent}^"))
+    CliError::new(format!("{message}\n  {line}\n  {indent}^"))
 }
 
-fn as_table(answer: &store::Table) -> String {
+fn as_table(answer: &Rows) -> String {
     let numeric = |index: usize| {
         let mut values =
             answer.rows.iter().filter_map(|row| row.get(index)).filter(|value| **value != Value::Null);
-        values.by_ref().next().is_some_and(|value| matches!(value, Value::Int(_) | Value::Real(_)))
+        values.by_ref().next().is_some_and(|value| value.is_number())
     };
     let column = |(index, name): (usize, &String)| {
         (name.clone(), if numeric(index) { Align::Right } else { Align::Left })
@@ -150,7 +172,7 @@ fn as_table(answer: &store::Table) -> String {
     table.render()
 }
 
-fn as_csv(answer: &store::Table) -> String {
+fn as_csv(answer: &Rows) -> String {
     let mut out = table::csv_line(answer.columns.iter().map(String::as_str));
     for row in &answer.rows {
         let cells: Vec<String> = row.iter().map(plain).collect();
@@ -159,7 +181,7 @@ fn as_csv(answer: &store::Table) -> String {
     out
 }
 
-fn as_json(answer: &store::Table) -> String {
+fn as_json(answer: &Rows) -> String {
     let mut out = String::new();
     for row in &answer.rows {
         json::object(&mut out, |object| {
@@ -174,38 +196,40 @@ fn as_json(answer: &store::Table) -> String {
 
 fn field(object: &mut Object<'_>, name: &str, value: &Value) {
     match value {
-        Value::Null => object.field(name, None::<u8>),
-        Value::Int(number) => object.field(name, *number),
-        Value::Real(number) => object.field(name, *number),
-        Value::Text(text) => object.field(name, text),
-        Value::Blob(bytes) => object.field(name, hex(bytes)),
+        Value::String(text) => object.field(name, text),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => object.field(name, number),
+            None => object.field(name, number.as_f64()),
+        },
+        // The helper sends nothing else.
+        _ => object.field(name, None::<u8>),
     };
 }
 
 fn plain(value: &Value) -> String {
     match value {
-        Value::Null => String::new(),
-        Value::Int(number) => number.to_string(),
-        Value::Real(number) => number.to_string(),
-        Value::Text(text) => text.clone(),
-        Value::Blob(bytes) => hex(bytes),
+        Value::String(text) => text.clone(),
+        // As SQLite has it: a whole floating-point number without a fraction.
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (None, Some(real)) => real.to_string(),
+            _ => number.to_string(),
+        },
+        _ => String::new(),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer() -> store::Table {
-        let row = |kind: &str, count: Value| vec![Value::Text(kind.into()), count, Value::Null];
-        store::Table {
+    fn answer() -> Rows {
+        let row = |kind: &str, count: Value| vec![Value::from(kind), count, Value::Null];
+        Rows {
             columns: ["kind", "n", "x"].map(String::from).to_vec(),
-            rows: vec![row("new,er", Value::Int(12)), row("dr\"op", Value::Real(0.5))],
-            ..store::Table::default()
+            rows: vec![row("new,er", Value::from(12)), row("dr\"op", Value::from(0.5))],
+            truncated: false,
+            notes: Vec::new(),
+            elapsed_ms: 0.0,
         }
     }
 
@@ -233,11 +257,7 @@ mod tests {
 
     #[test]
     fn an_error_in_sql_points_at_its_position() {
-        let error = store::QueryError {
-            kind: store::QueryErrorKind::Syntax,
-            message: "no such column: kin".into(),
-            offset: Some(7),
-        };
+        let error = QueryFailure { message: "no such column: kin".into(), offset: Some(7) };
         assert_eq!(
             explain("SELECT kin FROM events", &error).to_string(),
             "no such column: kin\n  SELECT kin FROM events\n         ^"

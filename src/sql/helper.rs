@@ -20,8 +20,7 @@ use crate::view::fill;
 /// # Errors
 /// The directory cannot be read, or the other side is gone.
 pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
-    // Where the sandbox does not allow it, the time limit alone bounds a query.
-    let _ = nic::process::limit_own(MAX_MEMORY, MAX_FILE);
+    let limited = nic::process::limit_own(MAX_MEMORY, MAX_FILE).map_err(|error| unlimited(&error));
     let reader = Reader::open(directory).map_err(|error| CliError::new(error.to_string()))?;
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -34,7 +33,7 @@ pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     });
     let mut out = io::stdout().lock();
     for line in lines {
-        let (header, body) = answer(&reader, &line);
+        let (header, body) = answer(&reader, &limited, &line);
         let written = serde_json::to_writer(&mut out, &header)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n"))
@@ -45,14 +44,26 @@ pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(reader: &Reader, line: &str) -> (Header, Vec<u8>) {
+/// Nothing is executed without the limits.
+fn unlimited(error: &nic::Error) -> String {
+    format!(
+        "a query needs a process with limits, which the sandbox forbids ({error}); allow setrlimit and prlimit64, as \
+         packaging/hopwise.service does"
+    )
+}
+
+fn answer(reader: &Reader, limited: &Result<(), String>, line: &str) -> (Header, Vec<u8>) {
+    let fault = |message: String| (Header::Refused { storage: true, message, offset: None }, Vec::new());
     let refused = |error: QueryError| {
-        let storage = error.kind == QueryErrorKind::Storage;
-        (Header::Refused { storage, message: error.message }, Vec::new())
+        let QueryError { kind, message, offset } = error;
+        (Header::Refused { storage: kind == QueryErrorKind::Storage, message, offset }, Vec::new())
     };
+    if let Err(message) = limited {
+        return fault(message.clone());
+    }
     let request: Request = match serde_json::from_str(line) {
         Ok(request) => request,
-        Err(error) => return (Header::Refused { storage: true, message: error.to_string() }, Vec::new()),
+        Err(error) => return fault(error.to_string()),
     };
     let rows = match ask(reader, &request) {
         Ok(rows) => rows,
@@ -60,7 +71,7 @@ fn answer(reader: &Reader, line: &str) -> (Header, Vec<u8>) {
     };
     match serde_json::to_vec(&rows) {
         Ok(body) => (Header::Answer { length: body.len() }, body),
-        Err(error) => (Header::Refused { storage: true, message: error.to_string() }, Vec::new()),
+        Err(error) => fault(error.to_string()),
     }
 }
 
@@ -102,3 +113,30 @@ fn cell(value: Value) -> serde_json::Value {
 const MAX_MEMORY: u64 = 1 << 30;
 /// Largest temporary file, bytes.
 const MAX_FILE: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn without_limits_nothing_is_executed() {
+        let directory = std::env::temp_dir();
+        let reader = Reader::open(directory).unwrap();
+        let request = Request {
+            sql: "SELECT 1".into(),
+            from: None,
+            to: None,
+            max_rows: 1,
+            timeout: Duration::from_secs(60),
+        };
+        let line = serde_json::to_string(&request).unwrap();
+        let answered = |limited: &Result<(), String>| match answer(&reader, limited, &line) {
+            (Header::Answer { length }, body) => Ok(length == body.len()),
+            (Header::Refused { storage, message, .. }, _) => Err((storage, message)),
+        };
+        assert_eq!(answered(&Ok(())), Ok(true));
+        assert_eq!(answered(&Err("no limits".into())), Err((true, "no limits".into())));
+    }
+}

@@ -1,4 +1,4 @@
-//! SQL of unknown clients, in processes of its own.
+//! SQL of users and of unknown clients, in processes of its own.
 //!
 //! SQLite can be stopped between two steps of its virtual machine only, and a hostile query can make one step last minutes, or
 //! fill the memory. So each query runs in a helper process (`hopwise sql-helper DIR`), which has limits of its own and is killed
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use pool::{Failure, Pool};
+pub(crate) use pool::{Failure, Pool, QueryFailure};
 
 /// A query with its limits.
 #[derive(Clone, Serialize, Deserialize, Debug)]
@@ -45,6 +45,8 @@ enum Header {
         storage: bool,
         /// One sentence.
         message: String,
+        /// Where in the text of the query, bytes from its start.
+        offset: Option<usize>,
     },
 }
 
@@ -53,16 +55,16 @@ enum Header {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Rows {
     /// Names of the columns.
-    columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
     /// Rows; a cell is a string, a number or null.
-    rows: Vec<Vec<serde_json::Value>>,
+    pub(crate) rows: Vec<Vec<serde_json::Value>>,
     /// True when there are more rows than the limits allow.
-    truncated: bool,
+    pub(crate) truncated: bool,
     /// Remarks on the response.
-    notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Duration of the query, milliseconds.
-    elapsed_ms: f64,
+    pub(crate) elapsed_ms: f64,
 }
 
 /// Bytes of a response as JSON, and of the values in it.
-const MAX_BYTES: usize = 8 << 20;
+pub(crate) const MAX_BYTES: usize = 8 << 20;

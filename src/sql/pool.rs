@@ -15,6 +15,7 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(crate) struct Pool {
     directory: PathBuf,
+    more_time: &'static str,
     idle: Mutex<Vec<Helper>>,
 }
 
@@ -30,15 +31,30 @@ struct Helper {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The query is at fault.
-    Query(String),
+    Query(QueryFailure),
     /// The store or this machine is.
     Unavailable(String),
 }
 
+/// What is wrong with a query.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct QueryFailure {
+    /// One sentence.
+    pub(crate) message: String,
+    /// Where in its text, bytes from its start.
+    pub(crate) offset: Option<usize>,
+}
+
+impl From<String> for QueryFailure {
+    fn from(message: String) -> Self {
+        Self { message, offset: None }
+    }
+}
+
 impl Pool {
-    /// Queries over the files in `directory`.
-    pub(crate) fn new(directory: PathBuf) -> Self {
-        Self { directory, idle: Mutex::default() }
+    /// Queries over the files in `directory`. `more_time`: how their time limit is raised.
+    pub(crate) fn new(directory: PathBuf, more_time: &'static str) -> Self {
+        Self { directory, more_time, idle: Mutex::default() }
     }
 
     /// Runs a query; the response is [`super::Rows`] as JSON. When the result is no longer awaited, the query ends.
@@ -48,11 +64,12 @@ impl Pool {
     pub(crate) async fn query(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         match time::timeout(request.timeout + GRACE, self.ask(request)).await {
             Ok(answer) => answer,
-            Err(_) => Err(Failure::Query(format!(
+            Err(_) => Err(Failure::Query(QueryFailure::from(format!(
                 "the query took longer than {} s; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
-                 raise [api] query_timeout",
-                request.timeout.as_secs_f64()
-            ))),
+                 raise {}",
+                request.timeout.as_secs_f64(),
+                self.more_time
+            )))),
         }
     }
 
@@ -76,10 +93,10 @@ impl Pool {
                 self.put_back(helper);
                 answer
             }
-            Err(_) => Err(Failure::Query(
+            Err(_) => Err(Failure::Query(QueryFailure::from(
                 "the query needed more memory or temporary space than it may use; ask for less at a time"
-                    .into(),
-            )),
+                    .to_owned(),
+            ))),
         }
     }
 
@@ -126,8 +143,10 @@ impl Helper {
                 Ok(Ok(body))
             }
             Header::Answer { .. } => Err(io::ErrorKind::InvalidData.into()),
-            Header::Refused { storage: true, message } => Ok(Err(Failure::Unavailable(message))),
-            Header::Refused { storage: false, message } => Ok(Err(Failure::Query(message))),
+            Header::Refused { storage: true, message, .. } => Ok(Err(Failure::Unavailable(message))),
+            Header::Refused { message, offset, .. } => {
+                Ok(Err(Failure::Query(QueryFailure { message, offset })))
+            }
         }
     }
 }

@@ -177,6 +177,23 @@ fn questions_that_cannot_be_answered_say_why() {
         few.stderr,
         "hopwise: only 1 row shown of a longer result; narrow the query or raise --limit\n"
     );
+    // A step of SQLite that takes minutes, and a result of 100 MB.
+    let endless = "SELECT length(trim(printf('%.*c', 1000000, '0'), printf('%.*c', 80000, '1') || '0'))";
+    let slow = hopwise(["query", "--dir", text(&store), "--timeout", "0.3", endless]);
+    assert_eq!((slow.code, slow.stdout.as_str()), (Some(2), ""));
+    assert!(
+        slow.stderr.contains("took longer than 0.3 s") && slow.stderr.contains("--timeout"),
+        "{}",
+        slow.stderr
+    );
+    let many = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c LIMIT 1000) SELECT printf('%.*c', 100000, 'x') FROM c";
+    let long = hopwise(["query", "--dir", text(&store), "--format", "csv", many]);
+    assert!(long.stdout.len() < 9 << 20 && long.stdout.len() > 1 << 20, "{}", long.stdout.len());
+    assert!(
+        long.stderr.ends_with("a result has at most 8 MiB; select fewer columns, or ask in parts\n"),
+        "{}",
+        long.stderr
+    );
     let (none, file) = (dir.join("none"), dir.join("file"));
     std::fs::write(&file, "").unwrap();
     for args in [vec!["query", "SELECT 1"], vec!["events"], vec!["path", "x"]] {

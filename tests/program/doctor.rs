@@ -307,4 +307,7 @@ fn the_service_has_the_required_capabilities() {
         ["af_xdp", "af_packet", "af_netlink", "af_inet", "af_inet6"].iter().all(|af| families.contains(*af))
     );
     assert!(unit.contains("\nSystemCallFilter=bpf capset\n") && unit.contains("\nLimitMEMLOCK=infinity\n"));
+    // SQL is not executed without limits. The last line that names a call decides.
+    let denied = unit.find("\nSystemCallFilter=~@privileged @resources\n").unwrap();
+    assert!(unit.find("\nSystemCallFilter=setrlimit prlimit64\n").unwrap() > denied);
 }
