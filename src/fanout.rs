@@ -5,10 +5,9 @@
 //! returns when the worker has processed it. Sequence accounting happens here, where datagrams are still in order; the
 //! receivers of one input share it, because the reports of one reporter may arrive at several queues of an interface.
 
-use std::sync::{
-    Arc, Mutex,
-    mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError},
-};
+mod queue;
+
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use collector::{Batch, Datagram, Loss, Output, Sequencer, StreamId, event::Nanos};
@@ -25,14 +24,8 @@ use crate::{
     pipeline::{Outlet, RuleNames},
     worker::{TICK, Worker},
 };
-
-/// Datagrams queued for one worker. Its memory is returned when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Share {
-    load: Load,
-    listener: u16,
-    home: Arc<Mutex<Vec<Load>>>,
-}
+pub(crate) use queue::{LoadReceiver, LoadSender, load_queue};
+use queue::{Received, Refused};
 
 /// Datagrams in one buffer, with their offsets.
 #[derive(Debug, Default)]
@@ -47,19 +40,72 @@ struct Entry {
     end: usize,
     source: [u8; 16],
     src_port: u16,
+    listener: u16,
     contents: Contents,
     received: Nanos,
 }
 
 impl Load {
-    fn push(&mut self, packet: &Packet<'_>, source: [u8; 16], contents: Contents) {
+    fn push(&mut self, packet: &Packet<'_>, source: [u8; 16], (listener, contents): (u16, Contents)) {
         self.bytes.extend_from_slice(packet.data);
         let (src_port, received) = (packet.source.port(), packet.received);
-        self.entries.push(Entry { end: self.bytes.len(), source, src_port, contents, received });
+        self.entries.push(Entry { end: self.bytes.len(), source, src_port, listener, contents, received });
     }
 
     fn is_full(&self) -> bool {
         self.entries.len() >= SHARE || self.bytes.len() >= SHARE_BYTES
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>() + LOAD_OVERHEAD
+    }
+
+    /// Is there room for another one, without more memory?
+    fn can_take(&self, other: &Self) -> bool {
+        let fits = |used: usize, more: usize, capacity: usize| used + more <= capacity;
+        fits(self.entries.len(), other.entries.len(), self.entries.capacity())
+            && fits(self.bytes.len(), other.bytes.len(), self.bytes.capacity())
+    }
+
+    fn append(&mut self, other: &Self) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.entries.extend(other.entries.iter().map(|entry| Entry { end: begin + entry.end, ..*entry }));
+    }
+
+    /// Leaves out the datagrams that `keep` does not want, by their source and size.
+    fn retain(&mut self, mut keep: impl FnMut([u8; 16], usize) -> bool) {
+        let (mut start, mut end) = (0, 0);
+        let bytes = &mut self.bytes;
+        self.entries.retain_mut(|entry| {
+            let datagram = start..entry.end;
+            start = entry.end;
+            if !keep(entry.source, datagram.len()) {
+                return false;
+            }
+            let length = datagram.len();
+            bytes.copy_within(datagram, end);
+            end += length;
+            entry.end = end;
+            true
+        });
+        bytes.truncate(end);
+    }
+
+    fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.bytes.shrink_to(SPARE_BYTES);
     }
 }
 
@@ -69,7 +115,9 @@ pub(crate) struct FanoutStats {
     /// Datagrams received.
     pub(crate) datagrams: u64,
     /// Datagrams whose worker's queue was full.
-    pub(crate) shed: u64,
+    pub(crate) full: u64,
+    /// Datagrams whose source had its share of a worker's queue.
+    pub(crate) share: u64,
 }
 
 /// The counters of an input's fan-out, for display.
@@ -149,7 +197,7 @@ impl Accounts {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The workers' queues.
-    pub(crate) workers: Vec<SyncSender<Share>>,
+    pub(crate) workers: Vec<LoadSender>,
     /// Parser of a datagram's flow.
     pub(crate) profiles: Arc<Profiles>,
     /// Keeps a sender from targeting one worker.
@@ -162,12 +210,11 @@ pub(crate) struct Plan {
     pub(crate) aggregate_ports: AggregatePorts,
 }
 
-/// Distributes the datagrams of one thread. Its memory is bounded: each load is in a queue, in a worker, being filled, or free.
+/// Distributes the datagrams of one thread.
 #[derive(Debug)]
 pub(crate) struct Spreader {
     plan: Plan,
     filling: Vec<Load>,
-    free: Arc<Mutex<Vec<Load>>>,
     noted: Vec<Noted>,
     next: u64,
 }
@@ -176,7 +223,7 @@ impl Spreader {
     /// A spreader of that plan.
     pub(crate) fn new(plan: Plan) -> Self {
         let filling = plan.workers.iter().map(|_| Load::default()).collect();
-        Self { plan, filling, free: Arc::default(), noted: Vec::new(), next: 0 }
+        Self { plan, filling, noted: Vec::new(), next: 0 }
     }
 
     /// Copies datagrams for their workers. They are passed on when there are many, and by [`Spreader::poll`].
@@ -193,7 +240,7 @@ impl Spreader {
             self.next = self.next.wrapping_add(1);
             let hash = flow.map_or(self.next, |flow| flow.hash(self.plan.seed));
             let worker = (hash % self.plan.workers.len() as u64) as usize;
-            self.filling[worker].push(packet, source, contents);
+            self.filling[worker].push(packet, source, (self.plan.listener, contents));
             if self.filling[worker].is_full() {
                 self.hand_over(worker);
             }
@@ -230,17 +277,16 @@ impl Spreader {
     }
 
     fn hand_over(&mut self, worker: usize) {
-        let empty = lock(&self.free).pop().unwrap_or_default();
-        let load = std::mem::replace(&mut self.filling[worker], empty);
-        let datagrams = load.entries.len() as u64;
+        let load = std::mem::take(&mut self.filling[worker]);
         let gauge = &self.plan.ledger.gauge;
         // Counted before the worker gets them, so that its output never exceeds the input.
-        lock(&gauge.stats).datagrams += datagrams;
-        let share = Share { load, listener: self.plan.listener, home: Arc::clone(&self.free) };
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            self.plan.workers[worker].try_send(share)
-        {
-            lock(&gauge.stats).shed += datagrams;
+        lock(&gauge.stats).datagrams += load.entries.len() as u64;
+        let (refused, empty) = self.plan.workers[worker].send(load);
+        self.filling[worker] = empty;
+        if refused != Refused::default() {
+            let mut stats = lock(&gauge.stats);
+            stats.full += refused.full;
+            stats.share += refused.share;
         }
     }
 }
@@ -275,6 +321,7 @@ impl Output for LossOutput<'_> {
     fn loss(&mut self, loss: &Loss) {
         self.0.loss(loss);
         if let Some(event) = loss.event() {
+            self.0.sender(collector::sender_of(&loss.source));
             self.0.event(&event, &[]);
         }
     }
@@ -287,32 +334,29 @@ impl std::fmt::Debug for Ledger {
 }
 
 /// The loop of a worker behind a queue: until all receivers have ended and their datagrams are processed.
-pub(crate) fn work(queue: &Receiver<Share>, mut worker: Worker) {
+pub(crate) fn work(queue: &LoadReceiver, mut worker: Worker) {
     let wait = Duration::from_nanos(TICK);
-    loop {
-        match queue.recv_timeout(wait) {
-            Ok(share) => share.each_chunk(|contents, chunk| worker.process(contents, chunk)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
+    let mut received = Received::Nothing;
+    while received != Received::End {
+        received =
+            queue.receive(wait, |load| load.each_chunk(|contents, chunk| worker.process(contents, chunk)));
         worker.poll(nic::time::now());
     }
     worker.finish(nic::time::now());
 }
 
-impl Share {
+impl Load {
     fn each_chunk(&self, mut process: impl FnMut(Contents, &[Datagram<'_>])) {
-        let none =
-            Datagram { payload: &[], source: [0; 16], src_port: 0, listener: self.listener, received: 0 };
+        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
         let mut start = 0;
         let alike = |one: &Entry, next: &Entry| one.contents == next.contents;
-        for entries in self.load.entries.chunk_by(alike).flat_map(|run| run.chunks(SHARE)) {
+        for entries in self.entries.chunk_by(alike).flat_map(|run| run.chunks(SHARE)) {
             let contents = entries.first().map_or(Contents::Reports, |entry| entry.contents);
             let mut chunk = [none; SHARE];
             for (datagram, entry) in chunk.iter_mut().zip(entries) {
-                let Entry { end, source, src_port, received, .. } = *entry;
-                let payload = &self.load.bytes[start..end];
-                *datagram = Datagram { payload, source, src_port, received, ..none };
+                let Entry { end, source, src_port, listener, received, .. } = *entry;
+                let payload = &self.bytes[start..end];
+                *datagram = Datagram { payload, source, src_port, listener, received };
                 start = end;
             }
             process(contents, &chunk[..entries.len()]);
@@ -320,26 +364,19 @@ impl Share {
     }
 }
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut load = std::mem::take(&mut self.load);
-        load.bytes.clear();
-        load.entries.clear();
-        lock(&self.home).push(load);
-    }
-}
-
 /// Datagrams handed to a worker at once.
 const SHARE: usize = 64;
 /// Bytes after which a load is passed on, regardless of the number of datagrams.
 const SHARE_BYTES: usize = 256 << 10;
+/// Bytes that an empty load keeps.
+const SPARE_BYTES: usize = 32 << 10;
+/// Bytes of a load's place in a queue, and in the accounts of sources.
+const LOAD_OVERHEAD: usize = 512;
 /// Interval between reports of losses, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::sync_channel;
-
     use super::*;
     use crate::{
         config::{Settings, build, sections::Policy},
@@ -348,13 +385,19 @@ mod tests {
         pipeline::{self, Pipeline},
     };
 
-    /// A plan over queues with room for two shares, and their other ends.
-    fn plan(workers: usize) -> (Plan, Vec<Receiver<Share>>, Pipeline) {
+    /// A plan over queues of 64 KiB, and their other ends.
+    fn plan(workers: usize) -> (Plan, Vec<LoadReceiver>, Pipeline) {
         let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
-        let config = pipeline::Config { batch: 8, queue: 1, policy: Policy::Shed, store: None };
+        let config = pipeline::Config {
+            batch: 8,
+            queue: 1 << 16,
+            store_queue: 1 << 16,
+            policy: Policy::Shed,
+            store: None,
+        };
         let pipeline = Pipeline::new(config, hub, Control::new().0);
         let ledger = Arc::new(Ledger::new(pipeline.outlet().unwrap(), 16, 1));
-        let (workers, queues) = (0..workers).map(|_| sync_channel(2)).unzip();
+        let (workers, queues) = (0..workers).map(|_| load_queue(64 << 10)).unzip();
         let profiles = Arc::new(build::wire_profiles(&Settings::default()));
         let aggregate_ports = AggregatePorts::default();
         (Plan { workers, profiles, seed: 1, listener: 3, ledger, aggregate_ports }, queues, pipeline)
@@ -367,19 +410,24 @@ mod tests {
 
     #[test]
     fn a_stuck_worker_costs_its_share_and_no_more_memory() {
-        let (plan, _queues, _pipeline) = plan(1);
+        let (plan, queues, _pipeline) = plan(1);
         let gauge = plan.ledger.gauge();
         let mut spreader = Spreader::new(plan);
-        for round in 0..10 {
-            spreader.distribute(&[packet(&[0; 8], round)]);
+        for round in 0..1_000 {
+            spreader.distribute(&[packet(&[0; 800], round)]);
             spreader.poll(0);
         }
-        assert_eq!(*lock(&gauge.stats), FanoutStats { datagrams: 10, shed: 8 });
-        assert_eq!(lock(&spreader.free).len(), 1, "two in the queue, one to fill, one came back");
+        let mut received = 0;
+        while queues[0].receive(Duration::ZERO, |load| received += load.entries.len() as u64)
+            == Received::Load
+        {}
+        let stats = *lock(&gauge.stats);
+        assert_eq!((stats.datagrams, stats.full + stats.share), (1_000, 1_000 - received));
+        assert!((20..80).contains(&received), "{received}");
     }
 
     #[test]
-    fn a_share_gives_back_what_went_in_and_then_its_memory() {
+    fn a_share_gives_back_what_went_in() {
         let (plan, queues, _pipeline) = plan(1);
         let mut spreader = Spreader::new(plan);
         let payloads: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
@@ -388,15 +436,32 @@ mod tests {
         spreader.distribute(&packets);
         spreader.poll(0);
         let mut seen = Vec::new();
-        for share in queues[0].try_iter() {
-            share.each_chunk(|_, chunk| {
+        let mut note = |load: &Load| {
+            load.each_chunk(|_, chunk| {
                 seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.src_port, d.received, d.listener)));
             });
-        }
+        };
+        while queues[0].receive(Duration::ZERO, &mut note) == Received::Load {}
         let sent: Vec<_> =
             payloads.into_iter().zip(0..).map(|(data, n)| (data, n, u64::from(n), 3)).collect();
         assert_eq!(seen, sent);
-        assert_eq!(lock(&spreader.free).len(), 2);
+    }
+
+    #[test]
+    fn a_load_without_some_datagrams_has_the_others() {
+        let mut load = Load::default();
+        for n in 0..6_u16 {
+            load.push(
+                &packet(&vec![n as u8; usize::from(n) * 3], n),
+                [n as u8 % 2; 16],
+                (9, Contents::Reports),
+            );
+        }
+        load.retain(|source, bytes| source[0] == 1 && bytes < 15);
+        let mut seen = Vec::new();
+        load.each_chunk(|_, chunk| seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.src_port))));
+        assert_eq!(seen, [(vec![1; 3], 1), (vec![3; 9], 3)]);
+        assert_eq!(load.bytes.len(), 12);
     }
 
     #[test]
@@ -405,8 +470,11 @@ mod tests {
         let mut spreader = Spreader::new(plan);
         spreader.distribute(&[packet(&[0xff; 8], 1); 9]);
         spreader.poll(0);
-        let counts: Vec<usize> =
-            queues.iter().map(|queue| queue.try_iter().map(|share| share.load.entries.len()).sum()).collect();
-        assert_eq!(counts, [3, 3, 3]);
+        let count = |queue: &LoadReceiver| {
+            let mut count = 0;
+            while queue.receive(Duration::ZERO, |load| count += load.entries.len()) == Received::Load {}
+            count
+        };
+        assert_eq!(queues.iter().map(count).collect::<Vec<_>>(), [3, 3, 3]);
     }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::Receiver,
     },
     thread::JoinHandle,
     time::Duration,
@@ -27,7 +27,7 @@ use crate::{
     },
     control::{Control, Message, Reloaded},
     exchange::secret::Fresh,
-    fanout::{self, Ledger, Plan, Share},
+    fanout::{self, Ledger, LoadSender, Plan},
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     live::Hub,
     lock::lock,
@@ -40,6 +40,7 @@ use crate::{
     sql, switch, translator_role,
     worker::{Worker, WorkerHandle},
 };
+use settings::values::Size;
 use terminal::CliError;
 
 /// A hopwise that collects. Inert until [`Server::start`].
@@ -171,7 +172,8 @@ impl Server {
         ));
         let config = pipeline::Config {
             batch: settings.collector.batch,
-            queue: settings.collector.result_queue,
+            queue: bytes(settings.collector.result_queue),
+            store_queue: bytes(settings.store.queue),
             policy: settings.store.policy,
             store: settings.store.enabled.then(|| build::store(&settings)),
         };
@@ -331,7 +333,7 @@ impl Server {
             if workers == 1 {
                 collecting.inline = Some(Arc::new(Mutex::new(worker)));
             } else {
-                let (queue, shares) = sync_channel(settings.collector.worker_queue);
+                let (queue, shares) = fanout::load_queue(bytes(settings.collector.worker_queue));
                 queues.push(queue);
                 let work = move || fanout::work(&shares, worker);
                 collecting.workers.push(self.control.spawn(&format!("worker-{index}"), work)?);
@@ -345,7 +347,7 @@ impl Server {
         &mut self,
         settings: &Settings,
         inputs: Vec<Input>,
-        queues: &[SyncSender<Share>],
+        queues: &[LoadSender],
         gauges: &mut Gauges,
     ) -> Result<(), CliError> {
         let Some(collecting) = &mut self.collecting else { return Ok(()) };
@@ -526,6 +528,10 @@ impl Collecting {
 
 /// Time limit for a worker to apply a reload.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+fn bytes(size: Size) -> usize {
+    usize::try_from(size.0).unwrap_or(usize::MAX)
+}
 
 fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
     pipeline.outlet().ok_or_else(|| CliError::new("the server was stopped; make a new one"))

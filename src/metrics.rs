@@ -397,12 +397,13 @@ fn store(text: &mut Text, monitor: &Monitor) {
         f64::from(stats.state == store::State::Ok)
     });
     each("store_committed_total", "counter", "Records on disk.", |stats| stats.committed as f64);
-    each("store_queue_batches", "gauge", "Batches queued for the disk.", |stats| stats.queue_len as f64);
     each("store_bytes", "gauge", "Size of all files.", |stats| stats.bytes as f64);
     each("store_files", "gauge", "Files.", |stats| stats.files as f64);
     each("store_last_commit_seconds", "gauge", "Time of the last commit, Unix time.", |stats| {
         stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9)
     });
+    let queued = monitor.pipeline().store_queue().bytes;
+    text.single("store_queue_bytes", "gauge", "Bytes of records queued for the disk.", queued);
 }
 
 /// Metrics of the switch of this process.
@@ -628,7 +629,13 @@ mod tests {
     /// A monitor of nothing.
     fn idle() -> Monitor {
         let hub = Arc::new(Hub::new(1, 1, BTreeMap::new()));
-        let config = pipeline::Config { batch: 1, queue: 1, policy: Policy::Shed, store: None };
+        let config = pipeline::Config {
+            batch: 1,
+            queue: 1 << 16,
+            store_queue: 1 << 16,
+            policy: Policy::Shed,
+            store: None,
+        };
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
         Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub)
     }

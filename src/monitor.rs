@@ -18,6 +18,7 @@ use crate::{
     live::Hub,
     lock::lock,
     pipeline::Gauge,
+    record_queue::Account,
     topology::{Gathering, Slice, Topology},
     view::{
         self, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView,
@@ -216,14 +217,15 @@ impl Monitor {
         }
         if !self.fanouts.is_empty() {
             let out = stats(|stats| stats.datagrams);
-            let (mut into, mut shed) = (0, 0);
+            let (mut into, mut full, mut share) = (0, 0, 0);
             for fanout in &self.fanouts {
                 let stats = *lock(&fanout.stats);
                 into += stats.datagrams;
-                shed += stats.shed;
+                full += stats.full;
+                share += stats.share;
             }
-            let queued = into.saturating_sub(out + shed);
-            let drops = [("worker_queue_full", shed)].into();
+            let queued = into.saturating_sub(out + full + share);
+            let drops = [("worker_queue_full", full), ("source_share", share)].into();
             stages.insert(
                 0,
                 Stage { stage: "fanout".into(), unit: "datagrams".into(), into, out, queued, drops },
@@ -293,7 +295,7 @@ impl Monitor {
             inputs: self.inputs.iter().map(|input| input_view(input)).collect(),
             sources: source_views(&detail, settings),
             tables: detail.tables.iter().map(|(name, table)| table_view(name, table)).collect(),
-            store: self.pipeline.store().map(store_view),
+            store: self.pipeline.store().map(|stats| store_view(stats, &self.pipeline.store_queue())),
             workers: self
                 .workers
                 .iter()
@@ -448,14 +450,14 @@ fn table_view(name: &'static str, table: &Table) -> TableView {
     TableView { name: name.into(), used, capacity, evicted, refused }
 }
 
-fn store_view(stats: store::Stats) -> StoreView {
+fn store_view(stats: store::Stats, queue: &Account) -> StoreView {
     StoreView {
         state: stats.state.name().into(),
         message: stats.message,
         written: stats.written,
         committed: stats.committed,
-        queue: stats.queue_len as u64,
-        shed: stats.shed,
+        queue: queue.queued() + stats.queued,
+        shed: queue.shed.sum() + stats.shed,
         failed: stats.failed,
         last_commit: stats.last_commit,
         bytes: stats.bytes,

@@ -4,10 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
-    },
+    sync::{Arc, Mutex, PoisonError, RwLock},
     thread::JoinHandle,
     time::Duration,
 };
@@ -15,49 +12,46 @@ use std::{
 use collector::Batch;
 use store::{ReportRow, Store};
 
-use crate::{config::sections::Policy, control::Control, live::Hub, lock::lock, view::Stage};
+use crate::{
+    backlog::{Parcel, Shed},
+    config::sections::Policy,
+    control::Control,
+    live::Hub,
+    lock::lock,
+    record_queue::{Account, QueueGauge, RecordReceiver, RecordSender, record_queue},
+    view::{NamedCounts, Stage},
+};
 use terminal::CliError;
 
-/// Names of the active rules, in order.
-pub(crate) type RuleNames = Arc<[String]>;
+pub(crate) use crate::backlog::RuleNames;
 
 /// Settings of the pipeline.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// Records of each kind in a batch.
     pub(crate) batch: usize,
-    /// Batches between the workers and the store.
+    /// Bytes of records between the workers and the live stream.
     pub(crate) queue: usize,
+    /// Bytes of records between the live stream and the store.
+    pub(crate) store_queue: usize,
     /// What a worker does when the queue is full.
     pub(crate) policy: Policy,
     /// The store; `None`: events go to the live stream only.
     pub(crate) store: Option<store::Config>,
 }
 
-/// An item of the queue.
-#[derive(Debug)]
-enum Parcel {
-    /// A batch, with the names that its rule numbers refer to.
-    Results(Batch, RuleNames),
-    /// Every report, for the table of reports.
-    Reports(Vec<ReportRow>),
-}
-
-/// Counters of records: `offered = delivered + full + shed + queued`.
+/// Counters of what the workers found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Account {
-    offered: u64,
+struct Found {
     events: u64,
-    delivered: u64,
+    /// Records that a batch refused.
     full: u64,
-    shed: u64,
 }
 
 /// Shared by workers, pipeline and API.
 #[derive(Debug)]
 struct Shared {
-    account: Mutex<Account>,
-    spare: Mutex<Vec<Batch>>,
+    found: Mutex<Found>,
     store: RwLock<Option<Store>>,
     last: Mutex<Option<store::Stats>>,
     drops: Mutex<BTreeMap<u32, u64>>,
@@ -70,15 +64,18 @@ pub(crate) struct Pipeline {
     hub: Arc<Hub>,
     control: Control,
     shared: Arc<Shared>,
-    sender: Option<SyncSender<Parcel>>,
-    receiver: Option<Receiver<Parcel>>,
-    thread: Option<JoinHandle<()>>,
+    sender: Option<RecordSender>,
+    /// To the thread that feeds the store.
+    feed: Option<RecordSender>,
+    receivers: Option<(RecordReceiver, RecordReceiver)>,
+    queues: [QueueGauge; 2],
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// A worker's end of the queue.
 #[derive(Debug)]
 pub(crate) struct Outlet {
-    sender: SyncSender<Parcel>,
+    sender: RecordSender,
     shared: Arc<Shared>,
     policy: Policy,
     batch: usize,
@@ -88,28 +85,33 @@ pub(crate) struct Outlet {
 #[derive(Clone, Debug)]
 pub(crate) struct Gauge {
     shared: Arc<Shared>,
+    /// In front of the live stream, and of the store.
+    queues: [QueueGauge; 2],
     stored: bool,
 }
 
 impl Pipeline {
     /// A pipeline that is not started.
     pub(crate) fn new(config: Config, hub: Arc<Hub>, control: Control) -> Self {
-        let (sender, receiver) = sync_channel(config.queue);
+        let (sender, receiver) = record_queue(config.queue);
+        let (feed, fed) = record_queue(config.store_queue);
         let shared = Shared {
-            account: Mutex::default(),
-            spare: Mutex::default(),
+            found: Mutex::default(),
             store: RwLock::default(),
             last: Mutex::default(),
             drops: Mutex::default(),
         };
+        let queues = [sender.gauge(), feed.gauge()];
         Self {
             config,
             hub,
             control,
             shared: Arc::new(shared),
             sender: Some(sender),
-            receiver: Some(receiver),
-            thread: None,
+            feed: Some(feed),
+            receivers: Some((receiver, fed)),
+            queues,
+            threads: Vec::new(),
         }
     }
 
@@ -122,7 +124,8 @@ impl Pipeline {
 
     /// The counters, for display.
     pub(crate) fn gauge(&self) -> Gauge {
-        Gauge { shared: Arc::clone(&self.shared), stored: self.config.store.is_some() }
+        let (shared, queues) = (Arc::clone(&self.shared), self.queues.clone());
+        Gauge { shared, queues, stored: self.config.store.is_some() }
     }
 
     /// Sets the age and size at which files are deleted.
@@ -132,25 +135,36 @@ impl Pipeline {
         }
     }
 
-    /// Opens the store and starts the thread.
+    /// Opens the store and starts the threads.
     ///
     /// # Errors
     /// The store cannot be opened.
     pub(crate) fn start(&mut self) -> Result<(), CliError> {
+        let mut feed = self.feed.take();
         if let Some(config) = self.config.store.clone() {
+            // What it has no room for waits in our queue, which knows what to shed.
+            let config =
+                store::Config { policy: store::Policy::Block, queue_batches: STORE_BATCHES, ..config };
             let opened = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
             *write(&self.shared.store) = Some(opened);
+        } else {
+            feed = None;
         }
-        let Some(receiver) = self.receiver.take() else { return Ok(()) };
-        let (shared, hub) = (Arc::clone(&self.shared), Arc::clone(&self.hub));
-        self.thread = Some(self.control.spawn("results", move || run(&receiver, &shared, &hub))?);
+        let Some((receiver, fed)) = self.receivers.take() else { return Ok(()) };
+        let (shared, hub, block) =
+            (Arc::clone(&self.shared), Arc::clone(&self.hub), self.config.policy == Policy::Block);
+        let work = move || publish(receiver, &shared, &hub, feed.as_ref(), block);
+        self.threads.push(self.control.spawn("results", work)?);
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(self.control.spawn("store-feed", move || feed_store(fed, &shared))?);
         Ok(())
     }
 
     /// Waits until all queued records are on disk. The workers must have stopped.
     pub(crate) fn stop(&mut self) {
         self.sender = None;
-        if let Some(thread) = self.thread.take() {
+        self.feed = None;
+        for thread in self.threads.drain(..) {
             // A panic of that thread has been printed by then; the store is closed below in any case.
             let _ = thread.join();
         }
@@ -163,10 +177,10 @@ impl Pipeline {
 impl Outlet {
     /// An empty batch.
     pub(crate) fn batch(&self) -> Batch {
-        lock(&self.shared.spare).pop().unwrap_or_else(|| Batch::with_capacity(self.batch))
+        Batch::with_capacity(self.batch)
     }
 
-    /// Hands over what is in `batch` and leaves an empty one there. The policy applies when the queue is full.
+    /// Hands over what is in `batch` and empties it. The policy applies when the queue is full.
     pub(crate) fn send(&self, batch: &mut Batch, rules: &RuleNames) {
         self.hand_over(batch, rules, self.policy);
     }
@@ -178,52 +192,20 @@ impl Outlet {
 
     /// Hands over reports for the table of reports. The policy applies when the queue is full.
     pub(crate) fn send_reports(&self, rows: Vec<ReportRow>) {
-        let records = rows.len() as u64;
-        lock(&self.shared.account).offered += records;
-        if self.enqueue(Parcel::Reports(rows), self.policy).is_some() {
-            lock(&self.shared.account).shed += records;
-        }
+        self.sender.send_reports(rows, self.policy == Policy::Block);
     }
 
     fn hand_over(&self, batch: &mut Batch, rules: &RuleNames, policy: Policy) {
         if batch.is_empty() && batch.refused() == 0 {
             return;
         }
-        let (records, full) = (batch.len() as u64, batch.refused());
         {
-            let mut account = lock(&self.shared.account);
-            account.offered += records + full;
-            account.full += full;
-            account.events += batch.events().len() as u64;
+            let mut found = lock(&self.shared.found);
+            found.full += batch.refused();
+            found.events += batch.events().len() as u64;
         }
-        let parcel = Parcel::Results(std::mem::replace(batch, self.batch()), Arc::clone(rules));
-        if let Some(parcel) = self.enqueue(parcel, policy) {
-            lock(&self.shared.account).shed += records;
-            if let Parcel::Results(batch, _) = parcel {
-                self.shared.put_back(batch);
-            }
-        }
-    }
-
-    /// Returns items that found the queue full.
-    fn enqueue(&self, parcel: Parcel, policy: Policy) -> Option<Parcel> {
-        let sent = match policy {
-            Policy::Block => self.sender.send(parcel).map_err(|error| error.0),
-            Policy::Shed => self.sender.try_send(parcel).map_err(|error| match error {
-                TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
-            }),
-        };
-        sent.err()
-    }
-}
-
-impl Shared {
-    fn put_back(&self, mut batch: Batch) {
+        self.sender.send(batch, rules, policy == Policy::Block);
         batch.clear();
-        let mut spare = lock(&self.spare);
-        if spare.len() < SPARE_BATCHES {
-            spare.push(batch);
-        }
     }
 }
 
@@ -244,7 +226,7 @@ impl Shared {
 impl Gauge {
     /// Events emitted since the start.
     pub(crate) fn events(&self) -> u64 {
-        lock(&self.shared.account).events
+        lock(&self.shared.found).events
     }
 
     /// Dropped-packet reports by node, since the start.
@@ -258,71 +240,96 @@ impl Gauge {
         store.as_ref().map(Store::stats).or_else(|| lock(&self.shared.last).clone())
     }
 
+    /// Counters of the queue in front of the store.
+    pub(crate) fn store_queue(&self) -> Account {
+        self.queues[1].account()
+    }
+
     /// The stages `queue` and `store` of the loss budget.
     pub(crate) fn stages(&self) -> Vec<Stage> {
-        let account = *lock(&self.shared.account);
-        let queued = account.offered - account.delivered - account.full - account.shed;
+        // Later ones are read first: then a stage never seems to have more output than input.
+        let stats = self.store().filter(|_| self.stored);
+        let feed = self.store_queue();
+        let queue = self.queues[0].account();
+        let full = lock(&self.shared.found).full;
+        let mut drops = reasons(&queue.shed);
+        drops.add("batch_full", full);
         let mut stages = vec![Stage {
             stage: "queue".into(),
             unit: "records".into(),
-            into: account.offered,
-            out: account.delivered,
-            queued,
-            drops: [("batch_full", account.full), ("queue_full", account.shed)].into(),
+            into: queue.offered + full,
+            out: queue.delivered,
+            queued: queue.queued(),
+            drops,
         }];
-        if let Some(stats) = self.store().filter(|_| self.stored) {
+        if let Some(stats) = stats {
+            let mut drops = reasons(&feed.shed);
+            drops.add("shed", stats.shed);
+            drops.add("failed", stats.failed);
+            let dropped: u64 = drops.values().sum();
             stages.push(Stage {
                 stage: "store".into(),
                 unit: "records".into(),
-                into: stats.submitted,
+                into: feed.offered,
                 out: stats.committed,
-                queued: stats.queued,
-                drops: [("shed", stats.shed), ("failed", stats.failed)].into(),
+                // In our queue, in that of the store, and between them.
+                queued: feed.offered.saturating_sub(stats.committed + dropped),
+                drops,
             });
         }
         stages
     }
 }
 
-fn run(receiver: &Receiver<Parcel>, shared: &Shared, hub: &Hub) {
+fn reasons(shed: &Shed) -> NamedCounts {
+    [("queue_full", shed.full), ("source_share", shed.share), ("displaced", shed.displaced)].into()
+}
+
+/// Shows records to the live stream, and passes them on to the store.
+fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&RecordSender>, block: bool) {
+    receiver.run(|parcel| match parcel {
+        Parcel::Results(batch, rules) => {
+            hub.publish(&batch, &rules);
+            shared.count_drops(&batch);
+            if let Some(feed) = feed {
+                feed.send(&batch, &rules, block);
+            }
+        }
+        Parcel::Reports(rows) => {
+            if let Some(feed) = feed {
+                feed.send_reports(rows, block);
+            }
+        }
+    });
+}
+
+/// Passes records to the store, which makes us wait while it has no room.
+fn feed_store(receiver: RecordReceiver, shared: &Shared) {
     let mut named: Option<RuleNames> = None;
-    while let Ok(parcel) = receiver.recv() {
+    receiver.run(|parcel| {
         let store = shared.store.read().unwrap_or_else(PoisonError::into_inner);
-        let records = match parcel {
+        let Some(store) = &*store else { return };
+        match parcel {
             Parcel::Results(batch, rules) => {
-                let records = batch.len() as u64;
-                hub.publish(&batch, &rules);
-                shared.count_drops(&batch);
-                if let Some(store) = &*store
-                    && named.as_ref().is_none_or(|names| !Arc::ptr_eq(names, &rules))
-                {
+                if named.as_ref().is_none_or(|names| !Arc::ptr_eq(names, &rules)) {
                     store.set_rules(rules.to_vec());
                     named = Some(rules);
                 }
-                shared.put_back(match &*store {
-                    Some(store) => store.submit(batch).unwrap_or_else(|shed| shed),
-                    None => batch,
-                });
-                records
+                // The store has counted what it refuses.
+                let _ = store.submit(batch);
             }
             Parcel::Reports(rows) => {
-                let records = rows.len() as u64;
-                if let Some(store) = &*store {
-                    // The store has counted refused records.
-                    store.submit_reports(rows);
-                }
-                records
+                store.submit_reports(rows);
             }
-        };
-        lock(&shared.account).delivered += records;
-    }
+        }
+    });
 }
 
 fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maximum number of empty batches retained for reuse.
-const SPARE_BATCHES: usize = 8;
+/// Batches in the store's own queue.
+const STORE_BATCHES: usize = 8;
 /// Nodes whose drops are counted one by one.
 const MAX_NODES: usize = 65_536;

@@ -273,6 +273,10 @@ impl FlushOutput<'_> {
 }
 
 impl Output for FlushOutput<'_> {
+    fn sender(&mut self, sender: u32) {
+        self.batch.sender(sender);
+    }
+
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.batch.event(event, path);
         self.check();

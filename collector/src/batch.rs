@@ -13,6 +13,10 @@ pub struct Batch {
     drops: Vec<Drop>,
     losses: Vec<Loss>,
     paths: Vec<u32>,
+    /// The sender of each event, and of each drop.
+    event_senders: Vec<u32>,
+    drop_senders: Vec<u32>,
+    sender: u32,
     refused: u64,
 }
 
@@ -37,8 +41,16 @@ impl Batch {
             drops: Vec::with_capacity(capacity),
             losses: Vec::with_capacity(capacity),
             paths: Vec::with_capacity(capacity * PATH_NODES),
+            event_senders: Vec::with_capacity(capacity),
+            drop_senders: Vec::with_capacity(capacity),
+            sender: 0,
             refused: 0,
         }
+    }
+
+    /// The same, whose memory grows with what is in it.
+    pub fn growing(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
     }
 
     /// Records of each kind that fit.
@@ -49,6 +61,17 @@ impl Batch {
     /// Events with their paths.
     pub fn events(&self) -> impl ExactSizeIterator<Item = (&Event, &[u32])> {
         self.events.iter().map(|(event, span)| (event, self.path(*span)))
+    }
+
+    /// Events with their senders and paths; see [`Output::sender`].
+    pub fn events_by_sender(&self) -> impl ExactSizeIterator<Item = (u32, &Event, &[u32])> {
+        let events = self.events.iter().zip(&self.event_senders);
+        events.map(|((event, span), sender)| (*sender, event, self.path(*span)))
+    }
+
+    /// Dropped-packet reports with their senders.
+    pub fn drops_by_sender(&self) -> impl ExactSizeIterator<Item = (u32, &Drop)> {
+        self.drop_senders.iter().copied().zip(&self.drops)
     }
 
     /// Rollups.
@@ -86,6 +109,14 @@ impl Batch {
         self.refused
     }
 
+    /// Is there room for one more record, whichever it is, with a path of so many nodes?
+    pub fn has_room(&self, path: usize) -> bool {
+        let lists =
+            [self.events.len(), self.rollups.len(), self.flows.len(), self.drops.len(), self.losses.len()];
+        lists.iter().all(|list| *list < self.capacity)
+            && self.paths.len() + path <= self.capacity * PATH_NODES
+    }
+
     /// True if it must be submitted before the results of one more report or key.
     pub fn is_half_full(&self) -> bool {
         self.len() >= self.capacity / 2 || self.paths.len() >= self.capacity * PATH_NODES / 2
@@ -99,6 +130,9 @@ impl Batch {
         self.drops.clear();
         self.losses.clear();
         self.paths.clear();
+        self.event_senders.clear();
+        self.drop_senders.clear();
+        self.sender = 0;
         self.refused = 0;
     }
 
@@ -118,12 +152,17 @@ impl Batch {
 }
 
 impl Output for Batch {
+    fn sender(&mut self, sender: u32) {
+        self.sender = sender;
+    }
+
     #[inline]
     fn event(&mut self, event: &Event, path: &[u32]) {
         if self.events.len() < self.capacity
             && let Some(span) = self.store_path(path)
         {
             self.events.push((*event, span));
+            self.event_senders.push(self.sender);
         } else {
             self.refused += 1;
         }
@@ -144,6 +183,9 @@ impl Output for Batch {
     }
 
     fn drop_report(&mut self, drop: &Drop) {
+        if self.drops.len() < self.capacity {
+            self.drop_senders.push(self.sender);
+        }
         push_bounded(&mut self.drops, *drop, self.capacity, &mut self.refused);
     }
 
@@ -164,7 +206,7 @@ fn push_bounded<T>(list: &mut Vec<T>, item: T, capacity: usize, refused: &mut u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Kind;
+    use crate::event::{Kind, sender_of};
 
     #[test]
     fn long_paths_fill_a_batch_as_many_records_do() {
@@ -183,5 +225,16 @@ mod tests {
         };
         // 32 records, or 256 nodes.
         assert_eq!([0, 3, 8, 9, 20, 255].map(&mut fill), [32, 32, 32, 29, 13, 2]);
+    }
+
+    #[test]
+    fn all_addresses_of_an_ipv6_network_are_one_sender() {
+        let v6 = |network: u8, host: u8| {
+            let mut address = [0x20; 16];
+            (address[7], address[15]) = (network, host);
+            sender_of(&address)
+        };
+        assert_eq!(v6(1, 1), v6(1, 2));
+        assert_ne!(v6(1, 1), v6(2, 1));
     }
 }

@@ -304,8 +304,27 @@ pub enum SequenceEventKind {
     Restart(u32),
 }
 
+/// Identifies the sender of a report by its address (IPv4 mapped into IPv6); never 0. All addresses of an IPv6 /64 are one
+/// sender: a host can have all of them.
+pub fn sender_of(source: &[u8; 16]) -> u32 {
+    let [high, low] = [0, 8].map(|at| {
+        let mut half = [0; 8];
+        half.copy_from_slice(&source[at..at + 8]);
+        u64::from_be_bytes(half)
+    });
+    let address = if high == 0 { low } else { high };
+    (fold(SENDERS, address) as u32).max(1)
+}
+
+/// Seed of [`sender_of`].
+const SENDERS: u64 = 0x5e4d_e125;
+
 /// Receives what the collector found. Every method does nothing by default.
 pub trait Output {
+    /// The events and drops that follow come from reports of this sender, or follow from none (0). See [`sender_of`].
+    fn sender(&mut self, sender: u32) {
+        let _ = sender;
+    }
     /// An event. `path` is the flow's nodes in forwarding order (`u32::MAX` = unavailable), empty where it does not apply.
     fn event(&mut self, event: &Event, path: &[u32]) {
         let _ = (event, path);

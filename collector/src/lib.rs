@@ -73,7 +73,7 @@ pub use batch::Batch;
 pub use collector::{AGGREGATE_VERSION, Collector, NetworkEntry, suppressed};
 pub use config::{Clocks, Config, Profile, Rollups};
 pub use decode::Datagram;
-pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup};
+pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup, sender_of};
 pub use sequence::{Run, Sequencer, StreamView};
 pub use sources::SourceView;
 pub use state::removals::Removed;

@@ -7,7 +7,7 @@ use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, Th
 use wire::profile::TelemetryPorts;
 
 use super::aggregator::{AggregateSpread, AggregatorSettings};
-use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, TcpShim};
+use super::sections::{Clocks, OverrideSettings, Period, ProfileSettings, TcpShim};
 use super::settings::Settings;
 use super::values::Listen;
 use crate::datagram::{AggregatePorts, Profiles};
@@ -80,11 +80,6 @@ pub(crate) fn store(settings: &Settings) -> store::Config {
             Period::Day => store::Period::Day,
         },
         commit_every: written.commit_every,
-        queue_batches: written.queue,
-        policy: match written.policy {
-            Policy::Shed => store::Policy::Shed,
-            Policy::Block => store::Policy::Block,
-        },
         max_age: written.max_age,
         max_bytes: written.max_bytes.map(|size| size.0),
         reports_table: written.reports,

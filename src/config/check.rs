@@ -11,7 +11,10 @@ use super::{
     settings::Settings,
     values::Listen,
 };
-use settings::read::{Node, Reader, is_written, nearest, span_of};
+use settings::{
+    read::{Node, Reader, is_written, nearest, span_of},
+    values::Size,
+};
 
 /// Profiles that exist without being written.
 pub(crate) const BUILT_IN_PROFILES: [&str; 6] =
@@ -83,6 +86,13 @@ impl Checker<'_, '_> {
         }
     }
 
+    /// The size of a queue. In the smallest one a datagram or record of any size finds room.
+    fn queue(&mut self, path: &[&str], size: Size) {
+        if !(1 << 20..=16 << 30).contains(&size.0) {
+            self.refuse(path, "a queue has a size in bytes; write \"1 MiB\" to \"16 GiB\"");
+        }
+    }
+
     fn postcards(&mut self, settings: &Settings) {
         let (collector, postcards) = (&settings.collector, &settings.collector.postcards);
         let kernel = collector.xdp.mode == XdpMode::Kernel;
@@ -145,9 +155,7 @@ impl Checker<'_, '_> {
         for (name, value, least, most) in [
             ("workers", collector.workers, 1, 64),
             ("burst", collector.burst, 1, 1024),
-            ("worker_queue", collector.worker_queue, 1, 65_536),
             ("batch", collector.batch, 1024, 1 << 20),
-            ("result_queue", collector.result_queue, 1, 65_536),
             ("max_flows", collector.max_flows, 64, most),
             ("max_queues", collector.max_queues, 16, most),
             ("max_links", collector.max_links, 16, most),
@@ -156,6 +164,8 @@ impl Checker<'_, '_> {
         ] {
             self.within(&["collector", name], value as u64, least, most);
         }
+        self.queue(&["collector", "worker_queue"], collector.worker_queue);
+        self.queue(&["collector", "result_queue"], collector.result_queue);
         if !(512..=65_535).contains(&collector.datagram.0) {
             self.refuse(
                 &["collector", "datagram"],
@@ -347,7 +357,7 @@ impl Checker<'_, '_> {
 
     fn store(&mut self, settings: &Settings) {
         let store = &settings.store;
-        self.within(&["store", "queue"], store.queue as u64, 1, 65_536);
+        self.queue(&["store", "queue"], store.queue);
         let commit = store.commit_every.as_millis();
         if !(10..=60_000).contains(&commit) {
             self.refuse(&["store", "commit_every"], "write a duration from \"10ms\" to \"60s\"");

@@ -47,13 +47,15 @@ section! {
         pub(crate) burst: usize = 64,
         /// Longest datagram; longer ones are truncated and refused.
         pub(crate) datagram: Size = Size(9216),
-        /// Bursts queued per worker (with more than one worker). The rest is dropped and counted.
-        pub(crate) worker_queue: usize = 32,
+        /// Datagrams queued per worker (with more than one worker), bytes of memory. The rest is dropped and counted. In the
+        /// upper half of the queue a source may have as much as is still free.
+        pub(crate) worker_queue: Size = Size(8 << 20),
         /// Records of each kind (events, rollups, flows, drops, losses) in one batch for the store. The rest is dropped and
         /// counted.
         pub(crate) batch: usize = 4096,
-        /// Batches queued between the workers and the store. The rest is dropped and counted.
-        pub(crate) result_queue: usize = 16,
+        /// Records queued between the workers and the live stream, bytes. The rest is dropped and counted: routine records
+        /// before events, drops and losses. Those of one source may fill as much as they leave free.
+        pub(crate) result_queue: Size = Size(32 << 20),
         /// Capacity of the flow table, over all workers. When the table is full, the flows idle for longest are evicted.
         pub(crate) max_flows: usize = 262_144,
         /// Capacity of the queue table (node and queue ID), per worker.
@@ -414,9 +416,9 @@ section! {
         pub(crate) period: Period = Period::Day,
         /// Interval between commits. A crash loses at most this.
         pub(crate) commit_every: Duration = Duration::from_secs(1),
-        /// Batches queued for the disk.
-        pub(crate) queue: usize = 32,
-        /// When the disk is too slow: `shed` drops results and counts them; `block` makes the workers wait, and the kernel
+        /// Records queued for the disk, bytes, shared as in `result_queue`.
+        pub(crate) queue: Size = Size(64 << 20),
+        /// When the disk is too slow: `shed` drops records and counts them; `block` makes the workers wait, and the kernel
         /// then drops and counts what does not fit into the socket buffers.
         pub(crate) policy: Policy = Policy::Shed,
         /// Delete files whose period ended longer ago than this. Not set: never.

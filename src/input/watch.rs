@@ -317,7 +317,8 @@ mod tests {
     fn watched(script: Vec<Result<(u64, bool), String>>) -> (Watched, Arc<InputGauge>, Control, Pipeline) {
         let control = Control::new().0;
         let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
-        let config = Config { batch: 1024, queue: 1, policy: Policy::Shed, store: None };
+        let config =
+            Config { batch: 1024, queue: 1 << 16, store_queue: 1 << 16, policy: Policy::Shed, store: None };
         let pipeline = Pipeline::new(config, hub, control.clone());
         let config = build::collector(&Settings::default(), 1, 0).unwrap();
         let outlet = pipeline.outlet().unwrap();

@@ -192,7 +192,7 @@ fn several_workers_share_an_interface() {
     let server = Server::start_within(
         pair.far.name(),
         "xdp://veth0",
-        "collector.workers = 3\ncollector.worker_queue = 8192",
+        "collector.workers = 3\ncollector.worker_queue = \"1 GiB\"",
     )
     .unwrap();
     let datagrams: Vec<_> = (0..6_000_u32)

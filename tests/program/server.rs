@@ -146,7 +146,7 @@ fn every_datagram_is_accounted_for() {
 fn a_full_queue_sheds_and_counts() {
     // Batches of one kind hold 1,024; every report below emits four events or more, and the store may take one batch.
     let server = Server::start(
-        "collector.batch = 1024\ncollector.result_queue = 1\nstore.queue = 1\nthresholds.flow_latency = 0\nthresholds.hop_latency = 0",
+        "collector.batch = 1024\ncollector.result_queue = \"1 MiB\"\nstore.queue = \"1 MiB\"\nthresholds.flow_latency = 0\nthresholds.hop_latency = 0",
     );
     let datagrams: Vec<Vec<u8>> = (0..40_000_u32)
         .map(|seq| report(seq, (seq % 64) as u16, [seq * 7 % 9_000, seq * 5 % 9_000, seq % 9_000]))
@@ -159,7 +159,7 @@ fn a_full_queue_sheds_and_counts() {
 
 #[test]
 fn several_workers_share_one_reporter_and_lose_nothing_unseen() {
-    let server = Server::start("collector.workers = 3\ncollector.worker_queue = 4");
+    let server = Server::start("collector.workers = 3\ncollector.worker_queue = \"1 MiB\"");
     let datagrams: Vec<Vec<u8>> = (0..20_000_u32)
         .filter(|seq| seq % 100 != 50)
         .map(|seq| report(seq, (seq % 1_000) as u16, [1, 2, 3]))

@@ -81,6 +81,7 @@ impl Inner {
             index: 0,
             hw_id: 0,
             version: VERSION,
+            sender: envelope.tag,
         };
         let about = EventContext {
             ts: envelope.received,

@@ -6,7 +6,7 @@ use wire::report::Brief;
 
 use super::Inner;
 use crate::decode::{DatagramContext, Head, StackReport, StreamSeq, version};
-use crate::event::{Nanos, Output};
+use crate::event::Output;
 use crate::index::NO_SLOT;
 use crate::state::flows::Flows;
 use crate::stream;
@@ -20,12 +20,12 @@ const STEP: usize = 5;
 
 /// Writes the common report into a place of the burst.
 #[inline(always)]
-fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, received: Nanos, seed: u64) {
+fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &DatagramContext<'_>, seed: u64) {
     let about = &mut report.head.about;
-    (about.key, about.ts) = (brief.flow, received);
+    (about.key, about.ts) = (brief.flow, envelope.received);
     about.origin.reporter = u64::from(brief.node_id);
     (about.origin.seq, about.origin.stamp) = (brief.seq, brief.ts);
-    about.origin.hw_id = brief.hw_id;
+    (about.origin.hw_id, about.origin.sender) = (brief.hw_id, envelope.tag);
     report.head.hash = brief.flow.hash(seed);
     report.head.signals = brief.int_flags.into();
     report.records = brief.records;
@@ -78,7 +78,7 @@ impl Inner {
             return false;
         }
         let mut at = burst.count % AHEAD;
-        write(&mut burst.reports[at], brief, envelope.received, self.seed);
+        write(&mut burst.reports[at], brief, envelope, self.seed);
         let shape = brief.shape | u64::from(envelope.sender.profile) << 56;
         let plan = match self.plans.find(shape) {
             Some(plan) => plan,

@@ -1,7 +1,7 @@
 //! Loss accounting inside the collector, where no [`Sequencer`] in front of it does that.
 
 use crate::config::Config;
-use crate::event::{Kind, Loss, Nanos, Output};
+use crate::event::{Kind, Loss, Nanos, Output, sender_of};
 use crate::sequence::{Run, Sequencer, StreamView};
 use crate::state::EventCounts;
 use crate::stats::Table;
@@ -48,6 +48,7 @@ impl LossAccounting {
         let emit = |loss: &Loss, out: &mut dyn Output| {
             if let Some(event) = loss.event() {
                 counts[Kind::Loss as usize] += 1;
+                out.sender(sender_of(&loss.source));
                 out.event(&event, &[]);
             }
         };

@@ -15,11 +15,14 @@ pub(crate) struct Origin {
     pub(crate) index: u16,
     pub(crate) hw_id: u8,
     pub(crate) version: u8,
+    /// A hash of the address it came from; 0 when there is none. Not a part of the identity.
+    pub(crate) sender: u32,
 }
 
 impl Origin {
     /// No report.
-    pub(crate) const NONE: Self = Self { reporter: 0, seq: 0, stamp: 0, index: 0, hw_id: 0, version: 0 };
+    pub(crate) const NONE: Self =
+        Self { reporter: 0, seq: 0, stamp: 0, index: 0, hw_id: 0, version: 0, sender: 0 };
 
     pub(crate) fn hash(&self) -> u64 {
         let small = u64::from(self.index) << 16 | u64::from(self.hw_id) << 8 | u64::from(self.version);

@@ -64,6 +64,7 @@ impl<'a> Emitter<'a> {
         let seed = path.iter().fold(self.about.origin.hash(), |seed, node| fold(seed, u64::from(*node)));
         event.id = record_id(seed, &event);
         self.counts[event.kind as usize] += 1;
+        self.out.sender(self.about.origin.sender);
         self.out.event(&event, path);
         event.id
     }

@@ -25,6 +25,7 @@ impl State {
                 event.id = record_id(now, &event);
                 counts.expired += 1;
                 events[Kind::Expired as usize] += 1;
+                out.sender(0);
                 out.event(&event, &[]);
                 if let Some(removals) = removals {
                     removals.push(Removed::Key { metric, node: key.node, part: key.part });

@@ -1,0 +1,315 @@
+//! Records on their way from one thread to another: bounded in bytes, shared by their senders, changes before routine records.
+//!
+//! # What is shed
+//!
+//! Changes (events, drops, losses) and routine records (rollups, flow rows, `latest` events, single reports) have the same
+//! room. A change that finds it full displaces the newest routine records. A sender's records may fill as much as they leave
+//! free, so one that floods gets half at most, two get a third each, and a sender that is not among them finds room.
+//! Records without a sender (what ends by its timeout) are those of one more; rollups and flow rows come from tables of
+//! bounded size, and have no such limit.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use collector::{Batch, Drop, Event, FlowRow, Kind, Loss, Output, Rollup};
+use store::ReportRow;
+use wire::Hop;
+
+/// Names of the active rules, in order.
+pub(crate) type RuleNames = Arc<[String]>;
+
+/// What is taken out at once.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "moved a few times per chunk; a box would be one more allocation"
+)]
+pub(crate) enum Parcel {
+    /// Results, with the names that their rule numbers refer to.
+    Results(Batch, RuleNames),
+    /// Reports, for the table of reports.
+    Reports(Vec<ReportRow>),
+}
+
+impl Parcel {
+    /// Records.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Results(batch, _) => batch.len() as u64,
+            Self::Reports(rows) => rows.len() as u64,
+        }
+    }
+}
+
+/// A record that is to be put in.
+#[derive(Debug)]
+pub(crate) enum Record<'a> {
+    Event(u32, &'a Event, &'a [u32]),
+    Rollup(&'a Rollup),
+    Flow(&'a FlowRow, &'a [u32]),
+    Drop(u32, &'a Drop),
+    Loss(&'a Loss),
+    Report(ReportRow),
+}
+
+/// The records of a batch; changes first.
+pub(crate) fn records(batch: &Batch) -> impl Iterator<Item = Record<'_>> {
+    let events = batch.events_by_sender().map(|(sender, event, path)| Record::Event(sender, event, path));
+    let drops = batch.drops_by_sender().map(|(sender, drop)| Record::Drop(sender, drop));
+    let losses = batch.losses().iter().map(Record::Loss);
+    let flows = batch.flows().map(|(row, path)| Record::Flow(row, path));
+    events.chain(drops).chain(losses).chain(flows).chain(batch.rollups().iter().map(Record::Rollup))
+}
+
+impl Record<'_> {
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let content = match self {
+            Self::Event(_, event, path) => size_of_val(*event) + size_of_val(*path),
+            Self::Rollup(rollup) => size_of_val(*rollup),
+            Self::Flow(row, path) => size_of_val(*row) + size_of_val(*path),
+            Self::Drop(_, drop) => size_of_val(*drop),
+            Self::Loss(loss) => size_of_val(*loss),
+            Self::Report(row) => size_of_val(row) + row.hops.len() * size_of::<Hop>(),
+        };
+        content + OVERHEAD
+    }
+
+    /// A hash of its sender's address; 0 when it has none.
+    fn sender(&self) -> u32 {
+        match self {
+            Self::Event(sender, ..) | Self::Drop(sender, _) => *sender,
+            Self::Loss(loss) => collector::sender_of(&loss.source),
+            Self::Report(row) => collector::sender_of(&row.source),
+            Self::Rollup(_) | Self::Flow(..) => 0,
+        }
+    }
+
+    fn is_change(&self) -> bool {
+        match self {
+            Self::Event(_, event, _) => event.kind != Kind::Latest,
+            Self::Drop(..) | Self::Loss(_) => true,
+            Self::Rollup(_) | Self::Flow(..) | Self::Report(_) => false,
+        }
+    }
+
+    fn has_limit(&self) -> bool {
+        !matches!(self, Self::Rollup(_) | Self::Flow(..))
+    }
+}
+
+/// Records that were shed, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shed {
+    /// There was no room.
+    pub(crate) full: u64,
+    /// Records of the sender filled as much as was free.
+    pub(crate) share: u64,
+    /// Routine records that made room for changes.
+    pub(crate) displaced: u64,
+}
+
+impl Shed {
+    /// All of them.
+    pub(crate) fn sum(&self) -> u64 {
+        self.full + self.share + self.displaced
+    }
+}
+
+/// Why a record finds no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Full,
+    Share,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    limit: usize,
+    changes: Class,
+    routine: Class,
+    /// The number of the next chunk.
+    next: u64,
+    shed: Shed,
+}
+
+/// Records of one class, in order.
+#[derive(Debug, Default)]
+struct Class {
+    chunks: VecDeque<Chunk>,
+    bytes: usize,
+    by_sender: HashMap<u32, usize>,
+}
+
+/// Records that leave together.
+#[derive(Debug)]
+struct Chunk {
+    number: u64,
+    parcel: Parcel,
+    bytes: usize,
+    by_sender: HashMap<u32, usize>,
+}
+
+impl Backlog {
+    /// Room for `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, changes: Class::default(), routine: Class::default(), next: 0, shed: Shed::default() }
+    }
+
+    /// Bytes in use; never more than the limit.
+    pub(crate) fn bytes(&self) -> usize {
+        self.changes.bytes + self.routine.bytes
+    }
+
+    /// What was shed so far.
+    pub(crate) fn shed(&self) -> Shed {
+        self.shed
+    }
+
+    /// Puts a record in, or counts why not.
+    pub(crate) fn offer(&mut self, record: Record<'_>, rules: &RuleNames) {
+        match self.refusal(&record) {
+            None => self.put(record, rules),
+            Some(Reason::Full) => self.shed.full += 1,
+            Some(Reason::Share) => self.shed.share += 1,
+        }
+    }
+
+    /// Counts records that nobody will take out.
+    pub(crate) fn refuse(&mut self, records: u64) {
+        self.shed.full += records;
+    }
+
+    /// Whether there is no room even if nothing is displaced. An empty backlog takes every record that fits at all.
+    pub(crate) fn is_full_for(&self, record: &Record<'_>) -> bool {
+        let bytes = self.bytes();
+        bytes > 0 && bytes + record.bytes() > self.limit
+    }
+
+    fn refusal(&self, record: &Record<'_>) -> Option<Reason> {
+        let (class, used) = match record.is_change() {
+            // Routine records make room.
+            true => (&self.changes, self.changes.bytes),
+            false => (&self.routine, self.bytes()),
+        };
+        let Some(free) = self.limit.checked_sub(used + record.bytes()) else { return Some(Reason::Full) };
+        let own = class.by_sender.get(&record.sender()).copied().unwrap_or(0) + record.bytes();
+        (record.has_limit() && own > free.max(MIN_SHARE.min(self.limit / 4))).then_some(Reason::Share)
+    }
+
+    /// Puts a record in that fits, and displaces routine records for it if need be.
+    pub(crate) fn put(&mut self, record: Record<'_>, rules: &RuleNames) {
+        let bytes = record.bytes();
+        while self.bytes() + bytes > self.limit
+            && let Some(chunk) = self.routine.remove(VecDeque::pop_back)
+        {
+            self.shed.displaced += chunk.parcel.len();
+        }
+        let class = if record.is_change() { &mut self.changes } else { &mut self.routine };
+        let sender = record.sender();
+        let chunk = match class.chunks.back_mut() {
+            Some(last) if last.has_room(&record, rules) => last,
+            _ => {
+                self.next += 1;
+                class.chunks.push_back(Chunk::new(self.next, &record, rules));
+                let Some(last) = class.chunks.back_mut() else { return };
+                last
+            }
+        };
+        chunk.push(record);
+        chunk.bytes += bytes;
+        class.bytes += bytes;
+        if sender != 0 {
+            *chunk.by_sender.entry(sender).or_default() += bytes;
+        }
+        *class.by_sender.entry(sender).or_default() += bytes;
+    }
+
+    /// Takes the oldest records out.
+    pub(crate) fn pop(&mut self) -> Option<Parcel> {
+        let number = |class: &Class| class.chunks.front().map_or(u64::MAX, |chunk| chunk.number);
+        let changes_first = number(&self.changes) < number(&self.routine);
+        let class = if changes_first { &mut self.changes } else { &mut self.routine };
+        class.remove(VecDeque::pop_front).map(|chunk| chunk.parcel)
+    }
+}
+
+impl Class {
+    fn remove(&mut self, pop: fn(&mut VecDeque<Chunk>) -> Option<Chunk>) -> Option<Chunk> {
+        let chunk = pop(&mut self.chunks)?;
+        self.bytes -= chunk.bytes;
+        let named: usize = chunk.by_sender.values().sum();
+        for (sender, bytes) in chunk.by_sender.iter().map(|(sender, bytes)| (*sender, *bytes)) {
+            self.release(sender, bytes);
+        }
+        self.release(0, chunk.bytes - named);
+        Some(chunk)
+    }
+
+    fn release(&mut self, sender: u32, bytes: usize) {
+        if let Some(used) = self.by_sender.get_mut(&sender) {
+            *used -= bytes;
+            if *used == 0 {
+                self.by_sender.remove(&sender);
+            }
+        }
+    }
+}
+
+impl Chunk {
+    fn new(number: u64, record: &Record<'_>, rules: &RuleNames) -> Self {
+        let parcel = match record {
+            Record::Report(_) => Parcel::Reports(Vec::new()),
+            _ => Parcel::Results(Batch::growing(CHUNK_RECORDS), Arc::clone(rules)),
+        };
+        Self { number, parcel, bytes: 0, by_sender: HashMap::new() }
+    }
+
+    fn has_room(&self, record: &Record<'_>, rules: &RuleNames) -> bool {
+        if self.bytes >= CHUNK_BYTES {
+            return false;
+        }
+        match (&self.parcel, record) {
+            (Parcel::Reports(_), Record::Report(_)) => true,
+            (Parcel::Reports(_), _) | (Parcel::Results(..), Record::Report(_)) => false,
+            (Parcel::Results(batch, known), Record::Event(_, _, path) | Record::Flow(_, path)) => {
+                Arc::ptr_eq(known, rules) && batch.has_room(path.len())
+            }
+            (Parcel::Results(batch, known), _) => Arc::ptr_eq(known, rules) && batch.has_room(0),
+        }
+    }
+
+    fn push(&mut self, record: Record<'_>) {
+        match (&mut self.parcel, record) {
+            (Parcel::Results(batch, _), Record::Event(sender, event, path)) => {
+                batch.sender(sender);
+                batch.event(event, path);
+            }
+            (Parcel::Results(batch, _), Record::Drop(sender, drop)) => {
+                batch.sender(sender);
+                batch.drop_report(drop);
+            }
+            (Parcel::Results(batch, _), Record::Rollup(rollup)) => batch.rollup(rollup),
+            (Parcel::Results(batch, _), Record::Flow(row, path)) => batch.flow(row, path),
+            (Parcel::Results(batch, _), Record::Loss(loss)) => batch.loss(loss),
+            (Parcel::Reports(rows), Record::Report(row)) => rows.push(row),
+            // `has_room` says no to these.
+            (Parcel::Results(..), Record::Report(_)) | (Parcel::Reports(_), _) => {}
+        }
+    }
+}
+
+/// Bytes of a record's place in the lists of its chunk, and of its part in the accounts of its sender.
+const OVERHEAD: usize = 32;
+/// Bytes after which a chunk is full: what a change displaces at once, and what leaves at once.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Records of each kind in a chunk; paths have room for eight nodes per record.
+const CHUNK_RECORDS: usize = 1024;
+/// Bytes that every sender may fill while there is room at all.
+const MIN_SHARE: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests;
