@@ -126,6 +126,10 @@ impl Open {
         Some(Connection { stream, slot, id, open: Arc::clone(self), deadline, moved: Instant::now() })
     }
 
+    fn is_full(&self) -> bool {
+        lock(&self.slots).1.len() >= self.max
+    }
+
     fn remove(&self, id: u64) {
         lock(&self.slots).1.remove(&id);
     }
@@ -195,6 +199,10 @@ impl Listener for Limited {
         loop {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
+                    if self.open.is_full() {
+                        // A request that has arrived is read before its connection can be the oldest that waits.
+                        tokio::task::yield_now().await;
+                    }
                     if let Some(connection) = self.open.add(stream) {
                         return (connection, address);
                     }
