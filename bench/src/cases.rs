@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self::harness::{Failure, Outcome, Plan};
-pub(crate) use self::harness::{core_time, machine};
+pub(crate) use self::harness::{core_time, load, machine};
 use crate::program::Program;
 use terminal::CliError;
 use terminal::units;

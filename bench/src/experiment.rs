@@ -1,21 +1,35 @@
 //! `hopwise experiment`: repeats experiments of papers; writes tables, plots and a page for each.
 
 mod bursts;
+mod collector_cpu;
+mod convert;
 mod dta;
 mod event_detection;
 mod event_filter;
 mod inferred;
+mod loopback;
+mod monitor_rate;
 mod page;
 mod postcards;
+mod settings;
 mod sf;
+mod sf_delay;
+mod sf_rate;
+mod switch_cost;
+mod timing;
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Instant,
 };
 
+use self::convert::Format;
 use self::page::Findings;
+pub(crate) use self::settings::Scale;
+use self::settings::{Given, Parameter, Settings};
+use crate::cases::{load, machine};
 use terminal::CliError;
 
 /// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the figures of the paper and of hopwise
@@ -26,7 +40,10 @@ use terminal::CliError;
   hopwise experiment --list
   hopwise experiment event-detection
   hopwise experiment event-detection --out /tmp/pages --quick
-  hopwise experiment --all")]
+  hopwise experiment --list sf-delay
+  hopwise experiment sf-delay --rate 645000 --nodes 8 --out /tmp/pages
+  hopwise experiment sf-delay --format pdf --out /tmp/pages
+  hopwise experiment --all --measured")]
 pub struct Args {
     /// Experiments to run
     #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"])]
@@ -36,7 +53,11 @@ pub struct Args {
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
-    /// List the experiments and exit
+    /// With --all: only experiments whose figures depend on the machine and its load
+    #[arg(long, requires = "all")]
+    measured: bool,
+
+    /// List the experiments and exit; with names, list their parameters
     #[arg(long)]
     list: bool,
 
@@ -47,33 +68,24 @@ pub struct Args {
     /// Do a tenth of the work: a test run, not for quoting figures
     #[arg(long)]
     quick: bool,
+
+    /// Formats of the plots; SVG is always written
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',', default_value = "svg")]
+    format: Vec<Format>,
+
+    #[command(flatten)]
+    given: Given,
 }
 
-/// Amount of work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scale {
-    /// As in the committed pages.
-    Full,
-    /// About a tenth.
-    Quick,
-}
-
-impl Scale {
-    /// `full`, or a tenth of it.
-    fn of(self, full: u64) -> u64 {
-        match self {
-            Self::Full => full,
-            Self::Quick => (full / 10).max(1),
-        }
-    }
-}
-
-/// An experiment: its name, its subject, its paper, and the function that runs it.
+/// An experiment: its name, its subject, its paper, its parameters, and the function that runs it.
 struct Experiment {
     name: &'static str,
     about: &'static str,
     paper: &'static str,
-    run: fn(Scale) -> Result<Findings, CliError>,
+    parameters: &'static [Parameter],
+    /// The result depends on the machine and its load.
+    is_measured: bool,
+    run: fn(&Settings) -> Result<Findings, CliError>,
 }
 
 const EXPERIMENTS: &[Experiment] = &[
@@ -81,84 +93,160 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "sf-overhead",
         about: "Packet size and goodput of SF-INT and INT",
         paper: "Xiong et al., SF-INT, Fig. 7",
+        parameters: sf::OVERHEAD,
+        is_measured: false,
         run: sf::overhead,
     },
     Experiment {
         name: "sf-delay",
         about: "Delay until a path is complete with SF-INT",
         paper: "Xiong et al., SF-INT, Fig. 8b",
-        run: sf::delay,
+        parameters: sf_delay::PARAMETERS,
+        is_measured: false,
+        run: sf_delay::run,
     },
     Experiment {
         name: "sf-yield",
         about: "Which packets' paths become complete with SF-INT",
         paper: "Xiong et al., SF-INT, 4.4 (not measured there)",
+        parameters: sf::YIELD,
+        is_measured: false,
         run: sf::yields,
+    },
+    Experiment {
+        name: "sf-rate",
+        about: "Reports of SF-INT that one core processes",
+        paper: "Xiong et al., SF-INT, Figs. 8a, 9a and 9b",
+        parameters: sf_rate::PARAMETERS,
+        is_measured: true,
+        run: sf_rate::run,
+    },
+    Experiment {
+        name: "monitor-rate",
+        about: "Reports per second of one core, by hops and items",
+        paper: "Vestin et al., Programmable Event Detection, Fig. 3",
+        parameters: monitor_rate::PARAMETERS,
+        is_measured: true,
+        run: monitor_rate::run,
     },
     Experiment {
         name: "event-filter",
         about: "Event detection in the sink: savings and missed changes",
         paper: "Vestin et al., Programmable Event Detection, Figs. 4 and 5",
+        parameters: event_filter::PARAMETERS,
+        is_measured: false,
         run: event_filter::run,
     },
     Experiment {
         name: "postcards",
         about: "Savings of an aggregator at the server, by R",
         paper: "Alhamed et al., P4 Postcard Telemetry Collector, Figs. 2 and 3",
+        parameters: postcards::PARAMETERS,
+        is_measured: true,
         run: postcards::run,
     },
     Experiment {
         name: "event-detection",
         about: "Stored rows and accuracy by threshold of event detection",
         paper: "INTCollector, 6.2.3 (not measured there)",
+        parameters: event_detection::PARAMETERS,
+        is_measured: false,
         run: event_detection::run,
+    },
+    Experiment {
+        name: "collector-cpu",
+        about: "CPU time of the collector per report",
+        paper: "INTCollector, Figs. 11, 12 and 14",
+        parameters: collector_cpu::PARAMETERS,
+        is_measured: true,
+        run: collector_cpu::run,
+    },
+    Experiment {
+        name: "switch-cost",
+        about: "Time that INT adds to a packet in a switch",
+        paper: "INTCollector, Fig. 9",
+        parameters: switch_cost::PARAMETERS,
+        is_measured: true,
+        run: switch_cost::run,
+    },
+    Experiment {
+        name: "dta-report-rate",
+        about: "Reports per second of one switch",
+        paper: "Langlet et al., Direct Telemetry Access, Table 1",
+        parameters: dta::REPORT_RATE,
+        is_measured: false,
+        run: dta::report_rate,
+    },
+    Experiment {
+        name: "dta-breakdown",
+        about: "Where a collector on the CPU spends its time",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 1",
+        parameters: dta::BREAKDOWN,
+        is_measured: true,
+        run: dta::breakdown,
     },
     Experiment {
         name: "dta-cpu",
         about: "Collection by DTA and by the CPU",
         paper: "Langlet et al., Direct Telemetry Access, Fig. 6",
+        parameters: dta::TIMED,
+        is_measured: true,
         run: dta::cpu,
     },
     Experiment {
         name: "dta-append",
         about: "DTA Append by batch, lists and size of a list",
         paper: "Langlet et al., Direct Telemetry Access, Fig. 7",
+        parameters: dta::TIMED,
+        is_measured: true,
         run: dta::append,
     },
     Experiment {
         name: "dta-polling",
         about: "Reading DTA lists, with and without collection",
         paper: "Langlet et al., Direct Telemetry Access, Fig. 8",
+        parameters: dta::TIMED,
+        is_measured: true,
         run: dta::polling,
     },
     Experiment {
         name: "dta-key-write",
         about: "DTA Key-Write by copies and size of the data",
         paper: "Langlet et al., Direct Telemetry Access, Fig. 9",
+        parameters: dta::TIMED,
+        is_measured: true,
         run: dta::key_write,
     },
     Experiment {
         name: "dta-query",
         about: "DTA queries: rate and time of the parts, by copies",
         paper: "Langlet et al., Direct Telemetry Access, Fig. 10",
+        parameters: dta::TIMED,
+        is_measured: true,
         run: dta::query,
     },
     Experiment {
         name: "dta-answers",
         about: "Share of keys that a DTA store answers, by load and copies",
         paper: "Langlet et al., Direct Telemetry Access, Fig. 11",
+        parameters: dta::ANSWERS,
+        is_measured: false,
         run: dta::answers,
     },
     Experiment {
         name: "dta-longevity",
         about: "Share of keys that a DTA store answers, by age",
         paper: "Langlet et al., Direct Telemetry Access, Fig. 12",
+        parameters: &[],
+        is_measured: false,
         run: dta::longevity,
     },
     Experiment {
         name: "dta-reports",
         about: "Cost of a report at its sender: DTA and RDMA from the switch",
         paper: "Langlet et al., Direct Telemetry Access, 5.5 and Fig. 13",
+        parameters: dta::TIMED,
+        is_measured: true,
         run: dta::reports,
     },
 ];
@@ -166,23 +254,54 @@ const EXPERIMENTS: &[Experiment] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A name is unknown, an experiment failed, or its files cannot be written.
+/// A name or a parameter is unknown, an experiment failed, or its files cannot be written.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let chosen = if args.names.is_empty() {
+        EXPERIMENTS.iter().filter(|one| one.is_measured || !args.measured).collect()
+    } else {
+        chosen(&args.names)?
+    };
     if args.list {
-        for one in EXPERIMENTS {
+        for one in chosen {
             println!("{:<18}{}. {}", one.name, one.about, one.paper);
+            if !args.names.is_empty() {
+                print!("{}", one.parameters.iter().map(Parameter::line).collect::<String>());
+            }
         }
         return Ok(ExitCode::SUCCESS);
     }
     let scale = if args.quick { Scale::Quick } else { Scale::Full };
-    let chosen = if args.all { EXPERIMENTS.iter().collect() } else { chosen(&args.names)? };
-    for experiment in chosen {
-        eprintln!("hopwise: {} …", experiment.name);
-        let findings = (experiment.run)(scale)?;
-        let page = write(&args.out, experiment, &findings, scale)?;
+    let with = |one: &&Experiment| Settings::with(scale, one.name, one.parameters, &args.given);
+    // All of them first: an error must not end a command that has run for minutes.
+    let settings = chosen.iter().map(with).collect::<Result<Vec<_>, _>>()?;
+    convert::check(&args.format)?;
+    let load = load();
+    for (experiment, settings) in chosen.iter().zip(&settings) {
+        let begun = Instant::now();
+        let findings = (experiment.run)(settings)?;
+        let page = write((&args.out, &args.format), experiment, findings, settings, load)?;
+        eprintln!("hopwise: {}: {:.0} s", experiment.name, begun.elapsed().as_secs_f64());
         println!("{}", page.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Load average per core above which measured figures do not count.
+const BUSY: f64 = 0.5;
+
+/// Adds what every page of the kind says: the parameters, and for measured figures the machine and its load at the start of the command.
+fn add_conditions(findings: &mut Findings, experiment: &Experiment, settings: &Settings, load: Option<f64>) {
+    if !experiment.parameters.is_empty() {
+        findings.conditions.push(format!("parameters: {}", settings.sentence()));
+    }
+    if experiment.is_measured {
+        let at_start = load.map_or("unknown".to_owned(), |load| format!("{load:.2}"));
+        findings.conditions.push(format!("{}; load average before the first run: {at_start}", machine()));
+    }
+}
+
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as f64
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, CliError> {
@@ -196,12 +315,15 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, CliError> {
 
 /// Writes an experiment's files; returns the path of its page.
 fn write(
-    out: &Path,
+    (out, formats): (&Path, &[Format]),
     experiment: &Experiment,
-    findings: &Findings,
-    scale: Scale,
+    mut findings: Findings,
+    settings: &Settings,
+    load: Option<f64>,
 ) -> Result<PathBuf, CliError> {
     let name = experiment.name;
+    add_conditions(&mut findings, experiment, settings, load);
+    let is_busy = experiment.is_measured && load.is_some_and(|load| load > BUSY * cores());
     let failed = |error| {
         CliError::io(format!("cannot write to {}", out.display()), error, "name a directory you may write")
     };
@@ -209,11 +331,14 @@ fn write(
     for table in &findings.tables {
         fs::write(out.join(format!("{name}-{}.csv", table.name)), table.csv()).map_err(failed)?;
         for (at, plot) in table.plots.iter().enumerate() {
-            fs::write(out.join(page::plot_file(name, table, at)), plot.to_svg()).map_err(failed)?;
+            let file = out.join(page::plot_file(name, table, at));
+            fs::write(&file, plot.to_svg()).map_err(failed)?;
+            formats.iter().try_for_each(|format| convert::convert(&file, *format))?;
         }
     }
     let page = out.join(format!("{name}.md"));
-    fs::write(&page, findings.markdown((name, experiment.about, experiment.paper), scale)).map_err(failed)?;
+    let page_text = findings.markdown((name, experiment.about, experiment.paper), settings, is_busy);
+    fs::write(&page, page_text).map_err(failed)?;
     Ok(page)
 }
 
@@ -225,11 +350,16 @@ mod tests {
     fn every_experiment_runs_and_writes_its_files() {
         let out = std::env::temp_dir().join(format!("hopwise-experiments-{}", std::process::id()));
         for experiment in EXPERIMENTS {
-            let findings = (experiment.run)(Scale::Quick).unwrap();
-            let page = fs::read_to_string(write(&out, experiment, &findings, Scale::Quick).unwrap()).unwrap();
-            assert!(page.starts_with(&format!("# {}\n", experiment.about)), "{page}");
+            let settings = Settings::new(Scale::Smallest, experiment.parameters);
+            let begun = Instant::now();
+            let findings = (experiment.run)(&settings).unwrap();
+            eprintln!("{}: {} ms", experiment.name, begun.elapsed().as_millis());
             assert!(!findings.tables.is_empty() && !findings.conditions.is_empty());
-            for table in &findings.tables {
+            let tables = findings.tables.clone();
+            let page = write((&out, &[Format::Svg]), experiment, findings, &settings, Some(0.0)).unwrap();
+            let page = fs::read_to_string(page).unwrap();
+            assert!(page.starts_with(&format!("# {}\n", experiment.about)), "{page}");
+            for table in &tables {
                 assert!(!table.rows.is_empty(), "{}", table.name);
                 assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.name);
                 for (at, plot) in table.plots.iter().enumerate() {

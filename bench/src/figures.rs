@@ -2,6 +2,7 @@
 //! filled stores.
 
 pub(crate) mod keys;
+pub(crate) mod packets;
 pub(crate) mod pipeline;
 pub(crate) mod reports;
 pub(crate) mod slots;

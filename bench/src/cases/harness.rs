@@ -175,11 +175,15 @@ impl Machine {
     }
 }
 
-/// Describes the machine and its load.
+/// Describes the machine.
 pub(crate) fn machine() -> String {
-    let Machine { cpu, cores, kernel, load } = Machine::read();
-    let busy = load.map_or_else(String::new, |load| format!(", load {load}"));
-    format!("{cpu}, {cores} cores, Linux {kernel}{busy}")
+    let Machine { cpu, cores, kernel, .. } = Machine::read();
+    format!("{cpu}, {cores} cores, Linux {kernel}")
+}
+
+/// Load average of the last minute.
+pub(crate) fn load() -> Option<f64> {
+    Machine::read().load
 }
 
 impl Outcome {

@@ -1,20 +1,39 @@
 //! The measurements of "Direct Telemetry Access", repeated with hopwise's translator, responder and readers.
 
+use super::settings::Parameter;
+
 mod answers;
 mod append;
+mod breakdown;
 mod cpu;
 mod key_write;
 mod longevity;
 mod polling;
+mod polling_parts;
 mod query;
+mod report_rate;
 mod reports;
 mod speed;
-mod timing;
 
 pub(super) use self::{
-    answers::run as answers, append::run as append, cpu::run as cpu, key_write::run as key_write,
-    longevity::run as longevity, polling::run as polling, query::run as query, reports::run as reports,
+    answers::run as answers, append::run as append, breakdown::PARAMETERS as BREAKDOWN,
+    breakdown::run as breakdown, cpu::run as cpu, key_write::run as key_write, longevity::run as longevity,
+    polling::run as polling, query::run as query, report_rate::PARAMETERS as REPORT_RATE,
+    report_rate::run as report_rate, reports::run as reports,
 };
+
+/// Parameters of the measured experiments.
+pub(super) const TIMED: &[Parameter] = &[Parameter::runs(), Parameter::span(&[200])];
+/// Those of `dta-answers`.
+pub(super) const ANSWERS: &[Parameter] = &[
+    Parameter::seed(),
+    Parameter::work(
+        "runs",
+        [&[10], &[2], &[1]],
+        1..=1_000,
+        "times that the store is filled, each with its own keys",
+    ),
+];
 
 /// `0.625` as `62.5 %`.
 fn percent(share: f64) -> String {

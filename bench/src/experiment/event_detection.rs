@@ -14,16 +14,17 @@ use dataplane::{
 use detect::{Detection, Match, Metric, RuleSet, Thresholds};
 
 use super::{
-    Scale,
     page::{Cell, Comparison, Findings, Table, line_series, log},
+    settings::{Parameter, Settings},
 };
 use crate::svg::Plot;
 use terminal::CliError;
 use terminal::units;
 
-/// Simulated time, ns.
-const SPAN: u64 = 4_000_000_000;
-const SEED: u64 = 1;
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::seed(),
+    Parameter::work("span", [&[4_000], &[400], &[40]], 10..=60_000, "simulated time, ms"),
+];
 
 /// A metric under test.
 struct Subject {
@@ -133,8 +134,9 @@ impl Outcome {
     }
 }
 
-pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
-    let recording = record(scale.of(SPAN))?;
+pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let span = settings.one("span") * 1_000_000;
+    let recording = record(span, settings.one("seed"))?;
     let mut findings = Findings {
         method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two \
                  hosts; INT-MD reports every packet. The collector processes the same reports once per threshold. A reader of the store sees the last \
@@ -144,9 +146,9 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
             .into(),
         conditions: vec![
             format!(
-                "{} reports in {} of simulated time, seed {SEED}; no report lost",
+                "{} reports in {} of simulated time; no report lost",
                 units::count(recording.datagrams.len() as u64),
-                units::nanos(scale.of(SPAN))
+                units::nanos(span)
             ),
             "one metric at a time has a threshold; reports of the latest state (every 10 s) are not counted".into(),
             "simulated: the same on every machine".into(),
@@ -216,13 +218,20 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
 }
 
 /// Runs the network and records its reports.
-fn record(span: u64) -> Result<Recording, CliError> {
+fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
+    let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
+    let mut recording = Recording::default();
+    network(config, seed)?.run_until(span, &mut recording);
+    Ok(recording)
+}
+
+/// Four leaves, two spines and 64 hosts, with Poisson traffic and bursts.
+pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::new(format!("the simulated network: {error}"));
     let wire = Wire { rate: 1_000_000_000, delay: 1_000, depth: 262_144 };
     let topology = Topology::leaf_spine(4, 2, 16, wire).map_err(|error| failed(&error))?;
     let hosts: Vec<u32> = topology.hosts().collect();
-    let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
-    let mut fabric = Fabric::new(topology, config, SEED).map_err(|error| failed(&error))?;
+    let mut fabric = Fabric::new(topology, config, seed).map_err(|error| failed(&error))?;
     let pairs = hosts.iter().zip(hosts.iter().cycle().skip(5));
     for (at, (&from, &to)) in pairs.enumerate() {
         let steady =
@@ -236,9 +245,7 @@ fn record(span: u64) -> Result<Recording, CliError> {
             fabric.add_flow(&bursty).map_err(|error| failed(&error))?;
         }
     }
-    let mut recording = Recording::default();
-    fabric.run_until(span, &mut recording);
-    Ok(recording)
+    Ok(fabric)
 }
 
 /// One pass of the reports through a collector with one threshold.
@@ -386,7 +393,7 @@ mod tests {
 
     #[test]
     fn errors_stay_within_thresholds_and_rows_decrease() {
-        let recording = record(SPAN / 20).unwrap();
+        let recording = record(100_000_000, 1).unwrap();
         // Packets in flight at the end do not arrive.
         assert!(recording.ground_truths.len() - recording.datagrams.len() < 20);
         for subject in &SUBJECTS {

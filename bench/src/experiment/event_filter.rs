@@ -7,14 +7,20 @@ use detect::{
 use wire::FlowKey;
 
 use super::{
-    Scale,
     bursts::{self, MODELS, Model, Packet},
-    inferred::{self, PACKETS, PAPER, PAPER_MONITOR, SEEDS},
+    inferred::{self, PAPER, PAPER_MONITOR},
     page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
+    settings::{Parameter, Settings},
 };
 use crate::svg::{Plot, Series, Style};
 use terminal::{CliError, units};
 
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::seed(),
+    Parameter::seeds(),
+    Parameter::work("packets", [&[200_000], &[20_000], &[20_000]], 1_000..=10_000_000, "packets of a trace"),
+    Parameter::new("threshold", &THRESHOLDS, 0..=1_000, "thresholds of the physical queue, us"),
+];
 /// Thresholds, us.
 const THRESHOLDS: [u64; 12] = [0, 5, 10, 25, 50, 75, 100, 125, 150, 175, 200, 250];
 /// A microburst is an interval in which the queue occupancy exceeds this, ns.
@@ -46,21 +52,24 @@ struct Outcome {
     missed: u64,
 }
 
-pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
+pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let thresholds = settings.list("threshold");
     let mut outcomes = Vec::new();
     for model in MODELS {
         let mut of_model: Vec<Outcome> = (FILTERS.iter())
-            .flat_map(|(_, filter)| THRESHOLDS.map(|threshold| Outcome::new(model.name, filter, threshold)))
+            .flat_map(|(_, filter)| {
+                thresholds.iter().map(|threshold| Outcome::new(model.name, filter, *threshold))
+            })
             .collect();
-        for seed in 1..=SEEDS {
-            let packets = bursts::trace(model, scale.of(PACKETS) as usize, seed);
+        for seed in settings.seeds() {
+            let packets = bursts::trace(model, settings.one("packets") as usize, seed);
             for (at, outcome) in of_model.iter_mut().enumerate() {
-                play(FILTERS[at / THRESHOLDS.len()].0, &packets, outcome)?;
+                play(FILTERS[at / thresholds.len()].0, &packets, outcome)?;
             }
         }
         outcomes.append(&mut of_model);
     }
-    let fits = inferred::fits(scale);
+    let fits = inferred::fits(settings);
     let mut findings = Findings { method: METHOD.into(), ..Findings::default() };
     findings.conditions = CONDITIONS.map(str::to_owned).into();
     findings.remarks = REMARKS.map(str::to_owned).into();
@@ -69,11 +78,11 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     }
     findings.tables = vec![
         inferred::fit_table(&fits),
-        inferred::longest_table(scale),
-        inferred::sensitivity_table(scale),
+        inferred::longest_table(settings),
+        inferred::sensitivity_table(settings),
         capacity_table(&outcomes),
         error_table(&outcomes),
-        burst_table()?,
+        burst_table(settings)?,
     ];
     Ok(findings)
 }
@@ -87,7 +96,7 @@ const METHOD: &str = "Microbursts of three kinds of server racks (two-state mode
                       report shows more than 100 us during the burst.";
 
 const CONDITIONS: [&str; 6] = [
-    "20 traces of 200,000 packets of each model (seeds 1 to 20); one INT switch that reports its queue's occupancy in ns; one flow. Per-hop and \
+    "each trace has its own seed, for each model; one INT switch that reports its queue's occupancy in ns; one flow. Per-hop and \
      per-flow are then the same, as in the paper. The first packet of a trace is not counted as a report of the physical queue",
     "capacity: packets per second in the network at which one core of the monitor is fully used, with 3.43 M reports/s per core as in the paper, \
      so that only the detection differs; `hopwise bench fastpath-1x1-1k` measures what one of our cores handles",
@@ -248,7 +257,7 @@ fn capacity_table(outcomes: &[Outcome]) -> Table {
         ]
     };
     let plots = ["per-hop", "moving average"].map(|filter| Plot {
-        note: "physical queue, mean of 20 traces; marks: the paper".into(),
+        note: "physical queue, mean of the traces; marks: the paper".into(),
         title: format!(
             "Capacity of one core of the monitor, {filter} (Fig. {})",
             if filter == "per-hop" { 4 } else { 5 }
@@ -289,11 +298,11 @@ fn lines(outcomes: &[Outcome], model: &str, filter: &str) -> Vec<Series> {
 }
 
 /// One burst: the actual queue occupancy, and the one reconstructed from the reports.
-fn burst_table() -> Result<Table, CliError> {
+fn burst_table(settings: &Settings) -> Result<Table, CliError> {
     const THRESHOLD: u64 = 50;
     const BEFORE: u64 = 150_000;
     const SPAN: u64 = 700_000;
-    let packets = bursts::trace(MODELS[1], PACKETS as usize, 1);
+    let packets = bursts::trace(MODELS[1], settings.one("packets") as usize, settings.one("seed"));
     let from = packets
         .iter()
         .find(|packet| packet.queue > BURST)

@@ -2,16 +2,12 @@
 //! its Figs. 4 and 5 say. Nothing here is measured or published; the parameters are fitted.
 
 use super::{
-    Scale,
     bursts::{MODELS, Model, Random},
     page::{Cell, Interval, Table, linear},
+    settings::Settings,
 };
 use crate::svg::{Axis, Plot, Point, Series, Style};
 
-/// Packets of a trace, as in the paper.
-pub(super) const PACKETS: u64 = 200_000;
-/// Traces of each model.
-pub(super) const SEEDS: u64 = 20;
 /// Reports per second that one core of the paper's monitor handles when every packet is reported.
 pub(super) const PAPER_MONITOR: f64 = 3.43e6;
 /// The paper's capacities (text of IV.B): model, algorithm, threshold in us, packets a second.
@@ -116,10 +112,10 @@ struct Fit {
 }
 
 impl Fit {
-    fn new(workload: Workload, packets: u64, seeds: u64) -> Self {
+    fn new(workload: Workload, packets: u64, seeds: std::ops::Range<u64>) -> Self {
         let mut shares = vec![Vec::new(); PAPER.len()];
         for model in MODELS {
-            for seed in 1..=seeds {
+            for seed in seeds.clone() {
                 let (queues, _) = trace(workload, model, packets as usize, seed);
                 for (point, shares) in
                     PAPER.iter().zip(&mut shares).filter(|(point, _)| point.0 == model.name)
@@ -163,8 +159,9 @@ pub(super) fn compared(tables: &Fits, at: usize) -> String {
 /// The runs of both workloads.
 pub(super) struct Fits(Vec<Fit>);
 
-pub(super) fn fits(scale: Scale) -> Fits {
-    Fits(WORKLOADS.map(|workload| Fit::new(workload, scale.of(PACKETS), SEEDS)).into())
+pub(super) fn fits(settings: &Settings) -> Fits {
+    let fit = |workload| Fit::new(workload, settings.one("packets"), settings.seeds());
+    Fits(WORKLOADS.map(fit).into())
 }
 
 /// Fitted against published shares.
@@ -249,13 +246,13 @@ fn fit_plot(fits: &Fits) -> Plot {
 }
 
 /// The longest queue of each trace: the paper's web queue never exceeds 175 us.
-pub(super) fn longest_table(scale: Scale) -> Table {
+pub(super) fn longest_table(settings: &Settings) -> Table {
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for model in MODELS {
             let (mut longest, mut counts, mut below) = (Vec::new(), Vec::new(), 0);
-            for seed in 1..=SEEDS {
-                let (queues, bursts) = trace(workload, model, scale.of(PACKETS) as usize, seed);
+            for seed in settings.seeds() {
+                let (queues, bursts) = trace(workload, model, settings.one("packets") as usize, seed);
                 let queue = queues.iter().copied().max().unwrap_or(0);
                 below += u64::from(queue <= WEB_LONGEST);
                 longest.push(queue as f64 / 1e3);
@@ -271,7 +268,7 @@ pub(super) fn longest_table(scale: Scale) -> Table {
                 figure(longest.smallest),
                 figure(longest.largest),
                 below.into(),
-                SEEDS.into(),
+                settings.one("runs").into(),
             ]);
         }
     }
@@ -319,11 +316,15 @@ fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
     all
 }
 
-pub(super) fn sensitivity_table(scale: Scale) -> Table {
+pub(super) fn sensitivity_table(settings: &Settings) -> Table {
     let mut rows = Vec::new();
     for base in WORKLOADS {
         for (parameter, value, workload) in variations(base) {
-            let fit = Fit::new(workload, scale.of(5 * PACKETS), 1);
+            let fit = Fit::new(
+                workload,
+                5 * settings.one("packets"),
+                settings.one("seed")..settings.one("seed") + 1,
+            );
             let error = |points| match fit.error(points) {
                 error if error.is_finite() => Cell::Figure(error, 0),
                 _ => Cell::Empty,

@@ -17,20 +17,27 @@ use wire::{
 };
 
 use super::{
-    Scale,
     page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
+    settings::{Parameter, Settings},
 };
 use crate::cases::core_time;
 use crate::figures::octets;
 use crate::svg::{Axis, Plot};
 use terminal::CliError;
 
-/// As in the paper: nodes, postcards per second and node, flows per node.
+/// Nodes, as in the paper.
 const NODES: u32 = 3;
-const RATE: u64 = 10_000;
-const FLOWS: u32 = 4;
-/// Values of R.
-const SIZES: [u32; 9] = [1, 2, 5, 10, 15, 25, 36, 50, 72];
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::span(&[2_000]),
+    Parameter::new("rate", &[10_000], 100..=200_000, "postcards per second of each of the three nodes"),
+    Parameter::new("flows", &[4], 1..=64, "flows that each node sees"),
+    Parameter::new(
+        "batch",
+        &[1, 2, 5, 10, 15, 25, 36, 50, 72],
+        1..=72,
+        "R, postcards per aggregate; 1 is without an aggregator",
+    ),
+];
 /// Bytes of Ethernet header and FCS, IPv4 and UDP around a payload.
 const AROUND: usize = 14 + 20 + 8 + 4;
 /// Maximum time that a postcard waits, ns: longer than any register here takes to fill, so that only R matters.
@@ -70,12 +77,12 @@ impl aggregator::Output for AggregatorOutput {
 }
 
 /// Arrival times and payloads of all postcards in `span`, in order.
-fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
-    let count = span * RATE * u64::from(NODES) / 1_000_000_000;
+fn postcards(span: u64, rate: u64, flows: u32) -> Vec<(u64, Vec<u8>)> {
+    let count = span * rate * u64::from(NODES) / 1_000_000_000;
     let mut sequences = [0_u32; NODES as usize];
     let make = |at: u64| {
         let (node, index) = ((at % u64::from(NODES)) as u32, (at / u64::from(NODES)) as u32);
-        let now = 1_000_000_000 + at * 1_000_000_000 / (RATE * u64::from(NODES));
+        let now = 1_000_000_000 + at * 1_000_000_000 / (rate * u64::from(NODES));
         let hop = Hop {
             queue_id: Some(1),
             queue_occupancy: Some(index % 97),
@@ -83,7 +90,7 @@ fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
             egress_ts: Some(now + 500 + u64::from(index % 13)),
             ..Hop::default()
         };
-        let flow_id = (index % FLOWS).wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let flow_id = (index % flows).wrapping_mul(0x9e37_79b1).to_be_bytes();
         let mut payload = vec![0; 256];
         let seq = sequences[node as usize];
         sequences[node as usize] += 1;
@@ -118,13 +125,13 @@ fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Aggrega
     Ok(out)
 }
 
-pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
-    let span = scale.of(2_000_000_000);
-    let postcards = postcards(span);
+pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let span = settings.one("span") * 1_000_000;
+    let postcards = postcards(span, settings.one("rate"), settings.one("flows") as u32);
     let seconds = span as f64 / 1e9;
     let (mut rows, mut found) = (Vec::new(), Vec::new());
     for (kind, name) in KINDS {
-        for r in SIZES {
+        for r in settings.list("batch").iter().map(|r| *r as u32) {
             let out = aggregate(&postcards, kind, r)?;
             let served = serve(&out.sent, r == 1, postcards[0].0)?;
             let bandwidth = out.bytes as f64 * 8.0 / seconds / 1e6;

@@ -13,18 +13,30 @@ use detect::Match;
 use wire::int::sf::State;
 
 use super::{
-    Scale,
-    page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
+    page::{Cell, Comparison, Findings, Table, line_series, linear, log},
+    settings::{Parameter, Settings},
 };
 use crate::svg::Plot;
 use terminal::CliError;
 
-const NODES: std::ops::RangeInclusive<u32> = 2..=8;
-const SEED: u64 = 1;
+pub(super) const PATHS: Parameter =
+    Parameter::new("nodes", &[2, 3, 4, 5, 6, 7, 8], 2..=15, "nodes of the path");
+pub(super) const YIELD: &[Parameter] = &[
+    Parameter::seed(),
+    Parameter::work("packets", [&[60_000], &[6_000], &[600]], 64..=10_000_000, "packets of each point"),
+    PATHS,
+];
+pub(super) const OVERHEAD: &[Parameter] = &[
+    Parameter::new("packets", &[100], 1..=1_000_000, "packets of each point"),
+    PATHS,
+    Parameter::new("items", &[2, 3, 4, 5], 1..=5, "instructions, in the order of the paper"),
+];
 /// Remaining Hop Count at the source.
-const HOPS: u8 = 16;
+pub(super) const HOPS: u8 = 16;
 /// Instructions of the paper, in its order: node id, hop latency, ingress and egress timestamp, level-2 interfaces.
-const INSTRUCTIONS: [u16; 5] = [0x8000, 0x2000, 0x0800, 0x0400, 0x0200];
+pub(super) const INSTRUCTIONS: [u16; 5] = [0x8000, 0x2000, 0x0800, 0x0400, 0x0200];
+/// Path lengths of the runs with loss and reordering.
+const IMPAIRED: [u32; 3] = [3, 5, 8];
 /// Payload sizes for the goodput, bytes: a packet of about 64 bytes, and a full-size one.
 const PAYLOADS: [u16; 2] = [16, 1_400];
 
@@ -34,24 +46,27 @@ fn failed(error: impl std::fmt::Display) -> CliError {
 
 /// Traffic through a line of switches.
 #[derive(Clone, Copy)]
-struct Run {
-    nodes: u32,
-    mode: Mode,
-    bitmap: u16,
-    payload: u16,
-    flows: u16,
+pub(super) struct Run {
+    pub(super) nodes: u32,
+    pub(super) mode: Mode,
+    pub(super) bitmap: u16,
+    pub(super) payload: u16,
+    pub(super) flows: u16,
     /// Gap between packets of a flow, ns.
-    gap: u64,
-    packets: u64,
-    registers: sf::Config,
+    pub(super) gap: u64,
+    /// Arrivals, if they are not evenly spaced; the gap is then their mean.
+    pub(super) pattern: Option<Pattern>,
+    pub(super) packets: u64,
+    pub(super) seed: u64,
+    pub(super) registers: sf::Config,
     /// Frames lost on each link, per million.
-    loss: u32,
+    pub(super) loss: u32,
     /// Frames reordered on each link, per million.
-    reordering: u32,
+    pub(super) reordering: u32,
 }
 
 impl Run {
-    fn new(nodes: u32, mode: Mode) -> Self {
+    pub(super) fn new(nodes: u32, mode: Mode) -> Self {
         Self {
             nodes,
             mode,
@@ -59,14 +74,16 @@ impl Run {
             payload: 16,
             flows: 1,
             gap: 1_000,
+            pattern: None,
             packets: 100,
+            seed: 1,
             registers: sf::Config::default(),
             loss: 0,
             reordering: 0,
         }
     }
 
-    fn play(&self, observer: &mut Observer) -> Result<(), CliError> {
+    pub(super) fn play(&self, observer: &mut impl FabricSink) -> Result<(), CliError> {
         let wire = Wire { rate: 100_000_000_000, delay: 1_000, ..Wire::default() };
         let topology = Topology::line(self.nodes, wire).map_err(failed)?;
         let watch =
@@ -74,7 +91,7 @@ impl Run {
         let mut config = Config { watchlist: watch.into(), frames: Frames::Sent, ..Config::default() };
         config.switch.sf = self.registers;
         config.links = Impairments { loss: self.loss, reordering: self.reordering, extra: self.gap * 3 / 2 };
-        let mut fabric = Fabric::new(topology, config, SEED).map_err(failed)?;
+        let mut fabric = Fabric::new(topology, config, self.seed).map_err(failed)?;
         let (from, to) = (10_001, 10_002);
         for flow in 0..self.flows {
             // Flows start one after the other, so that the packets of all flows are evenly spaced.
@@ -82,7 +99,7 @@ impl Run {
             let spec = FlowSpec {
                 family: Family::V6,
                 payload: self.payload,
-                pattern: Pattern::Constant { gap: self.gap },
+                pattern: self.pattern.unwrap_or(Pattern::Constant { gap: self.gap }),
                 start,
                 stop: start + self.gap * self.packets,
                 ..FlowSpec::new(from, to, port(flow), 80)
@@ -100,20 +117,20 @@ fn port(flow: u16) -> u16 {
 }
 
 /// Records frame sizes and delays, and passes reports to a collector.
-struct Observer {
+pub(super) struct Observer {
     largest: usize,
     smallest: usize,
     decoder: wire::Decoder,
     sets: BTreeMap<u16, (u64, u32)>,
     /// Time from the first to the last report of each complete set, ns.
-    delays: Vec<u64>,
+    pub(super) delays: Vec<u64>,
     /// Number of reports in a complete set.
     wanted: u32,
     collector: Option<Collector>,
 }
 
 impl Observer {
-    fn new(nodes: u32) -> Self {
+    pub(super) fn new(nodes: u32) -> Self {
         Self {
             largest: 0,
             smallest: usize::MAX,
@@ -179,24 +196,30 @@ impl FabricSink for Observer {
     }
 }
 
+/// Paths by length.
+pub(super) fn nodes_of(settings: &Settings) -> impl Iterator<Item = u32> {
+    settings.list("nodes").iter().map(|nodes| *nodes as u32)
+}
+
 /// Discards events.
 struct NullOutput;
 
 impl collector::Output for NullOutput {}
 
 /// Fig. 7: size of packets, and goodput.
-pub(super) fn overhead(_scale: Scale) -> Result<Findings, CliError> {
+pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
     let mut rows = Vec::new();
     let mut sizes: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     let mut goodputs: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    for count in 2..=INSTRUCTIONS.len() {
-        let bitmap = INSTRUCTIONS[..count].iter().fold(0, |all, bit| all | bit);
+    for &count in settings.list("items") {
+        let bitmap = INSTRUCTIONS[..count as usize].iter().fold(0, |all, bit| all | bit);
         for (mode, name) in [(Mode::Md21, "INT"), (Mode::Sf, "SF-INT")] {
-            for nodes in NODES {
-                let mut row = vec![Cell::from(name), (count as u64).into(), u64::from(nodes).into()];
+            for nodes in nodes_of(settings) {
+                let mut row = vec![Cell::from(name), count.into(), u64::from(nodes).into()];
                 for payload in PAYLOADS {
                     let mut observer = Observer::new(nodes);
-                    Run { bitmap, payload, ..Run::new(nodes, mode) }.play(&mut observer)?;
+                    Run { bitmap, payload, packets: settings.one("packets"), ..Run::new(nodes, mode) }
+                        .play(&mut observer)?;
                     // Preamble, gap and checksum of Ethernet.
                     let goodput = 100.0 * f64::from(payload) / (observer.largest as f64 + 24.0);
                     row.extend([
@@ -278,85 +301,14 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
     }
 }
 
-/// Fig. 8b: time from the first to the last report of a complete path.
-#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
-pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
-    /// Packets per second of one flow.
-    const RATES: [u64; 3] = [100_000, 1_000_000, 7_000_000];
-    let packets = scale.of(65_536);
-    let (mut rows, mut plotted, mut at_paper) = (Vec::new(), Vec::new(), 0.0);
-    for rate in RATES {
-        let mut line = Vec::new();
-        for nodes in NODES {
-            let mut observer = Observer::new(nodes);
-            Run { packets, gap: 1_000_000_000 / rate, ..Run::new(nodes, Mode::Sf) }.play(&mut observer)?;
-            observer.delays.sort_unstable();
-            let mean = observer.delays.iter().sum::<u64>() as f64 / observer.delays.len().max(1) as f64 / 1e3;
-            let p99 = observer
-                .delays
-                .get(observer.delays.len() * 99 / 100)
-                .map_or(0.0, |delay| *delay as f64 / 1e3);
-            rows.push(vec![
-                rate.into(),
-                u64::from(nodes).into(),
-                (observer.delays.len() as u64).into(),
-                Cell::Figure(mean, 3),
-                Cell::Figure(p99, 3),
-            ]);
-            line.push((f64::from(nodes), mean));
-            if (rate, nodes) == (1_000_000, 8) {
-                at_paper = mean;
-            }
-        }
-        plotted.push(line_series(&format!("{} k packets/s", rate / 1_000), line));
-    }
-    plotted.push(mark_series("the paper, N = 8", vec![(8.0, 9.3)]));
-    Ok(Findings {
-        method: "The time at the sink from the first report of a packet's path (state Medium) to the report that completes it: N - 1 reports, carried \
-                 by N - 1 packets of the flow. One flow, evenly spaced packets, no loss."
-            .into(),
-        conditions: vec![
-            format!("{packets} packets per point, links of 100 Gb/s and 1 us, IPv6, one flow"),
-            "simulated: the same on every machine".into(),
-        ],
-        comparisons: vec![Comparison::new(
-            "8 nodes: mean delay",
-            "9.3 us (\"99 % of latency values are below the average\")",
-            format!("{at_paper:.1} us at 1 M packets/s of the flow"),
-        )],
-        remarks: vec![
-            "The delay is N - 2 gaps between packets of the flow, so it depends only on the flow's rate: 6 us at 1 M packets/s, 0.9 us \
-             at the 7.13 M/s that the paper's NIC took. 9.3 us are six gaps of a flow of 645,000 packets/s. The paper does not state the number of \
-             flows and the rate of its generator in this measurement."
-                .into(),
-            "If 99 % of the paper's values are below the average, a few delays must be very long. Here, with evenly spaced packets, all delays are \
-             equal.".into(),
-            "The paper counts every round of reports; a path becomes complete for only one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into(),
-        ],
-        tables: vec![Table {
-            name: "delay",
-            about: "Delay until a path is complete".into(),
-            columns: vec!["packets_per_s", "nodes", "complete_paths", "delay_mean_us", "delay_p99_us"],
-            rows,
-            plots: vec![Plot {
-                note: String::new(),
-        title: "Delay until a path is complete, mean (Fig. 8b)".into(),
-                x: linear("nodes on the path"),
-                y: log("us"),
-                series: plotted,
-            }],
-        }],
-    })
-}
-
 /// Share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
 #[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
-pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
-    let packets = scale.of(60_000);
-    let base = |nodes| Run { packets, gap: 10_000, ..Run::new(nodes, Mode::Sf) };
+pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
+    let (packets, seed) = (settings.one("packets"), settings.one("seed"));
+    let base = |nodes| Run { packets, seed, gap: 10_000, ..Run::new(nodes, Mode::Sf) };
     let mut lossless = BTreeMap::new();
     let mut nodes_rows = Vec::new();
-    for nodes in NODES {
+    for nodes in nodes_of(settings) {
         let complete = complete_paths(&base(nodes))?;
         lossless.insert(nodes, complete);
         let period = u64::from(nodes - 1).next_power_of_two();
@@ -371,6 +323,9 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
             Cell::Figure(100.0 / period as f64, 2),
             best,
         ]);
+    }
+    for nodes in IMPAIRED {
+        lossless.entry(nodes).or_insert(complete_paths(&base(nodes))?);
     }
     let mut tables = vec![nodes_table(nodes_rows)];
     for (name, about, label, steps) in [
@@ -393,13 +348,13 @@ pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
         };
         tables.push(impaired(&lossless, (name, about, label), steps, run)?);
     }
-    tables.push(shared_registers(packets)?);
+    tables.push(shared_registers(packets, seed)?);
     Ok(Findings {
         method: "A line of N executable switches with SF-INT on every packet of a flow; the collector of hopwise joins the reports. A path is complete \
                  when the collector has every node's record from source to sink, all of one packet. No other path counts as complete (a test compares \
                  every complete path with the ground truth)."
             .into(),
-        conditions: vec![format!("{packets} packets per point, seed {SEED}; the collector is configured with the sources' initial hop count of {HOPS}"), "simulated: the same on every machine".into()],
+        conditions: vec![format!("the collector is configured with the sources' initial hop count of {HOPS}"), "simulated: the same on every machine".into()],
         comparisons: vec![Comparison::new("reports for a complete path of N nodes", "N - 1", "N - 1, of one packet in 2^ceil(log2(N - 1))")],
         remarks: vec![
             "The paper's rules give a complete path for one packet in 2^ceil(log2(N - 1)), which is the best possible 1/(N - 1) only where N - 1 is a power of \
@@ -464,7 +419,7 @@ fn impaired(
     run: impl Fn(u32, u32) -> Run,
 ) -> Result<Table, CliError> {
     let (mut rows, mut series) = (Vec::new(), Vec::new());
-    for nodes in [3, 5, 8] {
+    for nodes in IMPAIRED {
         let mut line = Vec::new();
         for &step in steps {
             let complete = complete_paths(&run(nodes, step))?;
@@ -497,7 +452,7 @@ fn impaired(
 }
 
 /// Several flows that share registers.
-fn shared_registers(packets: u64) -> Result<Table, CliError> {
+fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
     let (mut rows, mut series) = (Vec::new(), Vec::new());
     let single = sf::Config { single: true, ..sf::Config::default() };
     let sixteen = sf::Config { registers: 16, ..sf::Config::default() };
@@ -510,6 +465,7 @@ fn shared_registers(packets: u64) -> Result<Table, CliError> {
             let run = Run {
                 flows,
                 registers,
+                seed,
                 packets: each,
                 gap: 10_000 * u64::from(flows),
                 ..Run::new(4, Mode::Sf)

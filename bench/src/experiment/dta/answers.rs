@@ -5,8 +5,8 @@ use wire::dta::hash::{Family, slot};
 
 use super::percent;
 use crate::experiment::{
-    Scale,
     page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
+    settings::{Scale, Settings},
 };
 use crate::figures::{
     keys::{Keys, Kind, mix},
@@ -40,31 +40,42 @@ struct Point {
     grouped_formula: Option<f64>,
 }
 
-pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
-    let trials = scale.of(10);
-    let slots = if scale == Scale::Full { SLOTS } else { SLOTS / 16 };
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let seeds = settings.seeds();
+    let trials = settings.one("runs");
+    let slots = match settings.scale {
+        Scale::Full => SLOTS,
+        Scale::Quick => SLOTS / 16,
+        Scale::Smallest => SLOTS / 256,
+    };
     let store = [Slots::new(slots, 4, FAMILIES[0])?, Slots::new(slots, 4, FAMILIES[1])?];
     let mut points = Vec::new();
     for store in &store {
         for kind in Kind::ALL {
             for copies in COPIES {
                 for load in LOADS {
-                    points.push(measure(store, kind, copies, load, trials)?);
+                    points.push(measure(store, kind, copies, load, seeds.clone())?);
                 }
             }
         }
     }
-    let unwritten = query_unwritten_keys(scale)?;
-    let counters = counters(scale.of(20));
+    let unwritten = query_unwritten_keys(settings)?;
+    let counters = counters(settings.scale.of(20));
     Ok(findings(&points, &unwritten, &counters, trials))
 }
 
 /// Fills a store and queries every key; repeats this with different keys.
-fn measure(store: &Slots, kind: Kind, copies: u8, load: f64, trials: u64) -> Result<Point, CliError> {
+fn measure(
+    store: &Slots,
+    kind: Kind,
+    copies: u8,
+    load: f64,
+    seeds: std::ops::Range<u64>,
+) -> Result<Point, CliError> {
     let slots = store.len();
     let count = (load * slots as f64).round() as u64;
     let mut answers = Answers::default();
-    for seed in 1..=trials {
+    for seed in seeds {
         let keys = Keys { kind, seed };
         store.clear()?;
         for number in 0..count {
@@ -88,10 +99,10 @@ struct UnwrittenKeys {
     expected: f64,
 }
 
-fn query_unwritten_keys(scale: Scale) -> Result<Vec<UnwrittenKeys>, CliError> {
+fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliError> {
     let mut found = Vec::new();
     for family in FAMILIES {
-        let store = Slots::new(scale.of(16).next_power_of_two() * LARGE / 16, 4, family)?;
+        let store = Slots::new(settings.scale.of(16).next_power_of_two() * LARGE / 16, 4, family)?;
         for kind in [Kind::RandomTuples, Kind::RandomWords] {
             store.clear()?;
             let (keys, count) = (Keys { kind, seed: 9 }, store.len());
@@ -99,7 +110,8 @@ fn query_unwritten_keys(scale: Scale) -> Result<Vec<UnwrittenKeys>, CliError> {
                 store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 2)?;
             }
             // The key generator is a bijection of the number, so none of these keys was written.
-            let others = (count..count + scale.of(2_000_000)).map(|number| (number as u32, keys.key(number)));
+            let others =
+                (count..count + settings.scale.of(2_000_000)).map(|number| (number as u32, keys.key(number)));
             let answers = store.query(2, others)?;
             let expected = answers.queried() as f64 * Plan::new(count, count, 2).false_answer();
             found.push(UnwrittenKeys {
@@ -368,7 +380,7 @@ mod tests {
         for kind in [Kind::RandomTuples, Kind::RandomWords] {
             for copies in COPIES {
                 for load in [0.1, 0.5, 1.0, 2.0] {
-                    let point = measure(&store, kind, copies, load, 2).unwrap();
+                    let point = measure(&store, kind, copies, load, 1..3).unwrap();
                     let (rate, within) = (point.answers.rate(), error(&point));
                     let what =
                         format!("{} N = {copies}, load {load}: {rate}, {}", kind.name(), point.formula);
@@ -384,7 +396,7 @@ mod tests {
         let store = Slots::new(SLOTS, 4, Family::Artifact).unwrap();
         for copies in [1, 2, 4] {
             for load in [0.1, 0.5, 1.0] {
-                let point = measure(&store, Kind::RandomTuples, copies, load, 2).unwrap();
+                let point = measure(&store, Kind::RandomTuples, copies, load, 1..3).unwrap();
                 let (rate, grouped) = (point.answers.rate(), point.grouped_formula.unwrap());
                 assert!(
                     (rate - grouped).abs() < error(&point),
@@ -394,7 +406,7 @@ mod tests {
         }
         // The figures of wire-formats 5.2: sequential keys hide the effect.
         let sequential =
-            |copies| measure(&store, Kind::SequentialWords, copies, 0.5, 1).unwrap().answers.rate();
+            |copies| measure(&store, Kind::SequentialWords, copies, 0.5, 1..2).unwrap().answers.rate();
         assert_eq!([1, 2, 4].map(|copies| (100.0 * sequential(copies)).round()), [100.0, 100.0, 50.0]);
     }
 

@@ -2,16 +2,14 @@
 
 use crate::figures::reports::{Reports, append_store};
 
-use super::{
-    speed::{self, Speed},
-    timing,
-};
+use super::speed::{self, Speed};
 use crate::figures::unwritten;
 use crate::svg::Plot;
 use crate::{
     experiment::{
-        Scale,
         page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+        settings::Settings,
+        timing::{self, Spread},
     },
     figures::pipeline::Pipeline,
 };
@@ -41,16 +39,20 @@ struct Point {
 impl Point {
     /// Nanoseconds per entry.
     fn translate(&self) -> f64 {
-        self.speed.translate / self.count as f64
+        self.speed.translate.median / self.count as f64
     }
 
     fn respond(&self) -> f64 {
-        self.speed.respond / self.count as f64
+        self.speed.respond.median / self.count as f64
     }
 
     /// Entries per second on one core.
     fn rate(&self) -> f64 {
-        1e9 / (self.translate() + self.respond())
+        self.rates().median
+    }
+
+    fn rates(&self) -> Spread {
+        self.speed.both().map(|ns| 1e9 * self.count as f64 / ns)
     }
 
     /// Entries per second at which hopwise's frames saturate the paper's NIC or link.
@@ -65,31 +67,32 @@ pub(super) fn cycle(batch: u16, lists: u32, count: usize) -> u64 {
     (u64::from(batch) * u64::from(lists)).div_ceil(count as u64).max(lists.into())
 }
 
-fn point(scale: Scale, batch: u16, lists: u32, entries: u64, count: usize) -> Result<Point, CliError> {
+fn point(settings: &Settings, batch: u16, lists: u32, entries: u64, count: usize) -> Result<Point, CliError> {
     let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
     let mut reports = Reports::append(count, lists).map_err(unwritten)?;
-    let speed = speed::measure(scale, &mut pipeline, &mut reports, cycle(batch, lists, count))?;
+    let speed = speed::measure(settings, &mut pipeline, &mut reports, cycle(batch, lists, count))?;
     Ok(Point { batch, lists, entries, count, speed })
 }
 
-pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let mut points = Vec::new();
     for count in COUNTS {
         for batch in BATCHES {
             for lists in LISTS {
-                points.push(point(scale, batch, lists, ENTRIES, count)?);
+                points.push(point(settings, batch, lists, ENTRIES, count)?);
             }
         }
     }
     let mut sizes = Vec::new();
     for entries in SIZES {
-        sizes.push(point(scale, 16, 1, entries, 16)?);
+        sizes.push(point(settings, 16, 1, entries, 16)?);
     }
     Ok(findings(&points, &sizes))
 }
 
 fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
     let row = |one: &Point| {
+        let [median, min, max] = one.rates().map(|rate| rate / 1e6).cells(1);
         vec![
             u64::from(one.batch).into(),
             u64::from(one.lists).into(),
@@ -99,7 +102,9 @@ fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
             Cell::Figure(one.respond(), 2),
             Cell::Figure(1e3 / one.translate(), 1),
             Cell::Figure(1e3 / one.respond(), 1),
-            Cell::Figure(one.rate() / 1e6, 1),
+            median,
+            min,
+            max,
             Cell::Figure(one.speed.bytes / one.count as f64, 1),
             Cell::Figure(one.nic() / 1e6, 0),
         ]
@@ -107,7 +112,7 @@ fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
     points.iter().map(row).collect()
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 13] = [
     "batch",
     "lists",
     "list_entries",
@@ -117,6 +122,8 @@ const COLUMNS: [&str; 11] = [
     "translator_mps",
     "responder_mps",
     "one_core_mps",
+    "one_core_mps_min",
+    "one_core_mps_max",
     "frame_bytes_per_entry",
     "nic_mps",
 ];
@@ -200,13 +207,15 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::settings::Scale;
 
     #[test]
     fn every_entry_reaches_its_list() {
+        let settings = Settings::new(Scale::Smallest, super::super::TIMED);
         for (batch, lists) in [(1, 1), (16, 4), (16, 255)] {
             let mut pipeline = Pipeline::new(&[append_store(lists, 1 << 12, batch)]).unwrap();
             let mut reports = Reports::append(16, lists).unwrap();
-            speed::measure(Scale::Quick, &mut pipeline, &mut reports, cycle(batch, lists, 16)).unwrap();
+            speed::measure(&settings, &mut pipeline, &mut reports, cycle(batch, lists, 16)).unwrap();
             let entries = pipeline.translated().entries;
             assert_eq!((entries.accepted, entries.dropped, entries.pending), (entries.written, 0, 0));
             let heads: u64 = pipeline.stores()[0]

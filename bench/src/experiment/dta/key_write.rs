@@ -4,16 +4,14 @@ use crate::figures::reports::{Reports, key_write_store};
 use translator::StoreEntry;
 use wire::dta::layout::slot_stride;
 
-use super::{
-    speed::{self, Speed},
-    timing,
-};
+use super::speed::{self, Speed};
 use crate::figures::unwritten;
 use crate::svg::Plot;
 use crate::{
     experiment::{
-        Scale,
         page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+        settings::Settings,
+        timing,
     },
     figures::pipeline::Pipeline,
 };
@@ -30,8 +28,8 @@ const LINK: f64 = 100e9;
 const NIC: f64 = 100e6;
 
 /// A key-write store of the size for this scale.
-pub(super) fn store(scale: Scale, data_len: u16) -> StoreEntry {
-    key_write_store(speed::large(scale) / slot_stride(data_len), data_len)
+pub(super) fn store(settings: &Settings, data_len: u16) -> StoreEntry {
+    key_write_store(speed::large(settings.scale) / slot_stride(data_len), data_len)
 }
 
 struct Point {
@@ -48,16 +46,16 @@ impl Point {
     }
 }
 
-pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (mut points, mut bytes, mut pages) = (Vec::new(), 0, String::new());
     for data in DATA {
-        let mut pipeline = Pipeline::new(&[store(scale, data)])?;
+        let mut pipeline = Pipeline::new(&[store(settings, data)])?;
         if let Some(store) = pipeline.stores().first() {
             (bytes, pages) = (store.body_len(), format!("{:?}", store.region().pages()));
         }
         for copies in COPIES {
             let mut reports = Reports::key_write(copies, &vec![7; data.into()]).map_err(unwritten)?;
-            let speed = speed::measure(scale, &mut pipeline, &mut reports, 1)?;
+            let speed = speed::measure(settings, &mut pipeline, &mut reports, 1)?;
             points.push(Point { copies, data, speed });
         }
     }
@@ -70,16 +68,19 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         points.iter().find(|one| (one.copies, one.data) == (copies, data)).map_or(f64::NAN, of)
     };
     let rate = |of: f64| format!("{:.1} M/s", of / 1e6);
-    let per_second = |one: &Point| 1e9 / one.speed.both();
+    let per_second = |one: &Point| 1e9 / one.speed.both().median;
     let row = |one: &Point| {
+        let [median, min, max] = one.speed.both().map(|ns| 1e3 / ns).cells(2);
         vec![
             u64::from(one.copies).into(),
             u64::from(one.data).into(),
-            Cell::Figure(one.speed.translate, 1),
-            Cell::Figure(one.speed.respond, 1),
-            Cell::Figure(1e3 / one.speed.translate, 2),
-            Cell::Figure(1e3 / one.speed.respond, 2),
-            Cell::Figure(1e3 / one.speed.both(), 2),
+            Cell::Figure(one.speed.translate.median, 1),
+            Cell::Figure(one.speed.respond.median, 1),
+            Cell::Figure(1e3 / one.speed.translate.median, 2),
+            Cell::Figure(1e3 / one.speed.respond.median, 2),
+            median,
+            min,
+            max,
             Cell::Figure(one.speed.bytes, 0),
             Cell::Figure(one.nic() / 1e6, 1),
         ]
@@ -104,25 +105,25 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
             "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame".into(),
         ],
         comparisons: vec![
-            Comparison::new("reports/s, 4 B, N = 1", "about the NIC\u{2019}s message rate (100 M/s)", format!("{} (translator only {}, responder only {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate)), rate(at(1, 4, |one| 1e9 / one.speed.respond)))),
+            Comparison::new("reports/s, 4 B, N = 1", "about the NIC\u{2019}s message rate (100 M/s)", format!("{} (translator only {}, responder only {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate.median)), rate(at(1, 4, |one| 1e9 / one.speed.respond.median)))),
             Comparison::new("N = 2 compared with N = 1, 20 B", "half", format!("{:.2}", at(2, 20, per_second) / at(1, 20, per_second))),
             Comparison::new("N = 4 compared with N = 1, 20 B", "a quarter", format!("{:.2}", at(4, 20, per_second) / at(1, 20, per_second))),
             Comparison::new("20 B compared with 4 B, N = 1", "the same (until 100 Gb/s)", format!("{:.2}", at(1, 20, per_second) / at(1, 4, per_second))),
-            Comparison::new("frame in, two frames out, 20 B", "", format!("{:.0} ns", at(2, 20, |one| one.speed.translate))),
+            Comparison::new("frame in, two frames out, 20 B", "", format!("{:.0} ns", at(2, 20, |one| one.speed.translate.median))),
         ],
         remarks: vec![
             "A second copy costs a frame and a slot, but no second parse, hash and lookup. So the rate at N = 2 is more than half of the rate at N = \
              1.".into(),
             "With an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains."
                 .into(),
-            format!("One core translates {} reports of a path with N = 2; the paper\u{2019}s NIC accepts {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate)), rate(at(2, 20, Point::nic))),
+            format!("One core translates {} reports of a path with N = 2; the paper\u{2019}s NIC accepts {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate.median)), rate(at(2, 20, Point::nic))),
             format!("{} slots of 32 bytes are written in random order, so most are not in the processor's cache.", units::count(bytes / 32)),
         ],
         tables: vec![Table {
             name: "rate",
             about: "Key-Writes by copies and size of the data".into(),
             columns: vec![
-                "n", "data_bytes", "translator_ns", "responder_ns", "translator_mps", "responder_mps", "one_core_mps", "frame_bytes",
+                "n", "data_bytes", "translator_ns", "responder_ns", "translator_mps", "responder_mps", "one_core_mps", "one_core_mps_min", "one_core_mps_max", "frame_bytes",
                 "nic_mps",
             ],
             rows: points.iter().map(row).collect(),
@@ -140,14 +141,16 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::settings::Scale;
 
     #[test]
     fn reported_data_is_in_memory_n_times() {
-        let mut pipeline = Pipeline::new(&[store(Scale::Quick, 20)]).unwrap();
+        let settings = Settings::new(Scale::Smallest, super::super::TIMED);
+        let mut pipeline = Pipeline::new(&[store(&settings, 20)]).unwrap();
         for copies in COPIES {
             let before = pipeline.responded().messages;
             let mut reports = Reports::key_write(copies, &[7; 20]).unwrap();
-            let speed = speed::measure(Scale::Quick, &mut pipeline, &mut reports, 1).unwrap();
+            let speed = speed::measure(&settings, &mut pipeline, &mut reports, 1).unwrap();
             assert_eq!((speed.frames, speed.bytes), (f64::from(copies), 98.0 * f64::from(copies)));
             let messages = pipeline.responded().messages - before;
             assert!(messages > 0 && messages.is_multiple_of(copies.into()));

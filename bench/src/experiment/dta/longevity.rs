@@ -7,8 +7,8 @@ use wire::dta::hash::Family;
 
 use super::percent;
 use crate::experiment::{
-    Scale,
     page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+    settings::{Scale, Settings},
 };
 use crate::figures::{
     keys::{Keys, Kind},
@@ -60,8 +60,8 @@ impl Run {
     }
 }
 
-pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
-    let slots = scale.of(8).next_power_of_two() * SLOTS / 8;
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let slots = settings.scale.of(8).next_power_of_two() * SLOTS / 8;
     let store = Slots::new(slots, DATA, Family::V1)?;
     let mut runs = Vec::new();
     for gb in SIZES {
@@ -71,9 +71,9 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
         }
     }
     drop(store);
-    let large = match scale {
+    let large = match settings.scale {
         Scale::Full => large()?,
-        Scale::Quick => None,
+        Scale::Quick | Scale::Smallest => None,
     };
     Ok(findings(&runs, large.as_ref(), slots))
 }

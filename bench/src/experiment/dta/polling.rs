@@ -9,14 +9,15 @@ use std::{
 use crate::figures::reports::{Reports, append_store};
 use dta::{Lists, Next};
 
-use super::timing;
+use super::polling_parts;
 use crate::figures::{available, failed, unwritten};
 use crate::svg::Plot;
 use crate::{
     cases::core_time,
     experiment::{
-        Scale,
         page::{Cell, Comparison, Findings, Table, line_series, linear},
+        settings::{Scale, Settings},
+        timing::{self, Spread},
     },
     figures::pipeline::Pipeline,
 };
@@ -34,32 +35,42 @@ struct Point {
     cores: u32,
     collecting: bool,
     /// Entries read per second by all cores, and bytes of memory read.
-    read: f64,
+    read: Spread,
     bytes: f64,
     /// Entries collected per second at the same time.
-    collected: f64,
+    collected: Spread,
 }
 
-pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
-    let entries = if scale == Scale::Full && available() > 4 << 30 { ENTRIES } else { 1 << 16 };
-    let mut points = Vec::new();
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let entries = match settings.scale {
+        Scale::Full if available() > 4 << 30 => ENTRIES,
+        Scale::Smallest => 1 << 12,
+        _ => 1 << 16,
+    };
+    let (mut points, mut parts) = (Vec::new(), Vec::new());
     for batch in BATCHES {
         // A list per reader, and one more that is written at the same time.
         let lists = CORES[CORES.len() - 1] + 1;
         let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
         fill(&mut pipeline, lists, entries)?;
+        if let Some(store) = pipeline.stores().first() {
+            parts.push(polling_parts::measure(settings, store, batch)?);
+        }
         let reader = pipeline.stores().first().and_then(dta::DtaStore::lists);
         let reader = reader.ok_or_else(|| failed("no lists"))?;
         for cores in CORES {
             for collecting in [false, true] {
-                points.push(measure(scale, &mut pipeline, &reader, (batch, cores, collecting))?);
+                points.push(measure(settings, &mut pipeline, &reader, (batch, cores, collecting))?);
             }
         }
         pipeline.finish();
         pipeline.check()?;
     }
-    let copy = copy_rate(scale)?;
-    Ok(findings(&points, entries, copy))
+    let copy = copy_rate(settings)?;
+    let mut findings = findings(&points, entries, copy);
+    let alone = points.iter().find(|point| (point.batch, point.cores, point.collecting) == (16, 1, false));
+    polling_parts::add(&parts, alone.map_or(f64::NAN, |point| point.read.median), &mut findings);
+    Ok(findings)
 }
 
 /// Fills every list once.
@@ -77,14 +88,31 @@ fn fill(pipeline: &mut Pipeline, lists: u32, entries: u64) -> Result<(), CliErro
 }
 
 fn measure(
-    scale: Scale,
+    settings: &Settings,
     pipeline: &mut Pipeline,
     lists: &Lists,
     (batch, cores, collecting): (u16, u32, bool),
 ) -> Result<Point, CliError> {
-    let span = Duration::from_micros(scale.of(1_000_000));
+    let (mut reads, mut collected) = (Vec::new(), Vec::new());
+    for _ in 0..settings.one("runs") {
+        let (one, other) = once(timing::span(settings), pipeline, lists, (cores, collecting))?;
+        reads.push(one);
+        collected.push(other);
+    }
+    let (read, collected) = (Spread::of(reads), Spread::of(collected));
+    let bytes = read.median / f64::from(batch) * lists.ring().block_len() as f64;
+    Ok(Point { batch, cores, collecting, read, bytes, collected })
+}
+
+/// One run: entries read and collected, per second of CPU time.
+fn once(
+    span: Duration,
+    pipeline: &mut Pipeline,
+    lists: &Lists,
+    (cores, collecting): (u32, bool),
+) -> Result<(f64, f64), CliError> {
     let stop = AtomicBool::new(false);
-    let (read, collected) = thread::scope(|scope| {
+    thread::scope(|scope| {
         let stop = &stop;
         let readers: Vec<_> =
             (0..cores).map(|list| scope.spawn(move || per_second(|| read(lists, list, stop)))).collect();
@@ -96,10 +124,8 @@ fn measure(
         let crashed = |_| failed("a thread panicked");
         let collected = collector.map_or(Ok(Ok(0.0)), |thread| thread.join()).map_err(crashed)??;
         let rates = readers.into_iter().map(|reader| reader.join().map_err(crashed)?);
-        Ok::<_, CliError>((rates.sum::<Result<f64, CliError>>()?, collected))
-    })?;
-    let bytes = read / f64::from(batch) * lists.ring().block_len() as f64;
-    Ok(Point { batch, cores, collecting, read, bytes, collected })
+        Ok((rates.sum::<Result<f64, CliError>>()?, collected))
+    })
 }
 
 /// Operations of a thread per second of CPU time; time that other programs use the core does not count.
@@ -156,26 +182,26 @@ fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64,
 }
 
 /// Bytes per second of a memory copy, in the same run.
-fn copy_rate(scale: Scale) -> Result<f64, CliError> {
+fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
     const CHUNK: usize = 1 << 20;
-    let len = (scale.of(256) as usize) * CHUNK;
+    let len = (settings.scale.of(256) as usize) * CHUNK;
     let (from, mut to) = (vec![1_u8; len], vec![0_u8; len]);
     let mut at = 0;
-    let ns = timing::of(scale, || {
+    let ns = timing::of(settings, || {
         to[at..at + CHUNK].copy_from_slice(std::hint::black_box(&from[at..at + CHUNK]));
         std::hint::black_box(&mut to);
         at = (at + CHUNK) % len;
         Ok(CHUNK as u64)
     })?;
-    Ok(1e9 / ns)
+    Ok(1e9 / ns.median)
 }
 
 /// The lowest rate with collection compared with that without, over batches and cores.
 fn lowest(points: &[Point]) -> String {
-    let ratio = |one: &Point| {
+    let ratio = |one: &Point| -> f64 {
         let same =
             |other: &&Point| (other.batch, other.cores, other.collecting) == (one.batch, one.cores, false);
-        points.iter().find(same).map_or(f64::NAN, |without| one.read / without.read)
+        points.iter().find(same).map_or(f64::NAN, |without| one.read.median / without.read.median)
     };
     let collecting = points.iter().filter(|one| one.collecting).map(|one| (ratio(one), one));
     let lowest = collecting.min_by(|a, b| a.0.total_cmp(&b.0));
@@ -193,20 +219,23 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
     };
     let million = |rate: f64| format!("{:.0} M/s", rate / 1e6);
     let row = |one: &Point| {
+        let [median, min, max] = one.read.map(|rate| rate / 1e6).cells(1);
         vec![
             u64::from(one.batch).into(),
             u64::from(one.cores).into(),
             if one.collecting { "yes" } else { "no" }.into(),
-            Cell::Figure(one.read / 1e6, 1),
+            median,
+            min,
+            max,
             Cell::Figure(one.bytes / 1e9, 2),
             Cell::Figure(one.bytes / copy, 2),
-            Cell::Figure(one.collected / 1e6, 1),
+            Cell::Figure(one.collected.median / 1e6, 1),
         ]
     };
     let line = |batch: u16, collecting: bool| {
         CORES
             .iter()
-            .map(|cores| (f64::from(*cores), at(batch, *cores, collecting, |one| one.read) / 1e6))
+            .map(|cores| (f64::from(*cores), at(batch, *cores, collecting, |one| one.read.median) / 1e6))
             .collect()
     };
     Findings {
@@ -215,30 +244,31 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
                  and responder half of the time; it writes to one more list of the same store."
             .into(),
         conditions: vec![
-            format!("lists of {entries} entries; rates are per second of a thread on a core, summed over the threads; both cores are hardware threads \
-                     of one core"),
+            format!("lists of {entries} entries; rates are per second of a thread on a core, summed over the threads; on a machine with two \
+                     cores, these may be hardware threads of one core"),
             format!("a copy of memory in the same run: {:.1} GB/s", copy / 1e9),
             timing::condition(),
         ],
         comparisons: vec![
-            Comparison::new("entries/s, one core, B = 16", "a plot (its lists have no trailer and no check)", million(at(16, 1, false, |one| one.read))),
-            Comparison::new("two cores compared with one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read) / at(16, 1, false, |one| one.read))),
-            Comparison::new("with collection compared with without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read) / at(16, 1, false, |one| one.read))),
+            Comparison::new("entries/s, one core, B = 16", "a plot (its lists have no trailer and no check); see the next table", million(at(16, 1, false, |one| one.read.median))),
+            Comparison::new("two cores compared with one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read.median) / at(16, 1, false, |one| one.read.median))),
+            Comparison::new("with collection compared with without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read.median) / at(16, 1, false, |one| one.read.median))),
             Comparison::new("the same, all batches and cores: lowest", "negligible impact", lowest(points)),
-            Comparison::new("entries collected at the same time", "600 M/s by the NIC", format!("{} by one thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
+            Comparison::new("entries collected at the same time", "600 M/s by the NIC", format!("{} by one thread, half of the time", million(at(16, 1, true, |one| one.collected.median)))),
             Comparison::new("bytes read, as a fraction of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
         ],
         remarks: vec![
             "Rates count the time that readers run on a core. The core that runs collection here, which a NIC would replace, is not included; its \
              effect on caches and memory is.".into(),
-            "Two readers and the collecting thread share two cores here, so collection costs most with two readers and small batches. The paper's NIC \
-             takes no core.".into(),
+            "Collection is not like with like: in the paper, a NIC writes to memory and takes no core. Here a thread does, and two readers and that \
+             thread share two cores."
+                .into(),
             "Each batch has a trailer of 16 bytes and a check, even with one entry, so B also determines the speed of reading.".into(),
         ],
         tables: vec![Table {
             name: "rate",
             about: "Entries read by cores and batch".into(),
-            columns: vec!["batch", "cores", "collecting", "read_mps", "read_gbytes_per_s", "fraction_of_memcpy", "collected_mps"],
+            columns: vec!["batch", "cores", "collecting", "read_mps", "read_mps_min", "read_mps_max", "read_gbytes_per_s", "fraction_of_memcpy", "collected_mps"],
             rows: points.iter().map(row).collect(),
             plots: vec![Plot {
                 note: String::new(),

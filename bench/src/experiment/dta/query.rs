@@ -6,7 +6,7 @@ use dta::{Answer, KeyWriteReader, Policy};
 use memory::Region;
 use wire::dta::hash::{Family, slot, slots_n};
 
-use super::{speed, timing};
+use super::speed;
 use crate::figures::{
     failed,
     keys::{Key, Keys, Kind, mix},
@@ -16,8 +16,9 @@ use crate::svg::Plot;
 use crate::{
     cases::core_time,
     experiment::{
-        Scale,
         page::{Cell, Comparison, Findings, Table, line_series, linear},
+        settings::Settings,
+        timing::{self, Spread},
     },
 };
 use terminal::CliError;
@@ -42,6 +43,8 @@ struct Point {
     memory: f64,
     /// Complete query, in batches.
     batch: f64,
+    /// Fastest and slowest run of it.
+    batch_ends: (f64, f64),
     /// Complete query, one key at a time, without prefetch, slots not in the cache.
     single: f64,
     /// Complete query with policy `first`: the first copy with a matching checksum.
@@ -50,8 +53,8 @@ struct Point {
     rates: [f64; CORES.len()],
 }
 
-pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
-    let slots = speed::large(scale) / STRIDE;
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let slots = speed::large(settings.scale) / STRIDE;
     let store = Slots::new(slots, 4, Family::V1)?;
     // One key for every eight slots, four copies each.
     let written = slots / 8;
@@ -60,20 +63,21 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
         store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 4)?;
     }
     // Half of the queried keys exist.
-    let keys: Vec<Key> = (0..scale.of(KEYS)).map(|number| keys.key(mix(number) % (2 * written))).collect();
+    let keys: Vec<Key> =
+        (0..settings.scale.of(KEYS)).map(|number| keys.key(mix(number) % (2 * written))).collect();
     let points = COPIES
-        .map(|copies| measure(scale, &store, &keys, copies))
+        .map(|copies| measure(settings, &store, &keys, copies))
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?;
     Ok(findings(&points, slots, &format!("{:?}", store.region().pages())))
 }
 
-fn measure(scale: Scale, store: &Slots, keys: &[Key], copies: u8) -> Result<Point, CliError> {
+fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Result<Point, CliError> {
     let hash = match copies {
-        1 => hashing::<1>(scale, keys),
-        2 => hashing::<2>(scale, keys),
-        3 => hashing::<3>(scale, keys),
-        _ => hashing::<4>(scale, keys),
+        1 => hashing::<1>(settings, keys),
+        2 => hashing::<2>(settings, keys),
+        3 => hashing::<3>(settings, keys),
+        _ => hashing::<4>(settings, keys),
     }?;
     let (reader, slots) = (store.reader(), store.len());
     let addresses: Vec<u64> = keys
@@ -81,20 +85,22 @@ fn measure(scale: Scale, store: &Slots, keys: &[Key], copies: u8) -> Result<Poin
         .flat_map(|key| wire::dta::hash::hashes(key.as_ref()).slots.into_iter().take(copies.into()))
         .map(|hash| dta::BODY + slot(hash, slots) * STRIDE)
         .collect();
+    let batch = querying(settings, reader, keys, copies, Policy::Majority)?;
     Ok(Point {
         copies,
-        hash,
-        memory: loading(scale, store.region(), &addresses)? * f64::from(copies),
-        batch: querying(scale, reader, keys, copies, Policy::Majority)?,
-        first: querying(scale, reader, keys, copies, Policy::First)?,
-        single: single(scale, reader, keys, copies)?,
-        rates: CORES.map(|cores| parallel(scale, reader, keys, copies, cores)),
+        hash: hash.median,
+        memory: loading(settings, store.region(), &addresses)?.median * f64::from(copies),
+        batch: batch.median,
+        batch_ends: (batch.min, batch.max),
+        first: querying(settings, reader, keys, copies, Policy::First)?.median,
+        single: single(settings, reader, keys, copies)?.median,
+        rates: CORES.map(|cores| parallel(settings, reader, keys, copies, cores)),
     })
 }
 
-fn hashing<const N: usize>(scale: Scale, keys: &[Key]) -> Result<f64, CliError> {
+fn hashing<const N: usize>(settings: &Settings, keys: &[Key]) -> Result<Spread, CliError> {
     let mut rounds_of_keys = keys.chunks(ROUND).cycle();
-    timing::of(scale, || {
+    timing::of(settings, || {
         let keys = rounds_of_keys.next().unwrap_or_default();
         for key in keys {
             black_box(slots_n::<N>(key.as_ref()));
@@ -104,9 +110,9 @@ fn hashing<const N: usize>(scale: Scale, keys: &[Key]) -> Result<f64, CliError> 
 }
 
 /// Reads slots at known addresses, with prefetch as in the reader.
-fn loading(scale: Scale, region: &Region, addresses: &[u64]) -> Result<f64, CliError> {
+fn loading(settings: &Settings, region: &Region, addresses: &[u64]) -> Result<Spread, CliError> {
     let mut rounds_of_keys = addresses.chunks(ROUND).cycle();
-    timing::of(scale, || {
+    timing::of(settings, || {
         let addresses = rounds_of_keys.next().unwrap_or_default();
         for some in addresses.chunks(BATCH) {
             some.iter().for_each(|at| region.prefetch(*at));
@@ -119,15 +125,15 @@ fn loading(scale: Scale, region: &Region, addresses: &[u64]) -> Result<f64, CliE
 }
 
 fn querying(
-    scale: Scale,
+    settings: &Settings,
     reader: &KeyWriteReader,
     keys: &[Key],
     copies: u8,
     policy: Policy,
-) -> Result<f64, CliError> {
+) -> Result<Spread, CliError> {
     let (mut out, mut answers) = ([0; BATCH * 4], [Answer::Empty; BATCH]);
     let mut rounds_of_keys = keys.chunks(ROUND).cycle();
-    timing::of(scale, || {
+    timing::of(settings, || {
         let keys = rounds_of_keys.next().unwrap_or_default();
         for some in keys.chunks(BATCH) {
             let answered = reader.get_batch(some, policy, copies, &mut out, &mut answers);
@@ -139,9 +145,14 @@ fn querying(
 }
 
 /// One key at a time: the next key depends on the answer, which prevents speculative execution.
-fn single(scale: Scale, reader: &KeyWriteReader, keys: &[Key], copies: u8) -> Result<f64, CliError> {
+fn single(
+    settings: &Settings,
+    reader: &KeyWriteReader,
+    keys: &[Key],
+    copies: u8,
+) -> Result<Spread, CliError> {
     let (mut out, mut at) = ([0; 4], 0_usize);
-    timing::of(scale, || {
+    timing::of(settings, || {
         for _ in 0..128 {
             let key = keys[at % keys.len()];
             let answer = reader.get(key.as_ref(), Policy::Majority, copies, &mut out);
@@ -154,8 +165,8 @@ fn single(scale: Scale, reader: &KeyWriteReader, keys: &[Key], copies: u8) -> Re
 }
 
 /// Queries per second of several threads, by CPU time; time that other programs use the cores does not count.
-fn parallel(scale: Scale, reader: &KeyWriteReader, keys: &[Key], copies: u8, cores: usize) -> f64 {
-    let rounds = scale.of(10);
+fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: u8, cores: usize) -> f64 {
+    let rounds = settings.scale.of(10);
     let query = |core: usize| {
         // Failing to pin makes the figures worse, not wrong.
         let _ = nic::time::pin(core);
@@ -188,7 +199,17 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
         let mut row = vec![u64::from(one.copies).into()];
         let rest = (one.batch - one.hash - one.memory).max(0.0);
         row.extend(
-            [one.batch, one.hash, one.memory, rest, one.first, one.single].map(|ns| Cell::Figure(ns, 1)),
+            [
+                one.batch,
+                one.batch_ends.0,
+                one.batch_ends.1,
+                one.hash,
+                one.memory,
+                rest,
+                one.first,
+                one.single,
+            ]
+            .map(|ns| Cell::Figure(ns, 1)),
         );
         row.extend(one.rates.map(|rate| Cell::Figure(rate / 1e6, 2)));
         row
@@ -224,7 +245,7 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
             name: "rate",
             about: "Time of a query and its parts, by copies".into(),
             columns: vec![
-                "n", "batch_ns", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "one_thread_mps", "two_threads_mps",
+                "n", "batch_ns", "batch_ns_min", "batch_ns_max", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "one_thread_mps", "two_threads_mps",
             ],
             rows: points.iter().map(row).collect(),
             plots: vec![

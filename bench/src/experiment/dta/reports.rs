@@ -11,10 +11,10 @@ use wire::{
     roce::{Head, Opcode, Path, Psn, Reth, Transport, Writer},
 };
 
-use super::timing;
 use crate::experiment::{
-    Scale,
     page::{Cell, Comparison, Findings, Table, line_series, linear},
+    settings::Settings,
+    timing::{self, Spread},
 };
 use crate::figures::{
     failed,
@@ -161,8 +161,8 @@ fn described(primitive: Primitive) -> (&'static str, u64, u64, u64) {
 /// Nanoseconds to generate the frames of one Key-Write of a path.
 struct GenerationTime {
     copies: u8,
-    dta: f64,
-    rdma: f64,
+    dta: Spread,
+    rdma: Spread,
 }
 
 /// Ethernet, IPv4 and UDP headers for a payload of this length; without UDP checksum, as switches send it.
@@ -182,7 +182,7 @@ fn headers(payload: usize) -> [u8; HEADERS] {
 }
 
 /// Measures the generation of frames: the same bytes that `hopwise report` and the translator send.
-fn generation_times(scale: Scale, writer: &Writer) -> Result<Vec<GenerationTime>, CliError> {
+fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<GenerationTime>, CliError> {
     let keys = Keys { kind: Kind::RandomTuples, seed: 5 };
     let keys: Vec<_> = (0..256).map(|number| keys.key(number)).collect();
     let data = [7; 20];
@@ -196,7 +196,7 @@ fn generation_times(scale: Scale, writer: &Writer) -> Result<Vec<GenerationTime>
         }
         .len();
         let headers = headers(len);
-        let dta = timing::of(scale, || {
+        let dta = timing::of(settings, || {
             for key in &keys {
                 let operation = Operation::KeyWrite { copies, store: 1, key: key.as_ref(), data: &data };
                 let (head, body) = out.split_at_mut(HEADERS);
@@ -209,7 +209,7 @@ fn generation_times(scale: Scale, writer: &Writer) -> Result<Vec<GenerationTime>
             Ok(keys.len() as u64)
         })?;
         let mut psn = Psn::new(0);
-        let rdma = timing::of(scale, || {
+        let rdma = timing::of(settings, || {
             for key in &keys {
                 let hashes = hashes(key.as_ref());
                 for hash in &hashes.slots[..usize::from(copies)] {
@@ -231,11 +231,11 @@ fn generation_times(scale: Scale, writer: &Writer) -> Result<Vec<GenerationTime>
     Ok(found)
 }
 
-pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (source, destination) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 200));
     let path = Path::new(IpAddr::V4(source), IpAddr::V4(destination), 0xc001);
     let writer = Writer::new(path, Transport::Rc, 0x12).map_err(failed)?;
-    let times = generation_times(scale, &writer)?;
+    let times = generation_times(settings, &writer)?;
     Ok(findings(&writer, &times))
 }
 
@@ -298,21 +298,22 @@ fn bytes_table(writer: &Writer) -> Table {
 fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
     let path = |copies| costs(Primitive::KeyWrite { copies, key: 13, data: 20 }, writer);
     let two = times.iter().find(|one| one.copies == 2);
-    let ns = |one: Option<&GenerationTime>, of: fn(&GenerationTime) -> f64| one.map_or(f64::NAN, of);
+    let ns = |one: Option<&GenerationTime>, of: fn(&GenerationTime) -> Spread| {
+        one.map_or_else(String::new, |one| of(one).text(0))
+    };
     // Per collector: queue pair 24 bits, PSN 24, R_Key 32, address 64, length 32, and the IP address. Per translator: the IP address.
     let (rdma_state, dta_state) = (1024 * (3 + 3 + 4 + 8 + 4 + 4), 512 * 4);
     let row = |one: &GenerationTime| {
-        vec![
-            u64::from(one.copies).into(),
-            Cell::Figure(one.dta, 1),
-            Cell::Figure(one.rdma, 1),
-            Cell::Figure(one.rdma / one.dta, 2),
-        ]
+        let mut row = vec![u64::from(one.copies).into()];
+        row.extend(one.dta.cells(1));
+        row.extend(one.rdma.cells(1));
+        row.push(Cell::Figure(one.rdma.median / one.dta.median, 2));
+        row
     };
     Findings {
         method: "The lengths are those of frames that hopwise builds: a DTA report, and the RoCEv2 writes and atomics that the translator makes of it. \
                  Without a translator, the switch would have to build and send these itself. Frames are Ethernet with checksum, and IPv4. The second \
-                 table shows the time to build both in software: the closest equivalent, without a switch, of the paper's count of switch resources."
+                 table shows the time to build both in software. The resources of a switch's chip (Fig. 13) cannot be reproduced in software."
             .into(),
         conditions: vec![
             "lengths: exact, the same on every machine".into(),
@@ -326,7 +327,7 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
         ],
         comparisons: vec![
             Comparison::new("telemetry traffic saved by sending one Key-Write instead of N writes", "a factor of N", format!("{:.2} in bytes for N = 2, {:.2} for N = 4; N in packets", path(2).rdma.bytes / path(2).dta.bytes, path(4).rdma.bytes / path(4).dta.bytes)),
-            Comparison::new("resources of a reporter", "several resources of the chip halved (Fig. 13)", format!("N = 2: {:.0} ns per report, compared with {:.0} ns for the writes", ns(two, |one| one.dta), ns(two, |one| one.rdma))),
+            Comparison::new("resources of a reporter", "several resources of the chip halved (Fig. 13)", format!("not comparable: no switch here. In software, N = 2: {} ns per report, compared with {} ns for the writes", ns(two, |one| one.dta), ns(two, |one| one.rdma))),
             Comparison::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes compared with {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
         ],
         remarks: vec![
@@ -345,7 +346,9 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
             Table {
                 name: "cost",
                 about: "Time to build the frames of one Key-Write of a path, in software".into(),
-                columns: vec!["n", "dta_ns", "rdma_ns", "rdma_to_dta"],
+                columns: vec![
+                    "n", "dta_ns", "dta_ns_min", "dta_ns_max", "rdma_ns", "rdma_ns_min", "rdma_ns_max", "rdma_to_dta",
+                ],
                 rows: times.iter().map(row).collect(),
                 plots: Vec::new(),
             },
@@ -356,6 +359,7 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::settings::Scale;
 
     fn writer() -> Writer {
         let path = Path::new(
@@ -391,8 +395,9 @@ mod tests {
 
     #[test]
     fn one_report_costs_less_than_its_writes() {
-        for one in generation_times(Scale::Quick, &writer()).unwrap() {
-            assert!(one.dta > 0.0 && one.rdma > one.dta, "N = {}: {} {}", one.copies, one.dta, one.rdma);
+        for one in generation_times(&Settings::new(Scale::Smallest, super::super::TIMED), &writer()).unwrap()
+        {
+            assert!(one.dta.median > 0.0 && one.rdma.median > one.dta.median, "N = {}", one.copies);
         }
     }
 }

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::figures::reports::{BURST, Reports};
 
-use super::timing;
 use crate::{
-    experiment::Scale,
+    experiment::{
+        settings::{Scale, Settings},
+        timing::{self, Spread},
+    },
     figures::{self, pipeline::Pipeline},
 };
 use terminal::CliError;
@@ -15,66 +17,92 @@ use terminal::CliError;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
     /// Nanoseconds per report in the translator, from the UDP payload to frames.
-    pub(super) translate: f64,
+    pub(super) translate: Spread,
     /// Nanoseconds per report in the responder, from frames to memory, including the responses to the requester.
-    pub(super) respond: f64,
+    pub(super) respond: Spread,
     /// Frames per report, and bytes of these frames.
     pub(super) frames: f64,
     pub(super) bytes: f64,
 }
 
 impl Speed {
-    pub(super) fn both(&self) -> f64 {
-        self.translate + self.respond
+    pub(super) fn both(&self) -> Spread {
+        self.translate.plus(self.respond)
     }
 }
 
-/// Passes reports to a translator and its frames to a responder, in bursts, on this thread. The result is the median of rounds of
+/// Passes reports to a translator and its frames to a responder, in bursts, on this thread. Each run is the median of rounds of
 /// at least `cycle` reports, so that all rounds do the same work.
 pub(super) fn measure(
-    scale: Scale,
+    settings: &Settings,
     pipeline: &mut Pipeline,
     reports: &mut Reports,
     cycle: u64,
 ) -> Result<Speed, CliError> {
-    let span = Duration::from_micros(scale.of(1_000_000));
+    let span = timing::span(settings);
     let bursts = cycle.div_ceil(BURST as u64).max(4);
     let (mut translate, mut respond) = (Vec::new(), Vec::new());
-    let (mut count, mut frames, mut bytes) = (0_u64, 0, 0);
-    let started = Instant::now();
-    while started.elapsed() < span || translate.len() < 4 {
-        let (mut translated, mut delivered) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..bursts {
-            let burst = reports.burst();
-            let begin = Instant::now();
-            pipeline.translate(burst);
-            translated += begin.elapsed();
-            let pending = pipeline.pending();
-            let begin = Instant::now();
-            pipeline.deliver();
-            delivered += begin.elapsed();
-            count += BURST as u64;
-            frames += pending.0;
-            bytes += pending.1;
+    let mut total = Sent::default();
+    for _ in 0..settings.one("runs") {
+        let started = Instant::now();
+        let (mut translated, mut delivered) = (Vec::new(), Vec::new());
+        while started.elapsed() < span || translated.len() < 2 {
+            let (one, other) = round(pipeline, reports, bursts, &mut total);
+            translated.push(one.as_nanos() as f64);
+            delivered.push(other.as_nanos() as f64);
         }
-        translate.push(translated.as_nanos() as f64);
-        respond.push(delivered.as_nanos() as f64);
+        let reports = (bursts * BURST as u64) as f64;
+        translate.push(Spread::of(translated).median / reports);
+        respond.push(Spread::of(delivered).median / reports);
     }
     pipeline.finish();
     pipeline.check()?;
-    let (round, per) = ((bursts * BURST as u64) as f64, |total: f64| total / count.max(1) as f64);
+    let per = |sum: f64| sum / total.reports.max(1) as f64;
     Ok(Speed {
-        translate: timing::median(translate) / round,
-        respond: timing::median(respond) / round,
-        frames: per(frames as f64),
-        bytes: per(bytes as f64),
+        translate: Spread::of(translate),
+        respond: Spread::of(respond),
+        frames: per(total.frames as f64),
+        bytes: per(total.bytes as f64),
     })
+}
+
+/// Reports in, frames and their bytes out.
+#[derive(Default)]
+struct Sent {
+    reports: u64,
+    frames: u64,
+    bytes: u64,
+}
+
+/// One round; the time in the translator and in the responder.
+fn round(
+    pipeline: &mut Pipeline,
+    reports: &mut Reports,
+    bursts: u64,
+    total: &mut Sent,
+) -> (Duration, Duration) {
+    let (mut translated, mut delivered) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..bursts {
+        let burst = reports.burst();
+        let begin = Instant::now();
+        pipeline.translate(burst);
+        translated += begin.elapsed();
+        let pending = pipeline.pending();
+        let begin = Instant::now();
+        pipeline.deliver();
+        delivered += begin.elapsed();
+        total.reports += BURST as u64;
+        total.frames += pending.0;
+        total.bytes += pending.1;
+    }
+    (translated, delivered)
 }
 
 /// Maximum bytes of a store: 4 GiB as in the paper, if enough memory is available.
 pub(super) fn large(scale: Scale) -> u64 {
     match scale {
         Scale::Quick => 16 << 20,
+        Scale::Smallest => 1 << 20,
         Scale::Full => figures::large(),
     }
 }

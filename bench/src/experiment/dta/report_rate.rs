@@ -1,0 +1,273 @@
+//! Reports per second of one switch (Table 1).
+
+use std::collections::HashMap;
+
+use dataplane::{
+    Config, FabricSink, GroundTruth, Watch,
+    fabric::{HopTruth, ReportKind},
+    watchlist::Mode,
+};
+use detect::{
+    HopValues, Match, Metric, Observation,
+    detector::{Algorithm, Detector, Monitor},
+};
+use wire::FlowKey;
+
+use crate::experiment::{
+    event_detection,
+    page::{Cell, Comparison, Findings, Interval, Table, linear, log, mark_series},
+    settings::{Parameter, Settings},
+};
+use crate::svg::{Axis, Plot, Point, Series, Style};
+use terminal::CliError;
+
+pub(in super::super) const PARAMETERS: &[Parameter] = &[
+    Parameter::seed(),
+    Parameter::seeds(),
+    Parameter::work("span", [&[200], &[40], &[20]], 10..=10_000, "simulated time of each run, ms"),
+    Parameter::new(
+        "threshold",
+        &[0, 1_500, 10_000, 50_000],
+        0..=1_000_000,
+        "change of the queue occupancy that is an event, bytes",
+    ),
+];
+
+/// The paper's switch: bits per second, and the share of it that is used.
+const SWITCH: f64 = 6.4e12 * 0.4;
+/// Shortest frame on the wire, with preamble and gap, bytes.
+const SHORTEST: f64 = 84.0;
+/// Registers of a switch's detector.
+const REGISTERS: usize = 4_096;
+/// Sampling of INT in the paper.
+const SAMPLING: f64 = 0.005;
+/// The paper's table: system, and reports per second of a switch.
+const PAPER: [(&str, f64); 4] = [
+    ("INT postcards, 0.5 % sampling", 19e6),
+    ("Marple, TCP out of sequence", 6.72e6),
+    ("Marple, packet counters", 4.29e6),
+    ("NetSeer, flow events", 950e3),
+];
+
+/// Names of these in the plot.
+const LABELS: [&str; 4] = ["INT", "Marple 1", "Marple 2", "NetSeer"];
+
+/// Counts packets and reports of all switches.
+struct Counts {
+    /// Packets of each switch, those dropped there among them.
+    packets: u64,
+    dropped: u64,
+    postcards: u64,
+    events: Vec<Events>,
+}
+
+/// The events of one threshold, with a monitor for each switch.
+struct Events {
+    threshold: u64,
+    monitors: HashMap<u32, Option<Monitor>>,
+    count: u64,
+}
+
+impl Counts {
+    fn new(thresholds: &[u64]) -> Self {
+        let events =
+            thresholds.iter().map(|&threshold| Events { threshold, monitors: HashMap::new(), count: 0 });
+        Self { packets: 0, dropped: 0, postcards: 0, events: events.collect() }
+    }
+}
+
+impl Events {
+    fn add(&mut self, at: u64, flow: &FlowKey, hop: &HopTruth) {
+        let queue_occupancy = u64::from(hop.queue_occupancy);
+        let hops = [HopValues { queue_occupancy, node: hop.node, ..HopValues::NOTHING }];
+        let observation = Observation { hops: &hops, ..Observation::default() };
+        let threshold = self.threshold;
+        let monitor = self.monitors.entry(hop.node).or_insert_with(|| {
+            let detector =
+                Detector { algorithm: Algorithm::PerHop, metric: Metric::QueueOccupancy, threshold };
+            Monitor::new(detector, REGISTERS).ok()
+        });
+        if let Some(monitor) = monitor {
+            self.count += u64::from(monitor.decide(&observation, flow, at).is_reported());
+        }
+    }
+}
+
+impl FabricSink for Counts {
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        match truth {
+            // The postcards of a switch are in the order of its packets.
+            GroundTruth::Datagram(datagram) => {
+                for report in datagram.reports.iter().filter(|report| report.kind == ReportKind::Postcard) {
+                    self.postcards += 1;
+                    for hop in &report.hops {
+                        self.events
+                            .iter_mut()
+                            .for_each(|events| events.add(datagram.sent, &report.flow, hop));
+                    }
+                }
+            }
+            GroundTruth::Delivered(trace) => self.packets += trace.hops.len() as u64,
+            GroundTruth::Dropped { trace, .. } => {
+                self.packets += trace.hops.len() as u64;
+                self.dropped += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A kind of report, and its number per packet of a switch, by run.
+struct Kind {
+    name: String,
+    /// Name in the plot.
+    label: String,
+    shares: Vec<f64>,
+}
+
+pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let thresholds = settings.list("threshold");
+    let kind = |name: String, label: String| Kind { name, label, shares: Vec::new() };
+    let fixed = [
+        ("every forwarded packet", "all"),
+        ("every forwarded packet, 0.5 % sampling", "0.5 %"),
+        ("dropped packets", "drops"),
+    ];
+    let mut kinds: Vec<Kind> = fixed.map(|(name, label)| kind(name.into(), label.into())).into();
+    kinds.extend(thresholds.iter().map(|threshold| {
+        kind(format!("queue changes by more than {threshold} bytes"), format!("> {threshold} B"))
+    }));
+    for seed in settings.seeds() {
+        let mut counts = Counts::new(thresholds);
+        let watch = Watch { mode: Mode::Postcard, ..Watch::new(Match::default()) };
+        let config = Config { watchlist: watch.into(), ..Config::default() };
+        event_detection::network(config, seed)?.run_until(settings.one("span") * 1_000_000, &mut counts);
+        let packets = counts.packets.max(1) as f64;
+        let postcards = counts.postcards as f64;
+        let events = counts.events.iter().map(|events| events.count as f64);
+        let all = [postcards, SAMPLING * postcards, counts.dropped as f64].into_iter().chain(events);
+        kinds.iter_mut().zip(all).for_each(|(kind, count)| kind.shares.push(count / packets));
+    }
+    Ok(findings(&kinds))
+}
+
+/// Packets per second of the paper's switch if all are of this length on the wire.
+fn packets(bytes: f64) -> f64 {
+    SWITCH / 8.0 / bytes
+}
+
+fn table(kinds: &[Kind]) -> Table {
+    let million = |share: f64| share * packets(SHORTEST) / 1e6;
+    let row = |one: &Kind| {
+        let share = Interval::of(&one.shares);
+        vec![
+            one.name.as_str().into(),
+            Cell::Figure(share.mean, 5),
+            Cell::Figure(share.low, 5),
+            Cell::Figure(share.high, 5),
+            Cell::Figure(million(share.mean), 2),
+            Cell::Empty,
+        ]
+    };
+    let paper = |(name, rate): &(&str, f64)| {
+        let name = format!("the paper: {name}");
+        let mut row = vec![name.as_str().into(), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty];
+        row.push(Cell::Figure(rate / 1e6, 2));
+        row
+    };
+    let (count, own) = (kinds.len() as u32, (0_u32..).zip(kinds));
+    let points = own.map(|(at, one)| {
+        let share = Interval::of(&one.shares);
+        Point {
+            x: at.into(),
+            y: million(share.mean),
+            spread: Some((million(share.low), million(share.high))),
+        }
+    });
+    let names = kinds.iter().map(|one| one.label.clone()).chain(LABELS.map(str::to_owned));
+    Table {
+        name: "rate",
+        about:
+            "Reports of one switch: per packet in the simulated fabric, and per second at the paper's rate"
+                .into(),
+        columns: vec!["reports", "per_packet", "ci95_low", "ci95_high", "switch_mps", "paper_mps"],
+        rows: kinds.iter().map(row).chain(PAPER.iter().map(paper)).collect(),
+        plots: vec![Plot {
+            note: "packets of 84 bytes on the wire; Marple 1: out of sequence, 2: counters".into(),
+            title: "Reports per second of a switch of 6.4 Tb/s at 40 % (Table 1)".into(),
+            x: Axis { categories: names.collect(), ..linear("") },
+            y: log("reports per second (M)"),
+            series: vec![
+                Series { name: "hopwise".into(), style: Style::Bars, points: points.collect() },
+                mark_series(
+                    "the paper",
+                    (count..).zip(&PAPER).map(|(at, one)| (f64::from(at), one.1 / 1e6)).collect(),
+                ),
+            ],
+        }],
+    }
+}
+
+fn findings(kinds: &[Kind]) -> Findings {
+    let at = |index: usize| {
+        kinds.get(index).map_or(String::new(), |one| {
+            let rate = Interval::of(&one.shares);
+            let [mean, low, high] =
+                [rate.mean, rate.low, rate.high].map(|share| share * packets(SHORTEST) / 1e6);
+            format!("{}: {mean:.2} M/s ({low:.2} to {high:.2})", one.name)
+        })
+    };
+    let events: Vec<String> = (3..kinds.len()).map(at).collect();
+    Findings {
+        method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two hosts, as in \
+                 `event-detection`. Every switch sends a postcard for every packet that it forwards. The detector of the sink's filter (per-hop) decides, at \
+                 each switch, which postcards are events. The table gives reports per packet of a switch, over all switches, and scales them to the \
+                 paper's switch: 6.4 Tb/s, 40 % used."
+            .into(),
+        conditions: vec![
+            format!("packets of 84 bytes on the wire, {:.2} G packets/s: see the remark", packets(SHORTEST) / 1e9),
+            "intervals: 95 % confidence interval of the mean over the runs; simulated: the same on every machine".into(),
+            "the paper's figures come from the papers of these systems; Marple and NetSeer were not run here".into(),
+        ],
+        comparisons: vec![
+            Comparison::new("INT postcards, 0.5 % sampling", "19 M/s", at(1)),
+            Comparison::new("events only", "NetSeer 0.95 M/s, Marple 4.29 and 6.72 M/s", events.join("; ")),
+        ],
+        remarks: vec![
+            "The paper does not state its packet size. 6.4 Tb/s x 40 % x 0.5 % gives 19 M/s for packets of 84 bytes on the wire, the shortest \
+             Ethernet frame with preamble and gap. With longer packets, the rate falls in proportion."
+                .into(),
+            "A switch sends no postcard for a packet that it drops, so in this workload the rate is less than one per packet. Together, postcards and \
+             drops are one per packet."
+                .into(),
+            "The rates of events depend on the workload, so they do not confirm the paper's rows for Marple and NetSeer, which are other events in other \
+             traffic."
+                .into(),
+        ],
+        tables: vec![table(kinds)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_rate_follows_from_the_shortest_frames() {
+        let rate = SAMPLING * packets(SHORTEST);
+        assert!((rate / PAPER[0].1 - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn larger_thresholds_give_fewer_events() {
+        let mut counts = Counts::new(&[0, 10_000, u64::MAX]);
+        let watch = Watch { mode: Mode::Postcard, ..Watch::new(Match::default()) };
+        let config = Config { watchlist: watch.into(), ..Config::default() };
+        event_detection::network(config, 1).unwrap().run_until(50_000_000, &mut counts);
+        let events: Vec<u64> = counts.events.iter().map(|one| one.count).collect();
+        assert!(events[0] > events[1] && events[1] > events[2] && events[0] < counts.postcards, "{events:?}");
+        // Packets and postcards in flight at the end do not count. A dropped packet has a drop report in place of a postcard.
+        let reported = counts.postcards + counts.dropped;
+        assert!(reported.abs_diff(counts.packets) < 200, "{reported} {}", counts.packets);
+    }
+}

@@ -1,0 +1,196 @@
+//! Reports per second that one core processes, by hops and items (Programmable Event Detection, Fig. 3).
+
+use collector::{
+    Batch,
+    workload::{Case, Input, Values},
+};
+use wire::{Decoder, Dialect, Profile};
+
+use super::{
+    page::{Cell, Comparison, Findings, Table, linear, mark_series},
+    settings::{Parameter, Settings},
+    timing::{self, Spread},
+};
+use crate::svg::{Plot, Series, Style};
+use terminal::CliError;
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::runs(),
+    Parameter::span(&[100]),
+    Parameter::new("flows", &[1_000], 1..=1_000_000, "flows of the reports"),
+    Parameter::new("nodes", &[1, 2, 3, 4], 1..=8, "hops of a report"),
+    Parameter::new("items", &[1, 2, 4, 8], 1..=8, "items of each hop, in the order of the bitmap"),
+];
+
+/// Capacities in the paper's text: hops, items, thousands of reports per second.
+const PAPER: [(u64, u64, f64); 3] = [(1, 1, 3_593.0), (1, 4, 2_976.0), (4, 8, 1_204.0)];
+
+/// Nanoseconds per report: decoding alone, and decoding with state and detection.
+struct Reading {
+    hops: u64,
+    items: u64,
+    decoding: Spread,
+    all: Spread,
+}
+
+pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let mut points = Vec::new();
+    for &hops in settings.list("nodes") {
+        for &items in settings.list("items") {
+            let bitmap = 0xff00 & !(0xffff >> items);
+            let flows = settings.one("flows") as u32;
+            let case = Case { name: "", flows, hops: hops as u8, bitmap, values: Values::Constant };
+            points.push(Reading {
+                hops,
+                items,
+                decoding: decoding(settings, &case)?,
+                all: all(settings, &case)?,
+            });
+        }
+    }
+    Ok(findings(&points))
+}
+
+/// UDP payload to report, with each hop read.
+pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<Spread, CliError> {
+    let feed = case.feed();
+    let payloads: Vec<&[u8]> = feed.payloads().collect();
+    let mut bursts = payloads.chunks(256).cycle();
+    let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
+    timing::of(settings, || {
+        let (mut reports, mut nodes) = (0, 0_u32);
+        for payload in bursts.next().unwrap_or_default() {
+            for report in decoder.reports(payload).flatten() {
+                reports += 1;
+                if let Some(int) = &report.int {
+                    let records = int.stack.records();
+                    nodes =
+                        records.fold(nodes, |sum, record| sum.wrapping_add(int.stack.layout.node_id(record)));
+                }
+            }
+        }
+        std::hint::black_box(nodes);
+        Ok(reports)
+    })
+}
+
+/// Decoding, state of flows and hops, and detection.
+pub(super) fn all(settings: &Settings, case: &Case) -> Result<Spread, CliError> {
+    let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(8_192));
+    let mut warmed_up = 0;
+    while warmed_up < 2 * feed.frames() {
+        warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
+        batch.clear();
+    }
+    timing::of(settings, || {
+        let reports = (0..4).map(|_| feed.burst(Input::Payloads, &mut collector, &mut batch) as u64).sum();
+        batch.clear();
+        Ok(reports)
+    })
+}
+
+/// Thousands per second.
+fn rate(ns: f64) -> f64 {
+    1e6 / ns
+}
+
+fn findings(points: &[Reading]) -> Findings {
+    let of = |hops, items| points.iter().find(|one| (one.hops, one.items) == (hops, items));
+    let text = |hops, items| {
+        of(hops, items).map_or("not run".into(), |one| {
+            format!("{} k/s; decoding alone {:.0} k/s", one.all.map(rate).text(0), rate(one.decoding.median))
+        })
+    };
+    let mut comparisons: Vec<Comparison> = PAPER
+        .iter()
+        .map(|(hops, items, paper)| {
+            Comparison::new(
+                format!("hops {hops}, items {items}: reports/s"),
+                format!("{paper:.0} k/s"),
+                text(*hops, *items),
+            )
+        })
+        .collect();
+    let added =
+        |hops, items| of(hops, items).zip(of(1, 1)).map(|(one, first)| one.all.median - first.all.median);
+    if let (Some(hops), Some(items)) = (added(4, 1), added(1, 4)) {
+        comparisons.push(Comparison::new(
+            "time that more hops and more items add to 1 hop with 1 item",
+            "hops cost more than items",
+            format!("4 hops {hops:+.0} ns, 4 items {items:+.0} ns"),
+        ));
+    }
+    Findings {
+        method: "Reports of Telemetry Report 1.0 with INT 1.0 in memory are decoded and passed through the state of flows and hops and the detection of \
+                 changes; no value changes. The rate is the inverse of the CPU time of a report on one core."
+            .into(),
+        conditions: vec![
+            "the paper's monitor receives by AF_XDP, and builds and drops a Kafka message per report, on one core of an Intel Xeon Silver 4114 \
+             (2.20 GHz). Here: no I/O and no message, but state and detection"
+                .into(),
+            "the paper's points are those of its text, since the figure's data is not published. Its text also says \"and the throughput to 2771 \
+             Kpps\" for four items, without saying for what"
+                .into(),
+            timing::condition(),
+        ],
+        comparisons,
+        remarks: vec![
+            "The programs do different work and run on different processors, so only the shape can be compared: how the rate falls with hops and \
+             items."
+                .into(),
+        ],
+        tables: vec![table(points)],
+    }
+}
+
+fn table(points: &[Reading]) -> Table {
+    let row = |one: &Reading| {
+        let mut row: Vec<Cell> = vec![one.hops.into(), one.items.into(), (one.hops * one.items).into()];
+        row.extend(one.decoding.cells(1));
+        row.extend(one.all.cells(1));
+        row.push(Cell::Figure(rate(one.all.median), 0));
+        let paper = PAPER.iter().find(|paper| (paper.0, paper.1) == (one.hops, one.items));
+        row.push(paper.map_or(Cell::Empty, |paper| Cell::Figure(paper.2, 0)));
+        row
+    };
+    let mut lengths: Vec<u64> = points.iter().map(|one| one.hops).collect();
+    lengths.dedup();
+    let line = |hops: &u64| Series {
+        name: format!("hopwise, {hops} hops"),
+        style: Style::Line,
+        points: points
+            .iter()
+            .filter(|one| one.hops == *hops)
+            .map(|one| one.all.map(rate).point(one.items as f64))
+            .collect(),
+    };
+    let paper = |hops: u64| {
+        let points = PAPER.iter().filter(|one| one.0 == hops).map(|one| (one.1 as f64, one.2));
+        mark_series(&format!("the paper, {hops} hops"), points.collect())
+    };
+    Table {
+        name: "rate",
+        about: "Reports by hops and items, on one core".into(),
+        columns: vec![
+            "hops",
+            "items",
+            "values",
+            "decoding_ns",
+            "decoding_ns_min",
+            "decoding_ns_max",
+            "all_ns",
+            "all_ns_min",
+            "all_ns_max",
+            "all_kps",
+            "paper_kps",
+        ],
+        rows: points.iter().map(row).collect(),
+        plots: vec![Plot {
+            note: "different programs, different processors".into(),
+            title: "Reports per second of one core (Fig. 3)".into(),
+            x: linear("items of each hop"),
+            y: linear("reports per second (k)"),
+            series: lengths.iter().map(line).chain([paper(1), paper(4)]).collect(),
+        }],
+    }
+}

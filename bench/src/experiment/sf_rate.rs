@@ -1,0 +1,315 @@
+//! Reports of SF-INT that one core processes, by sending rate, nodes and instructions (SF-INT, Figs. 8a and 9).
+
+use collector::{Batch, Collector, Datagram, config::JoinConfig};
+use dataplane::{FabricSink, Reporter, watchlist::Mode};
+
+use super::{
+    loopback::{self, Served},
+    page::{Cell, Comparison, Findings, Table, linear, log},
+    settings::{Parameter, Settings},
+    sf::{HOPS, INSTRUCTIONS, PATHS, Run, nodes_of},
+    timing::{self, Spread},
+};
+use crate::svg::{Plot, Series, Style};
+use terminal::CliError;
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::runs(),
+    Parameter::span(&[200]),
+    Parameter::seed(),
+    Parameter::work(
+        "packets",
+        [&[8_192], &[2_048], &[256]],
+        64..=65_536,
+        "packets whose reports are repeated",
+    ),
+    Parameter::new(
+        "rate",
+        &[50_000, 100_000, 200_000, 400_000, 800_000],
+        100..=10_000_000,
+        "reports sent per second, path of eight nodes",
+    ),
+    PATHS,
+    Parameter::new("items", &[2, 3, 4, 5], 1..=5, "instructions, in the order of the paper"),
+];
+
+/// Nodes of the path in the runs by sending rate.
+const NODES: u32 = 8;
+/// Bytes of Ethernet header and FCS, IPv4 and UDP around a report, as the paper's link carries them, with preamble and gap.
+const AROUND: f64 = (14 + 4 + 20 + 8 + 20) as f64;
+/// Reports in a call of the collector.
+const BURST: usize = 64;
+const BATCH: usize = 8_192;
+
+/// Payloads of reports, in order.
+#[derive(Default)]
+struct Recording(Vec<Vec<u8>>);
+
+impl FabricSink for Recording {
+    fn report(&mut self, _t: u64, _from: &Reporter, payload: &[u8]) {
+        self.0.push(payload.to_vec());
+    }
+}
+
+impl Recording {
+    /// Reports of one flow through a line of switches.
+    fn of(settings: &Settings, nodes: u32, instructions: u64) -> Result<Self, CliError> {
+        let bitmap = INSTRUCTIONS[..instructions as usize].iter().fold(0, |all, bit| all | bit);
+        let mut recording = Self::default();
+        let (packets, seed) = (settings.one("packets"), settings.one("seed"));
+        Run { bitmap, packets, seed, ..Run::new(nodes, Mode::Sf) }.play(&mut recording)?;
+        Ok(recording)
+    }
+
+    /// Mean bytes of a report on the paper's link.
+    fn bytes(&self) -> f64 {
+        self.0.iter().map(|payload| payload.len() as f64 + AROUND).sum::<f64>() / self.0.len().max(1) as f64
+    }
+}
+
+fn collector() -> Collector {
+    // The collector cannot learn the initial hop count from paths of two nodes.
+    let sf = JoinConfig { hop_limit: Some(HOPS), ..JoinConfig::default() };
+    Collector::new(collector::Config { max_flows: 4_096, sf, ..collector::Config::default() })
+}
+
+/// One point of Fig. 9.
+struct Capacity {
+    instructions: u64,
+    nodes: u32,
+    bytes: f64,
+    ns: Spread,
+}
+
+/// One point of Fig. 8a.
+struct Throughput {
+    instructions: u64,
+    wanted: u64,
+    bytes: f64,
+    runs: Vec<Served>,
+}
+
+impl Throughput {
+    fn spread(&self, of: impl Fn(&Served) -> f64) -> Spread {
+        Spread::of(self.runs.iter().map(of).collect())
+    }
+
+    /// Gigabits per second on a link of the paper.
+    fn gbps(&self, per_second: f64) -> f64 {
+        per_second * self.bytes * 8.0 / 1e9
+    }
+}
+
+pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let (mut capacities, mut throughputs) = (Vec::new(), Vec::new());
+    for &instructions in settings.list("items") {
+        for nodes in nodes_of(settings) {
+            let recording = Recording::of(settings, nodes, instructions)?;
+            let (bytes, ns) = (recording.bytes(), cost(settings, &recording.0)?);
+            capacities.push(Capacity { instructions, nodes, bytes, ns });
+        }
+        let recording = Recording::of(settings, NODES, instructions)?;
+        for &wanted in settings.list("rate") {
+            let runs = (0..settings.one("runs")).map(|_| served(settings, &recording.0, wanted));
+            let runs = runs.collect::<Result<_, _>>()?;
+            throughputs.push(Throughput { instructions, wanted, bytes: recording.bytes(), runs });
+        }
+    }
+    Ok(findings(&capacities, &throughputs))
+}
+
+/// Nanoseconds per report in the collector, from payloads in memory.
+fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<Spread, CliError> {
+    let (mut collector, mut batch, mut now) = (collector(), Batch::with_capacity(BATCH), 1_000_000_000);
+    let mut bursts = payloads.chunks(BURST).cycle();
+    let (mut before, mut calls) = (0, 0_u64);
+    timing::of(settings, || {
+        for _ in 0..4 {
+            let burst = bursts.next().unwrap_or_default();
+            now += 1_000 * burst.len() as u64;
+            let none =
+                Datagram { payload: &[], source: [0; 16], src_port: 40_000, listener: 0, received: now };
+            let mut datagrams = [none; BURST];
+            for (slot, payload) in datagrams.iter_mut().zip(burst) {
+                slot.payload = payload;
+            }
+            collector.handle(&datagrams[..burst.len()], &mut batch);
+        }
+        calls += 1;
+        if calls.is_multiple_of(64) {
+            collector.tick(now, &mut batch);
+        }
+        batch.clear();
+        let reports = collector.stats().reports;
+        Ok(reports - std::mem::replace(&mut before, reports))
+    })
+}
+
+/// One run over loopback.
+fn served(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served, CliError> {
+    let (mut collector, mut batch, mut ticked) = (collector(), Batch::with_capacity(BATCH), 0);
+    loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
+        collector.handle(datagrams, &mut batch);
+        let now = datagrams.last().map_or(ticked, |last| last.received);
+        if now.saturating_sub(ticked) >= 20_000_000 {
+            ticked = now;
+            collector.tick(now, &mut batch);
+        }
+        if batch.len() > BATCH / 2 {
+            batch.clear();
+        }
+    })
+}
+
+fn capacity_table(points: &[Capacity]) -> Table {
+    let million = |one: &Capacity| one.ns.map(|ns| 1e3 / ns);
+    let row = |one: &Capacity| {
+        let mut row = vec![one.instructions.into(), u64::from(one.nodes).into(), Cell::Figure(one.bytes, 0)];
+        row.extend(one.ns.cells(1));
+        row.extend(million(one).cells(2));
+        row.push(Cell::Figure(1e3 / one.ns.median * one.bytes * 8.0 / 1e3, 2));
+        row
+    };
+    Table {
+        name: "capacity",
+        about: "Reports that one core processes, in process".into(),
+        columns: vec![
+            "instructions",
+            "nodes",
+            "frame_bytes",
+            "ns_per_report",
+            "ns_per_report_min",
+            "ns_per_report_max",
+            "reports_mps",
+            "reports_mps_min",
+            "reports_mps_max",
+            "gbps",
+        ],
+        rows: points.iter().map(row).collect(),
+        plots: vec![Plot {
+            note: "one core, in process".into(),
+            title: "Reports per second by nodes (Fig. 9)".into(),
+            x: linear("nodes on the path"),
+            y: linear("reports per second (M)"),
+            series: by_instructions(
+                points,
+                |one| one.instructions,
+                |one| million(one).point(one.nodes.into()),
+            ),
+        }],
+    }
+}
+
+fn throughput_table(points: &[Throughput]) -> Table {
+    let row = |one: &Throughput| {
+        let mut row: Vec<Cell> = vec![one.instructions.into(), one.wanted.into()];
+        row.push(Cell::Figure(one.spread(Served::sent_per_second).median / 1e3, 1));
+        row.extend(one.spread(Served::received_per_second).map(|rate| rate / 1e3).cells(1));
+        row.push(Cell::Figure(one.gbps(one.spread(Served::sent_per_second).median), 3));
+        row.push(Cell::Figure(one.gbps(one.spread(Served::received_per_second).median), 3));
+        row.push(Cell::Figure(one.spread(Served::ns_per_report).median, 0));
+        row
+    };
+    let point = |one: &Throughput| {
+        let sent = one.gbps(one.spread(Served::sent_per_second).median);
+        one.spread(Served::received_per_second).map(|rate| one.gbps(rate)).point(sent)
+    };
+    Table {
+        name: "throughput",
+        about: format!("Sent and processed over loopback, path of {NODES} nodes"),
+        columns: vec![
+            "instructions",
+            "wanted_per_s",
+            "sent_kps",
+            "processed_kps",
+            "processed_kps_min",
+            "processed_kps_max",
+            "sent_gbps",
+            "processed_gbps",
+            "cpu_ns_per_report",
+        ],
+        rows: points.iter().map(row).collect(),
+        plots: vec![Plot {
+            note: "as these reports would fill the paper's link".into(),
+            title: "Processed by sending rate (Fig. 8a)".into(),
+            x: log("sent (Gb/s)"),
+            y: log("processed (Gb/s)"),
+            series: by_instructions(points, |one| one.instructions, point),
+        }],
+    }
+}
+
+/// A series for each number of instructions.
+fn by_instructions<T>(
+    points: &[T],
+    instructions: fn(&T) -> u64,
+    point: impl Fn(&T) -> crate::svg::Point,
+) -> Vec<Series> {
+    let mut all: Vec<u64> = points.iter().map(instructions).collect();
+    all.dedup();
+    all.into_iter()
+        .map(|count| Series {
+            name: format!("{count} instructions"),
+            style: Style::Line,
+            points: points.iter().filter(|one| instructions(one) == count).map(&point).collect(),
+        })
+        .collect()
+}
+
+fn findings(capacities: &[Capacity], throughputs: &[Throughput]) -> Findings {
+    let of = |instructions| capacities.iter().filter(move |one| one.instructions == instructions);
+    let rates = |instructions| {
+        let rates = of(instructions).map(|one| 1e3 / one.ns.median);
+        (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max))
+    };
+    let range = |(low, high): (f64, f64)| format!("{low:.2} to {high:.2} M reports/s");
+    let lossless = throughputs.iter().filter(|one| one.runs.iter().all(|run| run.sent == run.received));
+    let most =
+        lossless.map(|one| one.gbps(one.spread(Served::received_per_second).median)).fold(0.0, f64::max);
+    Findings {
+        method: "A line of executable switches with SF-INT makes the reports of one flow. By nodes (Fig. 9): the collector processes their payloads in \
+                 memory, again and again, and joins the records to paths; the rate is the inverse of the CPU time on one core. By sending rate (Fig. \
+                 8a): a sender passes them over loopback to a receiving thread with the collector."
+            .into(),
+        conditions: vec![
+            "the paper: 54 micro-engines of a Netronome SmartNIC, link of 10 Gb/s, packets of 64 bytes; its values are those of its text, since the \
+             figures' data is not published"
+                .into(),
+            "bytes on a link of the paper include Ethernet, IPv4, UDP, preamble and gap".into(),
+            "over loopback: sender and receiver share the machine; the kernel does part of the receive work in the sender's context".into(),
+            timing::condition(),
+        ],
+        comparisons: vec![
+            Comparison::new("processing rate, 2 instructions, all paths (Fig. 9)", "up to 7.13 Mpps (the abstract; 4.3 says Gbps)", range(rates(2))),
+            Comparison::new("processing rate, 5 instructions, all paths", "a plot", range(rates(5))),
+            Comparison::new("effect of the number of nodes", "none", {
+                let (low, high) = rates(2);
+                format!("2 instructions: the slowest path has {:.0} % of the fastest one's rate", 100.0 * low / high)
+            }),
+            Comparison::new("highest throughput without loss (Fig. 8a)", "9.13 Gb/s", format!("{most:.2} Gb/s over loopback")),
+            Comparison::new("output compared with input of the SmartNIC (Figs. 9a and 9b)", "near", "the table of throughput: sent and processed"),
+        ],
+        remarks: vec![
+            "The paper measures a NIC with 54 cores that runs on its own link. Ours is one core of a CPU that also runs the sender, so the rates are not \
+             comparable; whether the rate depends on nodes and instructions is."
+                .into(),
+        ],
+        tables: vec![capacity_table(capacities), throughput_table(throughputs)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::settings::Scale;
+
+    #[test]
+    fn every_packet_makes_one_report_of_constant_length() {
+        let settings = Settings::new(Scale::Smallest, PARAMETERS);
+        let recordings = [3, 8].map(|nodes| Recording::of(&settings, nodes, 2).unwrap());
+        for recording in &recordings {
+            assert_eq!(recording.0.len() as u64, settings.one("packets"));
+        }
+        assert_eq!(recordings[0].bytes(), recordings[1].bytes());
+    }
+}

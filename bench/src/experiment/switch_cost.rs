@@ -1,0 +1,178 @@
+//! What INT adds to the time of a packet in a switch (INTCollector, Fig. 9).
+
+use dataplane::{Switch, Watch, Watchlist, report::Outbox, switch};
+use detect::Match;
+
+use super::{
+    page::{Cell, Comparison, Findings, Table, linear},
+    settings::{Parameter, Settings},
+    timing::{self, Spread},
+};
+use crate::{
+    figures::{
+        failed,
+        packets::{plain, visit},
+    },
+    svg::{Axis, Plot, Series, Style},
+};
+use terminal::CliError;
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::runs(),
+    Parameter::span(&[300]),
+    Parameter::new("flows", &[1_000], 1..=10_000, "flows, with one packet each, which is sent repeatedly"),
+    Parameter::new("nodes", &[6], 2..=15, "nodes of the path that ends at the sink"),
+];
+
+/// The paper's latency added by INT, us, and its share of the latency with it.
+const PAPER: (f64, f64) = (0.692, 0.01587);
+
+/// The task of the measured switch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Plain,
+    Source,
+    Transit,
+    Sink,
+    SourceAndSink,
+}
+
+const TASKS: [(Task, &str); 5] = [
+    (Task::Plain, "no INT"),
+    (Task::Source, "source"),
+    (Task::Transit, "transit"),
+    (Task::Sink, "sink"),
+    (Task::SourceAndSink, "source and sink"),
+];
+
+pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let nodes = settings.one("nodes") as u32;
+    let found: Vec<(&str, Spread)> = TASKS
+        .iter()
+        .map(|(task, name)| Ok((*name, measure(settings, *task, nodes)?)))
+        .collect::<Result<_, CliError>>()?;
+    Ok(findings(&found, nodes))
+}
+
+fn new(node: u32, watched: bool) -> Result<Switch, CliError> {
+    let watchlist = if watched { Watch::new(Match::default()).into() } else { Watchlist::default() };
+    Switch::new(node, switch::Config::default(), watchlist).map_err(failed)
+}
+
+/// Nanoseconds per packet in one switch.
+fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliError> {
+    // The nodes before the measured one.
+    let before = match task {
+        Task::Plain | Task::Source | Task::SourceAndSink => 0,
+        Task::Transit => 1,
+        Task::Sink => nodes - 1,
+    };
+    let mut path = (1..=before).map(|node| new(node, true)).collect::<Result<Vec<_>, _>>()?;
+    let mut outbox = Outbox::default();
+    let packets: Vec<Vec<u8>> = (0..settings.one("flows") as u16)
+        .map(|flow| {
+            let mut frame = plain(flow);
+            for (switch, node) in path.iter_mut().zip(1..) {
+                let visit = switch::Visit { from_edge: node == 1, ..visit(u64::from(flow) * 2_000) };
+                switch.forward(&mut frame, &visit, &mut outbox);
+            }
+            frame
+        })
+        .collect();
+    let mut switch = new(before + 1, task != Task::Plain)?;
+    let (from_edge, to_edge) = match task {
+        Task::Plain | Task::SourceAndSink => (true, true),
+        Task::Source => (true, false),
+        Task::Transit => (false, false),
+        Task::Sink => (false, true),
+    };
+    let (mut frame, mut now, mut next) = (Vec::with_capacity(2_048), 0, packets.chunks(64).cycle());
+    timing::of(settings, || {
+        let burst = next.next().unwrap_or_default();
+        for packet in burst {
+            frame.clear();
+            frame.extend_from_slice(packet);
+            outbox.clear();
+            now += 1_000;
+            switch.forward(&mut frame, &switch::Visit { from_edge, to_edge, ..visit(now) }, &mut outbox);
+            std::hint::black_box(&frame);
+        }
+        Ok(burst.len() as u64)
+    })
+}
+
+fn findings(found: &[(&str, Spread)], nodes: u32) -> Findings {
+    let plain = found.first().map_or(f64::NAN, |one| one.1.median);
+    let row = |(name, spread): &(&str, Spread)| {
+        let mut row = vec![Cell::from(*name)];
+        row.extend(spread.cells(1));
+        row.push(Cell::Figure(spread.median - plain, 1));
+        row
+    };
+    let added =
+        |name: &str| found.iter().find(|one| one.0 == name).map_or(f64::NAN, |one| one.1.median - plain);
+    let points = (0_u32..).zip(found).map(|(at, one)| one.1.point(at.into())).collect();
+    let bars = Series { name: "hopwise".into(), style: Style::Bars, points };
+    Findings {
+        method: "One switch of hopwise, in process, forwards UDP packets of 200 bytes of payload, with and without INT-MD 2.1 with the usual items (node \
+                 id, level-1 interfaces, hop latency, queue, timestamps, utilization). The time is that of a packet in the switch, without I/O."
+            .into(),
+        conditions: vec![
+            format!("the sink receives packets with the records of {} nodes, and reports every packet", nodes - 1),
+            "the paper: end-to-end latency between host and switch (Wedge 100B) with and without INT, source, transit and sink enabled, mean of 10,000 \
+             packets"
+                .into(),
+            timing::condition(),
+        ],
+        comparisons: vec![
+            Comparison::new(
+                "time that INT adds to a packet (source, transit and sink in one switch in the paper)",
+                format!("{} us, {:.1} us with it", PAPER.0, PAPER.0 / PAPER.1),
+                format!(
+                    "source and sink: {:.3} us; source {:.3} us, transit {:.3} us, sink {:.3} us",
+                    added("source and sink") / 1e3,
+                    added("source") / 1e3,
+                    added("transit") / 1e3,
+                    added("sink") / 1e3
+                ),
+            ),
+            Comparison::new("added time as a share of the latency", "1.587 %", "not comparable: no link and no NIC here"),
+        ],
+        remarks: vec![
+            "The two figures are not the same quantity. The paper's is latency in the pipeline of a switch's chip, which hardly changes the rate of the \
+             switch. Ours is CPU time, which limits the rate of a core."
+                .into(),
+        ],
+        tables: vec![Table {
+            name: "packet",
+            about: "Time of a packet in the switch".into(),
+            columns: vec!["task", "ns_per_packet", "ns_per_packet_min", "ns_per_packet_max", "added_ns"],
+            rows: found.iter().map(row).collect(),
+            plots: vec![Plot {
+                note: "in process, without I/O".into(),
+                title: "Time of a packet in the switch (Fig. 9)".into(),
+                x: Axis { categories: found.iter().map(|one| one.0.into()).collect(), ..linear("") },
+                y: linear("per packet (ns)"),
+                series: vec![bars],
+            }],
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_switch_without_int_changes_no_byte_of_the_payload() {
+        let (mut switch, mut outbox) = (new(1, false).unwrap(), Outbox::default());
+        let (packet, mut frame) = (plain(7), plain(7));
+        let visit = switch::Visit { from_edge: true, to_edge: true, ..visit(1) };
+        switch.forward(&mut frame, &visit, &mut outbox);
+        assert_eq!(frame, packet);
+        assert_eq!(switch.stats().reported, 0);
+        let (mut switch, mut frame) = (new(1, true).unwrap(), plain(7));
+        switch.forward(&mut frame, &visit, &mut outbox);
+        assert_eq!((switch.stats().reported, frame), (1, packet));
+    }
+}

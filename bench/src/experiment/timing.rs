@@ -1,0 +1,115 @@
+//! Time per operation: several runs of each point, their median and their spread.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use super::{page::Cell, settings::Settings};
+use crate::svg::Point;
+use terminal::CliError;
+
+/// Median, minimum and maximum of the runs of a point.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    /// NaN without runs.
+    pub(super) fn of(mut runs: Vec<f64>) -> Self {
+        runs.sort_by(f64::total_cmp);
+        let at = |index: usize| runs.get(index).copied().unwrap_or(f64::NAN);
+        Self { median: at(runs.len() / 2), min: at(0), max: at(runs.len().saturating_sub(1)) }
+    }
+
+    /// `runs` runs.
+    ///
+    /// # Errors
+    /// That of a run.
+    pub(super) fn runs(
+        settings: &Settings,
+        mut run: impl FnMut() -> Result<f64, CliError>,
+    ) -> Result<Self, CliError> {
+        (0..settings.one("runs")).map(|_| run()).collect::<Result<_, _>>().map(Self::of)
+    }
+
+    /// Another quantity, such as a rate in place of a time.
+    pub(super) fn map(self, convert: impl Fn(f64) -> f64) -> Self {
+        let ends = (convert(self.min), convert(self.max));
+        Self { median: convert(self.median), min: ends.0.min(ends.1), max: ends.0.max(ends.1) }
+    }
+
+    /// Sums of medians, minima and maxima: a bound on the spread of the sum.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { median: self.median + other.median, min: self.min + other.min, max: self.max + other.max }
+    }
+
+    /// Three cells: median, minimum, maximum.
+    pub(super) fn cells(self, decimals: usize) -> [Cell; 3] {
+        [self.median, self.min, self.max].map(|figure| Cell::Figure(figure, decimals))
+    }
+
+    /// A point of a plot, with whiskers.
+    pub(super) fn point(self, x: f64) -> Point {
+        Point { x, y: self.median, spread: Some((self.min, self.max)) }
+    }
+
+    /// `12.3 (12.1 to 13.0)`.
+    pub(super) fn text(self, decimals: usize) -> String {
+        format!("{:.decimals$} ({:.decimals$} to {:.decimals$})", self.median, self.min, self.max)
+    }
+}
+
+/// Duration of each run of a point.
+pub(super) fn span(settings: &Settings) -> Duration {
+    Duration::from_millis(settings.one("span"))
+}
+
+/// Nanoseconds per operation. Each run is the median of many short rounds, which excludes rounds in which another program used the
+/// core. `work` does the operations of one round, for some ten microseconds, and returns their number.
+///
+/// # Errors
+/// That of `work`.
+pub(super) fn of(
+    settings: &Settings,
+    mut work: impl FnMut() -> Result<u64, CliError>,
+) -> Result<Spread, CliError> {
+    let span = span(settings);
+    // Half a run to warm up.
+    let warm_up = Instant::now();
+    while warm_up.elapsed() < span / 2 {
+        black_box(work()?);
+    }
+    Spread::runs(settings, || {
+        let (started, mut rounds) = (Instant::now(), Vec::new());
+        while started.elapsed() < span || rounds.len() < 3 {
+            let round = Instant::now();
+            let operations = black_box(work()?);
+            rounds.push(round.elapsed().as_nanos() as f64 / operations.max(1) as f64);
+        }
+        Ok(Spread::of(rounds).median)
+    })
+}
+
+/// The condition that applies to every result of [`of`].
+pub(super) fn condition() -> String {
+    "measured: each run is the median of many rounds of some ten microseconds on one core; figures are the median of the runs, \
+     `_min` and `_max` the smallest and largest run"
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_keeps_its_order_when_times_become_rates() {
+        let spread = Spread::of(vec![5.0, 2.0, 4.0]);
+        assert_eq!(spread, Spread { median: 4.0, min: 2.0, max: 5.0 });
+        assert_eq!(spread.map(|ns| 20.0 / ns), Spread { median: 5.0, min: 4.0, max: 10.0 });
+        assert_eq!(spread.text(1), "4.0 (2.0 to 5.0)");
+    }
+}

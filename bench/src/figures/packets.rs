@@ -1,0 +1,49 @@
+//! Packets of UDP over IPv4 for a switch in process, and its view of them.
+
+use dataplane::switch::Visit;
+use wire::{ethernet, ipv4, udp};
+
+/// Bytes of UDP payload.
+const PAYLOAD: usize = 200;
+
+/// A packet from one of the interfaces inside the network to another; the queue differs from packet to packet.
+pub(crate) fn visit(now: u64) -> Visit {
+    Visit {
+        ingress_if: 1,
+        egress_if: 2,
+        ingress_ts: now,
+        egress_ts: now + 700,
+        queue_id: 1,
+        queue_occupancy: 100 + (now / 1000 % 2) as u32,
+        tx_utilization: 5000,
+        buffer_occupancy: 0,
+        l2_interfaces: [0; 2],
+        mtu: 1500,
+        from_edge: false,
+        to_edge: false,
+    }
+}
+
+/// A packet of a flow, without INT.
+pub(crate) fn plain(flow: u16) -> Vec<u8> {
+    let len = (udp::HEADER_LEN + PAYLOAD) as u16;
+    let l4 = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+    let mut frame = vec![0; l4 + usize::from(len)];
+    let (dst, src) = ([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
+    ethernet::Repr { dst, src, ethertype: ethernet::ethertype::IPV4 }.emit(&mut frame);
+    let total_len = len + ipv4::HEADER_LEN as u16;
+    ipv4::Repr {
+        src: [10, 0, 0, 1],
+        dst: [10, 0, 1, 1],
+        proto: 17,
+        tos: 0,
+        total_len,
+        ident: 0,
+        fragment: 0,
+        ttl: 64,
+        options: &[],
+    }
+    .emit(&mut frame[ethernet::HEADER_LEN..]);
+    udp::Repr { src_port: 10_000 + flow, dst_port: 80, len, checksum: 0 }.emit(&mut frame[l4..]);
+    frame
+}
