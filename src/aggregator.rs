@@ -12,13 +12,16 @@ use std::{
 };
 
 use aggregator::{Aggregator, Cause, Output, Reason, Stats};
+use collector::Senders;
+use nic::source::Packet;
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
 use serde::{Deserialize, Serialize};
 use wire::Refusal;
 
 use crate::{
-    config::{Settings, aggregator::AggregatorSettings, values::Listen},
+    config::{Settings, aggregator::AggregatorSettings, build, values::Listen},
     control::Control,
+    datagram::is_allowed,
     view::{Name, NamedCounts},
 };
 use terminal::CliError;
@@ -64,7 +67,7 @@ impl Ready {
     /// A port in use, no route, settings that cannot be used.
     pub(crate) fn open(settings: &Settings, wanted: &AggregatorSettings) -> Result<Self, CliError> {
         let failed = |error: nic::Error| CliError::new(format!("[aggregator]: {error}"));
-        let aggregator = Aggregator::new(crate::config::build::aggregator(wanted, settings))
+        let aggregator = Aggregator::new(build::aggregator(wanted, settings))
             .map_err(|error| CliError::new(format!("[aggregator]: {error}")))?;
         let recv_buffer = usize::try_from(wanted.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, ..Options::default() };
@@ -90,7 +93,9 @@ impl Ready {
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let (address, stop) = (self.receiver.local_addr(), Arc::new(AtomicBool::new(false)));
         let Self { settings, receiver, aggregator, outlets } = self;
-        let mut worker = Worker { settings, receiver, aggregator, outlets, cut: 0, published: 0 };
+        let senders = build::senders(&settings.allow);
+        let mut worker =
+            Worker { settings, receiver, senders, not_allowed: 0, aggregator, outlets, cut: 0, published: 0 };
         let shared = Arc::new(Mutex::new(worker.view()));
         let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
         let failed = control.clone();
@@ -134,6 +139,10 @@ impl Drop for Role {
 struct Worker {
     settings: AggregatorSettings,
     receiver: Receiver,
+    /// Who may send; `None`: everyone.
+    senders: Option<Senders>,
+    /// Datagrams of other senders.
+    not_allowed: u64,
     aggregator: Aggregator,
     outlets: Outlets,
     /// Datagrams that were longer than a slot.
@@ -153,7 +162,7 @@ impl Worker {
             }
             let now = nic::time::monotonic();
             self.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
-            self.aggregator.ingest(now, burst.iter().map(|packet| packet.data), &mut self.outlets);
+            self.ingest(now, &burst);
             self.outlets.flush();
             if now.saturating_sub(self.published) >= PUBLISH {
                 self.published = now;
@@ -164,6 +173,16 @@ impl Worker {
         self.outlets.flush();
         self.publish(shared);
         failed.map_or(Ok(()), Err)
+    }
+
+    fn ingest(&mut self, now: u64, burst: &Burst) {
+        let Self { senders, not_allowed, aggregator, outlets, .. } = self;
+        let allowed = |packet: &Packet<'_>| {
+            let is_allowed = is_allowed(senders.as_ref(), packet.source);
+            *not_allowed += u64::from(!is_allowed);
+            is_allowed
+        };
+        aggregator.ingest(now, burst.iter().filter(allowed).map(|packet| packet.data), outlets);
     }
 
     /// How long to wait for datagrams, ms: not beyond the time when a register is due. A socket counts milliseconds, so a
@@ -180,7 +199,9 @@ impl Worker {
     }
 
     fn view(&mut self) -> AggregatorView {
-        let stats = self.aggregator.stats();
+        let mut stats = self.aggregator.stats();
+        stats.datagrams += self.not_allowed;
+        stats.unreadable[Refusal::SenderNotAllowed.index()] += self.not_allowed;
         let received = self.receiver.stats();
         let settings = &self.settings;
         let by_name = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();

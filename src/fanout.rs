@@ -10,7 +10,7 @@ mod queue;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use collector::{Batch, Datagram, Loss, Output, Sequencer, StreamId, event::Nanos};
+use collector::{Access, Batch, Datagram, Loss, Output, Sequencer, StreamId, event::Nanos};
 use nic::source::Packet;
 use wire::{
     FlowKey, Version,
@@ -200,6 +200,8 @@ pub(crate) struct Plan {
     pub(crate) workers: Vec<LoadSender>,
     /// Parser of a datagram's flow.
     pub(crate) profiles: Arc<Profiles>,
+    /// Who may report: the numbers of others are not accounted for. The workers refuse and count their datagrams.
+    pub(crate) access: Arc<Access>,
     /// Keeps a sender from targeting one worker.
     pub(crate) seed: u64,
     /// The number of the input.
@@ -251,6 +253,7 @@ impl Spreader {
     /// Accounts the sequence number of a report; returns its flow.
     fn note_report(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
         let peek = peek(packet.data, self.plan.profiles.of(&source)).ok()?;
+        self.plan.access.check(self.plan.listener, &source, || Ok(peek.node_id)).ok()?;
         self.noted.push((stream(&peek, self.plan.listener, source), peek.seq, packet.received));
         peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
     }
@@ -261,6 +264,7 @@ impl Spreader {
         let header = Header::parse(packet.data).ok()?;
         let node = Some(header.aggregator);
         let listener = self.plan.listener;
+        self.plan.access.check(listener, &source, || Ok(node)).ok()?;
         let id = StreamId { version: collector::AGGREGATE_VERSION, hw_id: 0, listener, node, source };
         self.noted.push((id, header.sequence, packet.received));
         Some(FlowKey::of_id(header.aggregator))
@@ -400,7 +404,8 @@ mod tests {
         let (workers, queues) = (0..workers).map(|_| load_queue(64 << 10)).unzip();
         let profiles = Arc::new(build::wire_profiles(&Settings::default()));
         let aggregate_ports = AggregatePorts::default();
-        (Plan { workers, profiles, seed: 1, listener: 3, ledger, aggregate_ports }, queues, pipeline)
+        let access = Arc::default();
+        (Plan { workers, profiles, access, seed: 1, listener: 3, ledger, aggregate_ports }, queues, pipeline)
     }
 
     fn packet(data: &[u8], src_port: u16) -> Packet<'_> {
@@ -462,6 +467,28 @@ mod tests {
         load.each_chunk(|_, chunk| seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.src_port))));
         assert_eq!(seen, [(vec![1; 3], 1), (vec![3; 9], 3)]);
         assert_eq!(load.bytes.len(), 12);
+    }
+
+    #[test]
+    fn numbers_of_senders_that_may_not_report_are_not_accounted_for() {
+        use collector::Grant;
+        let report = testkit::vectors::bytes("tr20_emb");
+        let streams = |from: &str| {
+            let (mut plan, queues, _pipeline) = plan(1);
+            let grant = Grant { from: from.parse().unwrap(), nodes: Vec::new() };
+            // The plan's listener is number 3.
+            plan.access = Arc::new(Access::new([None, None, None, Some(vec![grant])]));
+            let gauge = plan.ledger.gauge();
+            let mut spreader = Spreader::new(plan);
+            spreader.distribute(&[packet(&report, 1)]);
+            spreader.poll(2 * ACCOUNT_EVERY);
+            // The worker refuses and counts it.
+            let mut queued = 0;
+            while queues[0].receive(Duration::ZERO, |load| queued += load.entries.len()) == Received::Load {}
+            assert_eq!(queued, 1);
+            lock(&gauge.streams).0.len()
+        };
+        assert_eq!([streams("10.0.0.0/8"), streams("10.9.0.0/16")], [1, 0]);
     }
 
     #[test]

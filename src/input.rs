@@ -130,6 +130,8 @@ pub(crate) struct Input {
     opener: Option<Box<dyn Open>>,
     gauge: Arc<InputGauge>,
     listener: u16,
+    /// The entry of `[collector] listen` that it is a part of.
+    entry: usize,
 }
 
 /// Opens the inputs of the configuration, in order.
@@ -139,7 +141,8 @@ pub(crate) struct Input {
 pub(crate) fn open(active_config: &Arc<ActiveConfig>) -> Result<Vec<Input>, CliError> {
     let settings = active_config.settings();
     let mut inputs = Vec::new();
-    for listen in &settings.collector.listen {
+    for (entry, listen) in settings.collector.listen.iter().enumerate() {
+        let first = inputs.len();
         match listen {
             Listen::Udp(address) => inputs.push(udp::input(*address, &settings.collector, inputs.len())?),
             Listen::UdpAny(port) => udp::both_families(*port, &settings.collector, &mut inputs)?,
@@ -147,6 +150,7 @@ pub(crate) fn open(active_config: &Arc<ActiveConfig>) -> Result<Vec<Input>, CliE
                 inputs.push(device::input(interface, ports, active_config, inputs.len())?);
             }
         }
+        inputs.iter_mut().skip(first).for_each(|input: &mut Input| input.entry = entry);
     }
     Ok(inputs)
 }
@@ -156,7 +160,7 @@ impl Input {
         // More than 65,536 sockets exceed the default limit of open files.
         let listener = u16::try_from(listener).unwrap_or(u16::MAX);
         let gauge = Arc::new(InputGauge::new(&opened.setup, opener.is_some()));
-        Self { opened, opener, gauge, listener }
+        Self { opened, opener, gauge, listener, entry: 0 }
     }
 
     /// Its counters.
@@ -167,6 +171,11 @@ impl Input {
     /// Its number.
     pub(crate) fn listener(&self) -> u16 {
         self.listener
+    }
+
+    /// The entry of `[collector] listen` that it is a part of.
+    pub(crate) fn entry(&self) -> usize {
+        self.entry
     }
 
     /// Its threads, if it needs no supervision; else the input itself, for its supervisor.

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use collector::Collector;
+use collector::{Access, Collector};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -326,8 +326,9 @@ impl Server {
         let mut queues = Vec::new();
         // From here on `stop` must find the threads, even after an error.
         self.collecting = Some(Collecting { watch, ..Collecting::default() });
+        let access = Arc::new(build::access(settings, inputs.iter().map(Input::entry)));
         for index in 0..workers {
-            let (worker, handle) = self.worker(settings, workers)?;
+            let (worker, handle) = self.worker(settings, workers, &access)?;
             let Some(collecting) = &mut self.collecting else { break };
             collecting.handles.push(handle);
             if workers == 1 {
@@ -339,7 +340,7 @@ impl Server {
                 collecting.workers.push(self.control.spawn(&format!("worker-{index}"), work)?);
             }
         }
-        self.start_reading(settings, inputs, &queues, &mut gauges)?;
+        self.start_reading(settings, inputs, (&queues, &access), &mut gauges)?;
         Ok(gauges)
     }
 
@@ -347,7 +348,7 @@ impl Server {
         &mut self,
         settings: &Settings,
         inputs: Vec<Input>,
-        queues: &[LoadSender],
+        (queues, access): (&[LoadSender], &Arc<Access>),
         gauges: &mut Gauges,
     ) -> Result<(), CliError> {
         let Some(collecting) = &mut self.collecting else { return Ok(()) };
@@ -364,8 +365,16 @@ impl Server {
                     collecting.ledgers.push(Arc::clone(&ledger));
                     let (workers, profiles) = (queues.to_vec(), Arc::clone(&profiles));
                     let aggregate_ports = build::aggregate_ports(settings);
-                    let listener = input.listener();
-                    Dispatch::Spread(Plan { workers, profiles, seed, listener, ledger, aggregate_ports })
+                    let (listener, access) = (input.listener(), Arc::clone(access));
+                    Dispatch::Spread(Plan {
+                        workers,
+                        profiles,
+                        access,
+                        seed,
+                        listener,
+                        ledger,
+                        aggregate_ports,
+                    })
                 }
             };
             match input.read(dispatch, settings.collector.capabilities, &collecting.stop, &self.control)? {
@@ -380,10 +389,16 @@ impl Server {
         Ok(())
     }
 
-    fn worker(&self, settings: &Settings, workers: usize) -> Result<(Worker, WorkerHandle), CliError> {
-        let config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
+    fn worker(
+        &self,
+        settings: &Settings,
+        workers: usize,
+        access: &Arc<Access>,
+    ) -> Result<(Worker, WorkerHandle), CliError> {
+        let mut config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
+        config.access = Arc::clone(access);
         let recorder = (settings.store.enabled && settings.store.reports)
-            .then(|| ReportRecorder::new(build::wire_profiles(settings)));
+            .then(|| ReportRecorder::new(build::wire_profiles(settings), Arc::clone(access)));
         let (worker, handle) =
             Worker::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), recorder);
         Ok((worker.with_aggregate_ports(build::aggregate_ports(settings)), handle))

@@ -1,7 +1,9 @@
 //! Every report, for the store's table of reports (`[store] reports = true`): decoded separately from the collector,
 //! so that the default configuration has no overhead.
 
-use collector::Datagram;
+use std::sync::Arc;
+
+use collector::{Access, Datagram};
 use store::ReportRow;
 use wire::Decoder;
 
@@ -11,19 +13,25 @@ use crate::{datagram::Profiles, pipeline::Outlet};
 #[derive(Debug)]
 pub(crate) struct ReportRecorder {
     profiles: Profiles,
+    access: Arc<Access>,
     rows: Vec<ReportRow>,
 }
 
 impl ReportRecorder {
-    /// A recorder that reads sources by these profiles.
-    pub(crate) fn new(profiles: Profiles) -> Self {
-        Self { profiles, rows: Vec::new() }
+    /// A recorder that reads sources by these profiles, and those only that may report.
+    pub(crate) fn new(profiles: Profiles, access: Arc<Access>) -> Self {
+        Self { profiles, access, rows: Vec::new() }
     }
 
     /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
     pub(crate) fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
         for datagram in datagrams {
-            let mut decoder = Decoder::new(*self.profiles.of(&datagram.source));
+            let profile = self.profiles.of(&datagram.source);
+            let node = || wire::peek(datagram.payload, profile).map(|peek| peek.node_id);
+            if self.access.check(datagram.listener, &datagram.source, node).is_err() {
+                continue;
+            }
+            let mut decoder = Decoder::new(*profile);
             let reports = decoder.reports(datagram.payload).flatten();
             self.rows
                 .extend(reports.map(|report| ReportRow::new(&report, datagram.received, datagram.source)));

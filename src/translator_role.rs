@@ -18,16 +18,22 @@ use std::{
     time::Duration,
 };
 
+use collector::Senders;
 use nic::{
     frames::PollFds,
+    source::Packet,
     udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome},
 };
 use translator::{Output, Translator};
-use wire::roce::{Endpoints, Packet};
+use wire::roce::{self, Endpoints};
 
 use crate::{
-    config::translator::{TranslatorSettings, TransportMode},
+    config::{
+        build,
+        translator::{TranslatorSettings, TransportMode},
+    },
     control::Control,
+    datagram::is_allowed,
     exchange::secret::SecretFile,
 };
 use links::{Context, Peers};
@@ -136,8 +142,11 @@ impl Ready {
         let links = links.map_or_else(|| RdmaTransport::open(&settings), Ok)?;
         let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
         let peers = Peers::start(&settings, &secrets, control)?;
+        let senders = build::senders(&settings.allow);
         let mut worker = Worker {
             settings,
+            senders,
+            not_allowed: 0,
             reports,
             translator,
             links,
@@ -207,6 +216,10 @@ impl Drop for Role {
 /// State of the translator's thread.
 struct Worker {
     settings: TranslatorSettings,
+    /// Who may report; `None`: everyone.
+    senders: Option<Senders>,
+    /// Datagrams of other senders.
+    not_allowed: u64,
     /// By collector.
     reports: Vec<Reports>,
     translator: Translator,
@@ -292,8 +305,14 @@ impl Worker {
             return Ok(());
         }
         reports.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
-        let payloads = burst.iter().map(|packet| (packet.source, packet.data));
-        self.translator.process_burst(now, collector as u8, payloads, &mut self.links, &mut self.messages);
+        let Self { senders, not_allowed, translator, links, messages, .. } = self;
+        let allowed = |packet: &Packet<'_>| {
+            let is_allowed = is_allowed(senders.as_ref(), packet.source);
+            *not_allowed += u64::from(!is_allowed);
+            is_allowed
+        };
+        let payloads = burst.iter().filter(allowed).map(|packet| (packet.source, packet.data));
+        translator.process_burst(now, collector as u8, payloads, links, messages);
         self.send(now);
         Ok(())
     }
@@ -309,7 +328,7 @@ impl Worker {
             for packet in burst.iter() {
                 let ends =
                     Endpoints { source: packet.source.ip(), destination, source_port: packet.source.port() };
-                match (Packet::parse_udp(packet.data, ends), self.links.frames()) {
+                match (roce::Packet::parse_udp(packet.data, ends), self.links.frames()) {
                     (Ok(response), Some(links)) => links.receive(now, &response),
                     (Ok(_), None) => {}
                     (Err(refusal), _) => self.messages.unreadable[refusal.index()] += 1,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use detect::{Detection, Prefix};
 use wire::FlowKey;
 
+use crate::access::Access;
 use crate::event::Nanos;
 
 /// May stamps of different nodes be compared?
@@ -176,6 +177,8 @@ pub struct Config {
     pub rollup: Rollups,
     /// Hash seed: prevents senders from targeting one bucket of a table. Equal seeds and inputs give equal outputs.
     pub seed: u64,
+    /// Who may report to which listener; everyone by default.
+    pub access: Arc<Access>,
     /// Profiles by source prefix; the longest prefix wins.
     pub profiles: Vec<(Prefix, Profile)>,
     /// The profile of all other sources.
@@ -205,6 +208,7 @@ impl Default for Config {
             push_interval: 10_000_000_000,
             rollup: Rollups::default(),
             seed: 0x6a09_e667_f3bc_c908,
+            access: Arc::default(),
             profiles: Vec::new(),
             default_profile: Profile::default(),
             node_profiles: Vec::new(),

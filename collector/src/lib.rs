@@ -53,6 +53,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod batch;
 mod collector;
 pub mod config;
@@ -69,6 +70,7 @@ pub mod stats;
 mod stream;
 pub mod workload;
 
+pub use access::{Access, Grant, Senders};
 pub use batch::Batch;
 pub use collector::{AGGREGATE_VERSION, Collector, NetworkEntry, suppressed};
 pub use config::{Clocks, Config, Profile, Rollups};

@@ -68,6 +68,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
             ));
         }
     }
+    warnings.extend(settings.open_listeners());
     warnings
 }
 
@@ -149,10 +150,34 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_is_a_warning() {
-        let file = "[collector]\nlisten = [\"xdp://no-such-nic\", \"xdp://lo\"]\n";
+        let file = "[collector]\nlisten = [\"xdp://no-such-nic\", \"xdp://lo\"]\n[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\n";
         let settings = Settings::parse(file, "h.toml").unwrap();
         let expected = "there is no interface `no-such-nic` here now (`ip link` lists those there are); it is used when it appears";
         assert_eq!(warnings(&settings), [expected]);
-        assert_eq!(warnings(&Settings::default()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_listener_that_is_open_to_everyone_is_a_warning() {
+        let found = |file: &str| warnings(&Settings::parse(file, "h.toml").unwrap());
+        let open = |listens: &str, key: &str| {
+            format!(
+                "everyone who reaches {listens} can send reports, which are not authenticated; name the senders in {key}"
+            )
+        };
+        assert_eq!(found(""), [open("udp://*:32766 and udp://*:32767", "[[collector.allow]]")]);
+        let one = "[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\nlisten = [\"udp://*:32766\"]\n";
+        assert_eq!(found(one), [open("udp://*:32767", "[[collector.allow]]")]);
+        assert_eq!(found("[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\n"), Vec::<String>::new());
+        assert_eq!(
+            found("[collector]\nlisten = [\"udp://127.0.0.1:1\", \"udp://[::1]:1\"]\n"),
+            Vec::<String>::new()
+        );
+        let roles = "[aggregator]\nforward = [\"192.0.2.1:32767\"]\n[translator]\n[[translator.collectors]]\nexchange = \"127.0.0.1:1\"\n";
+        let expected =
+            [open("udp://*:32766", "[aggregator] allow"), open("0.0.0.0:40040", "[translator] allow")];
+        assert_eq!(found(roles), expected);
+        let allow = "allow = [\"10.0.0.0/8\"]\n";
+        let closed = roles.replace("[translator]\n", &format!("{allow}[translator]\n{allow}"));
+        assert_eq!(found(&closed), Vec::<String>::new());
     }
 }

@@ -8,6 +8,7 @@ mod text;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use collector::{Batch, Collector, Datagram};
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long = "aggregate-port", value_name = "PORT", default_value = "32767")]
     pub(crate) aggregate_ports: Vec<u16>,
 
-    /// Configuration file: profiles, thresholds, rules, sizes
+    /// Configuration file: profiles, thresholds, rules, sizes, who may report
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -71,6 +72,12 @@ pub(crate) struct Args {
     /// `max`, `realtime`, or a factor of the captured speed
     #[arg(long, default_value = "max", value_parser = speed)]
     pub(crate) speed: Speed,
+}
+
+impl Args {
+    fn all_ports(&self) -> Vec<u16> {
+        [&self.ports[..], &self.aggregate_ports].concat()
+    }
 }
 
 /// How fast the capture's time passes.
@@ -109,7 +116,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let findings = Findings::new(&config, args.explain_loss);
     let mut replay = Replay::new(config, Outlet { findings, keeper }, args.speed);
     replay.aggregate_ports = AggregatePorts(args.aggregate_ports.as_slice().into());
-    let ports = [&args.ports[..], &args.aggregate_ports].concat();
+    let ports = args.all_ports();
+    replay.ports.clone_from(&ports);
     let mut account = Account::default();
     let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
     let started = Instant::now();
@@ -152,6 +160,7 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
     for (_, profile) in &mut config.profiles {
         build::receive_on(&mut profile.wire, &args.ports);
     }
+    config.access = Arc::new(build::access_by_port(settings, &args.all_ports()));
     // The same capture gives the same answer, always.
     config.seed = collector::Config::default().seed;
     Ok(config)
@@ -204,6 +213,8 @@ struct Replay {
     /// Receive time of the latest datagram.
     last: u64,
     aggregate_ports: AggregatePorts,
+    /// Each is a listener, by its index.
+    ports: Vec<u16>,
 }
 
 struct Replayed {
@@ -225,6 +236,7 @@ struct Waiting {
     end: usize,
     source: [u8; 16],
     src_port: u16,
+    listener: u16,
     contents: Contents,
     received: u64,
 }
@@ -240,6 +252,7 @@ impl Replay {
             ticked: 0,
             last: 0,
             aggregate_ports: AggregatePorts::default(),
+            ports: Vec::new(),
         }
     }
 
@@ -254,7 +267,9 @@ impl Replay {
         self.burst.bytes.extend_from_slice(datagram.payload);
         let end = self.burst.bytes.len();
         let contents = self.aggregate_ports.contents(datagram.dst_port);
-        self.burst.heads.push(Waiting { end, source, src_port: datagram.src_port, contents, received: ts });
+        let listener = self.ports.iter().position(|port| *port == datagram.dst_port).unwrap_or(0) as u16;
+        let src_port = datagram.src_port;
+        self.burst.heads.push(Waiting { end, source, src_port, listener, contents, received: ts });
         if self.burst.heads.len() == BURST {
             self.flush();
         }
@@ -268,9 +283,8 @@ impl Replay {
         let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
         let (mut datagrams, mut start) = ([none; BURST], 0);
         for (slot, waiting) in datagrams.iter_mut().zip(&self.burst.heads) {
-            let Waiting { end, source, src_port, received, .. } = *waiting;
-            *slot =
-                Datagram { payload: &self.burst.bytes[start..end], source, src_port, listener: 0, received };
+            let Waiting { end, source, src_port, listener, received, .. } = *waiting;
+            *slot = Datagram { payload: &self.burst.bytes[start..end], source, src_port, listener, received };
             start = end;
         }
         let mut rest = &datagrams[..self.burst.heads.len()];

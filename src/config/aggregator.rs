@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use detect::Prefix;
+
 use super::values::Listen;
 use settings::{choice, section, values::Size};
 
@@ -13,6 +15,9 @@ section! {
     pub(crate) struct AggregatorSettings("[aggregator]") {
         /// Input for postcards: `udp://*:PORT`, or one address.
         pub(crate) listen: Listen = Listen::UdpAny(32766),
+        /// Addresses or networks that may send postcards, such as `["10.0.0.0/8"]`; datagrams of others are refused and counted as
+        /// `sender_not_allowed`. Empty: everyone.
+        pub(crate) allow: Vec<Prefix> = Vec::new(),
         /// Destinations of aggregates: addresses of collectors, with the port on which they expect aggregates (with `interop`: reports).
         /// Several of them share the load, see `spread`.
         pub(crate) forward: Vec<SocketAddr> = Vec::new(),

@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-use collector::Profile;
+use collector::{Access, Grant, Profile, Senders};
 use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds};
 use wire::profile::TelemetryPorts;
 
 use super::aggregator::{AggregateSpread, AggregatorSettings};
-use super::sections::{Clocks, OverrideSettings, Period, ProfileSettings, TcpShim};
+use super::sections::{
+    AllowSettings, Clocks, CollectorSettings, OverrideSettings, Period, ProfileSettings, TcpShim,
+};
 use super::settings::Settings;
 use super::values::Listen;
 use crate::datagram::{AggregatePorts, Profiles};
@@ -142,6 +144,54 @@ fn postcards(settings: &Settings, workers: usize) -> collector::config::Postcard
 /// The ports of aggregates.
 pub(crate) fn aggregate_ports(settings: &Settings) -> AggregatePorts {
     AggregatePorts(settings.collector.aggregate_ports.as_slice().into())
+}
+
+impl CollectorSettings {
+    /// Whether only some senders may report to `listen`.
+    pub(crate) fn is_restricted(&self, listen: &Listen) -> bool {
+        self.allow.iter().any(|entry| entry.is_for(listen))
+    }
+
+    /// Who may report to the listeners for which `concerns` holds; `None`: everyone.
+    fn grants(&self, concerns: impl Fn(&Listen) -> bool) -> Option<Vec<Grant>> {
+        let concerned = |entry: &&AllowSettings| {
+            self.listen.iter().any(|listen| concerns(listen) && entry.is_for(listen))
+        };
+        let entries: Vec<&AllowSettings> = self.allow.iter().filter(concerned).collect();
+        let grants = entries.iter().flat_map(|entry| {
+            let nodes: Vec<(u32, u32)> = entry.nodes.iter().map(|range| (range.0, range.1)).collect();
+            entry.from.iter().map(move |from| Grant { from: *from, nodes: nodes.clone() })
+        });
+        (!entries.is_empty()).then(|| grants.collect())
+    }
+}
+
+impl AllowSettings {
+    fn is_for(&self, listen: &Listen) -> bool {
+        self.listen.is_empty() || self.listen.contains(listen)
+    }
+}
+
+/// Who may report to each input; `inputs`: the entry of `[collector] listen` that each belongs to.
+pub(crate) fn access(settings: &Settings, inputs: impl IntoIterator<Item = usize>) -> Access {
+    let collector = &settings.collector;
+    let grants = |entry: usize| collector.grants(|listen| collector.listen.get(entry) == Some(listen));
+    Access::new(inputs.into_iter().map(grants))
+}
+
+/// Who may report to each of `ports`, where the interface and the address are not known. A port without a listener is like all
+/// listeners.
+pub(crate) fn access_by_port(settings: &Settings, ports: &[u16]) -> Access {
+    let collector = &settings.collector;
+    let known = |port: &u16| collector.listen.iter().any(|listen| listen.ports().contains(port));
+    let grants = |port: &u16| collector.grants(|listen| !known(port) || listen.ports().contains(port));
+    Access::new(ports.iter().map(grants))
+}
+
+/// The senders that a list of prefixes allows; `None`: everyone.
+pub(crate) fn senders(allow: &[Prefix]) -> Option<Senders> {
+    let grants: Vec<Grant> = allow.iter().map(|from| Grant { from: *from, nodes: Vec::new() }).collect();
+    (!grants.is_empty()).then(|| Senders::new(&grants))
 }
 
 /// The profile for sources that no prefix names, and those for the others.

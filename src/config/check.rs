@@ -20,6 +20,9 @@ use settings::{
 pub(crate) const BUILT_IN_PROFILES: [&str; 6] =
     ["default", "strict", "geant", "hostint", "intcollector-gen", "onos"];
 
+/// Most prefixes, and most ranges of nodes, in all entries of `[[collector.allow]]`.
+const MAX_ALLOWED: usize = 65_536;
+
 /// Most rules.
 const MAX_RULES: usize = detect::rule::MAX_RULES;
 
@@ -148,6 +151,7 @@ impl Checker<'_, '_> {
                 self.refuse(&["collector", "listen", &index.to_string()], message);
             }
         }
+        self.allow(settings);
         self.xdp(settings);
         self.sf(settings);
         self.postcards(settings);
@@ -174,6 +178,47 @@ impl Checker<'_, '_> {
         }
         if collector.flow_timeout.as_secs() < 1 {
             self.refuse(&["collector", "flow_timeout"], "flows would expire at once; write at least \"1s\"");
+        }
+    }
+
+    fn allow(&mut self, settings: &Settings) {
+        let collector = &settings.collector;
+        let entries = &collector.allow;
+        let (prefixes, ranges) = entries
+            .iter()
+            .fold((0, 0), |(from, nodes), entry| (from + entry.from.len(), nodes + entry.nodes.len()));
+        if prefixes.max(ranges) > MAX_ALLOWED {
+            self.refuse(
+                &["collector", "allow"],
+                format!("at most {MAX_ALLOWED} prefixes and {MAX_ALLOWED} ranges of nodes in all; write networks instead of single addresses"),
+            );
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            let position = index.to_string();
+            if entry.from.is_empty() {
+                self.refuse(
+                    &["collector", "allow", &position],
+                    "an entry needs senders; add from = [\"10.0.0.0/8\"] or the like",
+                );
+            }
+            for (at, listen) in entry.listen.iter().enumerate() {
+                if !collector.listen.contains(listen) {
+                    let message = format!(
+                        "{listen} is not in [collector] listen; write it as it is there, or leave `listen` out"
+                    );
+                    self.refuse(&["collector", "allow", &position, "listen", &at.to_string()], message);
+                }
+            }
+        }
+        let kernel = collector.xdp.mode == XdpMode::Kernel;
+        for listen in collector.listen.iter().filter(|listen| kernel && listen.interface().is_some()) {
+            if collector.is_restricted(listen) {
+                let message = format!(
+                    "with [collector.xdp] mode = \"kernel\" the kernel's program does not know who may report to {listen}; write mode = \"user\", or \
+                     entries with a `listen` of udp:// only"
+                );
+                self.refuse(&["collector", "allow"], message);
+            }
         }
     }
 

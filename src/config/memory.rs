@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration}
 use toml::de::DeValue;
 
 use dta::fields::Fields;
+
+use super::values::id_range;
 use settings::{
     choice,
     read::{Node, Reader},
@@ -273,12 +275,7 @@ impl Setting for ListRange {
             let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
             return one.map(|id| Self { first: id, last: id }).or_else(|| refuse(node, reader));
         }
-        from_text(node, reader, |text| {
-            let (first, last) =
-                text.split_once("..").or_else(|| text.split_once('-')).unwrap_or((text, text));
-            let range = Self { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
-            (range.first <= range.last).then_some(range)
-        })
+        from_text(node, reader, |text| id_range(text).map(|(first, last)| Self { first, last }))
     }
 
     fn show(&self) -> Shown {

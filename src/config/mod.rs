@@ -93,6 +93,34 @@ impl Settings {
         ))
     }
 
+    /// Listeners to which everyone may report, as a warning for each role that has any.
+    pub(crate) fn open_listeners(&self) -> Vec<String> {
+        let collector = &self.collector;
+        let open = collector
+            .listen
+            .iter()
+            .filter(|listen| !listen.is_loopback() && !collector.is_restricted(listen));
+        let collector = open.filter(|_| self.collects()).map(ToString::to_string);
+        let aggregator =
+            self.aggregator.iter().filter(|role| role.allow.is_empty() && !role.listen.is_loopback());
+        let aggregator = aggregator.map(|role| role.listen.to_string());
+        let translator =
+            self.translator.iter().filter(|role| role.allow.is_empty()).flat_map(|role| role.listens());
+        let translator = translator.filter(|address| !address.ip().to_canonical().is_loopback());
+        let roles: [(Vec<String>, &str); 3] = [
+            (collector.collect(), "[[collector.allow]]"),
+            (aggregator.collect(), "[aggregator] allow"),
+            (translator.map(|address| address.to_string()).collect(), "[translator] allow"),
+        ];
+        let warning = |(listens, key): (Vec<String>, &str)| {
+            let listens = listens.join(" and ");
+            format!(
+                "everyone who reaches {listens} can send reports, which are not authenticated; name the senders in {key}"
+            )
+        };
+        roles.into_iter().filter(|(listens, _)| !listens.is_empty()).map(warning).collect()
+    }
+
     /// The effective settings as a TOML file, without secrets.
     pub(crate) fn to_toml(&self) -> String {
         self.show().to_toml()
@@ -131,6 +159,17 @@ impl Overrides {
     pub(crate) fn apply(&self, mut settings: Settings) -> Result<Settings, String> {
         if !self.listen.is_empty() {
             settings.collector.listen.clone_from(&self.listen);
+        }
+        let collector = &settings.collector;
+        if let Some(unknown) = collector
+            .allow
+            .iter()
+            .flat_map(|entry| &entry.listen)
+            .find(|listen| !collector.listen.contains(listen))
+        {
+            return Err(format!(
+                "[[collector.allow]] restricts {unknown}, which is not listened on; correct the command line, or the entry"
+            ));
         }
         settings.api.listen = self.api.unwrap_or(settings.api.listen);
         settings.store.dir = self.store.clone().or(settings.store.dir);

@@ -6,7 +6,7 @@ use detect::{PortRange, Prefix};
 
 use super::{
     memory::MemorySettings,
-    values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker},
+    values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker, NodeRange},
 };
 use settings::{
     choice,
@@ -27,6 +27,8 @@ section! {
         /// `[collector.xdp]`. It takes UDP datagrams to port 32766, or to the listed ports, as in `xdp://eth1:32766,5000` (at
         /// most eight); all other traffic passes to the network stack.
         pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766), Listen::UdpAny(32767)],
+        /// Who may report. Default: everyone who reaches a listener. See `[[collector.allow]]`.
+        pub(crate) allow: Vec<AllowSettings> = Vec::new(),
         /// Open the sockets of `udp://` and of the memory in this network namespace (`ip netns list`), for reports from a management network
         /// that is separate from the rest of the machine. The API stays in the namespace of the program. Entering a namespace
         /// needs root.
@@ -82,6 +84,22 @@ section! {
         pub(crate) postcards: PostcardSettings = PostcardSettings::default(),
         /// Memory that translators write by RDMA.
         pub(crate) memory: Option<MemorySettings> = None,
+    }
+}
+
+section! {
+    /// Senders that may report. Reports are not authenticated: without an entry for a listener, everyone who reaches it can report
+    /// any flow and any loss of any node. With an entry, the listener refuses datagrams of all other senders, and counts them as
+    /// `sender_not_allowed` or `node_not_allowed`. UDP source addresses can be forged, so routers at the edge should also drop
+    /// packets from outside with these addresses. Changes apply at the next start. Not for `xdp://` with `mode = "kernel"`.
+    pub(crate) struct AllowSettings("[[collector.allow]]") {
+        /// Addresses or networks of senders.
+        pub(crate) from: Vec<Prefix> = Vec::new(),
+        /// Node IDs in the headers of their datagrams (of an aggregate: the aggregator's), such as `["1-20", 35]`. Empty: any. If
+        /// set, a datagram whose header names no node (Report 0.5 without metadata of its own) is refused.
+        pub(crate) nodes: Vec<NodeRange> = Vec::new(),
+        /// The listeners to which the entry applies, as they are written in `[collector] listen`. Empty: all.
+        pub(crate) listen: Vec<Listen> = Vec::new(),
     }
 }
 

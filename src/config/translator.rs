@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use detect::Prefix;
 use translator::{Accept, Config, SectionConfig, Trigger};
 use wire::dta::CONTROL_PORT;
 
@@ -23,6 +24,9 @@ section! {
     pub(crate) struct TranslatorSettings("[translator]") {
         /// Address and port that receive reports for the first collector; others have their own `listen`.
         pub(crate) listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 40040)),
+        /// Addresses or networks that may send DTA reports, for all collectors, such as `["10.0.0.0/8"]`; datagrams of others are
+        /// refused and counted as `sender_not_allowed`. Empty: everyone.
+        pub(crate) allow: Vec<Prefix> = Vec::new(),
         /// Port of the reporters for NACKs and congestion notifications.
         pub(crate) control_port: u16 = 40044,
         /// Layout of reports. `v1`: as in [the wire formats](../reference/wire-formats.md). `artifact`: as in the code published

@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, str::FromStr};
 
 use settings::{
-    read::{Node, Reader},
+    read::{DeValue, Node, Reader},
     setting::{Setting, Shown},
     values::{from_text, integer, nanoseconds, refuse},
 };
@@ -86,6 +86,15 @@ impl Listen {
         }
     }
 
+    /// Whether only this machine reaches it.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self {
+            Self::UdpAny(_) => false,
+            Self::Udp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Xdp { interface, .. } => interface == "lo",
+        }
+    }
+
     /// The interface, if it is one.
     pub(crate) fn interface(&self) -> Option<&str> {
         match self {
@@ -157,6 +166,36 @@ impl Setting for Listen {
 
     fn show(&self) -> Shown {
         Shown::Plain(self.to_string().into())
+    }
+}
+
+/// Both ends of a range of ids: `7`, `0-15`.
+pub(crate) fn id_range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.split_once("..").or_else(|| text.split_once('-')).unwrap_or((text, text));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last).then_some((first, last))
+}
+
+/// Node ids, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeRange(pub(crate) u32, pub(crate) u32);
+
+impl Setting for NodeRange {
+    const KIND: &'static str = "a node ID, or from-to such as \"1-20\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        if let DeValue::Integer(_) = node.get_ref() {
+            let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
+            return one.map(|id| Self(id, id)).or_else(|| refuse::<Self>(node, reader));
+        }
+        from_text(node, reader, |text| id_range(text).map(|(first, last)| Self(first, last)))
+    }
+
+    fn show(&self) -> Shown {
+        match self {
+            Self(first, last) if first == last => Shown::Plain((*first).into()),
+            Self(first, last) => Shown::Plain(format!("{first}-{last}").into()),
+        }
     }
 }
 

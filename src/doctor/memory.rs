@@ -130,7 +130,13 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
         }
         Writer::Exchange { at, secret_file, .. } => checks.push(secret(*at, secret_file.as_ref())),
     }
-    let input = Input { listen: writer.title(), interface: None, sockets: Vec::new(), requested: true };
+    let input = Input {
+        listen: writer.title(),
+        interface: None,
+        sockets: Vec::new(),
+        restricted: None,
+        requested: true,
+    };
     Examined { input, facts: found.facts, expected: None, checks }
 }
 

@@ -17,7 +17,11 @@ use nic::device::{self, Facts, Machine};
 use nic::receive::RxPath;
 
 use crate::{
-    config::{Settings, sections::XdpMode, values::Listen},
+    config::{
+        Settings,
+        sections::{CollectorSettings, XdpMode},
+        values::Listen,
+    },
     input::device::{memory as frames_memory, rx_paths},
 };
 use memory::Writer;
@@ -110,6 +114,8 @@ pub(crate) struct Input {
     pub(crate) interface: Option<String>,
     /// Sockets that it opens.
     sockets: Vec<SocketAddr>,
+    /// Whether only some senders may report; `None` where that is not examined.
+    restricted: Option<bool>,
     /// Requested by the user; others are listed for information only.
     pub(crate) requested: bool,
 }
@@ -121,11 +127,12 @@ impl Input {
             listen: format!("xdp://{name}"),
             interface: Some(name.to_owned()),
             sockets: Vec::new(),
+            restricted: None,
             requested,
         }
     }
 
-    fn of(listen: &Listen) -> Self {
+    fn of(listen: &Listen, collector: &CollectorSettings) -> Self {
         let (any4, any6) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         let families = if has_ipv6() { vec![any4, any6] } else { vec![any4] };
         let any = |port: u16| families.iter().map(move |any| SocketAddr::from((*any, port)));
@@ -136,7 +143,8 @@ impl Input {
             Listen::Xdp { ports, .. } => ports.iter().copied().flat_map(any).collect(),
         };
         let interface = listen.interface().map(str::to_owned);
-        Self { listen: listen.to_string(), interface, sockets, requested: true }
+        let restricted = (!listen.is_loopback()).then(|| collector.is_restricted(listen));
+        Self { listen: listen.to_string(), interface, sockets, restricted, requested: true }
     }
 }
 
@@ -170,7 +178,7 @@ impl Requirements {
         let collector = &settings.collector;
         let (best, lowest) = rx_paths(&collector.xdp);
         Self {
-            inputs: collector.listen.iter().map(Input::of).collect(),
+            inputs: collector.listen.iter().map(|listen| Input::of(listen, collector)).collect(),
             namespace: collector.namespace.clone(),
             receive_buffer: collector.receive_buffer.0,
             memory: frames_memory(&collector.xdp),
@@ -273,6 +281,7 @@ fn examine_input(
             Some(expected)
         }
     };
+    checks.extend(input.restricted.map(senders));
     let sockets = || sockets(&input.sockets, depth.try_ports);
     checks.extend(match &requirements.namespace {
         None => sockets(),
@@ -281,6 +290,16 @@ fn examine_input(
         }
     });
     Examined { input: input.clone(), facts, expected, checks }
+}
+
+/// May everyone report to an input that other machines reach?
+fn senders(restricted: bool) -> Check {
+    let why = "Reports are not authenticated: whoever reaches the listener can report any flow, and any loss of any node. Name the senders in \
+               [[collector.allow]], or listen on a loopback address.";
+    match restricted {
+        true => Check::good("senders", "those of [[collector.allow]]", why),
+        false => Check::good("senders", "everyone", why).with(Verdict::Suboptimal),
+    }
 }
 
 /// Does the kernel take this object's programs and maps? They go away at once.

@@ -177,6 +177,11 @@ impl Device {
     /// The kernel program, which passes significant changes to user space.
     fn open_kernel(&mut self) -> Result<Opened, String> {
         let collector = &self.settings.collector;
+        let listen = Listen::Xdp { interface: self.interface.clone(), ports: self.ports.clone() };
+        if collector.is_restricted(&listen) {
+            // Its suppressed reports would bypass the check.
+            return Err("the kernel's program does not know who may report ([[collector.allow]])".to_owned());
+        }
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
         let (default, profiles) = build::profiles(&self.settings);
         let detection = build::detection(&self.settings, 0)?;

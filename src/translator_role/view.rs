@@ -173,7 +173,9 @@ fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
 impl Worker {
     /// The current values.
     pub(super) fn view(&mut self) -> TranslatorView {
-        let stats = self.translator.stats();
+        let mut stats = self.translator.stats();
+        stats.reports.received += self.not_allowed;
+        stats.reports.unreadable[Refusal::SenderNotAllowed.index()] += self.not_allowed;
         let collectors = (0..self.peers.list.len()).filter_map(|number| self.collector(number)).collect();
         let refusals = |counts: &[u64; Refusal::COUNT]| {
             some(Refusal::ALL.iter().map(|why| (why.name(), counts[why.index()])))

@@ -161,6 +161,22 @@ fn postcards_become_aggregates_and_counters_balance() {
 }
 
 #[test]
+fn postcards_of_senders_that_are_not_allowed_are_refused_and_counted() {
+    let postcards = |allow: &str| {
+        let stage = Stage::start(&format!("kind = \"agg\"\nallow = [\"{allow}\"]"));
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for seq in 1..4 {
+            sender.send_to(&postcard(seq, 7), stage.input).unwrap();
+        }
+        let view = stage.view(|view| view["datagrams"] == 3);
+        assert_eq!(view["balanced"], true);
+        (view["postcards"].clone(), view["unreadable"].clone())
+    };
+    assert_eq!(postcards("127.0.0.0/8"), (3.into(), serde_json::json!({})));
+    assert_eq!(postcards("10.0.0.0/8"), (0.into(), serde_json::json!({"sender_not_allowed": 3})));
+}
+
+#[test]
 fn a_timer_sends_what_waits() {
     let stage = Stage::start("kind = \"cor_nf\"\nr = 1000\ntimer = \"20ms\"");
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -82,6 +82,24 @@ slots = "64K"
 const PATIENT: &str = "layout = \"artifact\"\nflush = \"60s\"\npostcard_timeout = \"60s\"";
 
 #[test]
+fn reports_of_senders_that_are_not_allowed_are_refused_and_counted() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    // Nobody is there; refused reports wait for nothing.
+    let settings =
+        translator(&["127.0.0.1:1".parse().unwrap()], "allow = [\"10.0.0.0/8\", \"2001:db8::/32\"]");
+    let stage = Program::start(&at, "t.toml", &settings);
+    let mut reporter = Reporter::new(stage.reports[0]);
+    (0..3).for_each(|first| reporter.key_write(&flow(), &path_of(first)));
+    let dta = stage.translator("refused", |dta| dta["reports"] == 3);
+    assert_eq!(
+        (&dta["unreadable"], &dta["dropped"], &dta["queued"], &dta["balanced"]),
+        (&json!({"sender_not_allowed": 3}), &json!({}), &0.into(), &true.into()),
+        "{dta:#}"
+    );
+}
+
+#[test]
 fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     let directory = TempDir::new();
     let at = directory.join("");

@@ -52,6 +52,26 @@ fn a_queue_has_the_unit_of_who_reports_it() {
 }
 
 #[test]
+fn a_capture_is_read_as_the_listeners_of_its_ports_would() {
+    let dir = TempDir::new();
+    let config = dir.join("hopwise.toml");
+    let capture = dir.capture("reports.pcap", &[report(1), report(2)]);
+    let found = |allow: &str| {
+        std::fs::write(&config, allow).unwrap();
+        let run = replay(&["-c", text(&config), "--json", text(&capture)]);
+        (run.json()[0]["reports"].clone(), run.json()[0]["refused"].clone())
+    };
+    assert_eq!(found(""), (json!(2), json!({})));
+    // The frames are from 192.0.2.1, about node 3, to port 32766.
+    let allow = "[[collector.allow]]\nfrom = [\"192.0.2.0/24\"]\n";
+    assert_eq!(found(allow), (json!(2), json!({})));
+    assert_eq!(found(&format!("{allow}nodes = [4]\n")), (json!(0), json!({"node_not_allowed": 2})));
+    let other = "[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\n";
+    assert_eq!(found(other), (json!(0), json!({"sender_not_allowed": 2})));
+    assert_eq!(found(&format!("{other}listen = [\"udp://*:32767\"]\n")), (json!(2), json!({})));
+}
+
+#[test]
 fn paths_without_latencies_give_paths_and_no_latency() {
     let run = replay(&["--profile", "onos", "--json", text(&capture("onos-int10-path-only.pcap"))]);
     let found = &run.json()[0];

@@ -9,7 +9,8 @@ fn a_good_file_is_summed_up_in_a_line() {
     let directory = TempDir::new();
     let file = directory.join("h.toml");
     let store = directory.join("not/there/yet");
-    let text = "[[rules]]\nname = \"a\"\nwhen = \"hops > 3\"\n";
+    let text =
+        "collector.allow = [{ from = [\"10.0.0.0/8\"] }]\n[[rules]]\nname = \"a\"\nwhen = \"hops > 3\"\n";
     fs::write(&file, format!("collector.workers = 2\nstore.dir = {store:?}\n{text}")).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = format!(

@@ -84,6 +84,32 @@ fn reports_become_flows_events_rollups_and_rows() {
 }
 
 #[test]
+fn reports_of_senders_that_are_not_allowed_are_refused_and_nothing_else() {
+    for workers in [1, 2] {
+        let found = |allow: &str| {
+            let server = Server::start(&format!(
+                "collector.workers = {workers}\nstore.reports = true\ncollector.allow = [{{ {allow} }}]"
+            ));
+            server.send((0..5).map(|seq| report(seq * 1000, 5000, [1, 2, 3])));
+            let status = server.settled(5);
+            assert_balanced(&status);
+            let flows = server.json("/api/v1/flows")["total"].clone();
+            let rows = server.query("SELECT count(*) FROM reports").json()["rows"][0][0].clone();
+            (stage(&status, "decode")["drops"].clone(), flows, rows)
+        };
+        let refused = |reason: &str| (json!({reason: 5}), json!(0), json!(0));
+        assert_eq!(found("from = [\"10.0.0.0/8\", \"::/0\"]"), refused("sender_not_allowed"), "{workers}");
+        assert_eq!(
+            found("from = [\"127.0.0.1\"], nodes = [\"100-102\"]"),
+            refused("node_not_allowed"),
+            "{workers}"
+        );
+        let accepted = (json!({}), json!(1), json!(15));
+        assert_eq!(found("from = [\"127.0.0.1\"], nodes = [103]"), accepted, "{workers}");
+    }
+}
+
+#[test]
 fn every_answer_is_as_the_openapi_document_says() {
     let server = Server::start(RULES);
     server.send([report(0, 1, [1, 2, 3]), report(2, 2, [1, 2, 600_000]), vec![0xff; 40]]);

@@ -1,4 +1,5 @@
-//! Why received bytes were refused: one small value per cause, so that each cause has a counter.
+//! Why received bytes were refused: one small value per cause, so that each cause has a counter. The last two are about the
+//! sender, not the bytes: a parser never returns them.
 
 use core::fmt;
 
@@ -120,6 +121,10 @@ pub enum Refusal {
     BadRocePad,
     /// RoCEv2: an opcode that we do not carry out.
     BadRoceOpcode,
+    /// The configuration does not allow this address to report here.
+    SenderNotAllowed,
+    /// The configuration does not allow this address to report as the node that the header names, or the header names none.
+    NodeNotAllowed,
 }
 
 impl Refusal {
@@ -181,10 +186,12 @@ impl Refusal {
         Self::BadRoceLength,
         Self::BadRocePad,
         Self::BadRoceOpcode,
+        Self::SenderNotAllowed,
+        Self::NodeNotAllowed,
     ];
 
     /// How many causes there are.
-    pub const COUNT: usize = Self::BadRoceOpcode as usize + 1;
+    pub const COUNT: usize = Self::NodeNotAllowed as usize + 1;
 
     /// How many of them, the first ones, the decoder in the kernel reports too.
     pub const IN_KERNEL: usize = Self::IntNotMarked as usize + 1;
@@ -254,6 +261,8 @@ impl Refusal {
             Self::BadRoceLength => "bad_roce_length",
             Self::BadRocePad => "bad_roce_pad",
             Self::BadRoceOpcode => "bad_roce_opcode",
+            Self::SenderNotAllowed => "sender_not_allowed",
+            Self::NodeNotAllowed => "node_not_allowed",
         }
     }
 

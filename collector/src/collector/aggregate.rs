@@ -50,6 +50,11 @@ impl Collector {
                 inner.advance(datagram.received, out);
             }
             let (envelope, _) = inner.open(datagram, readers);
+            let node = || Header::parse(datagram.payload).map(|header| Some(header.aggregator));
+            let checked = inner.access.check(envelope.listener, envelope.source, node);
+            if !inner.count_admission(&envelope, checked) {
+                continue;
+            }
             inner.aggregate(&{ envelope }, datagram.payload, out);
         }
     }

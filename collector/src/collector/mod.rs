@@ -15,6 +15,7 @@ use std::sync::Arc;
 use detect::Detection;
 use wire::Decoder;
 
+use crate::access::Access;
 use crate::config::{Config, Profile, Units};
 use crate::decode::{Datagram, DatagramContext, MAX_HOPS, NodeUnits, Plans, Reading, is_whole_path};
 use crate::event::{Nanos, Output, sender_of};
@@ -68,6 +69,7 @@ struct Inner {
     sf: SfInt,
     losses: LossAccounting,
     sources: Sources,
+    access: Arc<Access>,
     sweep: Sweep,
     seed: u64,
     stats: Stats,
@@ -94,6 +96,7 @@ impl Collector {
             sf: SfInt::new(config.sf, node_units.clone(), seed),
             losses: LossAccounting::new(&config),
             sources: Sources::new(config.max_sources, seed, prefixes),
+            access: Arc::clone(&config.access),
             sweep: Sweep::new(&config),
             seed,
             stats: Stats::default(),
@@ -126,6 +129,9 @@ impl Collector {
                 self.inner.advance(datagram.received, out);
             }
             let (envelope, reader) = self.inner.open(datagram, &mut self.readers);
+            if !self.inner.access.is_open() && !self.inner.admits(&envelope, datagram.payload, reader) {
+                continue;
+            }
             if let Some(brief) = reader.brief(datagram.payload)
                 && is_whole_path(brief.flags)
                 && !brief.records.is_empty()
@@ -252,5 +258,32 @@ impl Inner {
             units,
         };
         (envelope, decoder)
+    }
+
+    /// Whether its sender may report; if not, the datagram is counted as refused. For listeners of reports.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn admits(
+        &mut self,
+        envelope: &DatagramContext<'_>,
+        payload: &[u8],
+        reader: &Decoder,
+    ) -> bool {
+        let node = || wire::peek(payload, reader.profile()).map(|peek| peek.node_id);
+        let checked = self.access.check(envelope.listener, envelope.source, node);
+        self.count_admission(envelope, checked)
+    }
+
+    /// `false`, and the datagram is counted, if it was refused.
+    pub(crate) fn count_admission(
+        &mut self,
+        envelope: &DatagramContext<'_>,
+        checked: Result<(), wire::Refusal>,
+    ) -> bool {
+        let Err(refusal) = checked else { return true };
+        self.stats.refused[refusal.index()] += 1;
+        self.stats.refused_datagrams[refusal.index()] += 1;
+        self.sources.refuse(envelope.sender, refusal);
+        false
     }
 }

@@ -37,6 +37,10 @@ impl Inner {
                 self.advance(datagram.received, out);
             }
             let (envelope, reader) = self.open(datagram, readers);
+            if !self.access.is_open() && !self.admits(&envelope, datagram.payload, reader) {
+                handled += 1;
+                continue;
+            }
             if let Some(single) = reader.single(datagram.payload) {
                 self.single(&envelope, &single, &mut pending, out);
             } else {

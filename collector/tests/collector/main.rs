@@ -1,5 +1,6 @@
 //! The collector from datagrams to events, rollups and counters. One binary, because linking each file by itself takes longer than its tests.
 
+mod access;
 mod aggregates;
 mod bounds;
 mod captures;

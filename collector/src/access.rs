@@ -1,0 +1,303 @@
+//! Who may report: source prefixes per listener, each with the node ids that it may report as.
+//!
+//! Reports travel by UDP, unauthenticated: whoever reaches a listener can claim any loss of any node. A listener with
+//! [`Grant`]s accepts only datagrams of the senders in them. Without any, it accepts everyone's.
+//!
+//! A lookup is bounded and allocates nothing: a binary search per different prefix length, of which there are at most 161.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+use std::net::IpAddr;
+
+use detect::Prefix;
+use wire::Refusal;
+
+/// Senders of a prefix, and the nodes as which they may report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// The senders.
+    pub from: Prefix,
+    /// Ranges of node ids, both ends included; empty: any node, and reports that name none.
+    pub nodes: Vec<(u32, u32)>,
+}
+
+/// The senders of each listener.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Access {
+    /// By the listener's number; empty if no listener is restricted.
+    listeners: Box<[Option<Senders>]>,
+}
+
+impl Access {
+    /// The grants of each listener, by its number; `None`: everyone may report there. A datagram of a listener beyond them is
+    /// refused if any is restricted.
+    pub fn new(listeners: impl IntoIterator<Item = Option<Vec<Grant>>>) -> Self {
+        let all = listeners.into_iter().map(|grants| grants.map(|grants| Senders::new(&grants)));
+        let listeners: Vec<Option<Senders>> = all.collect();
+        if listeners.iter().all(Option::is_none) {
+            Self::default()
+        } else {
+            Self { listeners: listeners.into() }
+        }
+    }
+
+    /// Whether everyone may report to every listener.
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.listeners.is_empty()
+    }
+
+    /// Whether `source` may send to `listener`. `node` reads the node id of the datagram's header; it is called only if the
+    /// sender is restricted to some nodes.
+    ///
+    /// # Errors
+    /// It may not: the sender, or the node. Or `node` refused.
+    pub fn check(
+        &self,
+        listener: u16,
+        source: &[u8; 16],
+        node: impl FnOnce() -> Result<Option<u32>, Refusal>,
+    ) -> Result<(), Refusal> {
+        match self.listeners.get(usize::from(listener)) {
+            Some(Some(senders)) => senders.check(source, node),
+            Some(None) => Ok(()),
+            None if self.is_open() => Ok(()),
+            None => Err(Refusal::SenderNotAllowed),
+        }
+    }
+}
+
+/// The allowed senders of one listener.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Senders {
+    /// One per prefix length and family.
+    groups: Box<[Group]>,
+}
+
+/// Networks of one length.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Group {
+    mask: u128,
+    v6: bool,
+    /// Sorted, each once.
+    networks: Box<[u128]>,
+    /// Their nodes, likewise.
+    nodes: Box<[Nodes]>,
+}
+
+/// The node ranges of each network.
+type Networks = BTreeMap<u128, Vec<(u32, u32)>>;
+
+/// Sorted ranges that do not touch; `None`: any node.
+type Nodes = Option<Box<[(u32, u32)]>>;
+
+impl Senders {
+    /// The senders of these grants. Several grants of one prefix allow the nodes of all of them.
+    pub fn new(grants: &[Grant]) -> Self {
+        let mut sorted: BTreeMap<(bool, u128), Networks> = BTreeMap::new();
+        for Grant { from, nodes } in grants {
+            let (network, mask) = bits(from);
+            match sorted.entry((from.is_v6(), mask)).or_default().entry(network) {
+                // Any node already, or from now on.
+                Entry::Occupied(mut ranges) if ranges.get().is_empty() || nodes.is_empty() => {
+                    ranges.get_mut().clear()
+                }
+                Entry::Occupied(mut ranges) => ranges.get_mut().extend(nodes),
+                Entry::Vacant(none) => {
+                    none.insert(nodes.clone());
+                }
+            }
+        }
+        let groups = sorted.into_iter().map(|((v6, mask), networks)| Group {
+            mask,
+            v6,
+            networks: networks.keys().copied().collect(),
+            nodes: networks.values().map(|ranges| merged(ranges)).collect(),
+        });
+        Self { groups: groups.collect() }
+    }
+
+    /// Whether `source` is one of them, and may report as the node that `node` reads.
+    ///
+    /// # Errors
+    /// See [`Access::check`].
+    pub fn check(
+        &self,
+        source: &[u8; 16],
+        node: impl FnOnce() -> Result<Option<u32>, Refusal>,
+    ) -> Result<(), Refusal> {
+        let source = u128::from_be_bytes(*source);
+        let mut node = Some(node);
+        let mut named = None;
+        let mut refusal = Refusal::SenderNotAllowed;
+        for group in &self.groups {
+            let Some(nodes) = group.find(source) else { continue };
+            let Some(ranges) = nodes else { return Ok(()) };
+            if let Some(node) = node.take() {
+                named = node()?;
+            }
+            if named.is_some_and(|node| contains(ranges, node)) {
+                return Ok(());
+            }
+            refusal = Refusal::NodeNotAllowed;
+        }
+        Err(refusal)
+    }
+}
+
+impl Group {
+    fn find(&self, source: u128) -> Option<&Nodes> {
+        // A short IPv6 prefix (`::/0`) contains the mapped addresses, which are IPv4.
+        if self.v6 && source >> 32 == MAPPED >> 32 {
+            return None;
+        }
+        let at = self.networks.binary_search(&(source & self.mask)).ok()?;
+        self.nodes.get(at)
+    }
+}
+
+fn contains(ranges: &[(u32, u32)], node: u32) -> bool {
+    let after = ranges.partition_point(|(first, _)| *first <= node);
+    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, last)| node <= *last)
+}
+
+/// Sorted, without overlap; `None` of none.
+fn merged(ranges: &[(u32, u32)]) -> Nodes {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut merged: Vec<(u32, u32)> = Vec::with_capacity(sorted.len());
+    for (first, last) in sorted {
+        match merged.last_mut() {
+            Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+            _ => merged.push((first, last)),
+        }
+    }
+    (!merged.is_empty()).then(|| merged.into())
+}
+
+/// The IPv4-mapped addresses, `::ffff:0:0/96`.
+const MAPPED: u128 = 0xffff_0000_0000;
+
+/// Network and mask, IPv4 mapped into IPv6.
+fn bits(prefix: &Prefix) -> (u128, u128) {
+    let (network, length) = match prefix.network() {
+        IpAddr::V4(v4) => (MAPPED | u128::from(u32::from(v4)), prefix.len() + 96),
+        IpAddr::V6(v6) => (u128::from(v6), prefix.len()),
+    };
+    (network, u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(from: &str, nodes: &[(u32, u32)]) -> Grant {
+        Grant { from: from.parse().unwrap(), nodes: nodes.to_vec() }
+    }
+
+    fn octets(address: &str) -> [u8; 16] {
+        match address.parse().unwrap() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        }
+    }
+
+    #[test]
+    fn a_sender_is_allowed_by_any_prefix_that_contains_it() {
+        let access = Access::new([
+            Some(vec![
+                grant("10.0.0.0/8", &[(1, 20)]),
+                grant("10.1.0.0/16", &[]),
+                grant("2001:db8::/32", &[(7, 7)]),
+            ]),
+            None,
+            Some(Vec::new()),
+        ]);
+        let (sender, named) = (Err(Refusal::SenderNotAllowed), Err(Refusal::NodeNotAllowed));
+        let cases = [
+            (0, "10.2.0.1", Some(20), Ok(())),
+            (0, "10.2.0.1", Some(21), named),
+            (0, "10.2.0.1", None, named),
+            (0, "10.1.0.1", Some(21), Ok(())),
+            (0, "10.1.0.1", None, Ok(())),
+            (0, "11.0.0.1", Some(1), sender),
+            (0, "2001:db8::1", Some(7), Ok(())),
+            (0, "2001:db9::1", Some(7), sender),
+            (0, "::ffff:10.1.0.1", Some(7), Ok(())),
+            (1, "192.0.2.1", None, Ok(())),
+            (2, "10.1.0.1", None, sender),
+            // A listener that nobody configured has no allowed senders.
+            (3, "10.1.0.1", None, sender),
+            (u16::MAX, "10.1.0.1", None, sender),
+        ];
+        for (listener, source, node, expected) in cases {
+            let found = access.check(listener, &octets(source), || Ok(node));
+            assert_eq!(found, expected, "{source} as {node:?} to {listener}");
+        }
+    }
+
+    #[test]
+    fn without_grants_everyone_may_report() {
+        for access in [Access::default(), Access::new([None, None])] {
+            assert!(access.is_open());
+            assert_eq!(access.check(9, &octets("192.0.2.1"), || Err(Refusal::Truncated)), Ok(()));
+        }
+        assert!(!Access::new([None, Some(Vec::new())]).is_open());
+    }
+
+    #[test]
+    fn all_of_one_family_is_not_all_of_the_other() {
+        let v6 = Access::new([Some(vec![grant("::/0", &[])])]);
+        let v4 = Access::new([Some(vec![grant("0.0.0.0/0", &[])])]);
+        let allowed = |access: &Access, source: &str| access.check(0, &octets(source), || Ok(None)).is_ok();
+        assert_eq!(
+            [allowed(&v6, "2001:db8::1"), allowed(&v6, "10.0.0.1"), allowed(&v6, "::1")],
+            [true, false, true]
+        );
+        assert_eq!(
+            [allowed(&v4, "2001:db8::1"), allowed(&v4, "10.0.0.1"), allowed(&v4, "::1")],
+            [false, true, false]
+        );
+    }
+
+    #[test]
+    fn grants_of_one_prefix_add_up() {
+        let nodes = |grants: &[Grant]| -> Vec<u32> {
+            let senders = Senders::new(grants);
+            (0..30).filter(|node| senders.check(&octets("10.0.0.1"), || Ok(Some(*node))).is_ok()).collect()
+        };
+        let some = [grant("10.0.0.0/8", &[(3, 5), (9, 9)]), grant("10.0.0.0/8", &[(4, 6), (7, 7)])];
+        assert_eq!(nodes(&some), [3, 4, 5, 6, 7, 9]);
+        let any = [grant("10.0.0.0/8", &[(3, 5)]), grant("10.0.0.0/8", &[]), grant("10.0.0.0/8", &[(9, 9)])];
+        assert_eq!(nodes(&any).len(), 30);
+        assert_eq!(nodes(&[grant("10.0.0.0/8", &[(28, u32::MAX), (0, 1)])]), [0, 1, 28, 29]);
+    }
+
+    #[test]
+    fn a_sender_with_any_node_is_not_read_and_a_malformed_header_is_refused_by_its_reason() {
+        let any = Senders::new(&[grant("10.0.0.0/8", &[])]);
+        assert_eq!(any.check(&octets("10.0.0.1"), || panic!("read")), Ok(()));
+        let some = Senders::new(&[grant("10.0.0.0/8", &[(1, 2)])]);
+        assert_eq!(some.check(&octets("11.0.0.1"), || panic!("read")), Err(Refusal::SenderNotAllowed));
+        assert_eq!(some.check(&octets("10.0.0.1"), || Err(Refusal::Truncated)), Err(Refusal::Truncated));
+    }
+
+    #[test]
+    fn many_prefixes_of_every_length_are_found() {
+        let mut grants = Vec::new();
+        for length in 1..=32_u8 {
+            let network = u32::MAX << (32 - length) & 0x5555_5555;
+            grants.push(grant(
+                &format!("{}/{length}", std::net::Ipv4Addr::from(network)),
+                &[(length.into(), length.into())],
+            ));
+        }
+        let senders = Senders::new(&grants);
+        // The address is in all of them, and may be each of their nodes.
+        for node in 1..=32 {
+            assert_eq!(senders.check(&octets("85.85.85.85"), || Ok(Some(node))), Ok(()), "{node}");
+        }
+        assert_eq!(senders.check(&octets("85.85.85.85"), || Ok(Some(33))), Err(Refusal::NodeNotAllowed));
+        // Without its last bit it is not in the longest.
+        assert_eq!(senders.check(&octets("85.85.85.84"), || Ok(Some(32))), Err(Refusal::NodeNotAllowed));
+    }
+}
