@@ -5,7 +5,8 @@
 help:            ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /\1\t/p' $(MAKEFILE_LIST)
 
-PROGRAM := $(or $(CARGO_TARGET_DIR),target)/release/hopwise
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PROGRAM := $(TARGET)/release/hopwise
 
 all: build
 
@@ -13,7 +14,7 @@ all: build
 demo: ui         ## a simulated fabric, a real collector, the web page on http://127.0.0.1:8080
 	@scripts/setup build
 	cargo build --profile gate --locked --workspace --bin hopwise
-	$(dir $(PROGRAM))../gate/hopwise demo
+	$(TARGET)/gate/hopwise demo
 
 build: ui        ## the program with its web UI: target/release/hopwise
 	@scripts/setup build
