@@ -9,7 +9,7 @@ use wire::{Dialect, Profile};
 type Body = fn(&[u8], &Profile);
 
 /// Mutations of each body when no time is given: a fixed number, so that every machine runs the same ones.
-const MUTATIONS: u64 = 300_000;
+const MUTATIONS: u64 = 150_000;
 
 /// Returns whether to continue: for `HOPWISE_FUZZ_SECONDS` if given, else up to [`MUTATIONS`].
 fn until() -> impl Fn(u64) -> bool {
