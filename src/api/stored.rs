@@ -175,12 +175,15 @@ pub(crate) struct SqlQuery {
     sql: String,
     /// Only files with records at or after, nanoseconds since the Unix epoch.
     #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     from: Option<u64>,
     /// Only files with records at or before, nanoseconds since the Unix epoch.
     #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     to: Option<u64>,
     /// Maximum number of rows; at most `[api] query_rows`.
     #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     limit: Option<usize>,
 }
 
