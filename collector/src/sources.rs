@@ -3,7 +3,7 @@
 use detect::Prefix;
 use wire::Refusal;
 
-use crate::event::Nanos;
+use crate::event::{Nanos, sender_of};
 use crate::hash::fold_octets;
 use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
@@ -25,6 +25,13 @@ pub struct SourceView {
 struct Entry {
     view: SourceView,
     profile: u8,
+    tag: u32,
+}
+
+impl Entry {
+    fn source(&self, slot: u32) -> Source {
+        Source { slot, profile: self.profile, tag: self.tag }
+    }
 }
 
 /// The source of a datagram.
@@ -33,6 +40,8 @@ pub(crate) struct Source {
     slot: u32,
     /// Index of its profile.
     pub(crate) profile: u8,
+    /// See [`sender_of`].
+    pub(crate) tag: u32,
 }
 
 /// A bounded table of sources. When it is full, the least recently active one is evicted, unless all are busy; a source
@@ -74,7 +83,7 @@ impl Sources {
         {
             entry.view.datagrams = entry.view.datagrams.wrapping_add(1);
             entry.view.last_seen = now;
-            return Source { slot: self.latest, profile: entry.profile };
+            return entry.source(self.latest);
         }
         self.enter_other(address, now)
     }
@@ -92,21 +101,21 @@ impl Sources {
             let entry = &mut self.entries[slot as usize];
             entry.view.datagrams += 1;
             entry.view.last_seen = now;
-            return Source { slot, profile: entry.profile };
+            return entry.source(slot);
         }
-        let profile = self.profile(address);
+        let (profile, tag) = (self.profile(address), sender_of(address));
         let view =
             SourceView { source: *address, datagrams: 1, refused: [0; Refusal::COUNT], last_seen: now };
         let slot = match self.index.room(hash, eon, self.entries.len() == self.capacity) {
             InsertSlot::Free(place) => {
                 let slot = self.entries.len() as u32;
-                self.entries.push(Entry { view, profile });
+                self.entries.push(Entry { view, profile, tag });
                 self.index.put(place, hash, slot, (1, eon));
                 slot
             }
             InsertSlot::Evict(place, slot) => {
                 self.evicted += 1;
-                self.entries[slot as usize] = Entry { view, profile };
+                self.entries[slot as usize] = Entry { view, profile, tag };
                 self.index.put(place, hash, slot, (1, eon));
                 slot
             }
@@ -116,7 +125,7 @@ impl Sources {
             }
         };
         self.latest = slot;
-        Source { slot, profile }
+        Source { slot, profile, tag }
     }
 
     fn profile(&self, address: &[u8; 16]) -> u8 {

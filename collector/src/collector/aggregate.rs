@@ -86,7 +86,7 @@ impl Inner {
             index: 0,
             hw_id: 0,
             version: VERSION,
-            sender: envelope.tag,
+            sender: envelope.sender.tag,
         };
         let about = EventContext {
             ts: envelope.received,

@@ -25,7 +25,7 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
     (about.key, about.ts) = (brief.flow, envelope.received);
     about.origin.reporter = u64::from(brief.node_id);
     (about.origin.seq, about.origin.stamp) = (brief.seq, brief.ts);
-    (about.origin.hw_id, about.origin.sender) = (brief.hw_id, envelope.tag);
+    (about.origin.hw_id, about.origin.sender) = (brief.hw_id, envelope.sender.tag);
     report.head.hash = brief.flow.hash(seed);
     report.head.signals = brief.int_flags.into();
     report.records = brief.records;

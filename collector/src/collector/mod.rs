@@ -18,7 +18,7 @@ use wire::Decoder;
 use crate::access::Access;
 use crate::config::{Config, Profile, Units};
 use crate::decode::{Datagram, DatagramContext, MAX_HOPS, NodeUnits, Plans, Reading, is_whole_path};
-use crate::event::{Nanos, Output, sender_of};
+use crate::event::{Nanos, Output};
 use crate::join::SfInt;
 use crate::postcards::Postcards;
 use crate::sequence::StreamView;
@@ -251,7 +251,6 @@ impl Inner {
         let (decoder, units) = &mut readers[at];
         let envelope = DatagramContext {
             source: &datagram.source,
-            tag: sender_of(&datagram.source),
             sender,
             listener: datagram.listener,
             received: datagram.received,

@@ -73,7 +73,7 @@ impl Inner {
             index: report.index,
             hw_id: report.hw_id,
             version: version(report.version),
-            sender: envelope.tag,
+            sender: envelope.sender.tag,
         };
         Head {
             about: EventContext {

@@ -28,8 +28,6 @@ pub struct Datagram<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramContext<'e> {
     pub(crate) source: &'e [u8; 16],
-    /// What [`sender_of`](crate::event::sender_of) the source is.
-    pub(crate) tag: u32,
     pub(crate) sender: Source,
     pub(crate) listener: u16,
     pub(crate) received: Nanos,

@@ -207,7 +207,7 @@ impl<'a> SingleReport<'a> {
         about.profile = envelope.sender.profile;
         about.origin.reporter = u64::from(single.node_id);
         (about.origin.seq, about.origin.hw_id) = (single.seq, single.hw_id);
-        about.origin.sender = envelope.tag;
+        about.origin.sender = envelope.sender.tag;
         self.head.hash = single.flow.hash(seed);
         self.head.signals = single.int_flags.into();
         (self.own, self.carried) = (single.metadata, single.carried);
