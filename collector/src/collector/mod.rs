@@ -70,6 +70,8 @@ struct Inner {
     losses: LossAccounting,
     sources: Sources,
     access: Arc<Access>,
+    /// Whether `access` says no to anyone.
+    restricted: bool,
     sweep: Sweep,
     seed: u64,
     stats: Stats,
@@ -96,6 +98,7 @@ impl Collector {
             sf: SfInt::new(config.sf, node_units.clone(), seed),
             losses: LossAccounting::new(&config),
             sources: Sources::new(config.max_sources, seed, prefixes),
+            restricted: !config.access.is_open(),
             access: Arc::clone(&config.access),
             sweep: Sweep::new(&config),
             seed,
@@ -129,7 +132,7 @@ impl Collector {
                 self.inner.advance(datagram.received, out);
             }
             let (envelope, reader) = self.inner.open(datagram, &mut self.readers);
-            if !self.inner.access.is_open() && !self.inner.admits(&envelope, datagram.payload, reader) {
+            if self.inner.restricted && !self.inner.admits(&{ envelope }, datagram.payload, reader) {
                 continue;
             }
             if let Some(brief) = reader.brief(datagram.payload)

@@ -37,7 +37,7 @@ impl Inner {
                 self.advance(datagram.received, out);
             }
             let (envelope, reader) = self.open(datagram, readers);
-            if !self.access.is_open() && !self.admits(&envelope, datagram.payload, reader) {
+            if self.restricted && !self.admits(&{ envelope }, datagram.payload, reader) {
                 handled += 1;
                 continue;
             }
