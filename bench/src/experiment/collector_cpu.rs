@@ -164,12 +164,12 @@ struct Characteristic {
 fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError> {
     let base = Case { name: "", flows: 100, hops: 6, bitmap: ALL, values: Values::Constant };
     let over = |name: &str, case: &dyn Fn(u64) -> (Case, u64)| -> Result<Vec<(u64, Spread)>, CliError> {
-        let values = settings.list(name).iter();
-        let one = |value: &u64| {
+        let values = settings.list(name);
+        let costs = timing::in_turn(settings, values, |value| {
             let (case, events) = case(*value);
-            Ok((*value, cost(settings, &case, events)?))
-        };
-        values.map(one).collect()
+            cost(settings, &case, events)
+        })?;
+        Ok(values.iter().copied().zip(costs).collect())
     };
     let flows = over("flows", &|flows| (Case { flows: flows as u32, bitmap: 0x8000, ..base }, 0))?;
     let hops = over("nodes", &|hops| (Case { hops: hops as u8, ..base }, 0))?;
@@ -188,7 +188,7 @@ fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError>
 }
 
 /// Nanoseconds per report. Of a million reports, `events` contain a change.
-fn cost(settings: &Settings, case: &Case, events: u64) -> Result<Spread, CliError> {
+fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> {
     let (mut collector, feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
     let rounds = rounds(&feed, case.flows as usize);
     // All flows change in one round of `period`, so that the share is exact over a period.
@@ -210,7 +210,7 @@ fn cost(settings: &Settings, case: &Case, events: u64) -> Result<Spread, CliErro
     (0..2).for_each(|_| pass(&mut collector));
     // Whole periods, and enough reports to read the clock rarely.
     let passes = if events == 0 { 1 } else { period }.max(2_048 / u64::from(case.flows));
-    timing::of(settings, || {
+    timing::once(settings, || {
         (0..passes).for_each(|_| pass(&mut collector));
         Ok(passes * u64::from(case.flows))
     })

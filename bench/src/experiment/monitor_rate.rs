@@ -34,30 +34,31 @@ struct Reading {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let mut points = Vec::new();
+    let mut cases = Vec::new();
     for &hops in settings.list("nodes") {
         for &items in settings.list("items") {
             let bitmap = 0xff00 & !(0xffff >> items);
             let flows = settings.one("flows") as u32;
-            let case = Case { name: "", flows, hops: hops as u8, bitmap, values: Values::Constant };
-            points.push(Reading {
-                hops,
-                items,
-                decoding: decoding(settings, &case)?,
-                all: all(settings, &case)?,
-            });
+            cases.push((
+                (hops, items),
+                Case { name: "", flows, hops: hops as u8, bitmap, values: Values::Constant },
+            ));
         }
     }
+    let decoded = timing::in_turn(settings, &cases, |(_, case)| decoding(settings, case))?;
+    let handled = timing::in_turn(settings, &cases, |(_, case)| all(settings, case))?;
+    let reading = |(((hops, items), _), (decoding, all))| Reading { hops, items, decoding, all };
+    let points: Vec<Reading> = cases.into_iter().zip(decoded.into_iter().zip(handled)).map(reading).collect();
     Ok(findings(&points))
 }
 
 /// UDP payload to report, with each hop read.
-pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<Spread, CliError> {
+pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError> {
     let feed = case.feed();
     let payloads: Vec<&[u8]> = feed.payloads().collect();
     let mut bursts = payloads.chunks(256).cycle();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
-    timing::of(settings, || {
+    timing::once(settings, || {
         let (mut reports, mut nodes) = (0, 0_u32);
         for payload in bursts.next().unwrap_or_default() {
             for report in decoder.reports(payload).flatten() {
@@ -75,14 +76,14 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<Spread, CliEr
 }
 
 /// Decoding, state of flows and hops, and detection.
-pub(super) fn all(settings: &Settings, case: &Case) -> Result<Spread, CliError> {
+pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
     let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(8_192));
     let mut warmed_up = 0;
     while warmed_up < 2 * feed.frames() {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
         batch.clear();
     }
-    timing::of(settings, || {
+    timing::once(settings, || {
         let reports = (0..4).map(|_| feed.burst(Input::Payloads, &mut collector, &mut batch) as u64).sum();
         batch.clear();
         Ok(reports)

@@ -101,12 +101,10 @@ impl Throughput {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let (mut capacities, mut throughputs) = (Vec::new(), Vec::new());
+    let (mut recordings, mut throughputs) = (Vec::new(), Vec::new());
     for &instructions in settings.list("items") {
         for nodes in nodes_of(settings) {
-            let recording = Recording::of(settings, nodes, instructions)?;
-            let (bytes, ns) = (recording.bytes(), cost(settings, &recording.0)?);
-            capacities.push(Capacity { instructions, nodes, bytes, ns });
+            recordings.push((instructions, nodes, Recording::of(settings, nodes, instructions)?));
         }
         let recording = Recording::of(settings, NODES, instructions)?;
         for &wanted in settings.list("rate") {
@@ -115,15 +113,26 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
             throughputs.push(Throughput { instructions, wanted, bytes: recording.bytes(), runs });
         }
     }
+    let costs = timing::in_turn(settings, &recordings, |(.., recording)| cost(settings, &recording.0))?;
+    let capacities: Vec<Capacity> = recordings
+        .iter()
+        .zip(costs)
+        .map(|((instructions, nodes, recording), ns)| Capacity {
+            instructions: *instructions,
+            nodes: *nodes,
+            bytes: recording.bytes(),
+            ns,
+        })
+        .collect();
     Ok(findings(&capacities, &throughputs))
 }
 
 /// Nanoseconds per report in the collector, from payloads in memory.
-fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<Spread, CliError> {
+fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
     let (mut collector, mut batch, mut now) = (collector(), Batch::with_capacity(BATCH), 1_000_000_000);
     let mut bursts = payloads.chunks(BURST).cycle();
     let (mut before, mut calls) = (0, 0_u64);
-    timing::of(settings, || {
+    timing::once(settings, || {
         for _ in 0..4 {
             let burst = bursts.next().unwrap_or_default();
             now += 1_000 * burst.len() as u64;

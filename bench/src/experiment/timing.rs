@@ -78,20 +78,59 @@ pub(super) fn of(
     mut work: impl FnMut() -> Result<u64, CliError>,
 ) -> Result<Spread, CliError> {
     let span = span(settings);
-    // Half a run to warm up.
-    let warm_up = Instant::now();
-    while warm_up.elapsed() < span / 2 {
+    warm_up(span, &mut work)?;
+    Spread::runs(settings, || run(span, &mut work))
+}
+
+/// The same with one run, for [`in_turn`].
+///
+/// # Errors
+/// That of `work`.
+pub(super) fn once(
+    settings: &Settings,
+    mut work: impl FnMut() -> Result<u64, CliError>,
+) -> Result<f64, CliError> {
+    let span = span(settings);
+    warm_up(span, &mut work)?;
+    run(span, &mut work)
+}
+
+/// All points once, then again, up to the number of runs. A neighbour on the processor that is busy for seconds changes a run of
+/// several points then, instead of all runs of one.
+///
+/// # Errors
+/// That of a measurement.
+pub(super) fn in_turn<P>(
+    settings: &Settings,
+    points: &[P],
+    mut measure: impl FnMut(&P) -> Result<f64, CliError>,
+) -> Result<Vec<Spread>, CliError> {
+    let mut runs = vec![Vec::new(); points.len()];
+    for _ in 0..settings.one("runs") {
+        for (point, runs) in points.iter().zip(&mut runs) {
+            runs.push(measure(point)?);
+        }
+    }
+    Ok(runs.into_iter().map(Spread::of).collect())
+}
+
+/// Half a run.
+fn warm_up(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Result<(), CliError> {
+    let started = Instant::now();
+    while started.elapsed() < span / 2 {
         black_box(work()?);
     }
-    Spread::runs(settings, || {
-        let (started, mut rounds) = (Instant::now(), Vec::new());
-        while started.elapsed() < span || rounds.len() < 3 {
-            let round = Instant::now();
-            let operations = black_box(work()?);
-            rounds.push(round.elapsed().as_nanos() as f64 / operations.max(1) as f64);
-        }
-        Ok(Spread::of(rounds).median)
-    })
+    Ok(())
+}
+
+fn run(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Result<f64, CliError> {
+    let (started, mut rounds) = (Instant::now(), Vec::new());
+    while started.elapsed() < span || rounds.len() < 3 {
+        let round = Instant::now();
+        let operations = black_box(work()?);
+        rounds.push(round.elapsed().as_nanos() as f64 / operations.max(1) as f64);
+    }
+    Ok(Spread::of(rounds).median)
 }
 
 /// The condition that applies to every result of [`of`].

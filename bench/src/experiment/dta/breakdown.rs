@@ -54,8 +54,8 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let constant = Case { values: Values::Constant, ..case };
     let steps = Steps {
         receiving,
-        decoding: monitor_rate::decoding(settings, &constant)?,
-        state: monitor_rate::all(settings, &constant)?,
+        decoding: Spread::runs(settings, || monitor_rate::decoding(settings, &constant))?,
+        state: Spread::runs(settings, || monitor_rate::all(settings, &constant))?,
         stored: cpu::stored(settings)?.0,
     };
     Ok(findings(&steps))
