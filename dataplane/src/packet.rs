@@ -444,12 +444,22 @@ impl Headers {
         self.set_ip_len(frame, before + len);
     }
 
-    /// Bytes by which [`Self::put_option`] makes a packet longer; `None`: the header would be too long.
-    pub(crate) fn option_len(&self, data: usize) -> Option<usize> {
+    /// Bytes by which [`Self::insert_option`] makes a packet longer; `None`: the header would be too long, or could not be restored
+    /// at the sink, because it is malformed or begins with padding.
+    pub(crate) fn option_len(&self, frame: &[u8], data: usize) -> Option<usize> {
+        if self.has_option() && !self.options_can_be_restored(frame) {
+            return None;
+        }
         let fixed = if self.has_option() { 0 } else { OPTION_HEAD };
         let len = (fixed + OPTION_HEAD + data).next_multiple_of(8);
         let whole = if self.has_option() { self.l4_len + len } else { len };
         (data <= 0xff && whole <= 256 * 8).then_some(len)
+    }
+
+    fn options_can_be_restored(&self, frame: &[u8]) -> bool {
+        let begins_with_padding = frame.get(self.l4 + OPTION_HEAD).is_none_or(|kind| *kind < 2);
+        let end = options(frame, self.l4, self.body()).last().map(|option| option.end);
+        !begins_with_padding && end == Some(self.body())
     }
 
     /// Takes the option that begins at `option` out again, and with it the hop-by-hop header if nothing but padding is left.
@@ -459,8 +469,14 @@ impl Headers {
             return;
         };
         let padding = padding(frame, found.end, self.body());
-        let others =
-            options(frame, self.l4, self.body()).any(|other| other.start != option && frame[other.start] > 1);
+        let mut end = self.l4 + OPTION_HEAD;
+        let mut others = options(frame, self.l4, self.body())
+            .inspect(|other| end = other.end)
+            .filter(|other| other.start != option && frame[other.start] > 1)
+            .count()
+            > 0;
+        // What is malformed is no padding.
+        others |= end != self.body();
         let taken = if others {
             let pad = (padding + found.len()) & 7;
             replace(frame, found.start..found.end + padding, &PADDING[pad][..pad]);

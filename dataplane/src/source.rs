@@ -115,7 +115,7 @@ fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usi
 
 /// Inserts `bytes` as an option of the IPv6 hop-by-hop header.
 fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) -> Inserted {
-    match headers.option_len(bytes.len()) {
+    match headers.option_len(frame, bytes.len()) {
         Some(more) if headers.ip_len(frame) + more <= mtu => headers.insert_option(frame, bytes),
         _ => return Inserted::MtuExceeded,
     }

@@ -3,9 +3,11 @@
 
 mod bytes;
 mod dta;
+mod stages;
 
 pub use bytes::{aggregate, headers, packet, reports};
 pub use dta::{dta, memory, roce};
+pub use stages::{collect, rule, switch};
 
 use wire::{Dialect, Profile};
 

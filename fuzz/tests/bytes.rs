@@ -10,12 +10,14 @@ type Body = fn(&[u8], &Profile);
 
 /// Mutations of each body when no time is given: a fixed number, so that every machine runs the same ones.
 const MUTATIONS: u64 = 150_000;
+/// The same for whole stages, which take longer.
+const STAGE_MUTATIONS: u64 = 4_000;
 
-/// Returns whether to continue: for `HOPWISE_FUZZ_SECONDS` if given, else up to [`MUTATIONS`].
-fn until() -> impl Fn(u64) -> bool {
+/// Returns whether to continue: for `HOPWISE_FUZZ_SECONDS` if given, else up to `mutations`.
+fn until(mutations: u64) -> impl Fn(u64) -> bool {
     let seconds = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    move |count| end.map_or(count < MUTATIONS, |end| Instant::now() < end)
+    move |count| end.map_or(count < mutations, |end| Instant::now() < end)
 }
 
 /// Runs `body`; on failure, prints how to reproduce it.
@@ -27,13 +29,16 @@ fn run(body: Body, bytes: &[u8], profile: &Profile, what: &str) {
 }
 
 fn all_and_mutated(body: Body, seed: u64) {
-    let vectors = vectors::all();
+    mutated(body, seed, vectors::all(), MUTATIONS);
+}
+
+fn mutated(body: Body, seed: u64, vectors: Vec<Vector>, mutations: u64) {
     for vector in &vectors {
         each_reading(vector, |bytes, profile| run(body, bytes, profile, &vector.name));
     }
-    let (mut rng, mut count, go_on) = (Rng(seed), 0, until());
+    let (mut rng, mut count, go_on) = (Rng(seed), 0, until(mutations));
     while go_on(count) {
-        for _ in 0..1000 {
+        for _ in 0..1000.min(mutations) {
             let vector = &vectors[rng.below(vectors.len())];
             let mut bytes = vector.bytes.clone();
             rng.corrupt(&mut bytes);
@@ -88,4 +93,29 @@ fn roce() {
 #[test]
 fn memory() {
     all_and_mutated(fuzz::memory, 7);
+}
+
+#[test]
+fn collect() {
+    mutated(fuzz::collect, 8, vectors::all(), STAGE_MUTATIONS);
+}
+
+#[test]
+fn switch() {
+    mutated(fuzz::switch, 9, vectors::all(), STAGE_MUTATIONS);
+}
+
+/// Rules of every form: their text is not in `vectors/`.
+#[test]
+fn rule() {
+    let texts = [
+        "max(hop_latency) > 3 or link_utilization > 0.000004",
+        "hops > 2 and not loop",
+        "flow_latency > 24us and (queue_occupancy > 100 or visits(3))",
+        "sum(hop_latency) between 1ms and 2ms",
+        "path changed or not (min(queue_congestion) <= 0x10)",
+    ];
+    let one = vectors::all().remove(0);
+    let rules = texts.map(|text| Vector { name: text.into(), bytes: text.into(), ..one.clone() });
+    mutated(fuzz::rule, 10, rules.into(), MUTATIONS);
 }
