@@ -197,7 +197,7 @@ impl Config {
         }
     }
 
-    /// Do postcards that are sent have fields of the packet?
+    /// Whether the postcards that are sent have fields of the packet.
     pub(super) fn has_packet_fields(&self) -> bool {
         self.packet_fields && !self.interop && !self.kind.is_correlated()
     }

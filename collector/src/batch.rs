@@ -109,7 +109,7 @@ impl Batch {
         self.refused
     }
 
-    /// Is there room for one more record, whichever it is, with a path of so many nodes?
+    /// Whether there is room for one more record of any kind, with a path of `path` nodes.
     pub fn has_room(&self, path: usize) -> bool {
         let lists =
             [self.events.len(), self.rollups.len(), self.flows.len(), self.drops.len(), self.losses.len()];

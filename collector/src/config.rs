@@ -9,13 +9,13 @@ use wire::FlowKey;
 use crate::access::Access;
 use crate::event::Nanos;
 
-/// May stamps of different nodes be compared?
+/// Whether timestamps of different nodes can be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Clocks {
-    /// No: each node's clock runs by itself. A flow's latency is the sum of its hops'.
+    /// They cannot: each node's clock runs by itself. A flow's latency is the sum of its hop latencies.
     #[default]
     Free,
-    /// Yes: PTP or better. A flow's latency is its last egress less its first ingress.
+    /// They can: PTP or better. A flow's latency is its last egress timestamp minus its first ingress timestamp.
     Synchronised,
 }
 
@@ -35,7 +35,7 @@ pub struct Profile {
     /// A utilisation of 1 as a fraction of the link: 0.01 where devices send per cent. Stored as a whole number of
     /// millionths, at least one.
     pub utilization_scale: f64,
-    /// May stamps of different nodes be compared?
+    /// Whether timestamps of different nodes can be compared.
     pub clocks: Clocks,
     /// Names of drop reasons, for display.
     pub drop_reasons: BTreeMap<u8, String>,

@@ -122,7 +122,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Does the configuration contradict itself or the watchlist?
+    /// Checks that the configuration contradicts neither itself nor the watchlist.
     pub(crate) fn check(&self, watchlist: &Watchlist) -> Result<(), ConfigError> {
         let Config { mark, format, congestion, .. } = self;
         if !(1..64).contains(&mark.dscp) {

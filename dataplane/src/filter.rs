@@ -190,7 +190,7 @@ impl Filters {
         })
     }
 
-    /// Is every packet reported?
+    /// Whether there are no filters: every packet is reported.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -376,7 +376,7 @@ fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> EndTimestamps {
     }
 }
 
-/// Is a node there twice?
+/// Whether a node occurs twice.
 fn is_loop(values: &[HopValues], nodes: &mut Vec<u32>) -> bool {
     nodes.clear();
     nodes.extend(values.iter().map(|hop| hop.node).filter(|node| *node != NO_NODE));

@@ -81,12 +81,12 @@ impl Before {
     }
 }
 
-/// Is packet number `number` examined?
+/// Whether packet number `number` is examined.
 pub(crate) fn is_sampled(number: u64) -> bool {
     number % SAMPLE == 1
 }
 
-/// Is the L4 checksum of a packet right? Also if it has none.
+/// Whether the L4 checksum of a packet is right. True if it has none.
 pub(crate) fn is_right(frame: &[u8]) -> bool {
     let Some(headers) = Headers::of(frame) else { return true };
     let Some(checksum) = read(frame, &headers) else { return true };

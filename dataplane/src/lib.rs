@@ -3,8 +3,8 @@
 //! No I/O, no clock, no hidden randomness: bytes, ports, timestamps and queue occupancies go in; bytes come out.
 //!
 //! - [`switch`]: one switch. It parses a packet and hands it to its parts, each of which processes the packet by itself:
-//!   [`watchlist`] (is the flow watched?), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes
-//!   INT), [`filter`] (is it significant?), [`report`] (writes reports).
+//!   [`watchlist`] (which flows are watched), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes
+//!   INT), [`filter`] (which packets are reported), [`report`] (writes reports).
 //!   They are the specification that the same switch in P4 or BPF has to match.
 //! - [`flow`]: addresses and flows.
 //! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.

@@ -150,7 +150,7 @@ impl Node {
         }
     }
 
-    /// Do the filters suppress the report of a path? If a record found no room, the stack is not the whole path, and the
+    /// Whether the filters suppress the report of a path. If a record found no room, the stack is not the whole path, and the
     /// packet is always reported.
     #[inline]
     pub(crate) fn suppresses_path(
@@ -173,7 +173,7 @@ impl Node {
         decision.is_some_and(|decision| !decision.is_reported())
     }
 
-    /// Do the filters suppress the report of this switch's own record (a postcard)?
+    /// Whether the filters suppress the report of this switch's own record (a postcard).
     pub(crate) fn suppresses_record(&mut self, flow: Option<&FlowKey>, bits: u16, visit: &Visit) -> bool {
         if self.filters.is_empty() {
             return false;

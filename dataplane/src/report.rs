@@ -332,7 +332,7 @@ impl Exporter {
         true
     }
 
-    /// Will [`Self::flow_report_direct`] write this report?
+    /// Whether [`Self::flow_report_direct`] can write this report.
     #[inline]
     pub(crate) fn is_direct(&self, reported: &ReportedPacket) -> bool {
         // Main contents, metadata and padding are less than 128 bytes.

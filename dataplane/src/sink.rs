@@ -124,7 +124,7 @@ fn report_on_stack(
     (done, after)
 }
 
-/// Do the filters suppress the report of a packet?
+/// Whether the filters suppress the report of a packet.
 #[inline]
 fn suppresses(
     node: &mut Node,

@@ -88,7 +88,7 @@ fn process_sf(
     }
 }
 
-/// Was INT inserted?
+/// Whether INT was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inserted {
     /// The packet carries INT.

@@ -300,7 +300,7 @@ impl Switch {
         }
     }
 
-    /// Does anything depend on packets that pass, beside INT?
+    /// Whether anything other than INT depends on the packets that pass.
     #[inline(always)]
     fn observes(&self) -> bool {
         self.node.dta.is_some() || self.node.config.congestion.is_some()

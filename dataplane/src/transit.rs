@@ -91,7 +91,7 @@ fn swap(
     Outcome { sf: Some(done.1), ..Outcome::forward(done.0) }
 }
 
-/// Was the record added?
+/// Whether the record was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushResult {
     /// It is on the stack and the Remaining Hop Count is one less.

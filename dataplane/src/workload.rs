@@ -130,7 +130,7 @@ impl Workload {
         frames.len() as u64
     }
 
-    /// Has every packet been treated as its task wants it?
+    /// Whether every packet was processed as the task requires.
     pub fn holds(&self, packets: u64) -> bool {
         let stats = self.switch.stats();
         match self.task {

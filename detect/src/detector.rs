@@ -162,7 +162,7 @@ impl Detector {
         Self { algorithm: Algorithm::Noop, metric: Metric::FlowPath, threshold: 0 }
     }
 
-    /// Does it use the flow latency? If not, the caller need not compute it.
+    /// Whether it uses the flow latency. If not, the caller need not compute it.
     pub fn needs_flow_latency(&self) -> bool {
         match &self.algorithm {
             Algorithm::Noop | Algorithm::Change(_) | Algorithm::PerHop | Algorithm::PerHopOfFlow => false,
@@ -206,7 +206,7 @@ impl Decision {
     /// How many there are.
     pub const COUNT: usize = 6;
 
-    /// Is the packet reported?
+    /// Whether the packet is reported.
     #[inline]
     pub fn is_reported(self) -> bool {
         self != Self::Suppressed

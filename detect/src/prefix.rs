@@ -49,17 +49,17 @@ impl Prefix {
         if self.v6 { bits } else { bits - MAPPED_BITS }
     }
 
-    /// Is it an IPv6 prefix?
+    /// Whether it is an IPv6 prefix.
     pub fn is_v6(&self) -> bool {
         self.v6
     }
 
-    /// Is `address` in it?
+    /// Whether `address` is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.contains_bits(wide(address))
     }
 
-    /// Is the address, given as 16 bytes with IPv4 mapped into IPv6, in it?
+    /// Whether the address is in it, given as 16 bytes with IPv4 mapped into IPv6.
     #[inline]
     pub fn contains_octets(&self, address: &[u8; 16]) -> bool {
         self.contains_bits(u128::from_be_bytes(*address))

@@ -144,7 +144,7 @@ impl RuleSet {
         self.rules.len()
     }
 
-    /// Are there none?
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -159,7 +159,7 @@ impl RuleSet {
         self.rules.get(index).map_or("", |rule| &rule.text)
     }
 
-    /// Does any rule look at `metric`? (The number of hops and loops count as the path.) Others need not be filled into
+    /// Whether any rule uses `metric`. (The number of hops and loops count as the path.) Others need not be filled into
     /// the observation.
     pub fn uses(&self, metric: Metric) -> bool {
         self.metrics >> (metric as u8) & 1 == 1
@@ -176,7 +176,7 @@ impl RuleSet {
         self.cells.as_slice()
     }
 
-    /// Does rule `index` look at earlier reports of a flow?
+    /// Whether rule `index` uses earlier reports of a flow.
     pub fn is_stateful(&self, index: usize) -> bool {
         index < MAX_RULES && self.stateful >> index & 1 == 1
     }

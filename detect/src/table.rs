@@ -191,7 +191,7 @@ impl Table {
         fired
     }
 
-    /// Does any row look at `metric`?
+    /// Whether any row uses `metric`.
     pub fn uses(&self, metric: Metric) -> bool {
         self.metrics >> (metric as u32) & 1 == 1
     }

@@ -55,7 +55,7 @@ impl PortRange {
         (self.first, self.last)
     }
 
-    /// Is `port` in it? A flow without ports is in [`PortRange::ANY`] only.
+    /// Whether `port` is in it. A flow without ports is in [`PortRange::ANY`] only.
     #[inline]
     pub fn contains(&self, port: Option<u16>) -> bool {
         port.map_or(*self == Self::ANY, |port| self.first <= port && port <= self.last)
@@ -116,7 +116,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// Does it match `flow`?
+    /// Whether it matches `flow`.
     #[inline]
     pub fn matches(&self, flow: &FlowKey) -> bool {
         if flow.known_id().is_some() {
@@ -149,7 +149,7 @@ impl Match {
         (!both.mixes_families()).then_some(both)
     }
 
-    /// Does it match every flow that `other` matches?
+    /// Whether it matches every flow that `other` matches.
     fn covers(&self, other: &Self) -> bool {
         self.intersection(other) == Some(*other)
     }

@@ -19,7 +19,7 @@ use wire::dta::hash::MAX_COPIES;
 /// assert!(plan.answered() > 0.94 && plan.answered() < 0.95);
 /// assert!(plan.answered_at(1_000_000) < plan.answered()); // the oldest key
 ///
-/// // How many slots answer for 99 % of the keys?
+/// // The number of slots with which 99 % of the keys can be read.
 /// let slots = plan.slots_for(0.99).ok_or("not with 2^31 slots")?;
 /// assert!(Plan::new(1_000_000, slots, 2).answered() >= 0.99);
 /// # Ok::<(), &str>(())

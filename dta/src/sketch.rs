@@ -246,7 +246,7 @@ impl SketchCopy {
         self.kind
     }
 
-    /// Was it the newest epoch while it was copied? An older one may have columns of a newer one among its own.
+    /// Whether it was the newest epoch while it was copied. An older one may contain columns of a newer one.
     pub fn certain(&self) -> bool {
         self.certain
     }

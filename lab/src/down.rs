@@ -84,14 +84,14 @@ pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError>
     Ok(all.into_iter().filter(is_of_lab).collect())
 }
 
-/// Is this `ip … NAMESPACE …` with a namespace of this prefix?
+/// Whether this is `ip … NAMESPACE …` with a namespace of this prefix.
 fn is_ip_for(command: &[String], prefix: &str) -> bool {
     let Some((program, words)) = command.split_first() else { return false };
     Path::new(program).file_name().is_some_and(|name| name == "ip")
         && words.iter().any(|word| word.starts_with(prefix))
 }
 
-/// Is this `hopwise run -c FILE` with a file in that directory?
+/// Whether this is `hopwise run -c FILE` with a file in that directory.
 pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
     match command {
         [_, run, option, file, ..] => {

@@ -518,7 +518,7 @@ fn child<'a>(node: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
     }
 }
 
-/// Can a host have this address?
+/// Checks that a host can have this address.
 fn usable(address: Address, ipv6: bool) -> Result<(), String> {
     let ip = address.ip;
     if ip.is_ipv6() != ipv6 {

@@ -105,7 +105,7 @@ impl CapSet {
         Self(caps.iter().fold(0, |bits, cap| bits | 1 << cap.0))
     }
 
-    /// Is it in the set?
+    /// Whether it is in the set.
     pub fn has(self, cap: Cap) -> bool {
         self.0 >> cap.0 & 1 == 1
     }
@@ -116,7 +116,7 @@ impl CapSet {
         Self(self.0 & other.0)
     }
 
-    /// None at all?
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -164,12 +164,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// May it load programs? CAP_SYS_ADMIN includes CAP_BPF.
+    /// Whether it may load BPF programs. CAP_SYS_ADMIN includes CAP_BPF.
     pub fn may_load(&self) -> bool {
         self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
     }
 
-    /// Does the verifier let its programs compute where to look? CAP_SYS_ADMIN includes CAP_PERFMON.
+    /// Whether the verifier allows its programs pointer arithmetic. CAP_SYS_ADMIN includes CAP_PERFMON.
     pub fn may_compute(&self) -> bool {
         self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
     }

@@ -23,7 +23,7 @@ impl Pace {
         self.wait_next.then_some(self.wait)
     }
 
-    /// `filled` of `slots` arrived at `now` (ns): would a wait at that rate bring enough?
+    /// `filled` of `slots` arrived at `now` (ns). Computes whether a wait at that rate would bring enough.
     pub(crate) fn note(&mut self, filled: usize, slots: usize, now: u64) {
         let gap = now.saturating_sub(self.last).max(1);
         self.last = now;

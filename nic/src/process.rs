@@ -60,7 +60,7 @@ impl Process {
         words
     }
 
-    /// Does it run in the network namespace called `name`?
+    /// Whether it runs in the network namespace called `name`.
     pub fn is_in(&self, name: &str) -> bool {
         let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
         let wanted = file(&Path::new("/run/netns").join(name));
@@ -88,7 +88,7 @@ impl Process {
         }
     }
 
-    /// Has it ended? (Its parent may not have waited for it yet.)
+    /// Whether it has ended. (Its parent may not have waited for it yet.)
     pub fn has_ended(&self) -> bool {
         self.wait(Duration::ZERO)
     }

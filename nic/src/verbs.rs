@@ -47,10 +47,10 @@ fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Res
     if result == 0 { Ok(()) } else { Err(Error::new(call, about, io::Error::from_raw_os_error(result))) }
 }
 
-/// Has this machine the library?
+/// Checks that this machine has libibverbs.
 ///
 /// # Errors
-/// The loader's words.
+/// The message of the dynamic loader.
 pub fn is_there() -> Result<(), &'static str> {
     library().map(|_| ())
 }

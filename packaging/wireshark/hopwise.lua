@@ -1300,7 +1300,7 @@ local function ioam_node_id(w, ioam, node)
   return nil
 end
 
--- Do the nodes of a trace write an id?
+-- Whether the nodes of a trace write an id.
 local function has_node_ids(ioam)
   return ioam_bit(ioam.trace_type, 0) or ioam_bit(ioam.trace_type, 8)
 end
@@ -1384,8 +1384,7 @@ looks_like_report = function(w, at)
   return at + 12 <= w.fin and floor(first / 16) <= 2 and first % 16 <= 5
 end
 
--- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
--- Is the report neither about a drop or a queue, nor is there anything that a node has measured?
+-- Whether the report is not about a drop or a queue and contains nothing that a node has measured.
 local function is_empty(report, w)
   local flags, domain = report.flags, report.domain
   local words = domain and domain[2] > domain[1]
@@ -1403,6 +1402,7 @@ local function refuse_unmarked(report, w)
   end
 end
 
+-- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
 local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
   report.walk, report.packet = w, { from = from, fin = fin, first = first }
@@ -2381,7 +2381,7 @@ local function holds_together(w, at)
     at_most(sum_high, sum_low, max_high, max_low)
 end
 
--- Do the postcards of this aggregate have fields of the packet?
+-- Whether the postcards of this aggregate have fields of the packet.
 local function has_packet_fields(w)
   return u8(w, 0) % 16 < 4 and floor(u8(w, 1) / 64) % 2 == 1
 end

@@ -29,7 +29,7 @@ impl Credit {
     /// No limit.
     pub const UNLIMITED: Self = Self { messages: u32::MAX, bytes: u64::MAX };
 
-    /// Does this fit?
+    /// Whether it suffices for `messages` operations with `bytes` of data in total.
     #[inline(always)]
     pub fn covers(self, messages: u32, bytes: u64) -> bool {
         self.messages >= messages && self.bytes >= bytes
@@ -64,7 +64,7 @@ impl Blocked {
         }
     }
 
-    /// Can the same operation succeed later?
+    /// Whether the same operation can succeed later.
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Full | Self::Paused | Self::Broken)
     }
@@ -91,7 +91,7 @@ pub trait Transport {
     /// [`Transport::write`].
     fn credit(&self, collector: u8, reliable: bool) -> Credit;
 
-    /// Does this collector accept `messages` operations now, with `bytes` of data between them? If so, it accepts all of them.
+    /// Whether this collector accepts `messages` operations now, with `bytes` of data in total. If so, it accepts all of them.
     #[inline(always)]
     fn has_credit(&self, collector: u8, messages: u32, bytes: u64, reliable: bool) -> bool {
         self.credit(collector, reliable).covers(messages, bytes)
@@ -101,7 +101,7 @@ pub trait Transport {
     /// instead of being written to the memory that replaces it.
     fn give_up(&mut self, _place: RemoteAddr) {}
 
-    /// Is this collector connected? Without a connection there is no credit either, but not because of load: drops are counted separately.
+    /// Whether this collector is connected. Without a connection there is no credit either, but not because of load: drops are counted separately.
     fn is_connected(&self, _collector: u8) -> bool {
         true
     }

@@ -28,7 +28,7 @@ pub struct Case {
     pub len: usize,
     /// Bytes from one slot to the next.
     pub stride: u64,
-    /// Random or sequential slots?
+    /// Slots are random rather than sequential.
     pub random: bool,
     /// Order in which the bytes of a write are stored.
     pub order: Order,

@@ -120,7 +120,7 @@ impl<'i> Reader<'i> {
         self.problems.iter().map(|(_, message)| message.clone()).collect()
     }
 
-    /// No problem so far?
+    /// Whether there is no problem so far.
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
@@ -142,7 +142,7 @@ pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
     walk(root, path).0
 }
 
-/// Is there a value under `path`, valid or not?
+/// Whether there is a value under `path`, valid or not.
 pub fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
     walk(root, path).1 == path.len()
 }

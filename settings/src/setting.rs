@@ -65,7 +65,7 @@ pub struct Key {
     pub kind: &'static str,
     /// The default.
     pub default: Shown,
-    /// Can it change while the program runs?
+    /// It can change while the program runs.
     pub live: bool,
     /// Description of the key.
     pub text: String,
@@ -332,7 +332,7 @@ impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
     }
 }
 
-/// Was a key declared with `[live]`?
+/// Whether a key was declared with `[live]`.
 pub fn is_live(marks: &[&str]) -> bool {
     !marks.is_empty()
 }

@@ -142,7 +142,7 @@ fn needs_token(path: &str) -> bool {
     path.starts_with("/api") || path == "/metrics"
 }
 
-/// Is this the name of this machine itself, or one that the configuration allows?
+/// Whether this is a name of the local host, or one that the configuration allows.
 fn is_local(host: &str, allowed: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),

@@ -38,7 +38,7 @@ pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
     }
 }
 
-/// Are the pages in this build?
+/// Whether this build contains the pages.
 pub(crate) fn are_built_in() -> bool {
     !PAGES.is_empty()
 }
@@ -73,7 +73,7 @@ impl Asset {
     }
 }
 
-/// Does `Accept-Encoding` allow gzip? `q=0` excludes it, and `*` stands for every encoding that is not named (RFC 9110, 12.5.3).
+/// Whether `Accept-Encoding` allows gzip. `q=0` excludes it, and `*` stands for every encoding that is not named (RFC 9110, 12.5.3).
 fn accepts_gzip(request: &HeaderMap) -> bool {
     let quality = |wanted: &str| {
         list(request, &header::ACCEPT_ENCODING).find_map(|coding| {

@@ -304,7 +304,7 @@ impl Setting for FieldsSetting {
 }
 
 impl MemorySettings {
-    /// Can other machines reach the exchange without a secret? One sentence.
+    /// A warning of one sentence if other machines can reach the exchange without a secret.
     pub(crate) fn unguarded(&self) -> Option<String> {
         (self.secret_file.is_none() && !self.exchange.ip().to_canonical().is_loopback()).then(|| {
             format!(

@@ -65,7 +65,7 @@ impl Settings {
         reader.finish(file).map(|()| settings)
     }
 
-    /// Does the program run a collector?
+    /// Whether the program runs a collector.
     pub(crate) fn collects(&self) -> bool {
         self.collector.enabled.unwrap_or(true)
     }

@@ -292,7 +292,7 @@ fn examine_input(
     Examined { input: input.clone(), facts, expected, checks }
 }
 
-/// May everyone report to an input that other machines reach?
+/// Checks which senders may report to an input that other machines can reach.
 fn senders(restricted: bool) -> Check {
     let why = "Reports are not authenticated: whoever reaches the listener can report any flow, and any loss of any node. Name the senders in \
                [[collector.allow]], or listen on a loopback address.";
@@ -302,7 +302,7 @@ fn senders(restricted: bool) -> Check {
     }
 }
 
-/// Does the kernel take this object's programs and maps? They go away at once.
+/// Checks that the kernel accepts this object's programs and maps. They are removed at once.
 fn program(name: &'static str, object: &[u8]) -> Check {
     let why = "The kernel's verifier proves that a program terminates and accesses only its own memory; older verifiers accept fewer programs.";
     match Object::load(object, &LoadOptions::default()) {
@@ -320,7 +320,7 @@ fn no_namespace(name: &str, error: &nic::Error) -> Check {
     Check::good("namespace", error.to_string(), &why).with(Verdict::Blocking).fixed_by("ip netns list")
 }
 
-/// Is the address ours, and, where that may be tried, the port free?
+/// Checks that the addresses belong to this machine and, with `try_ports`, that the ports are free.
 fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
     let mut checks = Vec::new();
     for address in addresses {

@@ -29,7 +29,7 @@ impl Removals {
         input
     }
 
-    /// Is there an input that asks?
+    /// Whether an input tracks removals.
     pub(crate) fn is_asked(&self) -> bool {
         self.queues.iter().any(Option::is_some)
     }

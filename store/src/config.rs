@@ -103,7 +103,7 @@ impl Error {
         Self::Io(path.to_owned(), error)
     }
 
-    /// Is it that the disk is full?
+    /// Whether the cause is a full disk.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Sqlite(_, error) => {

@@ -32,12 +32,12 @@ impl FileId {
         Self { part: self.part + 1, ..self }
     }
 
-    /// Do both cover the same period?
+    /// Whether both cover the same period.
     pub(crate) fn same_period(self, other: Self) -> bool {
         (self.start, self.hourly) == (other.start, other.hourly)
     }
 
-    /// Does `self` cover the period just before `other`'s?
+    /// Whether `self` covers the period just before that of `other`.
     pub(crate) fn is_just_before(self, other: Self) -> bool {
         self.hourly == other.hourly && self.start + self.seconds() == other.start
     }

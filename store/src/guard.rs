@@ -52,7 +52,7 @@ fn is_known(table: &str) -> bool {
     TABLES.iter().any(|name| name.eq_ignore_ascii_case(table))
 }
 
-/// Is it an internal table of SQLite?
+/// Whether it is an internal table of SQLite.
 fn is_built_in(table: &str) -> bool {
     let table = table.to_ascii_lowercase();
     MODULES.contains(&table.as_str())

@@ -154,7 +154,7 @@ struct Known<M> {
     capacity: usize,
     /// The highest number given.
     last: i64,
-    /// Is every name of the file in the map?
+    /// Every name of the file is in the map.
     complete: bool,
 }
 

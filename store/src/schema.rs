@@ -51,7 +51,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     Ok(conn)
 }
 
-/// Is the file attached to `conn` as `name` one that we can read? [`Error::Empty`] when nothing is in it yet.
+/// Checks that the file attached to `conn` as `name` is one that we can read. [`Error::Empty`] when nothing is in it yet.
 pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Error> {
     let fail = |error| Error::sqlite(path, error);
     let number =
@@ -69,7 +69,7 @@ pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Er
     }
 }
 
-/// Is the file itself broken, so that it must be set aside?
+/// Whether the file itself is damaged, so that it must be set aside.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))

@@ -2,7 +2,7 @@
 
 use collector::event::Nanos;
 
-/// Is anything being kept?
+/// Whether rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum State {
     /// Rows are written.
@@ -49,7 +49,7 @@ pub struct Stats {
     pub queue_capacity: usize,
     /// Records that the submitted batches themselves had refused because they were full. Not part of `submitted`.
     pub refused: u64,
-    /// Is anything being kept?
+    /// Whether rows are written.
     pub state: State,
     /// What is wrong and what to do, when `state` is not [`State::Ok`].
     pub message: Option<String>,

@@ -84,8 +84,8 @@ impl Store {
         Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table, lock })
     }
 
-    /// Could this process open a store in `dir`? Makes what is missing of the directory and a file in it, and takes both
-    /// away again. A store that is open there is no obstacle.
+    /// Checks that this process could open a store in `dir`. Creates the directory if it is missing and a file in it, and
+    /// removes both again. A store that is open there does no harm.
     ///
     /// # Errors
     /// The directory cannot be made, or it or what is in it cannot be written.

@@ -26,7 +26,7 @@ impl CliError {
         Self::io("cannot write the output", error, "check where it is sent")
     }
 
-    /// Was the output pipe closed?
+    /// Whether the output pipe was closed.
     pub fn is_closed_output(&self) -> bool {
         self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }

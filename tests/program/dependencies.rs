@@ -34,7 +34,7 @@ fn allowed() -> Vec<String> {
         .collect()
 }
 
-/// Is an SPDX expression satisfied by `allowed`? `OR` binds weaker than `AND`; parentheses enclose alternatives only.
+/// Whether `allowed` satisfies an SPDX expression. `OR` binds weaker than `AND`; parentheses enclose alternatives only.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let outer = |text: &str, operator: &str| -> Vec<String> {

@@ -125,7 +125,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         &self.values[place]
     }
 
-    /// Is there no place for another key?
+    /// Whether there is no room for another key.
     pub(super) fn is_full(&self) -> bool {
         self.used >= self.most
     }

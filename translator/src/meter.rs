@@ -60,7 +60,7 @@ impl Meter {
         }
     }
 
-    /// Is there no limit?
+    /// Whether there is no limit.
     #[inline(always)]
     pub(super) fn is_endless(&self) -> bool {
         self.messages.cost | self.bytes.cost == 0
@@ -113,7 +113,7 @@ impl ReporterRate {
         Self { cost, most: cost.saturating_mul(u64::from(burst)) }
     }
 
-    /// Is there no limit?
+    /// Whether there is no limit.
     #[inline(always)]
     pub(super) fn is_endless(self) -> bool {
         self.cost == 0

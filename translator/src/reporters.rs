@@ -82,7 +82,7 @@ impl Reporters {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
 
-    /// Is there no rate limit?
+    /// Whether there is no rate limit.
     #[inline(always)]
     pub(super) fn is_unmetered(&self) -> bool {
         self.rate.is_endless()
@@ -94,7 +94,7 @@ impl Reporters {
         now >= self.notified_until
     }
 
-    /// May this sender send another report?
+    /// Counts a report of this sender. False if it exceeds the sender's rate.
     #[inline(always)]
     pub(super) fn meter(&mut self, now: u64, sender: SocketAddr) -> bool {
         self.is_unmetered() || self.meter_one(now, sender)
@@ -183,7 +183,7 @@ impl Reporters {
         Ok(at)
     }
 
-    /// Could this sender use the reporter's ID? Claims nothing: a report that is refused later must leave the ID free.
+    /// Checks that this sender may use the reporter's ID. Claims nothing: a report that is refused later must leave the ID free.
     ///
     /// # Errors
     /// As of [`Reporters::tracker`].

@@ -15,7 +15,7 @@ pub(super) enum Fault {
     ColumnGap {
         /// The column that is due.
         due: u32,
-        /// Is a NACK due?
+        /// A NACK is due.
         nack: bool,
     },
 }
@@ -45,7 +45,7 @@ pub(super) struct Target {
 }
 
 impl<W: Transport> Sender<'_, W> {
-    /// Does the transport have credit for this now?
+    /// Whether the transport has credit for this now.
     #[inline(always)]
     pub(super) fn has_credit(&self, messages: u32, bytes: u64, reliable: bool) -> bool {
         self.transport.has_credit(self.collector, messages, bytes, reliable)

@@ -81,7 +81,7 @@ fn non_member(epoch: u16, reporter: u32) -> u64 {
 }
 
 impl NonMembers {
-    /// Is a NACK to this reporter due?
+    /// Whether a NACK to this reporter is due. If so, starts the interval until the next.
     fn may_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
         let place = self.0.find_or_make(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);
@@ -209,7 +209,7 @@ impl Sketch {
         self.buffers.iter().filter(|buffer| buffer.is_open()).map(|buffer| buffer.first_at).min()
     }
 
-    /// Does it have this shape and operation?
+    /// Whether it has this shape and operation.
     pub(super) fn is_shaped(&self, depth: u8, width: u8, op: MergeOp) -> bool {
         (self.shape.depth, self.shape.width, self.op) == (depth, width, op)
     }
@@ -295,7 +295,7 @@ impl Sketch {
         }
     }
 
-    /// Does this epoch accept columns? `Some` if they would open it: whether it would be the newest.
+    /// Checks that this epoch accepts columns. `Some` if they would open it: whether it would be the newest.
     fn check_epoch(&self, now: u64, epoch: u16, config: &Config) -> Result<Option<bool>, Fault> {
         let buffer = &self.buffers[usize::from(epoch & 1)];
         let is_newest = self.newest == Some(epoch);

@@ -290,7 +290,7 @@ impl Stores {
         self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)))
     }
 
-    /// Are all lists' heads and pending blocks likely in the cache, so that prefetching is not needed?
+    /// Whether all lists' heads and pending blocks are likely to be in the cache, so that prefetching is not needed.
     #[inline(always)]
     pub(super) fn are_lists_few(&self) -> bool {
         self.append.iter().map(Lists::footprint).sum::<usize>() <= NEAR

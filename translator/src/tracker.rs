@@ -41,7 +41,7 @@ pub(super) struct Tracker {
     pub(super) merged: u64,
     /// It is in the settings and never expires.
     pub(super) pinned: bool,
-    /// Is `last` valid?
+    /// `last` is valid.
     begun: bool,
     /// The last sequence number in order.
     last: u16,
@@ -99,7 +99,7 @@ impl Tracker {
         if self.begun { self.last } else { sequence.wrapping_sub(1) & width.mask() }
     }
 
-    /// Is this number due? Does not change the state.
+    /// Whether this number is due. Does not change the state.
     pub(super) fn is_next(&self, sequence: u16, width: Width) -> bool {
         !self.begun || sequence.wrapping_sub(self.last) & width.mask() == 1
     }
@@ -151,8 +151,8 @@ impl Tracker {
         Verdict::Gap { nack: true, restart: true }
     }
 
-    /// Is this the eighth consecutive number from behind the window, or from within it without another explanation? A repeated number,
-    /// such as a reporter's last report that nothing follows, counts as consecutive.
+    /// Whether this is the eighth consecutive number from behind the window, or from within it without another explanation. A
+    /// repeated number, such as a reporter's last report that nothing follows, counts as consecutive.
     fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> bool {
         if width == Width::Eight {
             return false;
@@ -202,7 +202,7 @@ impl Tracker {
         self.may_nack(now, config)
     }
 
-    /// Is a NACK of another cause due?
+    /// Whether a NACK of another cause is due. If so, starts the interval until the next.
     pub(super) fn may_nack(&mut self, now: u64, config: &Config) -> bool {
         let due = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.nack_interval;
         if due {

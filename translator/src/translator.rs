@@ -290,7 +290,7 @@ impl Translator {
         }
     }
 
-    /// Does processing depend on the report alone: no meter, no congestion, no waiting reports, no active notice, no trigger?
+    /// Whether processing depends on the report alone: no meter, no congestion, no waiting reports, no active notice, no trigger.
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.memories.get(usize::from(collector)) else { return false };

@@ -125,7 +125,7 @@ impl Part {
         }
     }
 
-    /// Takes it none?
+    /// Whether it is of length 0.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -215,7 +215,7 @@ impl Condition {
 }
 
 impl Trigger {
-    /// Is it for such reports?
+    /// Whether it applies to this operation.
     #[inline]
     pub(super) fn is_for(&self, collector: u8, operation: &Operation<'_>) -> bool {
         let id = match *operation {
@@ -230,7 +230,7 @@ impl Trigger {
             && self.of.is_none_or(|of| of == id)
     }
 
-    /// Do all conditions hold?
+    /// Whether all conditions hold.
     pub(super) fn holds(&self, subject: &TriggerInput<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(subject))
     }
@@ -263,7 +263,7 @@ impl Trigger {
         self.entry.iter().map(|part| part.len()).sum()
     }
 
-    /// Can it be used?
+    /// Checks that it can be used.
     ///
     /// # Errors
     /// What is wrong.

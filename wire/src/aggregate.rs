@@ -110,19 +110,19 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Are its records summaries?
+    /// Whether its records are summaries.
     #[inline]
     pub const fn is_correlated(self) -> bool {
         self as u8 & 4 != 0
     }
 
-    /// Is it about one node?
+    /// Whether it is about one node.
     #[inline]
     pub const fn node_scope(self) -> bool {
         self as u8 & 2 != 0
     }
 
-    /// Is it about one flow, too?
+    /// Whether it is about one flow, too.
     #[inline]
     pub const fn flow_scope(self) -> bool {
         self as u8 & 3 == 3
@@ -493,7 +493,7 @@ impl Summary {
         self.sum.checked_div(u64::from(self.count)).unwrap_or(0).min(u64::from(u32::MAX)) as u32
     }
 
-    /// Could these be the numbers of any values at all?
+    /// Whether there are values of which these are the count, minimum, maximum and sum.
     #[inline]
     fn is_consistent(&self) -> bool {
         let count = u64::from(self.count);
@@ -580,7 +580,7 @@ impl<'a> Aggregate<'a> {
 }
 
 impl Header {
-    /// Is a postcard one of this aggregate's node and flow?
+    /// Whether a postcard is of this aggregate's node and flow.
     #[inline]
     fn covers(&self, record: &[u8]) -> bool {
         let is = |scope: Option<u32>, at| scope.is_none_or(|scope| try_u32(record, at) == Some(scope));

@@ -118,7 +118,7 @@ impl FlowKey {
         self.proto
     }
 
-    /// Is this an IPv6 flow?
+    /// Whether this is an IPv6 flow.
     pub fn is_v6(&self) -> bool {
         self.kind & Self::V6 != 0
     }

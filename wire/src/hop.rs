@@ -30,7 +30,7 @@ impl Items {
     /// Queue id alone, beside a drop reason (reports only).
     pub const QUEUE_ID: Self = Self(1 << 11);
 
-    /// Are all items of `other` in here?
+    /// Whether all items of `other` are in it.
     #[inline]
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -66,7 +66,7 @@ impl<'a> Ioam<'a> {
         }
     }
 
-    /// Do nodes write an id?
+    /// Whether nodes write an id.
     pub fn has_node_ids(&self) -> bool {
         matches!(self, Self::Trace(trace) if trace.has_node_ids())
     }
@@ -146,7 +146,7 @@ impl<'a> Trace<'a> {
             .filter_map(move |(bit, name)| (flags & bit != 0).then_some(name))
     }
 
-    /// Do nodes write an id?
+    /// Whether nodes write an id.
     pub fn has_node_ids(&self) -> bool {
         self.trace_type & (bit(0) | bit(8)) != 0
     }
@@ -220,17 +220,17 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Is the item of Trace-Type bit `k` there?
+    /// Whether the item of Trace-Type bit `k` is present.
     pub fn has(&self, k: u32) -> bool {
         self.trace_type & bit(k) != 0
     }
 
-    /// Is the id of 56 bits the one that [`Node::node_id`] gives?
+    /// Whether [`Node::node_id`] returns the id of 56 bits.
     pub fn has_wide_node_id(&self) -> bool {
         self.has(8) && self.word(0).is_none()
     }
 
-    /// Does it have data that are no items of a [`Hop`]?
+    /// Whether it has data that are not items of a [`Hop`].
     pub fn has_more_than_items(&self) -> bool {
         [0, 2, 3, 5, 8, 10, 22].into_iter().any(|k| self.has(k))
     }

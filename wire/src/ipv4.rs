@@ -96,7 +96,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         array_at(self.bytes(), field::DST)
     }
 
-    /// Does the header checksum hold?
+    /// Whether the header checksum is right.
     pub fn verify_checksum(&self) -> bool {
         checksum::of(&self.bytes()[..self.header_len()]) == 0
     }

@@ -74,7 +74,7 @@ impl TelemetryPorts {
         &self.ports[..usize::from(self.len)]
     }
 
-    /// Is `port` one of them?
+    /// Whether `port` is one of them.
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
         // Unused places hold the first port again, so that all are compared at once.
@@ -153,7 +153,7 @@ impl Profile {
         }
     }
 
-    /// Does this DSCP (six bits) mark INT?
+    /// Whether this DSCP (six bits) marks INT.
     #[inline]
     pub fn marks(&self, dscp: u8) -> bool {
         (self.dscp_mask != 0 && dscp & self.dscp_mask == self.dscp) || self.dscp_other == Some(dscp)

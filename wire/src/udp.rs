@@ -42,7 +42,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.0.as_ref(), field::LEN)
     }
 
-    /// Header and nothing else?
+    /// Whether there is no payload.
     pub fn is_empty(&self) -> bool {
         usize::from(self.len()) <= HEADER_LEN
     }

@@ -30,8 +30,9 @@ pub(super) struct Sweep {
     round: Nanos,
     round_began: Nanos,
     next: u32,
-    /// Does this round push, and when did the last one that did begin?
+    /// Whether this round pushes.
     pushing: bool,
+    /// When the last round that pushed began.
     pushed: Nanos,
     /// Where the clock stood before it was set back, and until when reports may still come that were stamped by it then.
     before: Nanos,
@@ -62,7 +63,7 @@ impl Sweep {
         }
     }
 
-    /// Is this a time of the clock before it was set back?
+    /// Whether `now` is a time of the clock before it was set back.
     fn is_before(&self, now: Nanos) -> bool {
         let before = self.before.saturating_add(SET_BACK);
         self.now < self.before_until && now > self.now.saturating_add(SET_BACK) && now <= before
@@ -89,7 +90,7 @@ impl Sweep {
 }
 
 impl Inner {
-    /// Does `now` lie in another second than the current one?
+    /// Whether `now` lies in another second than the current one.
     #[inline]
     pub(super) fn leaves_second(&self, now: Nanos) -> bool {
         now.wrapping_sub(self.sweep.second_began) >= SECOND

@@ -86,8 +86,8 @@ impl From<&wire::Peek> for StreamSeq {
     }
 }
 
-/// Are the hops of such a report those of a packet that went the whole way? A node on the way may report its queue (Q
-/// without F) with the packet's stack so far.
+/// Whether a report with these flags has the hops of the whole path. A node in the middle of the path may report its queue
+/// (Q without F) with the packet's stack so far.
 #[inline(always)]
 pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
     const QUEUE: u8 = wire::Flags::QUEUE.0;
@@ -95,7 +95,7 @@ pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
         && flags.0 & (QUEUE | wire::Flags::FLOW.0) != QUEUE
 }
 
-/// Can the hops be read where they lie?
+/// Whether the hops can be read in place.
 #[inline(always)]
 pub(crate) fn is_stacked(stack: &Stack<'_>) -> bool {
     (1..=WIDEST_RECORD).contains(&stack.layout.words()) && !stack.is_empty()

@@ -54,7 +54,7 @@ pub(crate) struct Head {
     pub(crate) about: EventContext,
     /// The flow's hash under the collector's seed.
     pub(crate) hash: u64,
-    /// Can the flow's path be read from the hops?
+    /// Whether the flow's path can be read from the hops.
     pub(crate) whole_path: bool,
     /// E and M.
     pub(crate) signals: Signals,

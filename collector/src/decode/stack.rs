@@ -72,7 +72,7 @@ impl NodeAlone {
     /// Beyond a record of one word.
     const NOWHERE: usize = 1;
 
-    /// Is `plan` such a plan?
+    /// Whether `plan` has this layout.
     fn fits(plan: &Plan) -> bool {
         plan.words == 1 && plan.node == 0
     }
@@ -119,7 +119,7 @@ impl HistoryCells for NodeAlone {
 pub(crate) struct All<const W: usize>;
 
 impl<const W: usize> All<W> {
-    /// Is `plan` such a plan?
+    /// Whether `plan` has this layout.
     fn fits(plan: &Plan) -> bool {
         let here = [plan.node, plan.link, plan.latency, plan.queue, plan.utilization].map(usize::from);
         here == [0, 1, 2, 3, W - 1]

@@ -65,7 +65,7 @@ impl Path {
 const PERMUTED: u8 = 4;
 
 impl Flow {
-    /// A whole set has this path, whose order it proves or not: is the path confirmed? `needed` such sets in a row confirm it.
+    /// Records that a complete set has this path, and whether it proves the order (`proven`). `needed` such sets in a row confirm the path.
     pub(crate) fn confirm(&mut self, path: Path, proven: bool, needed: u8) -> PathStatus {
         if self.known.contains(&path) {
             if self.candidate.nodes == path.nodes {

@@ -292,7 +292,7 @@ impl Joiner {
         }
     }
 
-    /// May this record be one more of the set?
+    /// Whether this record can be one more of the set: none of them has its node.
     fn fits(&self, set: u32, part: &SfReport<'_>) -> bool {
         let node = part.carried.reading.node;
         self.sets.carried(set).iter().all(|record| record.reading.node != node)
@@ -349,7 +349,7 @@ impl Joiner {
         }
     }
 
-    /// Is the set whole, and is the order of its records that of the path?
+    /// Whether the set is complete and its records are in the order of the path.
     fn judge(&mut self, at: u32, part: &SfReport<'_>) -> Verdict {
         let set = self.sets.set(at);
         if !set.opening {

@@ -44,7 +44,7 @@ impl Record {
     };
 }
 
-/// Is it open, or was it complete and is remembered for a while?
+/// State of a set. A complete one is remembered for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Free,
@@ -227,7 +227,7 @@ impl Pool {
         self.used -= 1;
     }
 
-    /// Has the set room for one more record?
+    /// Whether the set has room for one more record.
     pub(crate) fn has_room(&self, at: u32) -> bool {
         usize::from(self.set(at).carried) + 1 < self.room
     }
@@ -280,12 +280,12 @@ pub(crate) fn order(seq: u32, index: u16) -> u32 {
     seq << 10 | u32::from(index.min(1023))
 }
 
-/// Was the one sent before the other?
+/// Whether `one` was sent before `other`.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-/// Are the stamps of synchronised clocks in the order of the path? `None`: not known.
+/// Whether the timestamps of synchronised clocks are in the order of the path. `None`: not known.
 pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
     if !units.synchronised {
         return None;

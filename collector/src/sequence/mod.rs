@@ -74,7 +74,7 @@ pub struct StreamView {
     pub duplicated: u64,
     /// Restarts of the reporter.
     pub restarts: u64,
-    /// Does its number advance? If not, the counters above mean nothing.
+    /// Whether its number advances. If not, the counters above mean nothing.
     pub countable: bool,
     /// Missing, and not counted lost yet.
     pub missing: u32,

@@ -19,7 +19,7 @@ impl Deadband {
         if low <= high { Self { low, width: high - low } } else { Self::EMPTY }
     }
 
-    /// Is `value` inside?
+    /// Whether `value` is inside.
     #[inline(always)]
     pub(crate) fn contains(&self, value: u64) -> bool {
         value.wrapping_sub(self.low) <= self.width

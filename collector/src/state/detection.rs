@@ -52,7 +52,7 @@ impl ActiveDetection {
         self.generation
     }
 
-    /// Are there rules?
+    /// Whether there are rules.
     #[inline(always)]
     pub(crate) fn has_rules(&self) -> bool {
         !self.active.rules.is_empty()

@@ -105,7 +105,7 @@ impl Flags {
     const ORDER: u8 = 0x18;
     const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Stamps, Basis::Topology];
 
-    /// Are E and M as in `signals`?
+    /// Whether E and M are as in `signals`.
     #[inline]
     pub(crate) fn matches(self, signals: Signals) -> bool {
         (self.0 ^ signals.bits()) & (Self::HOP_LIMIT.0 | Self::MTU.0) == 0
@@ -279,7 +279,7 @@ impl Flows {
         }
     }
 
-    /// Is this the flow in `slot`, and was it brought up to date under `context`?
+    /// Whether `slot` holds this flow, and the flow was brought up to date under `context`.
     #[inline(always)]
     pub(crate) fn is_ready(&self, slot: u32, key: &FlowKey, context: u64) -> bool {
         self.entries.get(slot as usize).is_some_and(|entry| entry.context == context && entry.key.is(key))

@@ -147,7 +147,7 @@ impl Arena {
         Self { runs: Runs::with_pages(pages, hops.len()), hops, values, truncated: 0, evicted: 0 }
     }
 
-    /// Is there a run for `hops` hops?
+    /// Whether there is a run for `hops` hops.
     pub(crate) fn has_room(&self, hops: usize) -> bool {
         self.runs.has_room(hops)
     }

@@ -33,12 +33,12 @@ pub(crate) struct Postcard {
 }
 
 impl Postcard {
-    /// Can its stamps be compared with those of other nodes?
+    /// Whether its timestamps can be compared with those of other nodes.
     pub(crate) fn has_time(&self) -> bool {
         self.units.synchronised && self.ingress != NO_VALUE && self.egress != NO_VALUE
     }
 
-    /// Did one report bring both?
+    /// Whether both come from the same report.
     pub(crate) fn repeats(&self, other: &Self) -> bool {
         self.origin == other.origin && self.ingress == other.ingress && self.egress == other.egress
     }
@@ -56,7 +56,7 @@ pub(crate) struct PendingFlow {
     head: u32,
     /// Postcards that wait.
     pub(crate) count: u16,
-    /// Is the flow in the queue?
+    /// The flow is in the queue.
     queued: bool,
     /// Sets in a row that had the candidate path.
     pub(crate) confirmations: u8,
@@ -95,13 +95,13 @@ impl PendingPostcards {
         }
     }
 
-    /// Is there room for none?
+    /// Whether the capacity is 0.
     #[inline]
     pub(crate) fn is_disabled(&self) -> bool {
         self.capacity == 0
     }
 
-    /// Is there no room for one more?
+    /// Whether there is no room for one more.
     pub(crate) fn is_full(&self) -> bool {
         self.free == NONE && self.cells.len() == self.capacity
     }

@@ -38,7 +38,7 @@ impl Run {
         CLASSES.get(usize::from(self.class)).copied().unwrap_or(0)
     }
 
-    /// Is this a run of the class that a path of `hops` hops gets?
+    /// Whether this is a run of the class that a path of `hops` hops gets.
     pub(crate) fn fits(self, hops: usize) -> bool {
         if hops == 0 { self == Self::EMPTY } else { usize::from(self.class) == class_of(hops) }
     }
@@ -115,7 +115,7 @@ impl Runs {
         self.pages.len() * size_of::<Page>() + self.owners.len() * size_of::<u32>()
     }
 
-    /// Is there a run for `hops` hops?
+    /// Whether there is a run for `hops` hops.
     pub(crate) fn has_room(&self, hops: usize) -> bool {
         let longer = || self.partial[class_of(hops)..].iter().any(|page| *page != NONE);
         hops == 0

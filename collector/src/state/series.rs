@@ -152,7 +152,7 @@ pub struct LatestView {
 #[derive(Debug)]
 pub(crate) struct Series {
     metric: Metric,
-    /// Do changes emit events, or are values only rolled up?
+    /// Whether changes emit events; if not, values are only rolled up.
     emits: bool,
     /// The least of all thresholds for this metric.
     threshold: u64,

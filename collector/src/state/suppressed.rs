@@ -34,7 +34,7 @@ pub struct SuppressedHop {
     pub node: u32,
     /// Interfaces of level 1, ingress and egress in a half each; or the egress of level 2.
     pub link: u32,
-    /// Is `link` of level 2?
+    /// `link` is of level 2.
     pub level_2: bool,
     /// Time inside the node, ns.
     pub latency: u64,

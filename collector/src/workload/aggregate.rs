@@ -31,7 +31,7 @@ pub struct Case {
     pub r: u16,
     /// Different flows.
     pub flows: u32,
-    /// Are clocks synchronised, and are postcards joined into paths?
+    /// Clocks are synchronised, and postcards are joined into paths.
     pub joins: bool,
 }
 

@@ -208,7 +208,7 @@ fn read(payload: &[u8]) -> Vec<(FlowKey, Vec<Option<u32>>)> {
     flows
 }
 
-/// Is one of a datagram's good reports a node's own word alone?
+/// Whether one of the datagram's valid reports has the reporter's own metadata and nothing else.
 fn has_postcard(payload: &[u8]) -> bool {
     let (mut decoder, mut report) = (Decoder::new(wire::Profile::default()), Report::EMPTY);
     let mut reports = decoder.reports(payload);

@@ -219,7 +219,7 @@ impl Witness {
         self.collector.finish(now, &mut self.reported);
     }
 
-    /// Was the flow's path this one at `at`, or shortly before?
+    /// Whether the flow had this path at `at`, or shortly before.
     fn was_real(&self, at: u64, flow: FlowKey, path: &[u32]) -> bool {
         self.real.get(&(flow, path.to_vec())).is_some_and(|times| {
             let first = times.partition_point(|time| *time < at - 500 * MS);

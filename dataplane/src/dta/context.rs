@@ -143,7 +143,7 @@ impl Sums {
         (all > 0).then(|| (u128::from(self.drops) * 1_000_000 / u128::from(all)) as u64)
     }
 
-    /// Is there nothing?
+    /// Whether all counts are 0.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }

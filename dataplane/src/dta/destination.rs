@@ -117,7 +117,7 @@ impl Destination {
         self.width
     }
 
-    /// Does congestion suppress reports of this priority?
+    /// Whether congestion suppresses reports of this priority.
     #[inline]
     pub(super) fn suppresses(&self, priority: Priority, now: u64) -> bool {
         if self.level == 0 || now >= self.level_until {

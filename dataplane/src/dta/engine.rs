@@ -31,7 +31,7 @@ pub struct MappingStats {
 }
 
 impl MappingStats {
-    /// Is everything accounted for?
+    /// Whether the sum adds up.
     pub fn is_balanced(&self) -> bool {
         let Self { made, sent, pending, suppressed, absent, size, no_room } = *self;
         made == sent + pending + suppressed + absent + size + no_room
@@ -147,7 +147,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Is there a mapping for this occasion?
+    /// Whether a mapping has this trigger.
     pub(super) fn listens_to(&self, trigger: Trigger) -> bool {
         !self.by_occasion[trigger as usize].is_empty()
     }
@@ -181,7 +181,7 @@ impl Engine {
         reported
     }
 
-    /// One mapping. Did its conditions hold? A path's postcards are counted as one.
+    /// Executes one mapping. True if its conditions held. A path's postcards are counted as one.
     fn consider(&mut self, index: usize, context: &Context<'_>, now: u64, out: &mut Outbox) -> bool {
         let one = &self.mappings[index];
         let postcards = matches!(one.mapping.action, Action::Postcard { .. });
@@ -434,19 +434,19 @@ impl Compiled {
         Self { mapping, needs_hop, bit, seen: 0, batches, stats: MappingStats::default() }
     }
 
-    /// Is this report in the sample of one in `every`?
+    /// Whether this report is in the sample of one in `every`.
     fn is_chosen(&mut self) -> bool {
         let chosen = self.comes_next();
         self.seen = (self.seen + 1) % self.mapping.every.max(1);
         chosen
     }
 
-    /// Will the next one be?
+    /// Whether the next one will be.
     fn comes_next(&self) -> bool {
         self.seen == 0
     }
 
-    /// Is it for this flow?
+    /// Whether it applies to this flow.
     #[inline]
     fn is_for(&self, context: &Context<'_>) -> bool {
         let flows = &self.mapping.flows;

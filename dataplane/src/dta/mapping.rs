@@ -225,7 +225,7 @@ impl Mapping {
     }
 }
 
-/// Is it a key of at most `most` bytes?
+/// Checks that it is a key of at most `most` bytes.
 pub(super) fn check_key(key: &[Field], most: usize) -> Result<(), String> {
     let longest: usize = key.iter().map(Field::longest_in_key).sum();
     match longest {

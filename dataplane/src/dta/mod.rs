@@ -400,7 +400,7 @@ fn sketch_len(sketch: &sketches::Config) -> usize {
     BASE_LEN + 12 + usize::from(sketch.per_report) * column
 }
 
-/// Can this be executed?
+/// Checks that this can be executed.
 ///
 /// # Errors
 /// The first invalid setting.

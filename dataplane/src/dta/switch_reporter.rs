@@ -43,7 +43,7 @@ impl SwitchReporter {
         Self { reporter, outbox: Outbox::default(), also_reports, wants_packets }
     }
 
-    /// Must it be shown every packet?
+    /// Whether it needs to see every packet.
     #[inline]
     pub(crate) fn wants_packets(&self) -> bool {
         self.wants_packets

@@ -26,7 +26,7 @@ pub enum At {
 }
 
 impl At {
-    /// Is it to count the packet of `known`?
+    /// Whether to count the packet of `context`.
     #[inline]
     pub(super) fn is_here(self, context: &Context<'_>) -> bool {
         match self {

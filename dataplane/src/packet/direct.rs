@@ -34,7 +34,7 @@ impl Cache {
 
     pub(crate) const NEW: Self = Self { bitmap: 0, layout: Layout::EMPTY };
 
-    /// Do records of `bitmap` have `hop_ml` words? If so, caches the layout.
+    /// Whether records of `bitmap` have `hop_ml` words. If so, caches the layout.
     #[inline(always)]
     fn fits(&mut self, bitmap: u16, hop_ml: u8) -> bool {
         if self.bitmap != bitmap {

@@ -54,7 +54,7 @@ pub(crate) fn process(
     Some(Outcome { done, verdict, sf: int.sf().filter(|_| !suppressed) })
 }
 
-/// Do the filters suppress the report?
+/// Whether the filters suppress the report.
 #[inline]
 fn suppresses(node: &mut Node, frame: &[u8], common: Common, int: Int, visit: &Visit) -> bool {
     let Some(flow) = common.flow(frame) else { return false };

@@ -64,7 +64,7 @@ pub(crate) fn frame(family: Family, transport: Transport, payload: u16) -> Vec<u
     flow::template(&spec, &address(1), &address(2)).0
 }
 
-/// Are the IPv4 header's and the L4 checksum right? Computed from scratch, by nothing that the switch uses.
+/// Whether the IPv4 header checksum and the L4 checksum are right. Computed from scratch, without any code of the switch.
 fn checksums_hold(frame: &[u8]) -> bool {
     let sum = |parts: &[&[u8]]| {
         let words = parts.iter().flat_map(|part| part.chunks(2));

@@ -30,7 +30,7 @@ fn switch(node: u32, l4_checksum: L4Checksum, watch: Vec<Watch>) -> Switch {
     Switch::new(node, Config { l4_checksum, format, ..Config::default() }, Watchlist::new(watch)).unwrap()
 }
 
-/// Is the UDP checksum of an IPv4 packet over Ethernet right, or none?
+/// Whether the UDP checksum of an IPv4 packet over Ethernet is right or absent.
 fn udp_is_right(frame: &[u8]) -> bool {
     let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
     let segment = &frame[34..end];

@@ -55,7 +55,7 @@ impl Line {
         self.fields.get(name).map(|text| hex(text))
     }
 
-    /// Is this bare word there?
+    /// Whether the line has this word (one without `=`).
     pub fn has(&self, word: &str) -> bool {
         self.words.iter().any(|have| have == word)
     }

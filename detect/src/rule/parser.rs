@@ -408,7 +408,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Is it one whole number, before it is compared?
+/// Whether it is one whole number before the comparison.
 fn is_one_number(term: &Term) -> bool {
     use Aggregate::{Count, Flow, Max, Min, Sum};
     matches!(term.aggregate, Flow | Max | Min | Sum | Count)

@@ -49,7 +49,7 @@ impl Subject {
         }
     }
 
-    /// Has it a value per hop?
+    /// Whether it has a value per hop.
     pub fn is_per_hop(self) -> bool {
         self as u8 >= Self::HopLatency as u8
     }
@@ -158,7 +158,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Does it hold between `a` and `b`?
+    /// Whether it holds between `a` and `b`.
     #[inline]
     pub fn holds<T: Ord>(self, a: &T, b: &T) -> bool {
         match self {
@@ -231,7 +231,7 @@ pub struct Term {
     pub alpha: u8,
     /// How many reports in sequence the comparison must have been true of; 0 asks for none, and only this report counts.
     pub reports: u16,
-    /// Has the condition been true of fewer than `reports` reports? `false` when `reports` is 0.
+    /// The condition must have been true of fewer than `reports` reports. `false` when `reports` is 0.
     pub lapsed: bool,
 }
 
@@ -258,7 +258,7 @@ impl Term {
         }
     }
 
-    /// Does it use the flow's history?
+    /// Whether it uses the flow's history.
     pub fn is_stateful(&self) -> bool {
         self.history != History::Now || self.reports != 0
     }
@@ -280,13 +280,13 @@ impl Term {
         }
     }
 
-    /// Has its comparison been true (or not) for the required number of reports? `run`: the number so far.
+    /// Whether its comparison has been true for the required number of reports (or, with `lapsed`, has not). `run`: the number so far.
     #[inline]
     pub(crate) fn lasts(&self, run: u64) -> bool {
         (run != EMPTY && run >= u64::from(self.reports)) != self.lapsed
     }
 
-    /// Is it true for one report by itself? `None` if the report lacks the value. Ignores history.
+    /// Whether it is true for one report by itself. `None` if the report lacks the value. Ignores history.
     #[inline]
     pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
         let compared = |value: u64| self.comparison.holds(&value, &self.value);

@@ -494,7 +494,7 @@ fn queue(occupancy: u64) -> [HopValues; 1] {
     [hop(1, 1, occupancy)]
 }
 
-/// For each of a flow's reports with these queues: does the rule fire? `u64::MAX` is a report without the value.
+/// `1` for each of a flow's reports with these queues that the rule is true for, `.` for the others. `u64::MAX` is a report without the value.
 fn course(text: &str, queues: &[u64]) -> String {
     let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
     let mut cells = vec![ABSENT; rules.cells().len()];

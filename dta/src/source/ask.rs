@@ -260,7 +260,7 @@ impl DtaSource {
         }
         let batches = limit.div_ceil(usize::from(lists.ring().batch).max(1)) as u32;
         let newest = lists.newest(list);
-        // Is there anything to wait for?
+        // True if the batch at `next` has been written: there is nothing to wait for.
         let behind = |next| newest.is_some_and(|newest| BlockTrailer::ahead(newest, next) >= 0);
         let follower = match (from, newest) {
             (Some(from), _) => lists.from_sequence(list, from),

@@ -38,7 +38,7 @@ impl Ids {
         })
     }
 
-    /// Are there none?
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.programs.is_empty() && self.maps.is_empty()
     }

@@ -148,7 +148,7 @@ impl Port {
         self.index
     }
 
-    /// Is there a frame to receive?
+    /// Whether there is a frame to receive.
     pub fn is_ready(&self) -> bool {
         // Acquire: pairs with the kernel's barrier before it sets the status (__packet_set_status in net/packet/af_packet.c),
         // so that the frame is there when the status says so.
@@ -199,7 +199,7 @@ impl Port {
         sys::pending_error(&self.socket).map(|source| Error::new("receive", &self.interface, source))
     }
 
-    /// Is the interface gone, or another of its name there?
+    /// Whether the interface was removed, or replaced by another of the same name.
     pub fn is_gone(&self) -> bool {
         sys::interface_index(&self.interface).ok() != Some(self.index)
     }

@@ -94,7 +94,7 @@ impl Burst {
         self.filled
     }
 
-    /// Are there none?
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }

@@ -95,7 +95,7 @@ impl Fill {
         frames.len() - count
     }
 
-    /// Does the kernel sleep, and must be woken to use what we gave?
+    /// Whether the kernel sleeps and must be woken to process the new entries.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         // Relaxed: a hint; what it is about is ordered by the positions.

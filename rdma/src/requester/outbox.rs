@@ -31,7 +31,7 @@ impl Outbox {
         self.bytes.len() - self.used
     }
 
-    /// Is there space for `frames` frames of `bytes` bytes together?
+    /// Whether there is space for `frames` frames of `bytes` bytes in total.
     #[inline]
     pub(super) fn has_space(&self, frames: usize, bytes: usize) -> bool {
         self.free_frames() >= frames && self.free_bytes() >= bytes

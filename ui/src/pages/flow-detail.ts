@@ -53,7 +53,7 @@ class StackDrawing {
   private stored: FlowHistory = { series: [], paths: [] };
   private samples: HistoryPoint[] = [];
   private firstSeen = 0;
-  /** Is the flow's own latency drawn? Undecided until there are data. */
+  /** Whether the flow's own latency is drawn. Undecided until there are data. */
   private total: boolean | null = null;
   private readonly toggle = h('button', { type: 'button' }, h('i', { class: 'swatch line' }), 'flow latency');
 

@@ -42,7 +42,7 @@ const IMMEDIATE: u8 = 0x80;
 const ESSENTIAL: u8 = 0x40;
 const NACK: u8 = 0x80;
 
-/// Is this the artifact's layout rather than version 1? The first byte decides: there it is the opcode, 1 to 4.
+/// Whether this is the artifact's layout rather than version 1. The first byte decides: in the artifact's it is the opcode, 1 to 4.
 #[inline]
 pub fn is_artifact(payload: &[u8]) -> bool {
     matches!(payload.first(), Some(1..=4))

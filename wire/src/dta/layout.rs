@@ -41,7 +41,7 @@ pub fn slot_parts(slot: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_le_bytes(*head), data))
 }
 
-/// Was this slot (of key-write or postcards) never written? Checksum and data are zero.
+/// Whether this slot (of Key-Write or Postcarding) was never written: checksum and data are zero.
 #[inline]
 pub fn is_empty(slot: &[u8]) -> bool {
     slot.iter().fold(0, |sum, byte| sum | byte) == 0
@@ -83,7 +83,7 @@ pub struct Ring {
     pub entries: u64,
     /// Entries of a block, at most 255.
     pub batch: u16,
-    /// Do blocks end with a trailer? Bare rings are the artifact's, and do not show a reader which entries are new and complete.
+    /// Blocks end with a trailer. Bare rings are the artifact's, and do not show a reader which entries are new and complete.
     pub tagged: bool,
 }
 
@@ -483,7 +483,7 @@ impl Geometry {
         }
     }
 
-    /// Is it one that both ends can work with?
+    /// Checks that both ends can work with it.
     ///
     /// # Errors
     /// The first violated rule.

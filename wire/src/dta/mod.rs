@@ -351,7 +351,7 @@ impl<'a> Operation<'a> {
         false
     }
 
-    /// Does it keep to the limits of 5.4? What [`Report::parse`] gives does.
+    /// Checks that it keeps to the limits of 5.4. What [`Report::parse`] returns does.
     ///
     /// # Errors
     /// The first limit that it does not keep to.

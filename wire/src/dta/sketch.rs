@@ -55,7 +55,7 @@ pub const fn sampled(row_hash: u64, item: u32) -> u64 {
     row_hash << 32 | item as u64
 }
 
-/// Does every row count a key, as opposed to [`cell`] alone?
+/// Whether every row counts a key, as opposed to [`cell`] alone.
 #[inline]
 pub const fn counts_in_every_row(kind: SketchKind) -> bool {
     matches!(kind, SketchKind::CountMin | SketchKind::Count)

@@ -128,7 +128,7 @@ pub struct Md2 {
     pub ds_instruction: u16,
     /// DS Flags.
     pub ds_flags: u16,
-    /// SF-INT: is it urgent, and which state has the record carried?
+    /// SF-INT: the U flag, and the state of the record carried.
     pub sf: Option<(bool, sf::State)>,
 }
 

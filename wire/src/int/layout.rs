@@ -248,13 +248,13 @@ impl Layout {
         usize::from(self.at[item.0.trailing_zeros() as usize % self.at.len()]) / 4
     }
 
-    /// Are level-2 interfaces two words, or two halves of one?
+    /// Whether level-2 interfaces are two words, rather than two halves of one.
     #[inline]
     pub fn wide_l2(&self) -> bool {
         self.wide_l2
     }
 
-    /// Are timestamps 64 bits wide?
+    /// Whether timestamps are 64 bits wide.
     #[inline]
     pub fn wide_ts(&self) -> bool {
         self.wide_ts
@@ -358,7 +358,7 @@ impl Layout {
         self.word(record, CHECKSUM)
     }
 
-    /// Reports: is there a word of queue id and drop reason?
+    /// Reports: whether there is a word of queue id and drop reason.
     #[inline]
     pub fn has_drop(&self) -> bool {
         self.at[DROP] != ABSENT

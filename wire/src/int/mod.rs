@@ -56,7 +56,7 @@ impl Flags {
     /// M: a hop could add nothing because of the MTU (1.0 and 2.x).
     pub const MTU_EXCEEDED: Self = Self(4);
 
-    /// Are all bits of `other` in here?
+    /// Whether all bits of `other` are in it.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -91,7 +91,7 @@ impl<'a> Stack<'a> {
         usize::from(self.count)
     }
 
-    /// No records?
+    /// Whether there are no records.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -67,7 +67,7 @@ pub struct Sf {
 }
 
 impl Sf {
-    /// Does the packet carry its own records only? If so they are one path's, and a sink's own record belongs to them.
+    /// Whether the packet carries only its own records. If so, they are of one path, and a sink's own record belongs to them.
     #[inline]
     pub const fn is_of_one_packet(self) -> bool {
         self.urgent || matches!(self.state, State::Medium)
@@ -100,7 +100,7 @@ pub(super) fn of_bits(first: u16) -> Result<Option<(bool, State)>, Refusal> {
     Ok(Some((first & URGENT != 0, state)))
 }
 
-/// Is SF set in the first 16 bits of a header?
+/// Whether SF is set in the first 16 bits of a header.
 #[inline]
 pub(super) const fn is_set(first: u16) -> bool {
     first & FLAG != 0
@@ -118,7 +118,7 @@ pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Re
     if good { Ok(()) } else { Err(Refusal::BadSfHeader) }
 }
 
-/// May SF-INT request records of these items? The node id must be there, a checksum complement must not.
+/// Whether SF-INT may request records of these items. The node id must be among them, a checksum complement must not.
 pub const fn may_ask(carried: Items) -> bool {
     carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
 }

@@ -99,7 +99,7 @@ pub struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    /// Does IOAM say that data of nodes on the path are missing?
+    /// Whether IOAM says that data of nodes on the path are missing.
     pub fn is_incomplete(&self) -> bool {
         matches!(self.ioam, Some(Ioam::Trace(trace)) if trace.is_incomplete())
     }
@@ -237,7 +237,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Is there a shim at `body`? A packet that ends right there was cut before INT.
+    /// The shim at `body`, if there is one. A packet that ends right there was cut before INT.
     #[inline]
     fn mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<ShimPosition> {
         if bytes.len() <= body {
@@ -274,7 +274,7 @@ impl<'a> Walk<'a, '_> {
         })
     }
 
-    /// Is there INT behind TCP or UDP that no mark announces? To be asked when the walk has found nothing else.
+    /// Whether there is INT behind TCP or UDP that no mark announces. To be called when the walk has found nothing else.
     #[cold]
     pub(crate) fn has_unmarked_int(&mut self) -> bool {
         let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.seek) else { return false };
@@ -663,7 +663,7 @@ fn original_of(tail: shim::Tail) -> Original {
     }
 }
 
-/// Do the bytes after UDP look like the header of the tunnel that the port announces?
+/// Whether the bytes after UDP look like the header of the tunnel that the port announces.
 fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
     match (dst_port, body) {
         (walk::VXLAN_PORT | walk::GPE_PORT, [flags, ..]) => flags & 0x08 != 0,

@@ -93,7 +93,7 @@ impl Template {
         )
     }
 
-    /// Does a report look like this one, except for the port?
+    /// Whether a report has the same fields, except for the port.
     #[inline(always)]
     fn is_like(&self, fixed: &Fixed) -> bool {
         // Version, length, next protocol and metadata bits.
@@ -181,7 +181,7 @@ fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
     dst_port != profile.int_udp_port && quick::is_plain(dst_port, profile)
 }
 
-/// Is this a common report? Its shape, if so.
+/// The shape of the report if it is a common one.
 #[inline(never)]
 fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layouts) -> Option<u64> {
     let word = u32_at(fixed, field::WORD);

@@ -209,7 +209,7 @@ fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     start(&mut walk, inside).ok().and(walk.out.flow)
 }
 
-/// Does the start of a UDP payload, which may be cut, read as a report?
+/// Whether the start of a UDP payload, which may be cut, looks like a report.
 pub(super) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
     let Ok(version) = version(payload, profile) else { return false };
     match version {

@@ -42,7 +42,7 @@ impl PacketDigest {
     }
 }
 
-/// Does an IP header with the addresses of `key` begin here?
+/// Whether `bytes` begin with an IP header that has the addresses of `key`.
 fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
     let (version, src, dst) = if key.is_v6() { (6, 8..24, 24..40) } else { (4, 12..16, 16..20) };
     let skip = 16 - src.len();

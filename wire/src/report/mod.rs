@@ -86,7 +86,7 @@ impl Flags {
         (Self::INTERMEDIATE, "intermediate"),
     ];
 
-    /// Are all bits of `other` in here?
+    /// Whether all bits of `other` are in it.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -125,7 +125,7 @@ impl Annotations {
         (Self::INCOMPLETE, "incomplete"),
     ];
 
-    /// Are all bits of `other` in here?
+    /// Whether all bits of `other` are in it.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -269,8 +269,8 @@ impl<'a> Report<'a> {
         self.inner = &[];
     }
 
-    /// Did the packet of this postcard enter the domain at the reporter, and does it leave it there, as far as the reporter
-    /// says so? Wire-formats 4.1.
+    /// Whether the packet of this postcard entered the domain at the reporter, and whether it leaves it there; false where the
+    /// reporter does not say so. Wire-formats 4.1.
     #[inline]
     pub fn edges(&self) -> (bool, bool) {
         let of_postcard = self.ds_id == v20::POSTCARD_DOMAIN;
@@ -278,18 +278,18 @@ impl<'a> Report<'a> {
         (is(v20::POSTCARD_ENTERED), is(v20::POSTCARD_LEFT))
     }
 
-    /// Does the reporter add metadata of its own?
+    /// Whether the reporter adds metadata of its own.
     #[inline]
     pub fn has_metadata(&self) -> bool {
         self.metadata.is_some()
     }
 
-    /// Is there a field for the reporter? `node_id` without a value is then one that is not available.
+    /// Whether there is a field for the reporter. If so, `node_id` without a value means that it is not available.
     pub fn has_node_id(&self) -> bool {
         self.node_id.is_some() || self.metadata.is_some() || self.version != Version::V05
     }
 
-    /// Is there a field for a drop reason? `drop_reason` without a value is then one that is not available.
+    /// Whether there is a field for a drop reason. If so, `drop_reason` without a value means that it is not available.
     pub fn has_drop_reason(&self) -> bool {
         self.metadata.is_some_and(|metadata| metadata.layout.has_drop())
     }
@@ -316,7 +316,7 @@ impl<'a> Report<'a> {
         hop
     }
 
-    /// Is it neither about a drop or a queue, nor is there anything that a node has measured?
+    /// Whether it is not about a drop or a queue and contains nothing that a node has measured.
     fn is_empty(&self) -> bool {
         let empty = self.metadata.is_none() && self.domain_words.is_empty() && self.gap.is_none();
         let plain =
@@ -324,13 +324,13 @@ impl<'a> Report<'a> {
         empty && plain && self.int.is_none() && self.ioam.is_none()
     }
 
-    /// Does it contain one record of a set (SF-INT), whose others come in other reports? Then its hops are no path.
+    /// Whether it contains one record of a set (SF-INT), whose others come in other reports. Its hops are then not a path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
         self.int.is_some_and(|int| int.is_single_record())
     }
 
-    /// Is the reporter's own record about another packet than the one carried (SF-INT)? It is no hop then.
+    /// Whether the reporter's own record is about another packet than the one carried (SF-INT). It is then not a hop.
     #[inline]
     fn has_unrelated_metadata(&self) -> bool {
         self.int.is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))

@@ -120,7 +120,7 @@ impl Template {
         )
     }
 
-    /// Does a report look like this one, except for the port?
+    /// Whether a report has the same fields, except for the port.
     #[inline(always)]
     fn is_like(&self, head: &Head, inner: &Inner) -> bool {
         let fields = Self::fields(head, inner);

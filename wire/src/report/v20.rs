@@ -111,7 +111,7 @@ pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     rest.split_at_checked(LEN + usize::from(length) * 4).ok_or(Refusal::Truncated)
 }
 
-/// Are report type and inner type of this first word defined?
+/// Whether report type and inner type of this first word are defined.
 pub(crate) fn is_defined(word: u32) -> bool {
     word >> 28 <= 2 && word >> 24 & 0x0f <= 5
 }
@@ -278,7 +278,7 @@ impl<'a> Tlvs<'a> {
         Self { rest: inner }
     }
 
-    /// Does a broken TLV end them?
+    /// Whether a malformed TLV ends them.
     pub fn is_partial(mut self) -> bool {
         self.by_ref().for_each(drop);
         !self.rest.is_empty()
@@ -534,7 +534,7 @@ impl<'b> GroupBuilder<'b> {
         self.len
     }
 
-    /// No report in it yet? Then it must not be sent.
+    /// Whether there is no report in it yet. It must not be sent then.
     pub fn is_empty(&self) -> bool {
         self.len == GROUP_LEN
     }

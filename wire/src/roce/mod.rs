@@ -185,13 +185,13 @@ impl Opcode {
         }
     }
 
-    /// Has it a [`Reth`]?
+    /// Whether it has a [`Reth`].
     #[inline]
     pub const fn has_reth(self) -> bool {
         matches!(self, Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImmediate)
     }
 
-    /// Has it immediate data?
+    /// Whether it has immediate data.
     #[inline]
     pub const fn has_immediate(self) -> bool {
         matches!(self, Self::WriteLastImmediate | Self::WriteOnlyImmediate)

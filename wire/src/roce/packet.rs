@@ -355,7 +355,7 @@ fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refus
     }
 }
 
-/// Does the payload's length fit opcode and message length, as far as one packet shows?
+/// Whether the payload's length fits opcode and message length, as far as one packet shows.
 #[inline(always)]
 fn has_right_length(opcode: Opcode, len: usize, whole: usize) -> bool {
     match opcode {

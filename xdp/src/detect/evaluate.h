@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Does the collector need a report? The comparisons are those of the collector (state.rs, update.rs), on the same state.
+/* Decides whether the collector needs a report. The comparisons are those of the collector (state/flow.rs,
+ * state/update.rs), on the same state.
  *
  * A report is evaluated at most twice. `examine` changes nothing but latest values, and returns whether the collector would report
  * an event, or change the state it compares later reports with. If so, the datagram is passed to user space, and `commit` stores,
@@ -91,7 +92,7 @@ static inline_always u64 flow_latency(const struct report *r, const struct eval_
 
 /* The checks of a hop are global functions, which the verifier checks once, independent of their callers. */
 
-/* Are the queue and link values of a hop without a change? */
+/* Whether the queue and link values of a hop are within their thresholds. */
 noinline int others_are_quiet(const struct hop *hop, const struct thresholds *t)
 {
     if (!hop || !t)
@@ -153,7 +154,7 @@ static inline_always void keep_latest(struct flow_hop *state, const struct hop *
     state->utilization = utilization_saturated(hop->utilization);
 }
 
-/* Does a hop differ from the flow's report before, in a metric that a rule in user space looks at? */
+/* Whether a hop differs from the flow's previous report, in a metric that a rule in user space uses. */
 static inline_always u32 differs_for_user(const struct flow_hop *state, const struct hop *hop, u32 metrics)
 {
     u32 differs = (state->latest != (hop->latency == NO_VALUE ? ABSENT : saturated(hop->latency))) << HOP_LATENCY;
@@ -258,7 +259,7 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
     return 0;
 }
 
-/* Does the collector need a report? enum to_user_flags; 0: none. */
+/* Why the collector needs a report: enum to_user_flags; 0: it does not. */
 noinline int examine(const struct report *r, struct eval_ctx *d)
 {
     struct flow *flow;
@@ -394,7 +395,7 @@ static inline_always u32 old_index(u32 node, u32 at, u32 count)
     return from;
 }
 
-/* Does an earlier hop have the node of hop `at`? */
+/* Whether an earlier hop has the node of hop `at`. */
 noinline u32 is_visited(const struct report *r, u32 at)
 {
     u32 node;

@@ -55,7 +55,7 @@ enum {
 #define AT16(offset) (*(const raw16 *)(data + (offset)))
 #define AT32(offset) (*(const raw32 *)(data + (offset)))
 
-/* Do records of this bitmap and length have the node, link, latency and queue first, and the utilisation last? */
+/* Whether records of this bitmap and length have the node, link, latency and queue first, and the utilisation last. */
 static inline_always u32 is_all_items(u32 bitmap, u32 words, u32 dialect)
 {
     if (bitmap == 0xff00)
@@ -132,7 +132,7 @@ static inline_always void common_key(const u8 *data, struct key *key)
                     (u64)IPPROTO_UDP << 32 | (u64)FLOW_PORTS << 40;
 }
 
-/* Is one hop without a change? Adds its latency to the sum. */
+/* Whether one hop has no significant change. If so, adds its latency to the sum. */
 static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flow *flow, struct flow_hop *state,
                                     u64 deadband, const struct profile *p, u64 *total)
 {

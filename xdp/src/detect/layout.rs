@@ -86,7 +86,7 @@ impl Reason {
     /// The numbers before it were all [`Record::stream_latest`].
     pub const SAME: Self = Self(256);
 
-    /// Is a bit of `other` in here?
+    /// Whether a bit of `other` is in it.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

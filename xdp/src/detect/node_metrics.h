@@ -84,7 +84,7 @@ noinline u64 metric_search(u32 metric, u64 key)
     return slot ? slot->reported : 0;
 }
 
-/* Is a value within its threshold? The first slot nearly always has the key. */
+/* Whether a value is within its threshold. The first slot nearly always has the key. */
 static inline_always u32 metric_is_quiet(u32 metric, u64 key, u64 value, u64 threshold)
 {
     u64 hash = metric_hash(key), reported;

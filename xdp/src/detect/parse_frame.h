@@ -23,7 +23,7 @@ enum pass_reason {
 /* More of the frame is needed than is loaded. */
 #define MORE 1
 
-/* Does the frame end before `end`? If not, loads more where needed. */
+/* Returns unless the first `upto` bytes of the frame are loaded: TRUNCATED if the frame is shorter, else MORE. */
 #define NEED(s, upto)                                                                                                  \
     do {                                                                                                               \
         if ((upto) > (s)->loaded)                                                                                      \

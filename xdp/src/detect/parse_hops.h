@@ -239,7 +239,7 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
     return metadata.wide_ts;
 }
 
-/* Is the path reported by the stack alone, in records that the collector reads where they lie? */
+/* Whether the stack alone reports the path, in records that the collector reads in place. */
 static inline_always u32 is_stacked(const struct scratch *s)
 {
     u32 flags = s->report.flags;

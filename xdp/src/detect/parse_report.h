@@ -65,7 +65,7 @@ static inline_always int report_version(const struct scratch *s, const struct pr
     }
 }
 
-/* Does an IPv4 header's checksum hold? */
+/* Whether an IPv4 header's checksum is right. */
 static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end)
 {
     const u8 *ip = bytes(s, at);
@@ -173,7 +173,7 @@ int report_head(struct scratch *s, const struct profile *p, u32 at, u32 end)
     }
 }
 
-/* Does a UDP payload inside a report, which may be cut, read as a report? */
+/* Whether a UDP payload inside a report, which may be cut, looks like a report. */
 int looks_like_report(struct scratch *s, const struct profile *p, u32 at)
 {
     const u8 *first;
@@ -242,7 +242,7 @@ static inline_always void write_flow(struct scratch *s)
     key->kind = (w->flow_v6 ? FLOW_V6 : 0) | (w->flow_ports ? FLOW_PORTS : 0);
 }
 
-/* Is the reporter also the top record of the stack, or the newest node of a trace? Then the two are one hop. */
+/* Whether the reporter is also the top record of the stack, or the newest node of a trace. The two are then one hop. */
 static inline_always u32 is_merged(const struct scratch *s)
 {
     u32 node = s->report.node_id, top = ABSENT;
@@ -276,7 +276,7 @@ int compact(struct scratch *s, const struct profile *p)
     return read_2(s, p, at, end, TYPE_SF_COMPACT);
 }
 
-/* Is the report neither about a drop or a queue, nor is there anything that a node has measured? */
+/* Whether the report is not about a drop or a queue and contains nothing that a node has measured. */
 static inline_always u32 is_empty(const struct scratch *s)
 {
     u32 is_gap = s->report.version == 5 && s->head.kind == 3;
@@ -285,7 +285,7 @@ static inline_always u32 is_empty(const struct scratch *s)
            !s->found.int_version && s->found.ioam == IOAM_NONE;
 }
 
-/* Is there INT behind TCP or UDP that no mark announces? To be asked when the walk has found nothing else. */
+/* Whether there is INT behind TCP or UDP that no mark announces. To be called when the walk has found nothing else. */
 static inline_always u32 has_unmarked_int(struct scratch *s, const struct profile *p)
 {
     struct walk *w = &s->walk;

@@ -337,7 +337,7 @@ static inline_always u32 egress_of(u32 link, u32 level_2)
     return egress == 0xffff ? ABSENT : egress;
 }
 
-/* Is `value` within `threshold` of the value reported? `reported` is that plus 1. */
+/* Whether `value` is within `threshold` of the value reported. `reported` is that value plus 1. */
 static inline_always u32 is_near(u64 value, u64 reported, u64 threshold)
 {
     return value + 1 - reported + threshold <= 2 * threshold;
@@ -348,7 +348,7 @@ static inline_always u32 saturated(u64 latency) { return latency < ABSENT ? late
 
 static inline_always u64 distance(u64 a, u64 b) { return a > b ? a - b : b - a; }
 
-/* Does a latency differ from the one reported by more than its threshold? */
+/* Whether a latency differs from the one reported by more than its threshold. */
 static inline_always u32 is_hop_change(u32 latest, u32 reported, u64 threshold)
 {
     u64 deadband = threshold < MAX_THRESHOLD ? threshold : MAX_THRESHOLD;

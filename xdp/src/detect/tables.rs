@@ -104,7 +104,7 @@ pub struct HopEntry {
     pub node: u32,
     /// Interfaces of level 1, ingress and egress in a half each; or the egress of level 2.
     pub link: u32,
-    /// Is `link` of level 2?
+    /// `link` is of level 2.
     pub level_2: bool,
     /// Hop latency as last reported, and latest, ns, saturated below all-ones.
     pub reported: u32,

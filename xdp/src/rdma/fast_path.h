@@ -235,7 +235,7 @@ static inline_always u32 find_target(struct fast_packet *f)
     return 1;
 }
 
-/* Under the pair's lock: are pair and region unchanged, and is this the expected packet? */
+/* Under the pair's lock: whether pair and region are unchanged and this is the expected packet. */
 static inline_always u32 is_still_fast(const struct fast_packet *f)
 {
     const volatile struct queue_pair *qp = f->qp;

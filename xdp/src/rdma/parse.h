@@ -142,7 +142,7 @@ static inline_always u32 is_pmtu(u32 len)
     return len == 256 || len == 512 || len == 1024 || len == 2048 || len == 4096;
 }
 
-/* Does the payload's length fit opcode and message length, as far as one packet shows? */
+/* Whether the payload's length fits opcode and message length, as far as one packet shows. */
 static inline_always u32 has_right_length(const struct request *r)
 {
     u32 opcode_flags = r->opcode_flags & (BEGINS | ENDS | HAS_RETH);

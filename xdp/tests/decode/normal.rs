@@ -186,7 +186,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
     }
 }
 
-/// Does the collector read the hops where they lie?
+/// Whether the collector reads the hops in place.
 fn is_stacked(report: &wire::Report<'_>) -> bool {
     const MAX_WORDS: u8 = 13;
     let has = |flag| report.flags.contains(flag);

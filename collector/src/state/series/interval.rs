@@ -83,7 +83,7 @@ pub struct Summary {
 pub(crate) struct Closing {
     /// Its start.
     pub(crate) second: Nanos,
-    /// Does its minute end with it?
+    /// Its minute ends with it.
     pub(crate) minute: bool,
     /// Seconds until the next one begins: 1, or more after silence.
     pub(crate) elapsed: u32,
