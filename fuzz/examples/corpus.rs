@@ -1,4 +1,5 @@
-//! Writes `vectors/` as the seed corpus of the coverage-guided targets: `cargo run --example corpus -- DIRECTORY`.
+//! Writes `vectors/` and the inputs in `corpus/` as the seeds of a coverage-guided target:
+//! `cargo run --example corpus -- DIRECTORY [TARGET]`.
 #![allow(clippy::unwrap_used, reason = "a corpus that cannot be written is an error, with its place")]
 
 #[allow(dead_code, reason = "shared by tests")]
@@ -16,5 +17,9 @@ fn main() {
         let input = [&[choice as u8], vector.bytes.as_slice()].concat();
         std::fs::write(directory.join(&vector.name), input).unwrap();
     }
-    println!("{} inputs in {}", vectors.len(), directory.display());
+    let kept = std::env::args().nth(2).map_or(Vec::new(), |target| testkit::texts::corpus(&target));
+    for (number, input) in kept.iter().enumerate() {
+        std::fs::write(directory.join(format!("kept-{number}")), input).unwrap();
+    }
+    println!("{} inputs in {}", vectors.len() + kept.len(), directory.display());
 }

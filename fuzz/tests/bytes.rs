@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use testkit::rng::Rng;
+use testkit::texts;
 use testkit::vectors::{self, Vector};
 use wire::{Dialect, Profile};
 
@@ -26,6 +27,30 @@ fn run(body: Body, bytes: &[u8], profile: &Profile, what: &str) {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         panic!("{what}\nprofile: {}\nhex: {hex}", profile.dialect.name());
     }
+}
+
+/// Runs `body` over the inputs of `corpus/TARGET.txt`.
+fn kept(target: &str, body: fn(&[u8])) {
+    for input in texts::corpus(target) {
+        if catch_unwind(|| body(&input)).is_err() {
+            let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+            panic!("corpus/{target}.txt: {hex}");
+        }
+    }
+}
+
+#[test]
+fn inputs_that_coverage_found() {
+    kept("reports", |input| fuzz::with_profile(input, fuzz::reports));
+    kept("packet", |input| fuzz::with_profile(input, fuzz::packet));
+    kept("headers", |input| fuzz::with_profile(input, fuzz::headers));
+    kept("aggregate", |input| fuzz::with_profile(input, fuzz::aggregate));
+    kept("dta", |input| fuzz::with_profile(input, fuzz::dta));
+    kept("roce", |input| fuzz::with_profile(input, fuzz::roce));
+    kept("memory", |input| fuzz::with_profile(input, fuzz::memory));
+    kept("collect", |input| fuzz::with_profile(input, fuzz::collect));
+    kept("switch", |input| fuzz::with_profile(input, fuzz::switch));
+    kept("rule", |input| fuzz::rule(input, &Profile::default()));
 }
 
 fn all_and_mutated(body: Body, seed: u64) {

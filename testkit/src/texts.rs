@@ -1,5 +1,6 @@
 //! Fuzzing of text formats: corrupted copies of valid examples, the same on every machine.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::rng::Rng;
@@ -21,6 +22,22 @@ pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
         }
     }
     println!("{count} mutations");
+}
+
+/// The inputs that fuzzing with coverage found and that are kept: `fuzz/corpus/TARGET.txt`, one per line in hex. None if there is
+/// no such file.
+///
+/// # Panics
+/// The file is malformed.
+pub fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target).with_extension("txt");
+    let Ok(text) = std::fs::read_to_string(&file) else { return Vec::new() };
+    let byte = |hex: &[u8]| {
+        let hex = std::str::from_utf8(hex).expect("ASCII");
+        u8::from_str_radix(hex, 16).expect("hex digits")
+    };
+    text.lines().map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect()
 }
 
 /// Tokens of the parsers.
