@@ -268,6 +268,23 @@ impl Switch {
         Some(bare)
     }
 
+    /// Ends the INT of a packet that is consumed here, whatever the roles of flows: a sink reports and strips it. A packet without INT
+    /// stays as it is.
+    pub fn end_int(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Verdict {
+        let carried = |frame: &[u8], profile: &Profile| {
+            ParsedPacket::of(frame, profile).ok().and_then(|seen| seen.carried)
+        };
+        if carried(frame, &self.node.profile).is_none() {
+            return Verdict::Forward;
+        }
+        let verdict = self.forward(frame, &Visit { to_edge: true, ..*visit }, out).verdict;
+        // A flow without a role here keeps its INT until its host.
+        if let Some(carried) = carried(frame, &self.node.profile) {
+            sink::strip(frame, &carried);
+        }
+        verdict
+    }
+
     /// Processes a common packet. Its parsed form stays in registers unless it leaves the fast path.
     #[inline(always)]
     fn process_common(

@@ -83,18 +83,30 @@ impl Router {
             IpAddr::V4(_) => error_4(quoted, &of, self.config.address.octets(), reason),
             IpAddr::V6(_) => error_6(quoted, &of, self.config.address6.octets(), reason),
         };
-        let Some((to, next)) = self.choose(slot, ip.src).or(Some((from, ip.src))) else { return };
+        let Some((to, next)) =
+            self.choose(&self.frames[slot as usize].bytes, ip.src).or(Some((from, ip.src)))
+        else {
+            return;
+        };
         self.originate(&frame, to, Some(next), out);
     }
 
-    /// Sends a frame that the router makes. `next`: the neighbour to send it to; `None`: its hardware addresses are complete.
-    pub(super) fn originate(&mut self, frame: &[u8], to: usize, next: Option<IpAddr>, out: &mut dyn Wires) {
-        let Some(slot) = self.enqueue_frame(frame, LOCAL, self.now) else { return };
+    /// Sends a frame that the router makes. `next`: the neighbour to send it to; `None`: its hardware addresses are complete. False: too
+    /// many frames are queued.
+    pub(super) fn originate(
+        &mut self,
+        frame: &[u8],
+        to: usize,
+        next: Option<IpAddr>,
+        out: &mut dyn Wires,
+    ) -> bool {
+        let Some(slot) = self.enqueue_frame(frame, LOCAL, self.now) else { return false };
         self.stats.originated += 1;
         match next {
             Some(next) => self.forward(slot, to, next, out),
             None => self.enqueue(slot, to, super::Direction::Out, out),
         }
+        true
     }
 }
 

@@ -12,10 +12,13 @@
 //! - Each port has a [`Link`] per direction, with rate, depth, delay, loss and reordering: first the queue, then the
 //!   transmitter, then the link. INT metadata is written when a frame leaves the egress queue, as in [`crate::fabric`]: occupancy is
 //!   the bytes queued when the frame was enqueued; utilization is in millionths.
+//! - UDP datagrams to configured addresses end here, for a consumer in this process, which replies in the name of these
+//!   addresses: see [`Wires::deliver`] and [`Router::reply`].
 //! - Every frame is accounted for: see [`Stats`].
 
 mod arp_nd;
 mod icmp;
+mod intercept;
 mod link;
 mod neighbours;
 pub mod offload;
@@ -28,7 +31,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::fabric::random::{Random, mix};
 use crate::report::Outbox;
@@ -62,7 +65,12 @@ pub struct Config {
     pub address6: Ipv6Addr,
     /// Seed of loss and reordering.
     pub seed: u64,
+    /// UDP destinations whose datagrams end here, at most [`MAX_INTERCEPTED`]: see [`Wires::deliver`].
+    pub intercept: Vec<SocketAddr>,
 }
+
+/// Maximum number of intercepted destinations.
+pub const MAX_INTERCEPTED: usize = 64;
 
 /// Maximum number of ports.
 pub const MAX_PORTS: usize = 256;
@@ -115,6 +123,8 @@ pub enum ConfigError {
     NoSuchPort(u16),
     /// A rate of 0, or a fraction above one.
     BadLink(u16),
+    /// More than [`MAX_INTERCEPTED`].
+    TooManyIntercepted,
     /// Live changes cannot add, remove or renumber ports.
     OtherPorts,
 }
@@ -127,6 +137,7 @@ impl fmt::Display for ConfigError {
             Self::TooManyPorts => write!(f, "at most {MAX_PORTS} ports"),
             Self::NoSuchPort(number) => write!(f, "there is no port {number}"),
             Self::BadLink(number) => write!(f, "port {number}: rates are above 0, fractions at most 1"),
+            Self::TooManyIntercepted => write!(f, "at most {MAX_INTERCEPTED} intercepted destinations"),
             Self::OtherPorts => f.write_str("ports cannot be added, removed or renumbered while it runs"),
         }
     }
@@ -144,6 +155,11 @@ impl From<switch::ConfigError> for ConfigError {
 pub trait Wires {
     /// Sends a frame by the port with this index. The implementation may swap the buffer for another one, which the router reuses.
     fn send(&mut self, port: usize, frame: &mut Vec<u8>);
+
+    /// Accepts a datagram from `from` to [`Config::intercept`]`[to]`, without headers. False: there is no room for it.
+    fn deliver(&mut self, _to: usize, _from: SocketAddr, _payload: &[u8]) -> bool {
+        false
+    }
 }
 
 /// A router. See the module.
@@ -519,11 +535,14 @@ impl Router {
         }
         let bytes = &mut self.frames[slot as usize].bytes;
         bytes.truncate(ip.at + ip.len);
+        if self.intercept(slot, from, ip, out) {
+            return;
+        }
         if ip.hops <= 1 {
             self.error(slot, from, ip, icmp::Reason::TimeExceeded, out);
             return self.drop_here(slot, from, Drop::HopLimit);
         }
-        let Some((to, next)) = self.choose(slot, ip.dst) else {
+        let Some((to, next)) = self.choose(&self.frames[slot as usize].bytes, ip.dst) else {
             self.error(slot, from, ip, icmp::Reason::NoRoute, out);
             return self.drop_here(slot, from, Drop::NoRoute);
         };
@@ -537,15 +556,15 @@ impl Router {
         self.forward(slot, to, next, out);
     }
 
-    /// The port and the next hop's address for `dst`.
-    fn choose(&self, slot: u32, dst: IpAddr) -> Option<(usize, IpAddr)> {
+    /// The port and the next hop's address for a frame to `dst`.
+    fn choose(&self, frame: &[u8], dst: IpAddr) -> Option<(usize, IpAddr)> {
         let choices = self.routes.find(dst)?;
         let hop = |choice: &routes::NextHop| (usize::from(choice.port), choice.via.unwrap_or(dst));
         if let [choice] = choices {
             return Some(hop(choice));
         }
         // INT may have changed the packet's ports, so the flow is read as INT sees it.
-        let flow = self.switch.flow_of(&self.frames[slot as usize].bytes);
+        let flow = self.switch.flow_of(frame);
         let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
         let up = choices.iter().filter(|choice| self.config.ports[usize::from(choice.port)].up);
         let best = up.max_by_key(|choice| (mix(hash, u64::from(choice.port)), choice.port));
@@ -721,6 +740,9 @@ impl Router {
 fn check(config: &Config) -> Result<(), ConfigError> {
     if config.ports.len() > MAX_PORTS {
         return Err(ConfigError::TooManyPorts);
+    }
+    if config.intercept.len() > MAX_INTERCEPTED {
+        return Err(ConfigError::TooManyIntercepted);
     }
     for (index, port) in config.ports.iter().enumerate() {
         let again = config.ports[..index].iter().any(|other| other.number == port.number);

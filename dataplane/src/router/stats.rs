@@ -34,11 +34,17 @@ pub enum Drop {
     Memory,
     /// The operating system did not accept it.
     NotSent,
+    /// A fragment to an intercepted destination.
+    InterceptFragment,
+    /// To an intercepted destination, with a wrong UDP length or checksum, or with IPv6 extension headers.
+    InterceptMalformed,
+    /// The consumer of intercepted datagrams had no room.
+    InterceptQueueFull,
 }
 
 impl Drop {
     /// How many there are.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 18;
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Malformed,
@@ -56,6 +62,9 @@ impl Drop {
         Self::LinkDown,
         Self::Memory,
         Self::NotSent,
+        Self::InterceptFragment,
+        Self::InterceptMalformed,
+        Self::InterceptQueueFull,
     ];
 
     /// The label in metrics and API.
@@ -76,6 +85,9 @@ impl Drop {
             Self::LinkDown => "link_down",
             Self::Memory => "memory",
             Self::NotSent => "not_sent",
+            Self::InterceptFragment => "intercept_fragment",
+            Self::InterceptMalformed => "intercept_malformed",
+            Self::InterceptQueueFull => "intercept_queue_full",
         }
     }
 
@@ -131,10 +143,16 @@ pub struct QueueStats {
 pub struct Stats {
     /// Counters of each port, by its index.
     pub ports: Vec<PortStats>,
-    /// Frames originated here: ARP, neighbour discovery, ICMP errors.
+    /// Frames originated here: ARP, neighbour discovery, ICMP errors, replies.
     pub originated: u64,
-    /// Frames consumed here: ARP, neighbour discovery, packets sent for measurement only.
+    /// Frames consumed here: ARP, neighbour discovery, packets sent for measurement only, intercepted datagrams.
     pub consumed: u64,
+    /// Of those consumed: datagrams passed to [`Wires::deliver`](super::Wires::deliver).
+    pub intercepted: u64,
+    /// Of those originated: replies in the name of intercepted destinations.
+    pub replies: u64,
+    /// Replies without a route, or that are too long; not part of the originated frames.
+    pub replies_refused: u64,
     /// ICMP errors not sent, because of their rate limit.
     pub errors_suppressed: u64,
 }

@@ -9,6 +9,8 @@ use wire::{checksum, ipv4, ipv6, tcp, udp};
 use super::*;
 use crate::watchlist::{Mode, Watch};
 
+mod intercept;
+
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 const HOST: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -58,6 +60,7 @@ fn config() -> Config {
         address: Ipv4Addr::new(192, 0, 0, 8),
         address6: v6(11, 99),
         seed: 1,
+        intercept: Vec::new(),
     }
 }
 

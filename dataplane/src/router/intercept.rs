@@ -1,0 +1,178 @@
+//! Interception: UDP datagrams to [`Config::intercept`](super::Config::intercept) end here and go to a consumer in this process, as the
+//! reports of Direct Telemetry Access end at the translator of the last hop. It replies in the name of these destinations.
+//!
+//! Datagrams are not reassembled: a first fragment is dropped and counted, later ones have no port and are forwarded. Frames with VLAN
+//! tags are forwarded, because replies would need the tags.
+
+use std::net::{IpAddr, SocketAddr};
+
+use wire::ethernet::{self, ethertype};
+use wire::{FlowKey, checksum, ipv4, ipv6, udp};
+
+use super::packet::{self, Ip};
+use super::stats::Drop;
+use super::{Router, Verdict, Visit, Wires};
+use crate::packet::UDP;
+
+/// Next header: a fragment header.
+const FRAGMENT: u8 = 44;
+/// Hop limit of replies.
+const HOPS: u8 = 64;
+
+impl Router {
+    /// Consumes or drops a packet to an intercepted destination. False: it is none, and nothing changed.
+    pub(super) fn intercept(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) -> bool {
+        let is_to = |address: &SocketAddr| address.ip() == ip.dst;
+        if !self.config.intercept.iter().any(is_to) || ip.later || ip.at != ethernet::HEADER_LEN {
+            return false;
+        }
+        let Some(to) = self.intercepted(&self.frames[slot as usize].bytes, ip) else { return false };
+        if is_fragment(&self.frames[slot as usize].bytes, ip) {
+            self.lose(slot, from, Drop::InterceptFragment);
+            return true;
+        }
+        if self.end_int(slot, from) == Verdict::Discard {
+            self.consume(slot);
+            return true;
+        }
+        match datagram(&self.frames[slot as usize].bytes, self.config.intercept[to]) {
+            None => self.lose(slot, from, Drop::InterceptMalformed),
+            Some((sender, payload)) if out.deliver(to, sender, payload) => {
+                self.stats.intercepted += 1;
+                self.consume(slot);
+            }
+            Some(_) => self.lose(slot, from, Drop::InterceptQueueFull),
+        }
+        true
+    }
+
+    /// The intercepted destination of a packet, by its index.
+    fn intercepted(&self, frame: &[u8], ip: &Ip) -> Option<usize> {
+        let at = |port: u16| {
+            let destination = SocketAddr::new(ip.dst, port);
+            self.config.intercept.iter().position(|address| *address == destination)
+        };
+        let direct = udp_at(frame, ip).and_then(|header| at(header.dst_port()));
+        // INT may have changed the port, or lie before the UDP header.
+        direct.or_else(|| {
+            let flow = self.switch.flow_of(frame)?;
+            let ports = flow.ports()?;
+            // In a tunnel, the flow is another one.
+            (flow == FlowKey::new(ip.src, ip.dst, Some(ports), UDP)).then(|| at(ports.1)).flatten()
+        })
+    }
+
+    /// Reports and strips a packet's INT.
+    fn end_int(&mut self, slot: u32, from: usize) -> Verdict {
+        let queued = &mut self.frames[slot as usize];
+        let port = &self.config.ports[from];
+        let visit = Visit {
+            ingress_if: port.number,
+            egress_if: 0,
+            ingress_ts: queued.ingress,
+            egress_ts: self.now,
+            queue_id: 0,
+            queue_occupancy: 0,
+            tx_utilization: u32::MAX,
+            buffer_occupancy: self.buffered,
+            l2_interfaces: [port.logical, 0],
+            mtu: u16::MAX,
+            from_edge: port.edge,
+            to_edge: true,
+        };
+        self.switch.end_int(&mut queued.bytes, &visit, &mut self.outbox)
+    }
+
+    /// Sends a datagram to the sender of an intercepted one, in the name of its destination `from`
+    /// ([`Config::intercept`](super::Config::intercept), by index). False, and counted: there is no route, it is too long, or too many
+    /// frames are queued.
+    pub fn reply(
+        &mut self,
+        now: u64,
+        from: usize,
+        to: SocketAddr,
+        payload: &[u8],
+        out: &mut dyn Wires,
+    ) -> bool {
+        self.now = self.now.max(now);
+        let sent = self.send_reply(from, to, payload, out);
+        self.stats.replies += u64::from(sent);
+        self.stats.replies_refused += u64::from(!sent);
+        sent
+    }
+
+    fn send_reply(&mut self, from: usize, to: SocketAddr, payload: &[u8], out: &mut dyn Wires) -> bool {
+        let Some(from) = self.config.intercept.get(from) else { return false };
+        let Some(frame) = reply(*from, to, payload) else { return false };
+        let Some((port, next)) = self.choose(&frame, to.ip()) else { return false };
+        frame.len() - ethernet::HEADER_LEN <= usize::from(self.config.ports[port].mtu)
+            && self.originate(&frame, port, Some(next), out)
+    }
+}
+
+/// The UDP header of an IP packet, of the first fragment, too.
+fn udp_at<'f>(frame: &'f [u8], ip: &Ip) -> Option<udp::Packet<&'f [u8]>> {
+    let rest = frame.get(ip.at + ip.header..ip.at + ip.len)?;
+    let rest = match ip.proto {
+        UDP => rest,
+        FRAGMENT if ip.dst.is_ipv6() && rest.first() == Some(&UDP) => rest.get(8..)?,
+        _ => return None,
+    };
+    udp::Packet::new_checked(rest).ok()
+}
+
+fn is_fragment(frame: &[u8], ip: &Ip) -> bool {
+    const MORE_OR_OFFSET: u16 = 0x3fff;
+    if ip.dst.is_ipv6() {
+        return ip.proto == FRAGMENT;
+    }
+    ipv4::Packet::new_checked(&frame[ip.at..]).is_ok_and(|header| header.fragment() & MORE_OR_OFFSET != 0)
+}
+
+/// Sender and payload of a datagram without INT to `to`, if its length and its checksum are right.
+pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8])> {
+    let ip = packet::ip_of(frame).filter(|ip| ip.dst == to.ip() && ip.proto == UDP)?;
+    let segment = frame.get(ip.at + ip.header..ip.at + ip.len)?;
+    let header = udp::Packet::new_checked(segment).ok().filter(|header| header.dst_port() == to.port())?;
+    let segment = segment.get(..usize::from(header.len())).filter(|part| part.len() >= udp::HEADER_LEN)?;
+    // Without a checksum: allowed over IPv4 only (RFC 768, RFC 8200 8.1).
+    let unchecked = header.checksum() == 0 && ip.dst.is_ipv4();
+    let addresses = if ip.dst.is_ipv4() { 12..20 } else { 8..40 };
+    let right = || checksum::transport(&frame[ip.at..][addresses], UDP, segment) == 0;
+    (unchecked || header.checksum() != 0 && right())
+        .then(|| (SocketAddr::new(ip.src, header.src_port()), &segment[udp::HEADER_LEN..]))
+}
+
+/// A frame with a datagram; its hardware addresses are written later. `None`: two families, or too long.
+fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
+    let len = u16::try_from(udp::HEADER_LEN + payload.len()).ok()?;
+    let v6 = to.is_ipv6();
+    let ip = ethernet::HEADER_LEN;
+    let l4 = ip + if v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
+    let mut frame = vec![0; l4 + usize::from(len)];
+    let ethertype = if v6 { ethertype::IPV6 } else { ethertype::IPV4 };
+    ethernet::Repr { dst: [0; 6], src: [0; 6], ethertype }.emit(&mut frame);
+    match (from.ip(), to.ip()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let (src, dst) = (src.octets(), dst.octets());
+            let total_len = len.checked_add(ipv4::HEADER_LEN as u16)?;
+            // Don't Fragment, so that the ident may be 0 (RFC 6864 4.1).
+            let (fragment, ttl) = (0x4000, HOPS);
+            ipv4::Repr { src, dst, proto: UDP, tos: 0, total_len, ident: 0, fragment, ttl, options: &[] }
+                .emit(&mut frame[ip..]);
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let (src, dst, payload_len) = (src.octets(), dst.octets(), len);
+            let (next_header, hop_limit) = (UDP, HOPS);
+            ipv6::Repr { src, dst, next_header, hop_limit, traffic_class: 0, flow_label: 0, payload_len }
+                .emit(&mut frame[ip..]);
+        }
+        _ => return None,
+    }
+    udp::Repr { src_port: from.port(), dst_port: to.port(), len, checksum: 0 }.emit(&mut frame[l4..]);
+    frame[l4 + udp::HEADER_LEN..].copy_from_slice(payload);
+    let (head, segment) = frame.split_at_mut(l4);
+    let addresses = if v6 { ip + 8..ip + 40 } else { ip + 12..ip + 20 };
+    udp::Packet::new_checked(segment).ok()?.fill_checksum(&head[addresses]);
+    Some(frame)
+}
