@@ -29,6 +29,7 @@ use crate::{
     exchange::secret::Fresh,
     fanout::{self, Ledger, LoadSender, Plan},
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
+    intercept::{self, SwitchEnd, TranslatorEnd},
     live::Hub,
     lock::lock,
     log::Log,
@@ -112,7 +113,7 @@ struct Dta {
 
 impl Dta {
     /// All but RDMA devices.
-    fn open(settings: &Settings) -> Result<Self, CliError> {
+    fn open(settings: &Settings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);
         let open = |memory| input::inside(&settings.collector, || memory_role::Ready::open(memory))?;
@@ -132,7 +133,8 @@ impl Dta {
                  [collector.memory] (mode \"socket\" or \"xdp\"), or write the collector's port",
             ));
         }
-        let translator = translator.as_ref().map(translator_role::Ready::open).transpose()?;
+        let open = |settings| translator_role::Ready::open(settings, intercept);
+        let translator = translator.as_ref().map(open).transpose()?;
         Ok(Self { translator, memory })
     }
 
@@ -229,8 +231,10 @@ impl Server {
         let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
         let aggregator = settings.aggregator.as_ref();
         let aggregator = aggregator.map(|one| aggregator::Ready::open(&settings, one)).transpose()?;
-        let mut dta = Dta::open(&settings)?;
-        let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
+        let (switch_end, translator_end) = intercept(&settings)?.unzip();
+        let mut dta = Dta::open(&settings, translator_end)?;
+        let switch = settings.switch.clone();
+        let switch = switch.map(|switch| switch::Ready::open(switch, switch_end)).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
         let devices = Dta::has_rdma_devices(&settings);
@@ -546,6 +550,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
+/// The connection of the switch and the translator, if reports are intercepted.
+fn intercept(settings: &Settings) -> Result<Option<(SwitchEnd, TranslatorEnd)>, CliError> {
+    let destinations = settings.translator.as_ref().map(TranslatorSettings::intercepted).unwrap_or_default();
+    let destinations: Vec<SocketAddr> = destinations.into_iter().map(|(to, _)| to).collect();
+    (!destinations.is_empty()).then(|| intercept::pair(destinations)).transpose()
 }
 
 fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {

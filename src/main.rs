@@ -17,6 +17,7 @@ mod doctor;
 mod exchange;
 mod fanout;
 mod input;
+mod intercept;
 mod kernel;
 mod lifecycle;
 mod live;

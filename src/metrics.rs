@@ -430,7 +430,8 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
         text.metric(name, kind, help);
         switch.iter().for_each(|switch| text.sample(name, &[], value(switch)));
     };
-    let help = "Frames originated by the switch: ARP, neighbor discovery, ICMP errors.";
+    let help =
+        "Frames originated by the switch: ARP, neighbor discovery, ICMP errors, messages to DTA reporters.";
     single("switch_originated_total", "counter", help, |switch| switch.totals.originated);
     let help = "Frames consumed by the switch: received + originated = sent + consumed + queued + drops.";
     single("switch_consumed_total", "counter", help, |switch| switch.totals.consumed);
@@ -464,6 +465,22 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
         text.sample("switch_checksums_total", &[("result", &"wrong")], int.checksums_wrong);
     }
     filtering(text, switch.map_or(&[], |switch| &switch.filters));
+    intercepting(text, switch);
+}
+
+/// DTA reports that the switch intercepts, and the messages to their reporters.
+fn intercepting(text: &mut Text, switch: Option<&SwitchView>) {
+    let mut single = |name: &str, help: &str, value: fn(&SwitchView) -> u64| {
+        text.metric(name, "counter", help);
+        switch.iter().for_each(|switch| text.sample(name, &[], value(switch)));
+    };
+    let help = "DTA reports intercepted for the translator of this process; part of the frames consumed.";
+    single("switch_intercepted_total", help, |switch| switch.totals.intercepted);
+    let help =
+        "Messages to DTA reporters sent for the translator of this process; part of the frames originated.";
+    single("switch_replies_total", help, |switch| switch.totals.replies);
+    let help = "Messages to DTA reporters without a route, or longer than the MTU.";
+    single("switch_replies_refused_total", help, |switch| switch.totals.replies_refused);
 }
 
 /// Decisions of each filter of the switch.

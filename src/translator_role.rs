@@ -1,6 +1,7 @@
 //! The DTA translator's role: receives reports from UDP sockets, sends RoCEv2 and receives its responses by others, and has a link to
 //! the exchange of every collector. One thread does this; each link's TCP connection has its own thread.
 
+mod intercepted;
 mod links;
 mod transport;
 mod upstream;
@@ -35,7 +36,9 @@ use crate::{
     control::Control,
     datagram::is_allowed,
     exchange::secret::SecretFile,
+    intercept::TranslatorEnd,
 };
+use intercepted::{Intercepted, Stage};
 use links::{Context, Peers};
 use terminal::CliError;
 use transport::RdmaTransport;
@@ -48,6 +51,8 @@ const BURST: usize = 128;
 const SLEEP: Duration = Duration::from_millis(20);
 /// Time between two publications, ns.
 const PUBLISH: u64 = 50_000_000;
+/// Interval between attempts to pass messages to a switch that has not taken the last ones.
+const RETRY: Duration = Duration::from_millis(1);
 /// Time to flush buffers at the stop, ns.
 const FLUSH_TIMEOUT: u64 = 1_000_000_000;
 
@@ -59,6 +64,7 @@ pub(crate) struct Ready {
     /// `None` until the RDMA device is opened.
     links: Option<RdmaTransport>,
     upstream: Option<Upstream>,
+    intercepted: Option<Intercepted>,
     secrets: Secrets,
 }
 
@@ -93,11 +99,14 @@ struct Reports {
 }
 
 impl Ready {
-    /// Opens the sockets of reports and allocates tables.
+    /// Opens the sockets of reports and allocates tables. `intercept`: the connection to the switch that intercepts reports.
     ///
     /// # Errors
     /// A port in use, settings that cannot be used.
-    pub(crate) fn open(settings: &TranslatorSettings) -> Result<Self, CliError> {
+    pub(crate) fn open(
+        settings: &TranslatorSettings,
+        intercept: Option<TranslatorEnd>,
+    ) -> Result<Self, CliError> {
         let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator]: {error}"));
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, ..Options::default() };
@@ -118,7 +127,8 @@ impl Ready {
             (settings.mode != TransportMode::Verbs).then(|| RdmaTransport::open(settings)).transpose()?;
         let upstream = settings.upstream.as_ref();
         let upstream = upstream.map(|upstream| Upstream::open(upstream, nic::time::now())).transpose()?;
-        Ok(Self { settings: settings.clone(), reports, translator, links, upstream, secrets })
+        let intercepted = intercept.map(|end| Intercepted::new(end, settings.intercepted()));
+        Ok(Self { settings: settings.clone(), reports, translator, links, upstream, intercepted, secrets })
     }
 
     /// Opens the RDMA device, if one is configured. Linux allows its use only with the credentials of the thread that opened it, so this
@@ -138,7 +148,7 @@ impl Ready {
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
-        let Self { settings, reports, translator, links, upstream, secrets } = self;
+        let Self { settings, reports, translator, links, upstream, intercepted, secrets } = self;
         let links = links.map_or_else(|| RdmaTransport::open(&settings), Ok)?;
         let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
         let peers = Peers::start(&settings, &secrets, control)?;
@@ -151,6 +161,7 @@ impl Ready {
             translator,
             links,
             upstream,
+            intercepted,
             peers,
             messages: Messages::default(),
             published: 0,
@@ -225,6 +236,7 @@ struct Worker {
     translator: Translator,
     links: RdmaTransport,
     upstream: Option<Upstream>,
+    intercepted: Option<Intercepted>,
     peers: Peers,
     messages: Messages,
     published: u64,
@@ -247,6 +259,7 @@ impl Worker {
             }
             self.publish_when_due(shared);
         }
+        self.process_intercepted();
         let end = self.now() + FLUSH_TIMEOUT;
         while self.now() < end {
             let now = self.now();
@@ -269,6 +282,7 @@ impl Worker {
         let timeout = self.poll_timeout();
         let descriptors = self.reports.iter().map(|reports| reports.receiver.as_fd());
         let descriptors = descriptors.chain(self.upstream.as_ref().map(Upstream::control));
+        let descriptors = descriptors.chain(self.intercepted.as_ref().map(Intercepted::as_fd));
         nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, timeout)?;
         let now = self.now();
         let (settings, translator, links) = (&self.settings, &mut self.translator, &mut self.links);
@@ -276,6 +290,7 @@ impl Worker {
         for collector in 0..self.reports.len() {
             self.process_reports(collector, burst)?;
         }
+        self.process_intercepted();
         self.process_responses(burst)?;
         let now = self.now();
         self.translator.tick(now, &mut self.links);
@@ -294,7 +309,8 @@ impl Worker {
         let upstream = self.upstream.as_ref().and_then(Upstream::deadline);
         let due = [self.translator.deadline(), self.links.deadline(), upstream].into_iter().flatten().min();
         let left = due.map_or(u64::MAX, |due| due.saturating_sub(self.now()));
-        Duration::from_nanos(left).min(SLEEP)
+        let pending = self.intercepted.as_ref().is_some_and(Intercepted::is_pending);
+        Duration::from_nanos(left).min(if pending { RETRY } else { SLEEP })
     }
 
     /// Processes the received reports for one collector.
@@ -315,6 +331,20 @@ impl Worker {
         translator.process_burst(now, collector as u8, payloads, links, messages);
         self.send(now);
         Ok(())
+    }
+
+    /// Processes the reports that the switch intercepted.
+    fn process_intercepted(&mut self) {
+        let now = self.now();
+        let Self {
+            settings, senders, not_allowed, translator, links, intercepted: Some(intercepted), ..
+        } = self
+        else {
+            return;
+        };
+        let (control_port, senders) = (settings.control_port, senders.as_ref());
+        intercepted.process(Stage { now, control_port, senders, not_allowed, translator, links });
+        self.send(now);
     }
 
     /// Processes the responses of collectors.
@@ -352,10 +382,8 @@ impl Worker {
     fn send_messages(&mut self) {
         let port = self.settings.control_port;
         for (collector, reports) in self.reports.iter_mut().enumerate() {
-            let own = self.messages.to_reporters_of(collector).map(|(to, payload)| {
-                let to = if port == 0 { to } else { SocketAddr::new(to.ip(), port) };
-                (to, payload)
-            });
+            let own = self.messages.to_reporters_of(collector);
+            let own = own.map(|(to, payload)| (reporter_address(to, port), payload));
             let sent = reports.receiver.send(own);
             reports.sent.sent += sent.sent;
             reports.sent.failed += sent.failed + sent.no_buffers;
@@ -371,6 +399,11 @@ impl Worker {
             *shared.lock().unwrap_or_else(PoisonError::into_inner) = view;
         }
     }
+}
+
+/// Where a reporter receives messages: at this port, or, if it is 0, where its reports come from.
+fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
+    if port == 0 { reporter } else { SocketAddr::new(reporter.ip(), port) }
 }
 
 /// Messages to reporters that are not sent yet.

@@ -8,6 +8,7 @@ mod support;
 mod live {
     mod aggregator;
     mod dta;
+    mod dta_intercept;
     mod dta_roles;
     mod dta_xdp;
     mod interface;

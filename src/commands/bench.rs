@@ -30,7 +30,7 @@ impl bench::Program for Program {
         let settings =
             Settings::parse(config, "the switch").map_err(|error| CliError::new(error.to_string()))?;
         let settings = settings.switch.ok_or_else(|| CliError::new("no switch"))?;
-        Ok(Box::new(MeasuredSwitch(Forwarder::open(settings)?)))
+        Ok(Box::new(MeasuredSwitch(Forwarder::open(settings, None)?)))
     }
 }
 

@@ -47,7 +47,9 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         }
     }
     if let Some(translator) = &settings.translator {
-        super::translator::check(translator, &mut |path, message| checker.refuse(path, message));
+        let mut refuse = |path: &[&str], message: String| checker.refuse(path, message);
+        super::translator::check(translator, &mut refuse);
+        super::translator::check_intercept(translator, settings.switch.is_some(), &mut refuse);
     }
     if let Some(memory) = &settings.collector.memory {
         super::memory::check(memory, &mut |path, message| checker.refuse(path, message));

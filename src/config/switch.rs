@@ -603,6 +603,7 @@ pub(crate) fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) ->
         address,
         address6,
         seed: settings.seed,
+        intercept: Vec::new(),
     }
 }
 

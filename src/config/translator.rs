@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use dataplane::router::MAX_INTERCEPTED;
 use detect::Prefix;
 use translator::{Accept, Config, SectionConfig, Trigger};
 use wire::dta::CONTROL_PORT;
@@ -129,6 +130,9 @@ section! {
         pub(crate) exchange: Option<SocketAddr> = None,
         /// Address and port that receive reports for this collector. Not set for the first: `[translator] listen`.
         pub(crate) listen: Option<SocketAddr> = None,
+        /// Addresses and ports to which reporters send reports for this collector, such as `["10.0.2.9:40040"]`. The switch of this process
+        /// intercepts these reports on its ports, instead of forwarding them. Needs `[switch]` in the same file.
+        pub(crate) intercept: Vec<SocketAddr> = Vec::new(),
         /// A file with the secret of this collector. Not set: `[translator] secret_file`.
         pub(crate) secret_file: Option<PathBuf> = None,
         /// RDMA messages per second that it supports: above it, reports of low priority are dropped first. Not set: no limit.
@@ -225,6 +229,14 @@ impl TranslatorSettings {
         self.collectors.iter().enumerate().filter_map(one).collect()
     }
 
+    /// What the switch intercepts: destinations, each with the number of its collector.
+    pub(crate) fn intercepted(&self) -> Vec<(SocketAddr, u8)> {
+        let of = |(number, collector): (usize, &TargetSettings)| {
+            collector.intercept.iter().map(|to| (*to, number as u8)).collect::<Vec<_>>()
+        };
+        self.collectors.iter().take(translator::MAX_COLLECTORS).enumerate().flat_map(of).collect()
+    }
+
     /// The file with the secret of this collector.
     pub(crate) fn secret_file<'s>(&'s self, collector: &'s TargetSettings) -> Option<&'s Path> {
         collector.secret_file.as_deref().or(self.secret_file.as_deref())
@@ -289,6 +301,53 @@ pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], St
     {
         let key = if name == "local" { "waiting" } else { name };
         refuse(&["translator", key], format!("write {what}"));
+    }
+}
+
+/// What is wrong with the destinations to intercept. `has_switch`: there is a switch in the file.
+pub(crate) fn check_intercept(
+    dta: &TranslatorSettings,
+    has_switch: bool,
+    refuse: &mut dyn FnMut(&[&str], String),
+) {
+    let mut before: Vec<SocketAddr> = Vec::new();
+    for (index, collector) in dta.collectors.iter().enumerate() {
+        for (at, to) in collector.intercept.iter().enumerate() {
+            let (index, at) = (index.to_string(), at.to_string());
+            let mut wrong = |message: String| {
+                refuse(&["translator", "collectors", &index, "intercept", &at], message);
+            };
+            if !has_switch {
+                wrong("only a switch in this process can intercept; add [switch], or remove this".to_owned());
+            } else if to.port() == 0 || !is_routed(to.ip()) {
+                wrong("write the unicast address and the port that reporters send to, such as \"10.0.2.9:40040\"".to_owned());
+            } else if before.contains(to) {
+                wrong(format!("{to} is written twice; remove one"));
+            } else if before.len() == MAX_INTERCEPTED {
+                wrong(format!("at most {MAX_INTERCEPTED} destinations in all"));
+            }
+            before.push(*to);
+        }
+    }
+}
+
+/// Whether a switch forwards packets to it.
+fn is_routed(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            !(v4.is_unspecified()
+                || v4.is_loopback()
+                || v4.is_multicast()
+                || v4.is_broadcast()
+                || v4.is_link_local())
+        }
+        IpAddr::V6(v6) => {
+            !(v6.is_unspecified()
+                || v6.is_loopback()
+                || v6.is_multicast()
+                || v6.is_unicast_link_local()
+                || v6.to_ipv4_mapped().is_some())
+        }
     }
 }
 
@@ -444,5 +503,36 @@ mod tests {
         ] {
             assert!(read(text).unwrap_err().contains(word), "{text}");
         }
+    }
+
+    #[test]
+    fn destinations_to_intercept_need_a_switch_and_are_unicast() {
+        let read = |switch: &str, intercept: &str| {
+            let text = format!(
+                "{switch}[translator]\n[[translator.collectors]]\nexchange = \"10.0.0.9:18515\"\nintercept = [{intercept}]\n\
+                 [[translator.collectors]]\nexchange = \"10.0.0.8:18515\"\nlisten = \"0.0.0.0:40041\"\n\
+                 intercept = [\"10.0.2.8:40040\"]\n"
+            );
+            let settings = Settings::parse(&text, "t.toml").map_err(|error| error.to_string())?;
+            Ok::<_, String>(
+                settings.translator.map(|translator| translator.intercepted()).unwrap_or_default(),
+            )
+        };
+        let switch = "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n";
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let found = read(switch, "\"10.0.2.9:40040\", \"[fd00::9]:7\"").unwrap();
+        assert_eq!(found, [(at("10.0.2.9:40040"), 0), (at("[fd00::9]:7"), 0), (at("10.0.2.8:40040"), 1)]);
+        for (switch, intercept, line, word) in [
+            ("", "\"10.0.2.9:40040\"", "t.toml:4", "only a switch"),
+            (switch, "\"10.0.2.9:0\"", "t.toml:9", "unicast"),
+            (switch, "\"127.0.0.1:40040\"", "t.toml:9", "unicast"),
+            (switch, "\"[fe80::1]:40040\"", "t.toml:9", "unicast"),
+            (switch, "\"10.0.2.8:40040\"", "t.toml:13", "written twice"),
+        ] {
+            let error = read(switch, intercept).unwrap_err();
+            assert!(error.contains(word) && error.contains(line), "{error}");
+        }
+        let many: Vec<String> = (0..64).map(|port| format!("\"10.0.2.9:{}\"", port + 1)).collect();
+        assert!(read(switch, &many.join(", ")).unwrap_err().contains("at most 64"));
     }
 }

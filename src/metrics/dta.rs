@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::Text;
 use crate::memory_role::view::{MemoryView, XdpView};
-use crate::translator_role::view::{CollectorView, TranslatorView};
+use crate::translator_role::view::{CollectorView, InterceptedView, TranslatorView, UpstreamView};
 use crate::view::NamedCounts;
 
 /// One metric of a role.
@@ -60,7 +60,44 @@ pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     let help = "Essential reports requested by a NACK and never received.";
     one(text, view, ("dta_essential_lost_total", "counter", help), |view| view.essential.lost);
     by(text, view, ("dta_messages_total", "kind", "Messages to reporters, by kind."), |view| &view.messages);
+    intercepted(text, view.and_then(|view| view.intercepted.as_ref()));
+    upstream(text, view.and_then(|view| view.upstream.as_ref()));
     links(text, view);
+}
+
+/// Metrics of reports that the switch of this process intercepts.
+fn intercepted(text: &mut Text, view: Option<&InterceptedView>) {
+    let help = "DTA reports that the switch of this process intercepted; included in the total.";
+    one(text, view, ("dta_intercepted_total", "counter", help), |view| view.reports);
+    let help = "Messages to reporters passed to the switch of this process.";
+    one(text, view, ("dta_replies_total", "counter", help), |view| view.replies);
+    let help = "Messages to reporters dropped because the switch of this process did not keep up.";
+    one(text, view, ("dta_replies_dropped_total", "counter", help), |view| view.replies_dropped);
+}
+
+/// Metrics of the sketches that go to the translator of the whole network, by the reporter ID of this section there.
+fn upstream(text: &mut Text, view: Option<&UpstreamView>) {
+    let mut each = |name: &str, help: &str, value: fn(&UpstreamView) -> u64| {
+        text.metric(name, "counter", help);
+        if let Some(view) = view {
+            text.sample(name, &[("reporter", &view.reporter), ("to", &view.to)], value(view));
+        }
+    };
+    let help = "Epochs of sketches of which every column was sent to the other translator.";
+    each("dta_upstream_epochs_total", help, |view| view.epochs);
+    let help = "Columns of sketches sent to the other translator, without retransmissions.";
+    each("dta_upstream_columns_total", help, |view| view.columns);
+    let help = "Columns sent again because of a NACK.";
+    each("dta_upstream_retransmitted_total", help, |view| view.retransmitted);
+    let help = "Columns not sent before their buffer was needed for another epoch.";
+    each("dta_upstream_expired_total", help, |view| view.expired);
+    let help = "Columns not sent because of congestion, or because they are longer than a report.";
+    each("dta_upstream_suppressed_total", help, |view| view.suppressed);
+    each("dta_upstream_nacks_total", "NACKs for columns.", |view| view.nacks);
+    let help = "Datagrams sent to the other translator.";
+    each("dta_upstream_datagrams_total", help, |view| view.sent);
+    let help = "Datagrams to the other translator that could not be sent.";
+    each("dta_upstream_unsent_total", help, |view| view.unsent);
 }
 
 fn links(text: &mut Text, view: Option<&TranslatorView>) {

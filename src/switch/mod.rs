@@ -20,7 +20,7 @@ use std::{
 
 use tokio::{sync::oneshot, time};
 
-use crate::{config::switch::SwitchSettings, control::Control, lock::lock};
+use crate::{config::switch::SwitchSettings, control::Control, intercept::SwitchEnd, lock::lock};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
 pub(crate) use ports::Forwarder;
@@ -65,12 +65,13 @@ pub(crate) struct Requests {
 }
 
 impl Ready {
-    /// Opens the interfaces of a switch; forwarding starts later.
+    /// Opens the interfaces of a switch; forwarding starts later. `intercept`: the connection to a translator that reports are
+    /// intercepted for.
     ///
     /// # Errors
     /// An interface cannot be opened; says what to do.
-    pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
-        let forwarder = Forwarder::open(settings)?;
+    pub(crate) fn open(settings: SwitchSettings, intercept: Option<SwitchEnd>) -> Result<Self, CliError> {
+        let forwarder = Forwarder::open(settings, intercept)?;
         let (requests, work) = sync_channel(MAX_REQUESTS);
         let flag = Arc::new(AtomicBool::new(false));
         let ends = UnixStream::pair().and_then(|(near, far)| {

@@ -3,6 +3,7 @@
 
 use std::{
     io::Read,
+    net::SocketAddr,
     os::{fd::AsFd, unix::net::UnixStream},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -24,6 +25,7 @@ use crate::config::{
     filter::{self, FilterSettings},
     switch::{self, PortSettings, SwitchSettings, WatchSettings},
 };
+use crate::intercept::{self, SwitchEnd};
 use terminal::CliError;
 
 /// State of the switch's thread.
@@ -34,6 +36,8 @@ pub(crate) struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) reports: Reports,
     pub(super) dta: Option<Dta>,
+    /// The connection to the translator for which reports are intercepted.
+    intercept: Option<SwitchEnd>,
     staged: Vec<Staged>,
     clock: Clock,
     /// Buffer for frames that are segmented or completed.
@@ -93,6 +97,10 @@ const BURST: usize = 64;
 const AWAKE: u64 = 20_000;
 /// Interval between checks of interfaces and the collector's address, ns.
 const LOOK: u64 = 1_000_000_000;
+/// Interval between attempts to pass reports to a translator that has not taken the last ones, ns.
+const RETRY: u64 = 1_000_000;
+/// Attempts when the switch stops.
+const FLUSHES: usize = 100;
 /// Longest sleep, ns.
 const LONGEST_REST: u64 = 1_000_000_000;
 /// A frame that waited longer than this has a wrong timestamp, ns.
@@ -113,14 +121,15 @@ pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &Atomi
             while matches!(requests.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
     }
+    forwarder.flush_intercepted();
 }
 
 impl Forwarder {
-    /// Opens the interfaces.
+    /// Opens the interfaces. `intercept`: the connection to a translator that reports are intercepted for.
     ///
     /// # Errors
     /// An interface cannot be opened; says what to do.
-    pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
+    pub(crate) fn open(settings: SwitchSettings, intercept: Option<SwitchEnd>) -> Result<Self, CliError> {
         let mut ports = Vec::new();
         for port in &settings.ports {
             ports.push(Port::open(port, settings.ring)?);
@@ -129,7 +138,9 @@ impl Forwarder {
             let named = |port: &&Port| port.frames.interface() == interface;
             ports.iter().find(named).map_or(USUAL_MTU, |port| port.mtu)
         };
-        let router = Router::new(switch::router(&settings, &mtu_of));
+        let mut config = switch::router(&settings, &mtu_of);
+        config.intercept = intercept.as_ref().map(|end| end.destinations.clone()).unwrap_or_default();
+        let router = Router::new(config);
         let mut router = router.map_err(|error| CliError::new(format!("[switch]: {error}")))?;
         let filters = filter::filters(&settings.filter_set());
         let filters = filters.map_err(|error| CliError::new(format!("[[switch.filter]]: {error}")))?;
@@ -146,6 +157,7 @@ impl Forwarder {
             ports,
             reports: Reports::default(),
             dta,
+            intercept,
             staged,
             clock,
             scratch,
@@ -159,15 +171,19 @@ impl Forwarder {
     /// Sleeps until work is due or `wake` is readable. Returns true if work is due so soon that it did not sleep.
     pub(crate) fn rest(&self, wake: Option<&UnixStream>, poll_fds: &mut PollFds) -> bool {
         let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(self.router.switch()));
-        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look).min(dta);
-        let rest = next.saturating_sub(self.clock.now());
+        let now = self.clock.now();
+        let pending = self.intercept.as_ref().is_some_and(|end| end.reports.is_pending());
+        let retry = if pending { now + RETRY } else { u64::MAX };
+        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look).min(dta).min(retry);
+        let rest = next.saturating_sub(now);
         if rest <= AWAKE {
             std::hint::spin_loop();
             return true;
         }
         let ports = self.ports.iter().map(|port| port.frames.as_fd());
         let control = self.dta.as_ref().map(|dta| dta.sockets.control());
-        let descriptors = ports.chain(wake.map(UnixStream::as_fd)).chain(control);
+        let replies = self.intercept.as_ref().map(|end| end.replies.as_fd());
+        let descriptors = ports.chain(wake.map(UnixStream::as_fd)).chain(control).chain(replies);
         let timeout = Duration::from_nanos((rest - AWAKE / 2).min(LONGEST_REST));
         if frames::wait(descriptors, poll_fds, timeout).is_err() {
             // Only possible when memory is short; avoids a tight loop.
@@ -199,11 +215,13 @@ impl Forwarder {
         }
         let mut busy = self.router.next().is_some_and(|next| next <= now);
         if busy {
-            self.router.advance(now, &mut Staging(&mut self.staged));
+            let mut staging = Staging::new(&mut self.staged, &mut self.intercept);
+            self.router.advance(now, &mut staging);
         }
         for index in 0..self.ports.len() {
             busy |= self.receive(index) > 0;
         }
+        self.exchange();
         self.send();
         self.report();
         if let Some(dta) = &mut self.dta {
@@ -214,14 +232,36 @@ impl Forwarder {
 
     /// Receives a burst of frames from a port.
     fn receive(&mut self, index: usize) -> usize {
-        let Self { router, ports, staged, clock, scratch, .. } = self;
+        let Self { router, ports, staged, clock, scratch, intercept, .. } = self;
         let frames = &mut ports[index].frames;
         if !frames.is_ready() {
             return 0;
         }
         let now = clock.now();
-        let mut staging = Staging(staged);
+        let mut staging = Staging::new(staged, intercept);
         frames.receive(BURST, &mut |arrived| receive(router, index, now, &arrived, scratch, &mut staging))
+    }
+
+    /// Passes intercepted reports to the translator, and its messages to the router.
+    fn exchange(&mut self) {
+        let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else { return };
+        reports.flush();
+        let now = self.clock.now();
+        let mut staging = Staging { staged: &mut self.staged, reports: None };
+        for (destination, to, payload) in replies.receive().datagrams() {
+            self.router.reply(now, destination, to, payload, &mut staging);
+        }
+    }
+
+    /// Passes the last intercepted reports to the translator, before the switch stops.
+    fn flush_intercepted(&mut self) {
+        let Some(SwitchEnd { reports, .. }) = &mut self.intercept else { return };
+        for _ in 0..FLUSHES {
+            if reports.flush() {
+                return;
+            }
+            std::thread::sleep(Duration::from_nanos(RETRY));
+        }
     }
 
     /// Sends the staged frames.
@@ -312,7 +352,7 @@ impl Forwarder {
         let at = at.ok_or_else(|| format!("there is no port {}", settings.number))?;
         let port = switch::port(self.settings.node, &settings, self.ports[at].mtu);
         let now = self.clock.now();
-        self.router.advance(now, &mut Staging(&mut self.staged));
+        self.router.advance(now, &mut Staging::new(&mut self.staged, &mut self.intercept));
         self.router.set_port(now, at, port).map_err(|error| error.to_string())?;
         self.settings.ports[at] = settings;
         Ok(())
@@ -379,17 +419,30 @@ fn receive(
     }
 }
 
-/// The router's output to the ports.
-struct Staging<'a>(&'a mut Vec<Staged>);
+/// The router's output to the ports, and to the translator.
+struct Staging<'a> {
+    staged: &'a mut Vec<Staged>,
+    reports: Option<&'a mut intercept::Sender>,
+}
+
+impl<'a> Staging<'a> {
+    fn new(staged: &'a mut Vec<Staged>, intercept: &'a mut Option<SwitchEnd>) -> Self {
+        Self { staged, reports: intercept.as_mut().map(|end| &mut end.reports) }
+    }
+}
 
 impl Wires for Staging<'_> {
     fn send(&mut self, port: usize, frame: &mut Vec<u8>) {
-        let Some(staged) = self.0.get_mut(port) else { return };
+        let Some(staged) = self.staged.get_mut(port) else { return };
         if staged.used == staged.frames.len() {
             staged.frames.push(Vec::new());
         }
         std::mem::swap(&mut staged.frames[staged.used], frame);
         staged.used += 1;
+    }
+
+    fn deliver(&mut self, to: usize, from: SocketAddr, payload: &[u8]) -> bool {
+        self.reports.as_mut().is_some_and(|reports| reports.push(to, from, payload))
     }
 }
 

@@ -51,12 +51,18 @@ pub(crate) struct SwitchView {
 pub(crate) struct Totals {
     /// Frames received.
     received: u64,
-    /// ARP, neighbour discovery and ICMP frames that the switch sent itself.
+    /// ARP, neighbour discovery and ICMP frames that the switch sent itself, and messages of a translator to reporters.
     pub(crate) originated: u64,
     /// Frames sent.
     sent: u64,
-    /// ARP, neighbour discovery and other frames for the switch itself.
+    /// ARP, neighbour discovery and other frames for the switch itself, and intercepted reports.
     pub(crate) consumed: u64,
+    /// Of those consumed: DTA reports intercepted for the translator of this process.
+    pub(crate) intercepted: u64,
+    /// Of those originated: messages of the translator to reporters.
+    pub(crate) replies: u64,
+    /// Messages to reporters without a route, or longer than the MTU; not part of `originated`.
+    pub(crate) replies_refused: u64,
     /// In queues, on links, or waiting for address resolution.
     pub(crate) queued: u64,
     /// Frames dropped.
@@ -244,6 +250,9 @@ impl Forwarder {
             originated: stats.originated,
             sent: stats.sent(),
             consumed: stats.consumed,
+            intercepted: stats.intercepted,
+            replies: stats.replies,
+            replies_refused: stats.replies_refused,
             queued,
             dropped: stats.drops(),
             drops: Drop::ALL.iter().filter_map(of).collect(),

@@ -120,9 +120,9 @@ impl Upstream {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorUpstream"))]
 pub(crate) struct UpstreamView {
     /// Address of the other translator.
-    to: String,
+    pub(crate) to: String,
     /// Reporter ID there.
-    reporter: u32,
+    pub(crate) reporter: u32,
     /// Epochs of which every column was sent.
     pub(crate) epochs: u64,
     /// Columns sent for the first time.

@@ -5,10 +5,8 @@ use serde::{Deserialize, Serialize};
 use translator::{PRIMITIVES, Reason};
 use wire::Refusal;
 
-use super::{
-    Worker,
-    upstream::{Upstream, UpstreamView},
-};
+use super::{Worker, intercepted::Intercepted, upstream::Upstream};
+pub(crate) use super::{intercepted::InterceptedView, upstream::UpstreamView};
 use crate::exchange::by_name;
 use crate::view::{Name, NamedCounts};
 
@@ -56,6 +54,8 @@ pub(crate) struct TranslatorView {
     pub(crate) collectors: Vec<CollectorView>,
     /// Sketches sent to another translator; null without `[translator.upstream]`.
     pub(crate) upstream: Option<UpstreamView>,
+    /// Reports that the switch of this process intercepts; null without `intercept`.
+    pub(crate) intercepted: Option<InterceptedView>,
 }
 
 /// Copies of Key-Write.
@@ -230,6 +230,7 @@ impl Worker {
             ]),
             collectors,
             upstream: self.upstream.as_ref().map(Upstream::view),
+            intercepted: self.intercepted.as_ref().map(Intercepted::view),
         }
     }
 

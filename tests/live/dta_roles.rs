@@ -390,6 +390,12 @@ fn the_sketches_of_two_sections_are_merged_into_one() {
             (&8.into(), &0.into()),
             "{dta:#}"
         );
+        let (_, metrics) = stage.ask("GET", "/metrics", "");
+        for (name, value) in [("epochs", 1), ("columns", 8), ("suppressed", 0), ("unsent", 0)] {
+            let labels = format!("reporter=\"{number}\",to=\"{}\"", top.reports[0]);
+            let sample = format!("\nhopwise_dta_upstream_{name}_total{{{labels}}} {value}\n");
+            assert!(metrics.as_str().unwrap().contains(&sample), "{sample}");
+        }
         sections.push((keeper, stage));
     }
     top.translator("merged", |dta| {

@@ -1331,18 +1331,24 @@ export type SwitchReports = {
 export type SwitchTotals = {
   /** True while the balance holds. */
   balanced: boolean;
-  /** ARP, neighbour discovery and other frames for the switch itself. */
+  /** ARP, neighbour discovery and other frames for the switch itself, and intercepted reports. */
   consumed: number;
   /** Frames dropped. */
   dropped: number;
   /** Drops by reason. */
   drops: NamedCounts;
-  /** ARP, neighbour discovery and ICMP frames that the switch sent itself. */
+  /** Of those consumed: DTA reports intercepted for the translator of this process. */
+  intercepted: number;
+  /** ARP, neighbour discovery and ICMP frames that the switch sent itself, and messages of a translator to reporters. */
   originated: number;
   /** In queues, on links, or waiting for address resolution. */
   queued: number;
   /** Frames received. */
   received: number;
+  /** Of those originated: messages of the translator to reporters. */
+  replies: number;
+  /** Messages to reporters without a route, or longer than the MTU; not part of `originated`. */
+  replies_refused: number;
   /** Frames dropped under overload before they were read; not part of `received`. */
   ring_full: number;
   /** Frames sent. */
@@ -1383,6 +1389,8 @@ export type Translator = {
   fetch_adds: number;
   /** Immediates sent. */
   immediates: number;
+  /** Reports that the switch of this process intercepts; null without `intercept`. */
+  intercepted: TranslatorIntercepted | null;
   /** Layouts that it accepts: v1, artifact or both. */
   layout: string;
   /** Messages to reporters, by kind. */
@@ -1505,6 +1513,18 @@ export type TranslatorEssential = {
   reporters: number;
   /** Restarts of reporters. */
   restarts: number;
+};
+
+/** Reports that the switch of this process intercepts. */
+export type TranslatorIntercepted = {
+  /** Intercepted destinations. */
+  destinations: Array<string>;
+  /** Messages to reporters passed to the switch. */
+  replies: number;
+  /** Messages dropped because the switch did not keep up. */
+  replies_dropped: number;
+  /** Reports from the switch, included in `reports` of the translator. */
+  reports: number;
 };
 
 /** The sketches of a section, sent to another translator. */

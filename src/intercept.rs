@@ -1,0 +1,238 @@
+//! Between the switch and the translator of one process: reports that the switch intercepted, and messages to their reporters.
+//!
+//! Each direction has a slot for one batch. The sender collects datagrams in a batch of its own and swaps it with the slot when the
+//! receiver has emptied that: there is one lock per burst, and no copy. A full batch accepts no more, so that a direction holds at most three
+//! batches.
+
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    sync::{Arc, Mutex, TryLockError},
+};
+
+use crate::lock::lock;
+use terminal::CliError;
+
+/// Bytes of a batch, at most.
+const MAX_BYTES: usize = 1 << 20;
+/// Datagrams in a batch, at most.
+const MAX_DATAGRAMS: usize = 8192;
+
+/// The switch's end.
+#[derive(Debug)]
+pub(crate) struct SwitchEnd {
+    /// Intercepted destinations, by index.
+    pub(crate) destinations: Vec<SocketAddr>,
+    /// Intercepted reports.
+    pub(crate) reports: Sender,
+    /// Messages to reporters.
+    pub(crate) replies: Receiver,
+}
+
+/// The translator's end.
+#[derive(Debug)]
+pub(crate) struct TranslatorEnd {
+    /// Intercepted reports.
+    pub(crate) reports: Receiver,
+    /// Messages to reporters.
+    pub(crate) replies: Sender,
+}
+
+/// Both ends.
+///
+/// # Errors
+/// The limit on open files.
+pub(crate) fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd), CliError> {
+    let direction = || {
+        direction().map_err(|error| {
+            CliError::io(
+                "cannot connect the switch and the translator",
+                error,
+                "raise the limit on open files",
+            )
+        })
+    };
+    let (reports, intercepted) = direction()?;
+    let (messages, replies) = direction()?;
+    Ok((
+        SwitchEnd { destinations, reports, replies },
+        TranslatorEnd { reports: intercepted, replies: messages },
+    ))
+}
+
+fn direction() -> std::io::Result<(Sender, Receiver)> {
+    let slot = Arc::new(Mutex::new(Batch::default()));
+    let (wake, woken) = UnixStream::pair()?;
+    wake.set_nonblocking(true)?;
+    woken.set_nonblocking(true)?;
+    let sender = Sender { staged: Batch::default(), slot: Arc::clone(&slot), wake };
+    Ok((sender, Receiver { taken: Batch::default(), slot, woken }))
+}
+
+/// Datagrams with their peer and the index of their destination.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    datagrams: Vec<Datagram>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Datagram {
+    start: usize,
+    end: usize,
+    destination: usize,
+    peer: SocketAddr,
+}
+
+impl Batch {
+    /// Adds a datagram, if there is room.
+    fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
+        let start = self.bytes.len();
+        let end = start + payload.len();
+        if end > MAX_BYTES || self.datagrams.len() == MAX_DATAGRAMS {
+            return false;
+        }
+        self.bytes.extend_from_slice(payload);
+        self.datagrams.push(Datagram { start, end, destination, peer });
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.datagrams.clear();
+    }
+
+    /// Destination, peer and payload of each.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (usize, SocketAddr, &[u8])> {
+        self.datagrams.iter().map(|one| (one.destination, one.peer, &self.bytes[one.start..one.end]))
+    }
+
+    /// The same in runs of one destination: peer and payload of each.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (SocketAddr, &[u8])>)> {
+        let runs = self.datagrams.chunk_by(|one, next| one.destination == next.destination);
+        runs.map(|run| {
+            (run[0].destination, run.iter().map(|one| (one.peer, &self.bytes[one.start..one.end])))
+        })
+    }
+}
+
+/// The sending end of a direction.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    staged: Batch,
+    slot: Arc<Mutex<Batch>>,
+    wake: UnixStream,
+}
+
+impl Sender {
+    /// Stages a datagram. False: there is no room, because the receiver does not keep up.
+    pub(crate) fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
+        self.staged.push(destination, peer, payload)
+    }
+
+    /// Passes on what is staged. False: the receiver has not taken the last batch; try again soon.
+    pub(crate) fn flush(&mut self) -> bool {
+        if self.staged.is_empty() {
+            return true;
+        }
+        {
+            let mut slot = match self.slot.try_lock() {
+                Ok(slot) => slot,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return false,
+            };
+            if !slot.is_empty() {
+                return false;
+            }
+            std::mem::swap(&mut *slot, &mut self.staged);
+        }
+        // A full pipe wakes the receiver, too.
+        let _ = self.wake.write(&[0]);
+        true
+    }
+
+    /// Whether something is staged.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.staged.is_empty()
+    }
+}
+
+/// The receiving end of a direction.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    taken: Batch,
+    slot: Arc<Mutex<Batch>>,
+    woken: UnixStream,
+}
+
+impl Receiver {
+    /// The next batch, which may be empty. The one before it is forgotten.
+    pub(crate) fn receive(&mut self) -> &Batch {
+        self.taken.clear();
+        // Read before the slot: a batch that comes in between wakes again.
+        if matches!(self.woken.read(&mut [0; 64]), Ok(1..)) {
+            std::mem::swap(&mut *lock(&self.slot), &mut self.taken);
+        }
+        &self.taken
+    }
+
+    /// Readable when there is a batch.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.woken.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn batches_arrive_whole_and_in_order() {
+        let (mut switch, mut translator) = pair(vec![peer(1)]).unwrap();
+        assert!(switch.reports.flush() && translator.reports.receive().is_empty());
+        for round in 0..3_u16 {
+            assert!(switch.reports.push(0, peer(round), b"one") && switch.reports.push(1, peer(9), b""));
+            assert!(switch.reports.flush());
+            // The second waits until the first is taken.
+            assert!(switch.reports.push(2, peer(7), b"later") && !switch.reports.flush());
+            assert!(switch.reports.is_pending());
+            let batch: Vec<_> = translator.reports.receive().datagrams().collect();
+            assert_eq!(batch, [(0, peer(round), &b"one"[..]), (1, peer(9), &b""[..])]);
+            assert!(switch.reports.flush() && !switch.reports.is_pending());
+            let batch: Vec<_> = translator.reports.receive().datagrams().collect();
+            assert_eq!(batch, [(2, peer(7), &b"later"[..])]);
+            assert!(translator.reports.receive().is_empty());
+        }
+        assert!(translator.replies.push(0, peer(5), b"nack") && translator.replies.flush());
+        assert_eq!(switch.replies.receive().datagrams().count(), 1);
+    }
+
+    #[test]
+    fn a_receiver_that_does_not_keep_up_bounds_the_memory() {
+        let (mut switch, mut translator) = pair(vec![peer(1)]).unwrap();
+        let mut push = |size: usize| {
+            let accepted =
+                (0..2 * MAX_DATAGRAMS).take_while(|_| switch.reports.push(0, peer(1), &vec![7; size]));
+            let accepted = accepted.count();
+            switch.reports.flush();
+            accepted
+        };
+        // In the slot, and staged.
+        assert_eq!((push(0), push(1000), push(1000)), (MAX_DATAGRAMS, MAX_BYTES / 1000, 0));
+        assert_eq!(translator.reports.receive().datagrams().count(), MAX_DATAGRAMS);
+        assert!(switch.reports.flush());
+        assert_eq!(translator.reports.receive().datagrams().count(), MAX_BYTES / 1000);
+    }
+}
