@@ -233,7 +233,7 @@ impl Thresholds {
         found.map_or(0, |position| self.sorted[position])
     }
 
-    /// The thresholds of a set that [`Thresholds::set_for`] gave; the defaults for any other number.
+    /// The thresholds of a set that [`Thresholds::set_for`] returned; the defaults for any other number.
     #[inline]
     pub fn get(&self, set: u16) -> &Set {
         self.sets.get(usize::from(set)).unwrap_or(&self.sets[0])
@@ -474,7 +474,7 @@ mod tests {
         }
     }
 
-    /// Against the definition, written without sorting or enumeration: for each metric the best matching override.
+    /// The definition, implemented without sorting or enumeration: for each metric the best matching override.
     fn by_definition(overrides: &[(Match, Override)], flow: &FlowKey) -> Set {
         let mut set = DEFAULTS;
         for metric in Metric::ALL {

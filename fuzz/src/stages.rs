@@ -10,7 +10,7 @@ use wire::{Decoder, Profile};
 
 /// Separates the datagrams of one input.
 const SEPARATOR: [u8; 4] = [0xfe, 0xed, 0xfa, 0xce];
-/// Most datagrams of one input.
+/// The maximum number of datagrams of one input.
 const MAX_DATAGRAMS: usize = 32;
 const START: u64 = 1_700_000_000_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -27,7 +27,7 @@ fn parts(bytes: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// What a collector gave: events with their paths, flows, streams, counters.
+/// Output of a collector: events with their paths, flows, streams, counters.
 #[derive(PartialEq, Debug)]
 struct Collected {
     events: Vec<(collector::Event, Vec<u32>)>,

@@ -19,9 +19,9 @@ pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Lets the calling thread's waits end when they should, and not up to 50 us later, which saves the system wake-ups.
+/// Sets the calling thread's timer slack to the minimum, so that its waits do not end up to 50 us late.
 pub fn wake_precisely() {
-    // SAFETY: no pointers. A nanosecond, the least; it cannot fail.
+    // SAFETY: no pointers. One nanosecond is the minimum; it cannot fail.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 

@@ -105,7 +105,7 @@ mod tests {
         value.as_str().unwrap_or("")
     }
 
-    /// A schema in a few words.
+    /// A schema as a short text.
     fn kind(schema: &Value) -> String {
         if let Some(reference) = schema["$ref"].as_str() {
             return reference.rsplit('/').next().unwrap().to_owned();

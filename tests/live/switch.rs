@@ -20,7 +20,7 @@ struct Line {
     namespaces: Vec<Namespace>,
 }
 
-/// Of the MiB that iperf3 sends; it stops to count what arrives before all has.
+/// Bytes of the MiB that iperf3 sends; it stops counting before all have arrived.
 const ENOUGH: Option<u64> = Some(100_000);
 const NODES: [u32; 3] = [11, 12, 13];
 /// Addresses of the hosts: IPv4, IPv6.
@@ -487,7 +487,7 @@ fn an_invalid_file_is_refused_and_a_missing_interface_reported() {
     assert!(run.stderr.contains("port 1: open interface no-such-nic"), "{}", run.stderr);
 }
 
-/// Every path of UDP by DTA, essential.
+/// Reports the path of every UDP packet by DTA, as an essential report.
 const DTA: &str = "[[switch.watch]]\nmode = \"md\"\n[switch.dta]\nprobe = \"0s\"\ncollectors = [\"127.0.0.1:40040\"]\n\
                    [[switch.dta.report]]\nname = \"paths\"\non = \"path\"\nproto = \"udp\"\noperation = \"key-write\"\nstore = 1\n\
                    key = [\"flow\"]\ndata = [\"node[5]\"]\nessential = true\n";
@@ -533,7 +533,7 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
         "{dta:#}"
     );
     assert!(mapping["operations"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
-    // The same as metrics, read before: counters only grow.
+    // The same as metrics, which were read earlier: counters only grow.
     let after = line.switches[2].get("/metrics").body;
     for (name, labels, least) in [
         ("nacks_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["nacks"]),

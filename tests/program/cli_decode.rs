@@ -7,13 +7,13 @@ use serde_json::json;
 
 use crate::support::{self, FIRST_TS, TempDir, capture, command, hex, hopwise, report_frame, udp_frame};
 
-/// Report 1.0 with its own metadata about a cut IPv4 packet: node 3, hw 2, seq 77, ports 7 to 8, queue 5, reason 51.
+/// Report 1.0 with its own metadata about a truncated IPv4 packet: node 3, hw 2, seq 77, ports 7 to 8, queue 5, reason 51.
 fn report_10() -> Vec<u8> {
     hex("16110142 00000003 0000004d 89abcdef 00070008 05330000 02000000 00020200 00000001 0800
          45000578 00034000 3d06247b 0a000001 0a000002 04d20050")
 }
 
-/// Report 2.0 about a TCP packet: node 3, hw 1, seq 2748, ports 7 to 8, queue 1 with 64 in it.
+/// Report 2.0 about a TCP packet: node 3, hw 1, seq 2748, ports 7 to 8, queue 1 with occupancy 64.
 fn report_20() -> Vec<u8> {
     hex("20400abc 00000003 140e0220 50000000 00000000 00070008 01000040
          45000578 00034000 3d06247b 0a000001 0a000002 04d20050 00000001 00000002 50102000 beef0000")
@@ -99,7 +99,7 @@ fn a_report_about_a_report_is_recognised_by_its_port() {
 #[test]
 fn the_flow_of_a_refused_report_is_not_another_ones() {
     let dir = TempDir::new();
-    // A good report about a packet, then one of an unknown kind.
+    // A valid report about a packet, then one of an unknown kind.
     let mut group = report_20();
     group.extend(hex("f0000000"));
     let file = dir.capture("group.pcap", &[report_frame(&group)]);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use testkit::modules::Graph;
 
-/// A crate that only dev-dependencies name, so that it stands outside the order.
+/// A crate that only dev-dependencies name; it is not part of the order.
 const DEV_ONLY: &str = "testkit";
 
 fn root() -> PathBuf {
@@ -30,8 +30,8 @@ fn manifest(folder: &str) -> String {
     fs::read_to_string(folder.join("Cargo.toml")).unwrap()
 }
 
-/// The names in the tables of dependencies of a manifest, of the program and of its tests: a test that reaches down the list ties
-/// folders together just as well. With `shipped`, those of the program alone.
+/// The names in the tables of dependencies of a manifest, of the program and of its tests: a test that uses a later folder couples
+/// the two just as well. With `shipped`, those of the program alone.
 fn dependencies(manifest: &str, shipped: bool) -> Vec<String> {
     let mut names = Vec::new();
     let mut inside = false;
@@ -103,7 +103,7 @@ fn written_levels() -> Vec<(String, Vec<Vec<String>>)> {
         let (folder, levels) = line.split_once(": ").unwrap();
         (folder.to_owned(), levels.split('<').map(level).collect())
     };
-    // A crate may take several lines: the next ones are indented.
+    // A crate may take several lines; continuation lines are indented.
     block.replace("\n    ", " ").lines().map(line).collect()
 }
 

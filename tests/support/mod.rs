@@ -15,7 +15,7 @@ pub(crate) fn skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
 }
 
-/// What a run of the program left behind.
+/// Result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// Exit code; `None` when a signal ended it.
@@ -53,7 +53,7 @@ pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = 
     command
 }
 
-/// The program where everybody may run it. Another process writes the copy: a child that another thread starts meanwhile would
+/// A copy of the program that any user may execute. Another process writes it: a child that another thread starts meanwhile would
 /// inherit a descriptor of this one, and a file that is open for writing cannot be executed (`ETXTBSY`).
 pub(crate) fn public_copy(directory: &TempDir) -> PathBuf {
     let copy = directory.join("hopwise");
@@ -62,7 +62,7 @@ pub(crate) fn public_copy(directory: &TempDir) -> PathBuf {
     copy
 }
 
-/// A directory that goes away with its owner.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub(crate) struct TempDir(PathBuf);
 

@@ -13,9 +13,9 @@ use translator::workload::{CASES, Case, Load, NullTransport, Reports};
 use translator::{Output, Translator};
 
 const RUNS: usize = 31;
-/// Reports that are taken together, as a driver does.
+/// Reports processed as one burst, as a driver delivers them.
 const BURST: usize = 64;
-/// Reports of a short run: some are not disturbed by others on the machine.
+/// Reports of a short run: short enough that some runs are not disturbed by other processes.
 const SHORT: usize = 2048;
 
 struct NullOutput;
@@ -26,7 +26,7 @@ impl Output for NullOutput {
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    // `cargo test --benches` runs this too: then once is enough.
+    // `cargo test --benches` runs this too; one run is enough there.
     let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
     println!(
         "{:<28} {:>8} {:>8} {:>8} {:>10} {:>12}",

@@ -12,14 +12,14 @@ use super::sketch::{Delivery, Sketch};
 use super::stats::{Cause, Entries, Reason, Stats};
 use rdma::transport::Transport;
 
-/// Bytes of slots that are made ready the short transport.
+/// Bytes of a slot up to which a short buffer suffices.
 const SHORT: usize = 64;
 /// Bytes of the longest slot.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + wire::dta::MAX_DATA;
-/// HashTable in which the few stores of a collector are looked up; twice as many as there may be.
+/// Places of the hash table in which the few stores of a collector are looked up: twice as many as there may be.
 const PLACES: usize = 128;
 
-/// Stores of one kind by ID. Searching begins at the ID's low bits and ends soon.
+/// Stores of one kind by ID. A search begins at the ID's low bits and ends after few steps.
 #[derive(Debug)]
 struct ById<T> {
     places: Box<[u8; PLACES]>,
@@ -390,7 +390,7 @@ impl Slots {
         }
         let Hashes { slots, checksum } = self.hashes(key, copies);
         if len <= SHORT {
-            // The usual sizes: little to make ready.
+            // The usual sizes: less to clear.
             let mut slot = [0; SHORT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
             self.put(&slot[..len], &slots[..usize::from(copies)], (notice, reliable), sender)
@@ -431,7 +431,7 @@ impl Slots {
             match sender.write(target, slot) {
                 Ok(()) => {}
                 Err(blocked) if n == 0 => return Err(blocked.into()),
-                // One copy is there: that is an answer.
+                // One copy is written: a query can answer.
                 Err(_) => return Ok(n as u8),
             }
         }
@@ -440,7 +440,7 @@ impl Slots {
 }
 
 impl Counters {
-    /// Adds to all counters of a key: fewer would make the least of them wrong.
+    /// Adds to all counters of a key: fewer would make their minimum wrong.
     #[inline(always)]
     fn add<W: Transport>(
         &self,

@@ -8,7 +8,7 @@ use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 
 use super::{CollectorConfig, Config, StoreEntry};
 
-/// Reports of a case: enough that keys, lists and reporters are not the same ones soon again.
+/// Reports of a case: enough that the same keys, lists and reporters do not recur soon.
 pub const REPORTS: usize = 1 << 16;
 /// Rows of the case's sketch.
 const DEPTH: u8 = 4;
@@ -17,7 +17,7 @@ const COLUMNS: u8 = 64;
 /// Columns of the sketch: 8 MiB in each of two buffers.
 const ALL_COLUMNS: u32 = 1 << 19;
 
-/// What reports ask for.
+/// What reports request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// Data of this many bytes under random 13-byte keys.
@@ -221,7 +221,7 @@ fn emit(report: &Report<'_>, out: &mut [u8]) -> usize {
     report.emit(out).unwrap_or(0)
 }
 
-/// The next of numbers that are as good as random.
+/// The next pseudorandom number.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-/** Pages live behind `#/name/argument?key=value`, so that any server path will do. */
+/** A page's address is `#/name/argument?key=value`: it does not depend on the server's path. */
 
 export interface Route {
   page: string;
@@ -10,7 +10,7 @@ export interface Page {
   element: HTMLElement;
   /** Ends all polls and watches. */
   stop(): void;
-  /** Takes another address of the same page; without it the page is made anew. */
+  /** Shows another address of the same page; without this method the page is created again. */
   route?(route: Route): void;
 }
 

@@ -22,8 +22,8 @@ pub(super) struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    /// Whether runs are so short that they only try the benchmark itself. Cases then prepare less data than they are named
-    /// for; their conditions state how much.
+    /// Whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their names say;
+    /// their conditions state how much.
     pub(super) fn is_trial(&self) -> bool {
         self.each < Duration::from_millis(50)
     }

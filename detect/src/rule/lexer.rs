@@ -1,4 +1,4 @@
-//! The words of a rule, each with its place.
+//! The tokens of a rule, each with its position.
 
 use super::error::Fault;
 use super::names;
@@ -164,13 +164,13 @@ impl<'a> Lexer<'a> {
         Fault::new(start, written.len(), format!("`{written}` is not a number of at most 64 bits"))
     }
 
-    /// The unit right behind a number, or after blanks. A word after blanks that is no unit is left alone: it is the
-    /// parser's to judge.
+    /// The unit right behind a number, or after blanks. A word after blanks that is not a unit is left to the
+    /// parser.
     fn unit(&mut self) -> Result<Unit, Fault> {
         const UNITS: [(&str, Unit); 10] = [
             ("ns", Unit::Time(1)),
             ("us", Unit::Time(1_000)),
-            // The micro sign and the Greek letter look alike; keyboards give either.
+            // The micro sign and the Greek letter look alike; keyboards produce either.
             ("\u{b5}s", Unit::Time(1_000)),
             ("\u{3bc}s", Unit::Time(1_000)),
             ("ms", Unit::Time(1_000_000)),

@@ -17,7 +17,7 @@ fn hop(node: u32, hop_latency: u64, queue_occupancy: u64) -> HopValues {
     HopValues { node, hop_latency, queue_occupancy, ..HopValues::NOTHING }
 }
 
-/// Three hops: 101 is quick, 102 queues, 103 gave no queue. 7 ms in all.
+/// Three hops: 101 is fast, 102 has a queue, 103 reports no queue. 7 ms in total.
 const HOPS: [HopValues; 3] = [
     HopValues { node: 101, hop_latency: 1_000, queue_occupancy: 10, ..HopValues::NOTHING },
     HopValues { node: 102, hop_latency: 6_000_000, queue_occupancy: 51, ..HopValues::NOTHING },
@@ -93,7 +93,7 @@ fn a_missing_value_fires_nothing() {
             }
         }
     }
-    // Only the number of hops that gave a value is always known.
+    // Only the number of hops that reported a value is always known.
     assert!(fires("count(queue_congestion) == 0"));
 }
 
@@ -223,7 +223,7 @@ fn names_are_there_and_differ() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn errors_point_at_the_place() {
-    // Text, the part the mark is under, the message.
+    // Text, the part that is marked, the message.
     let cases = [
         (
             "max(queue_occupncy) > 50",
@@ -377,7 +377,7 @@ fn bounds_are_stated_and_kept() {
     assert_eq!(refused(&deep(65)).message, "`not` and parentheses nest deeper than 64");
     assert_eq!(refused(&"not ".repeat(1000)).message, "`not` and parentheses nest deeper than 64");
     assert_eq!(refused(&"(".repeat(5000)).message, "the rule has 5000 bytes; at most 4096 are read");
-    // The bound is on different terms and clauses: repeating oneself costs nothing.
+    // The bound is on different terms and clauses: repeated ones cost nothing.
     assert!(compile(&join(400, " or ", &|_| "loop".into())).is_ok_and(|rules| rules.clauses(0).count() == 1));
 }
 
@@ -404,7 +404,7 @@ fn random_term(random: &mut Random) -> String {
     }
 }
 
-/// A term that looks at earlier reports.
+/// A term that uses earlier reports.
 fn random_memory(random: &mut Random) -> String {
     let signs = ["<", "<=", ">", ">=", "==", "!="];
     let (sign, number) = (random.pick(&signs), random.below(6));
@@ -424,7 +424,7 @@ fn random_memory(random: &mut Random) -> String {
     format!("{value} {sign} {number}")
 }
 
-/// With `memory` its terms may look at earlier reports.
+/// With `cells`, its terms may use earlier reports.
 pub(crate) fn random_rule_of(random: &mut Random, depth: u64, cells: bool) -> String {
     if depth == 0 || random.below(4) == 0 {
         let mut term =
@@ -485,7 +485,7 @@ fn the_normal_form_is_equivalent_to_the_expression() {
             fired += usize::from(expected);
         }
     }
-    // Some are refused and some accepted, otherwise the test would prove nothing.
+    // Some are refused and some accepted; otherwise the test would prove nothing.
     assert!(compiled > 19_000 && fired > 20_000 && fired < 180_000, "{compiled} {fired}");
 }
 
@@ -513,7 +513,7 @@ fn previous_values_are_stored() {
         ("previous(max(queue_occupancy)) > 5", &[9, 9, 1, 1, 9], ".11.."),
         ("change(max(queue_occupancy)) > 100", &[500, 600, 499, 601, 601], "..11."),
         ("change(max(queue_occupancy)) == 0", &[500, 500, 499], ".1."),
-        // What a report does not give stays as it was.
+        // A value that a report lacks stays as it was.
         ("change(max(queue_occupancy)) > 100", &[500, NO, 700, NO, 700], "..1.."),
         ("previous(max(queue_occupancy)) > 5", &[9, NO, 1, NO, 9], ".11.."),
         ("not change(max(queue_occupancy)) > 100", &[500, 500, NO, 700], ".1.."),

@@ -7,7 +7,7 @@
 //!    if its comparison is true, and reset if not;
 //! 2. each **row** whose comparison is true, or whose run is long enough, sets the bit of its clause;
 //! 3. each **rule** fires when every clause of its set has its bit;
-//! 4. each previous value becomes this report's, if that was given.
+//! 4. each previous value is replaced by this report's, if it has one.
 //!
 //! The only multiplication is that of an average, of at most 56 by 8 bits; there is no division. See [`crate::rule::history`]
 //! for the content of a cell.
@@ -59,7 +59,7 @@ pub struct CellRow {
 pub struct Program {
     /// Clauses and comparisons.
     pub table: Table,
-    /// What each of the table's rows looks at.
+    /// The history that each of the table's rows uses.
     pub history_refs: [HistoryRef; TERMS],
     /// The cells of a flow.
     pub cells: [CellRow; CELLS],
@@ -251,7 +251,7 @@ impl HistoryRef {
 }
 
 impl Row {
-    /// The number that a cell is of: at most [`MAX_VALUE`], or [`ABSENT`].
+    /// The value that a cell stores: at most [`MAX_VALUE`], or [`ABSENT`].
     #[inline]
     fn value_of(&self, observation: &Observation<'_>) -> u64 {
         let value = match self.subject {

@@ -170,7 +170,7 @@ fn contents_survive_a_restart_and_are_seen_by_other_processes() {
     let store = DtaStore::create(Arc::new(region), &header(geometry)).unwrap();
     write_copies(&store, &KEY, b"before the restart", 0..2);
     drop(store);
-    // Another process would do this:
+    // As another process would:
     let store = DtaStore::open(Arc::new(Region::open_read_only(&file.0).unwrap())).unwrap();
     let mut value = [0; 20];
     let answer = store.key_write().unwrap().get(&KEY, Policy::Strict, 4, &mut value);

@@ -1,4 +1,4 @@
-//! The `bpf` system call, as far as `aya` does not offer what we need of it.
+//! The `bpf` system call: the commands that we need and `aya` does not offer.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -66,7 +66,7 @@ pub(super) struct Number {
     pub(super) flags: u32,
 }
 
-/// Sealed: the structs above, which are what the kernel expects of their commands.
+/// Sealed: the structs above, which have the layout that the kernel expects for their commands.
 pub(super) trait Arguments {}
 impl Arguments for Element {}
 impl Arguments for TestRun {}
@@ -82,10 +82,10 @@ impl Element {
 /// Calls the kernel.
 ///
 /// # Safety
-/// `arguments` are those of `command`, and every address in them is that of memory as long as the command reads or writes,
-/// which nothing else uses until the call returns.
+/// `arguments` are those of `command`, and every address in them points to memory of the length that the command reads or
+/// writes, which nothing else uses until the call returns.
 pub(super) unsafe fn bpf<A: Arguments>(command: u32, arguments: &mut A) -> io::Result<i32> {
-    // SAFETY: the struct is alive and as long as we say; what its addresses point to is the caller's promise.
+    // SAFETY: the struct is alive and of the length we pass; the caller guarantees what its addresses point to.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(arguments), size_of::<A>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }

@@ -43,7 +43,7 @@ fn accepts(program: &[libc::sock_filter], frame: &[u8]) -> bool {
     panic!("a program that does not end")
 }
 
-/// Ethernet with these tags, then `packet`.
+/// An Ethernet header with these VLAN tags, then `packet`.
 fn ethernet(tags: &[u16], ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     for tpid in tags {
@@ -83,7 +83,7 @@ fn ipv6(next: u8, body: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Near, then far.
+/// The addresses of the near and the far side, in this order.
 fn addresses(len: usize) -> Vec<u8> {
     let bytes = |address: IpAddr| match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -113,7 +113,7 @@ fn the_filter_picks_datagrams_to_the_ports() {
         assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 5555)))));
         assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 7777)))));
         assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(0, &behind(58, 5555)))));
-        // Behind two extension headers anything might be.
+        // Behind two extension headers the port is unknown: accepted.
         assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(0, &behind(60, 7777)))));
         let fragment = |offset: u8| [&[17, 0, 0, offset, 0, 0, 0, 0][..], &udp(5555, b"report")].concat();
         assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(1)))));
@@ -140,7 +140,7 @@ fn the_longest_program_has_no_jump_too_long() {
     assert!(program.len() <= 255, "{}", program.len());
     let frame = |port| ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(port, b"")));
     assert!(accepts(&program, &frame(32)) && !accepts(&program, &frame(33)));
-    // More are not named: all are taken, and looked at afterwards.
+    // More ports than the filter can list: it accepts all, and they are checked afterwards.
     let ports: Vec<u16> = (1..=33).collect();
     assert!(accepts(&filter::telemetry(&ports), &frame(9999)));
     assert!(!accepts(&filter::NOTHING, &frame(64)));
@@ -190,7 +190,7 @@ fn datagrams_of_both_families_and_in_tags_arrive_and_others_do_not() {
         ethernet(&[0x88a8, 0x8100], 0x86dd, &ipv6(17, &datagram("qinq"))),
         ethernet(&[], 0x86dd, &ipv6(60, &destination_options)),
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(5556, b"another port"))),
-        // A later fragment alone is nothing; a datagram whose lengths contradict each other is counted.
+        // A later fragment alone is ignored; a datagram whose lengths contradict each other is counted.
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &[0x30, 0x39, 0x15, 0xb3, 0, 99, 0, 0, 1])),
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &datagram("last"))),
     ];

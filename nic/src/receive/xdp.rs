@@ -42,7 +42,7 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
         let copy = socket.try_clone_to_owned();
         counted.push(copy.map_err(|source| Error::new("dup", link.name(), source))?);
     }
-    // OpenInterface before the program redirects anything, so that no datagram is lost in between.
+    // Opened before the program redirects anything, so that no datagram is lost in between.
     let mut warnings = Vec::new();
     let stack_source = stack_source(&link, options, &mut warnings)?;
     let mode = if bind_mode == BindMode::Generic { Mode::Generic } else { Mode::Native };

@@ -15,7 +15,7 @@ use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, 
 use testkit::rdma::{Received, Rng, paths};
 
 const LEN: u64 = 1 << 14;
-/// What requests may touch lies between what they must not.
+/// The memory that requests may access lies between memory that they must not.
 const START: u64 = 4096;
 const BODY: u64 = 8192;
 
@@ -371,7 +371,7 @@ fn a_message_of_many_packets_is_written_whole_or_broken_off() {
             (completion.immediate, completion.location, completion.len, completion.queue_pair),
             (9, Some((3, 100)), 700, fixture.queue_pair)
         );
-        // A message that is cut by another one.
+        // A message that another one interrupts.
         let first = fixture.make(|writer, out| writer.write_first(out, head(1), reth, &data[..256]).unwrap());
         let reth = fixture.reth(0, 8);
         let only = fixture.only(2, reth);

@@ -1,4 +1,4 @@
-//! SequenceEventKind both forms of the answer, text and JSON, derive from what was found.
+//! Parts of the summary that both its forms, text and JSON, use.
 
 use std::net::Ipv6Addr;
 

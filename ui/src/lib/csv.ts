@@ -1,6 +1,6 @@
 import type { Cell } from '../api/types';
 
-/** One field of RFC 4180, safe against spreadsheets that run text as a formula. */
+/** One field of RFC 4180, safe against spreadsheets that interpret text as a formula. */
 function field(value: Cell): string {
   if (value === null) return '';
   const text = String(value);
@@ -12,7 +12,7 @@ export function toCsv(columns: readonly string[], rows: readonly (readonly Cell[
   return [columns, ...rows].map((row) => row.map(field).join(',')).join('\r\n') + '\r\n';
 }
 
-/** Hands a text to the browser as a file. */
+/** Offers a text as a file download. */
 export function download(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement('a');

@@ -9,7 +9,7 @@ pub(crate) const PORT: u16 = 32766;
 /// The source port of all datagrams.
 pub(crate) const SOURCE: u16 = 12345;
 
-/// Ethernet to the far side, with these tags, then `packet`.
+/// An Ethernet header to the far side with these VLAN tags, then `packet`.
 pub(crate) fn ethernet(tags: &[u16], ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     for tpid in tags {
@@ -69,7 +69,7 @@ pub(crate) fn plain(bytes: usize) -> Vec<u8> {
     ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(PORT, &vec![7; bytes - 42])))
 }
 
-/// Near, then far.
+/// The addresses of the near and the far side, in this order.
 fn addresses(len: usize) -> Vec<u8> {
     let bytes = |address: IpAddr| match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),

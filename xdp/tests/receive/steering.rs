@@ -1,4 +1,4 @@
-//! What the steering program takes, by test runs: no interface, no socket. A frame it would take is counted as one without
+//! Which frames the steering program redirects, by test runs: no interface, no socket. A frame that it would redirect is counted as one without
 //! socket and passed.
 
 use nic::bpf::{LoadOptions, Object};
@@ -16,7 +16,7 @@ enum Reason {
     Fragment,
     TooLong,
     Unusual,
-    /// It would be taken, if there were a socket.
+    /// It would be redirected if there were a socket.
     Taken,
 }
 
@@ -113,12 +113,12 @@ fn long_or_unusual_frames_are_passed_and_counted() {
     {
         assert_eq!(steering.of(&ethernet(&[], ethertype, &packet)), Reason::NotOurs);
     }
-    // A UDP length that is wrong is for the reader to say; the stack would drop it unseen.
+    // A wrong UDP length is refused and counted by the reader; the stack would drop it silently.
     let contradicting = [&[0x30, 0x39][..], &PORT.to_be_bytes(), &[0, 99, 0, 0]].concat();
     assert_eq!(steering.of(&ethernet(&[], 0x0800, &ipv4(0, 0, 17, &contradicting))), Reason::Taken);
 }
 
-/// A small generator of numbers, the same in every run.
+/// A small pseudorandom generator with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -154,7 +154,7 @@ fn it_takes_what_wire_reads_also_of_damaged_frames() {
                 taken += 1;
             }
             Ok(datagram) => assert!(datagram.dst_port != PORT || reason == Reason::Unusual, "{frame:02x?}"),
-            // What it takes all the same, the reader refuses and counts.
+            // Frames that it redirects nevertheless are refused and counted by the reader.
             Err(wire::Refusal::Fragment) => assert_ne!(reason, Reason::Taken, "{frame:02x?}"),
             Err(_) => {}
         }

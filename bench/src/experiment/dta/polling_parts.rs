@@ -25,7 +25,7 @@ pub(super) struct Parts {
     batch: u16,
     /// Advancing the pointer, back to the start at the end of the ring.
     pointer: Spread,
-    /// The same, and reading the entries: all that the paper's reader does.
+    /// The same, and reading the entries: everything that the paper's reader does.
     bare: Spread,
     /// The same, with the CRC-32C of the batch.
     checked: Spread,
