@@ -303,6 +303,9 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
     postcards(text, &monitor.postcards());
     let help = "Reports of dropped packets.";
     text.single("drop_reports_total", "counter", help, monitor.total(|stats| stats.drop_reports));
+    let help = "Hop latencies that were implausible and are in no other number.";
+    let implausible = monitor.total(|stats| stats.implausible_latencies);
+    text.single("implausible_latencies_total", "counter", help, implausible);
     let help = "Paths truncated because the table of hops was full.";
     text.single("truncated_paths_total", "counter", help, monitor.total(|stats| stats.truncated_paths));
     let help = "Flows whose path is truncated now.";

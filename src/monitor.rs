@@ -304,6 +304,7 @@ impl Monitor {
                 .collect(),
             streams: self.hub.stats(),
             postcards: self.postcards(),
+            implausible_latencies: self.total(|stats| stats.implausible_latencies),
         }
     }
 

@@ -158,7 +158,7 @@ fn nodes(workers: &[Known], max: usize) -> BTreeMap<u32, Node> {
         nodes.entry(queue.node).or_default().queues.push(queue);
     }
     for (id, node) in &mut nodes {
-        let values = node.hop_latency.map_or(0, |series| series.values);
+        let values = node.hop_latency.map_or(0, |series| series.values + series.implausible);
         node.reports = values.max(passed.get(id).copied().unwrap_or(0));
     }
     nodes
@@ -258,7 +258,10 @@ fn insert(all: &mut BTreeMap<(u32, u32), SeriesView>, series: &SeriesView) {
 
 fn merge(known: &mut SeriesView, other: &SeriesView) {
     let values = known.values.saturating_add(other.values);
-    match other.idle.cmp(&known.idle) {
+    let implausible = known.implausible.saturating_add(other.implausible);
+    // A series that had implausible values only has no latest value.
+    let age = |series: &SeriesView| (series.values == 0, series.idle);
+    match age(other).cmp(&age(known)) {
         Ordering::Less => *known = *other,
         Ordering::Equal => {
             let (mine, theirs) = (known.last, other.last);
@@ -273,7 +276,7 @@ fn merge(known: &mut SeriesView, other: &SeriesView) {
         }
         Ordering::Greater => {}
     }
-    known.values = values;
+    (known.values, known.implausible) = (values, implausible);
 }
 
 #[cfg(test)]
@@ -338,6 +341,7 @@ mod tests {
             part,
             latest: 5,
             values: 100,
+            implausible: 0,
             last: Summary::default(),
             idle,
             profile: 0,
@@ -405,6 +409,7 @@ mod tests {
             part: 0,
             latest,
             values,
+            implausible: 0,
             last,
             idle,
             profile: 0,

@@ -178,6 +178,14 @@ impl Network {
         if self.one_in(20) {
             sent.metadata = 0x20;
         }
+        if self.one_in(60) {
+            let at = self.rng.below(sent.hops.len());
+            match self.one_in(2) {
+                true => sent.hops[at].latency = Some(3_000_000_000),
+                // As a clone's: its ingress time is not known.
+                false => sent.hops[at].stamps = Some((0, 900)),
+            }
+        }
         sent
     }
 
@@ -315,6 +323,7 @@ fn thresholds_are_exact_beyond_what_a_flow_holds_of_them() {
         let wide = Profile {
             latency_unit_ns: 20_000_000,
             utilization_scale: 20.0,
+            max_hop_latency: 0,
             ..Profile::new("wide", wire::Profile::default())
         };
         let config = Config { default_profile: wide, ..start(threshold) };
@@ -331,6 +340,7 @@ fn random_units(rng: &mut Rng) -> Units {
         latency_ns: pick(rng, &[1, 1, 100, u32::MAX]),
         utilization: pick(rng, &[1, 10_000, 1_000_000]),
         synchronised: rng.below(2) == 0,
+        max_latency: pick(rng, &[u64::MAX, 1_000_000_000, 2_000, 300]),
     }
 }
 
@@ -345,6 +355,7 @@ fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
             latency_unit_ns: units.latency_ns,
             utilization_scale: f64::from(units.utilization) * 1e-6,
             clocks: if units.synchronised { Clocks::Synchronised } else { Clocks::Free },
+            max_hop_latency: if units.max_latency == u64::MAX { 0 } else { units.max_latency },
             ..Profile::new("random", datagrams::profile(&mut rng))
         };
         let config = Config { default_profile: profile, ..start(40) };

@@ -30,6 +30,10 @@ pub struct Profile {
     pub timestamp_unit_ns: u32,
     /// Nanoseconds per unit of hop latency.
     pub latency_unit_ns: u32,
+    /// The longest plausible hop latency, ns; 0: every hop latency counts as reported. See [`HopView::implausible_latency`].
+    ///
+    /// [`HopView::implausible_latency`]: crate::HopView::implausible_latency
+    pub max_hop_latency: Nanos,
     /// Unit of queue occupancy, for display.
     pub queue_unit: String,
     /// A utilisation of 1 as a fraction of the link: 0.01 where devices send per cent. Stored as a whole number of
@@ -42,6 +46,10 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The longest plausible hop latency, ns, unless a profile says otherwise: longer than any switch keeps a packet, and
+    /// shorter than the uptime which a node reports that knows no ingress time.
+    pub const MAX_HOP_LATENCY: Nanos = 1_000_000_000;
+
     /// Nanoseconds, free clocks, utilisation in millionths.
     pub fn new(name: impl Into<String>, wire: wire::Profile) -> Self {
         Self {
@@ -49,6 +57,7 @@ impl Profile {
             wire,
             timestamp_unit_ns: 1,
             latency_unit_ns: 1,
+            max_hop_latency: Self::MAX_HOP_LATENCY,
             queue_unit: "bytes".to_owned(),
             utilization_scale: 1e-6,
             clocks: Clocks::Free,
@@ -227,11 +236,27 @@ pub(crate) struct Units {
     pub(crate) latency_ns: u32,
     pub(crate) utilization: u32,
     pub(crate) synchronised: bool,
+    /// The longest plausible hop latency, ns; [`Units::UNLIMITED`]: latencies are not judged.
+    pub(crate) max_latency: Nanos,
 }
 
 impl Units {
+    /// A limit that no latency exceeds.
+    pub(crate) const UNLIMITED: Nanos = Nanos::MAX;
+
     /// Nanoseconds and millionths, free clocks: where nothing is computed from stamps.
-    pub(crate) const NONE: Self = Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false };
+    pub(crate) const NONE: Self = Self {
+        stamp_ns: 1,
+        latency_ns: 1,
+        utilization: 1,
+        synchronised: false,
+        max_latency: Self::UNLIMITED,
+    };
+
+    /// Do numbers of both mean the same?
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        *self == Self { max_latency: self.max_latency, ..*other }
+    }
 }
 
 impl From<&Profile> for Units {
@@ -241,6 +266,10 @@ impl From<&Profile> for Units {
             latency_ns: profile.latency_unit_ns.max(1),
             utilization: profile.utilization_unit(),
             synchronised: profile.clocks == Clocks::Synchronised,
+            max_latency: match profile.max_hop_latency {
+                0 => Self::UNLIMITED,
+                limit => limit,
+            },
         }
     }
 }

@@ -74,7 +74,7 @@ pub use access::{Access, Grant, Senders};
 pub use batch::Batch;
 pub use collector::{AGGREGATE_VERSION, Collector, NetworkEntry, suppressed};
 pub use config::{Clocks, Config, Profile, Rollups};
-pub use decode::Datagram;
+pub use decode::{Datagram, implausible_latency};
 pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup, sender_of};
 pub use sequence::{Run, Sequencer, StreamView};
 pub use sources::SourceView;

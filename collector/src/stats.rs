@@ -112,6 +112,9 @@ pub struct Stats {
     pub unadmitted: u64,
     /// Good reports of dropped packets (among those above).
     pub drop_reports: u64,
+    /// Hop latencies that were implausible, and are in no other number: see
+    /// [`HopView::implausible_latency`](crate::HopView::implausible_latency). A summary of latencies counts once.
+    pub implausible_latencies: u64,
     /// Flows and keys that expired.
     pub expired: u64,
     /// Paths of which not every hop could be stored.
@@ -141,6 +144,7 @@ impl Default for Stats {
             node_reports: 0,
             unadmitted: 0,
             drop_reports: 0,
+            implausible_latencies: 0,
             expired: 0,
             truncated_paths: 0,
             truncated_flows: 0,
@@ -198,6 +202,7 @@ impl Stats {
             (&mut self.node_reports, other.node_reports),
             (&mut self.unadmitted, other.unadmitted),
             (&mut self.drop_reports, other.drop_reports),
+            (&mut self.implausible_latencies, other.implausible_latencies),
             (&mut self.expired, other.expired),
             (&mut self.truncated_paths, other.truncated_paths),
         ] {

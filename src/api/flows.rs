@@ -200,6 +200,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
         egress_if: hop.egress_if,
         queue: hop.queue,
         hop_latency: hop.hop_latency,
+        implausible_latency: hop.implausible_latency,
         queue_occupancy: hop.queue_occupancy,
         queue_congestion: hop.queue_congestion,
         link_utilization: hop.link_utilization.map(shown::fraction),

@@ -82,6 +82,7 @@ fn node_view(
         hop_latency: node.hop_latency.as_ref().map_or_else(Spread::default, spread),
         queues: node.queues.iter().map(queue).collect(),
         drops: drops.get(&id).copied().unwrap_or(0),
+        implausible_latencies: node.hop_latency.map_or(0, |series| series.implausible),
     }
 }
 
@@ -89,7 +90,7 @@ fn spread(series: &SeriesView) -> Spread {
     let last = &series.last;
     let known = last.count > 0;
     Spread {
-        latest: Some(series.latest),
+        latest: (series.values > 0).then_some(series.latest),
         min: known.then_some(last.min),
         max: known.then_some(last.max),
         p50: last.p50,

@@ -3,6 +3,7 @@
 mod aggregate;
 mod dta;
 mod json;
+mod judge;
 mod text;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use wire::packet::Contents;
 use wire::report::{Decoder, Peek, peek};
 use wire::{Hop, Refusal};
 
+use self::judge::Judge;
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
 use crate::datagram::{Profiles, octets};
@@ -80,8 +82,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let mut profiles = build::wire_profiles(&settings);
+    let (default, by_source) = build::profiles(&settings);
+    let mut judge = Judge { default, by_source, nodes: build::node_profiles(&settings) };
     if let Some(name) = &args.profile {
-        profiles = Profiles { default: super::profile::named(name, &settings)?.wire, by_source: Vec::new() };
+        judge.default = super::profile::named(name, &settings)?;
+        judge.by_source.clear();
+        profiles = Profiles { default: judge.default.wire, by_source: Vec::new() };
     }
     build::receive_on(&mut profiles.default, &args.ports);
     for (_, profile) in &mut profiles.by_source {
@@ -90,6 +96,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut printer = Printer {
         decoder: Decoder::new(profiles.default),
         profiles,
+        judge,
         aggregate_ports: args.aggregate_ports,
         roce_ports: [args.roce_ports, roce_ports(&settings)].concat(),
         json: args.json,
@@ -143,6 +150,7 @@ struct Tally {
 struct Printer<'a> {
     decoder: Decoder,
     profiles: Profiles,
+    judge: Judge,
     aggregate_ports: Vec<u16>,
     roce_ports: Vec<u16>,
     json: bool,
@@ -199,16 +207,17 @@ impl Printer<'_> {
             account.datagrams += 1;
             self.line.clear();
             if self.json {
-                json::packet(&mut self.line, ts, &contents);
+                json::packet(&mut self.line, ts, &contents, self.judge.of_packets());
             } else {
-                text::packet(&mut self.line, ts, &contents);
+                text::packet(&mut self.line, ts, &contents, self.judge.of_packets());
             }
             self.print()
         })
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self { decoder, json, out, line, summary, profiles, aggregate_ports: _, roce_ports: _ } = self;
+        let Self { decoder, json, out, line, summary, profiles, judge, .. } = self;
+        let judge = judge.of(&octets(datagram.src));
         let profile = profiles.of(&octets(datagram.src));
         if decoder.profile() != profile {
             *decoder = Decoder::new(*profile);
@@ -216,8 +225,8 @@ impl Printer<'_> {
         for (index, report) in decoder.reports(datagram.payload).enumerate() {
             line.clear();
             match &report {
-                Ok(report) if *json => json::report(line, ts, datagram.src, report),
-                Ok(report) => text::report(line, ts, datagram.src, report),
+                Ok(report) if *json => json::report(line, ts, datagram.src, report, judge),
+                Ok(report) => text::report(line, ts, datagram.src, report, judge),
                 Err(refusal) => {
                     // The flow at hand is that of the datagram's first report.
                     let flow = |known: Peek| known.flow.filter(|_| index == 0);

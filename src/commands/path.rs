@@ -156,8 +156,11 @@ fn hops(flow: &FlowDetail) -> Table {
             hop.node.map_or("?".into(), |node| node.to_string()),
             text(hop.ingress_if.map(|interface| interface.to_string())),
             text(hop.egress_if.map(|interface| interface.to_string())),
-            text(hop.hop_latency.map(units::nanos)),
-            plot::bar(hop.hop_latency.unwrap_or(0) as f64, slowest as f64, 20),
+            text(hop.hop_latency.or(hop.implausible_latency).map(units::nanos)),
+            match hop.implausible_latency {
+                Some(_) => "implausible".into(),
+                None => plot::bar(hop.hop_latency.unwrap_or(0) as f64, slowest as f64, 20),
+            },
             text(hop.queue.map(|queue| queue.to_string())),
             text(hop.queue_occupancy.map(units::count)),
             text(hop.link_utilization.map(|share| format!("{:.1} %", share * 100.0))),
@@ -183,7 +186,7 @@ mod tests {
             "hops": [{"node": 101, "ingress_if": 1, "egress_if": 2, "queue": 0, "hop_latency": 1_000_000, "queue_occupancy": 3,
                     "latest_queue_occupancy": 0, "latest_queue_age_s": 2},
                 {"node": 102, "hop_latency": 13_000_000, "queue": 0, "queue_occupancy": 200, "link_utilization": 0.5},
-                {"node": null}]}))
+                {"node": 104, "implausible_latency": 3_600_000_000_000_u64}, {"node": null}]}))
         .unwrap()
     }
 
@@ -200,6 +203,7 @@ mod tests {
   NODE  IN  OUT  LATENCY                        QUEUE  OCCUPANCY    LINK  QUEUE NOW
    101   1    2  1.00 ms  █▌                        0          3       -  0 (2 s ago)
    102   -    -  13.0 ms  ████████████████████      0        200  50.0 %  -
+   104   -    -   3600 s  implausible               -          -       -  -
      ?   -    -        -                            -          -       -  -
 "
         );

@@ -277,13 +277,16 @@ impl Snapshot {
         let heads = [("NODE", Right), ("NAME", Left), ("LATENCY", Right), ("P50", Right), ("P99", Right)];
         let more = [("MAX", Right), ("QUEUE", Right), ("NOW", Right), ("MAX", Right), ("UNIT", Left)];
         let last = [("DROPS", Right), ("REPORTS", Right)];
-        let mut table = Table::new(heads.into_iter().chain(more).chain(last));
+        // A column that concerns few networks.
+        let implausible = nodes.iter().any(|node| node.implausible_latencies > 0);
+        let odd = implausible.then_some(("IMPLAUSIBLE", Right));
+        let mut table = Table::new(heads.into_iter().chain(more).chain(last).chain(odd));
         for node in nodes {
             let latency = node.hop_latency;
             let span = |value: Option<u64>| value.map_or("-".into(), units::nanos);
             let queue = fullest(node).map(|(_, queue)| queue);
             let number = |value: Option<u64>| value.map_or("-".into(), units::count);
-            table.row([
+            let row = [
                 node.node.to_string(),
                 node.name.clone().unwrap_or_default(),
                 span(latency.latest),
@@ -298,7 +301,9 @@ impl Snapshot {
                 queue.map(|queue| queue.unit).unwrap_or_default(),
                 units::count(node.drops),
                 units::count(node.reports),
-            ]);
+            ];
+            let odd = odd.map(|_| units::count(node.implausible_latencies));
+            table.row(row.into_iter().chain(odd));
         }
         table
     }

@@ -266,6 +266,7 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
     Profile {
         timestamp_unit_ns: ticks(written.timestamp_unit),
         latency_unit_ns: ticks(written.latency_unit),
+        max_hop_latency: u64::try_from(written.max_hop_latency.as_nanos()).unwrap_or(u64::MAX),
         queue_unit: written.queue_unit.clone(),
         utilization_scale: written.utilization_scale,
         clocks: match written.clocks {

@@ -243,6 +243,10 @@ section! {
         pub(crate) timestamp_unit: Duration = Duration::from_nanos(1),
         /// Duration of one tick of the hop latency.
         pub(crate) latency_unit: Duration = Duration::from_nanos(1),
+        /// Longest plausible hop latency. A longer one is not used: it is counted and shown as implausible, as is one of a
+        /// record whose ingress timestamp is 0 and whose egress timestamp is not. A switch without an ingress time, as for a
+        /// packet that it cloned, reports its uptime as hop latency. `0s` turns both checks off.
+        pub(crate) max_hop_latency: Duration = Duration::from_secs(1),
         /// The device's unit of queue occupancy, shown beside the values.
         pub(crate) queue_unit: String = "bytes".to_owned(),
         /// Factor from the device's link utilization to a fraction of 1.

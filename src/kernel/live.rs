@@ -95,6 +95,7 @@ fn units(profile: &Profile) -> Units {
         latency_ns: profile.latency_unit_ns.max(1),
         utilization: profile.utilization_unit(),
         synchronised: profile.clocks == Clocks::Synchronised,
+        max_latency: if profile.max_hop_latency == 0 { u64::MAX } else { profile.max_hop_latency },
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct NodeView {
     pub(crate) queues: Vec<QueueView>,
     /// Drop reports of this node.
     pub(crate) drops: u64,
+    /// Hop latencies of this node that were implausible; they are in none of the numbers above.
+    pub(crate) implausible_latencies: u64,
 }
 
 /// Last value, smallest, largest and quantiles; null where nothing was measured.
@@ -195,6 +197,11 @@ pub(crate) struct HopView {
     pub(crate) queue: Option<u8>,
     /// Time inside the node, nanoseconds.
     pub(crate) hop_latency: Option<u64>,
+    /// Hop latency of the latest report, nanoseconds, if it is implausible; `hop_latency` is null then. It is longer than
+    /// `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than the egress. It is in no
+    /// other number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) implausible_latency: Option<u64>,
     /// Occupancy of the queue when this flow's packet passed, in the unit of the device.
     pub(crate) queue_occupancy: Option<u64>,
     /// Congestion status of the queue when this flow's packet passed, in the unit of the device.

@@ -38,6 +38,8 @@ pub(crate) struct StatusView {
     pub(crate) streams: StreamsView,
     /// Outcome of postcards.
     pub(crate) postcards: PostcardsView,
+    /// Hop latencies that were implausible and are in no other number.
+    pub(crate) implausible_latencies: u64,
 }
 
 /// Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.

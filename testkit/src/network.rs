@@ -102,6 +102,14 @@ impl Network {
         if random.one_in(100) {
             (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));
         }
+        // Implausible: as a clone's, whose ingress time is not known, and too long.
+        if random.one_in(100) {
+            let at = random.below(sent.hops.len() as u64) as usize;
+            match random.one_in(2) {
+                true => sent.hops[at].latency = Some(3_000_000_000),
+                false => sent.hops[at].stamps = Some((0, 900)),
+            }
+        }
         (flow, sent)
     }
 

@@ -68,6 +68,7 @@ pub(crate) fn units(profile: &Profile) -> Units {
         latency_ns: profile.latency_unit_ns.max(1),
         utilization: (profile.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32,
         synchronised: profile.clocks == Clocks::Synchronised,
+        max_latency: if profile.max_hop_latency == 0 { u64::MAX } else { profile.max_hop_latency },
     }
 }
 
@@ -164,8 +165,11 @@ impl Model {
         let flows = flows(payload, &profile);
         let state = hidden(&self.all, &flows);
         let before = self.collected.events.len();
+        let implausible = self.all.stats().implausible_latencies;
         self.all.handle(&[datagram], &mut self.collected);
-        let change = self.collected.events.len() > before || hidden(&self.all, &flows) != state;
+        let change = self.collected.events.len() > before
+            || hidden(&self.all, &flows) != state
+            || self.all.stats().implausible_latencies > implausible;
         let odd = self.number(&datagram, &profile);
         // Postcards are always passed: the collector assembles them.
         let postcard = has_postcard(payload, &profile);
@@ -238,6 +242,7 @@ impl Model {
         assert_eq!(sum(|c| c.reports, few.reports), all.reports);
         assert_eq!(sum(|c| c.flow_reports, few.flow_reports), all.flow_reports);
         assert_eq!(sum(|c| c.node_reports, few.node_reports), all.node_reports);
+        assert_eq!(few.implausible_latencies, all.implausible_latencies);
         let both = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
         assert_eq!(both(&kernel.refused, &few.refused), all.refused);
         assert_eq!(both(&kernel.refused_datagrams, &few.refused_datagrams), all.refused_datagrams);

@@ -136,6 +136,7 @@ export function nodes(fabric) {
         { queue: 1, occupancy: 0, max: 12, unit: 'cells' },
       ],
       drops: record.drops,
+      implausible_latencies: 0,
     })),
   };
 }

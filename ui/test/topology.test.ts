@@ -100,6 +100,7 @@ test('values through the lenses; never reported is null, not zero', () => {
     hop_latency: spread,
     queues,
     drops: 0,
+    implausible_latencies: 0,
   };
   const graph = buildGraph(
     [node],

@@ -7,7 +7,9 @@
 //! second and minute rollups without quantiles, which no summary contains. A summary names no queue: its occupancies are stored
 //! under the node alone. The one of minimum and maximum that is further from the last reported value is compared with the threshold
 //! and reported; the first event of a key reports the maximum. The latest value of a series is then the average. A
-//! summary of one node and one flow is compared with the last reported latency of that hop of the flow, too.
+//! summary of one node and one flow is compared with the last reported latency of that hop of the flow, too. A summary of
+//! latencies whose maximum is implausible is not merged, and counts as one implausible latency. A summary shows no ingress
+//! timestamps, so a latency below the limit that lacks one is not recognised in it.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -15,7 +17,8 @@ use wire::aggregate::{Aggregate, Header, PacketFields, Postcard as WirePostcard,
 
 use super::{Collector, Inner};
 use crate::decode::{
-    ABSENT, Datagram, DatagramContext, EventContext, Head, NO_VALUE, Origin, Reading, between,
+    ABSENT, Datagram, DatagramContext, EndTimestamps, EventContext, Head, NO_VALUE, Origin, ReadHops,
+    Reading, between, is_plausible, judged,
 };
 use crate::event::Output;
 use crate::state::pending::Postcard;
@@ -98,7 +101,7 @@ impl Inner {
         let mut head = Head { about, whole_path: true, ..Head::none() };
         if header.kind.is_correlated() {
             for summary in aggregate.summaries() {
-                self.summary(header, &mut head, &summary, out);
+                self.summary(envelope, header, &mut head, &summary, out);
                 head.about.origin.index = head.about.origin.index.wrapping_add(1);
             }
         } else {
@@ -176,7 +179,7 @@ impl Inner {
         let reading = Reading {
             node: postcard.node,
             link: half(packet.ingress_if) << 16 | half(packet.egress_if),
-            latency: between(ingress, egress, false, units.stamp_ns),
+            latency: between(ingress, egress, false, units),
             queue: postcard.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
@@ -204,7 +207,14 @@ impl Inner {
         self.postcards.hold(slot, &postcard, &mut self.state, out);
     }
 
-    fn summary(&mut self, header: &Header, head: &mut Head, summary: &Summary, out: &mut dyn Output) {
+    fn summary(
+        &mut self,
+        envelope: &DatagramContext<'_>,
+        header: &Header,
+        head: &mut Head,
+        summary: &Summary,
+        out: &mut dyn Output,
+    ) {
         self.stats.summaries += 1;
         let node = header.node_scope.unwrap_or(ABSENT);
         let merged = Merged {
@@ -213,18 +223,30 @@ impl Inner {
             max: u64::from(summary.max),
             sum: summary.sum,
         };
+        // One implausible latency spoils the sum, and the others cannot be told from it.
+        let units = self.node_units.of(node, *envelope.units);
+        let longest = match summary.metric {
+            SummaryMetric::HopLatency => judged(merged.max, NO_VALUE, NO_VALUE, units),
+            _ => 0,
+        };
         let mut slot = None;
         match header.flow_scope {
             Some(id) => {
                 head.about.key = self.state.flow_of_id(id);
                 head.hash = head.about.key.hash(self.seed);
-                let latency = (summary.metric == SummaryMetric::HopLatency).then_some(&merged);
+                let latency = summary.metric == SummaryMetric::HopLatency && is_plausible(longest);
+                let latency = latency.then_some(&merged);
                 slot = self.state.apply_summary(head, node, latency, out);
             }
             None => {
                 head.about.has_flow = false;
                 self.state.counts.node_reports += 1;
             }
+        }
+        if !is_plausible(longest) {
+            let readings = &[Reading { node, latency: longest, ..Reading::NOTHING }];
+            self.state.apply_nodes(head, ReadHops { readings, ends: EndTimestamps::NONE, units }, out);
+            return;
         }
         let (metric, part) = match summary.metric {
             SummaryMetric::HopLatency => (Metric::HopLatency, 0),

@@ -188,6 +188,7 @@ impl Collector {
             node_reports: counts.node_reports,
             unadmitted: counts.unadmitted,
             expired: counts.expired,
+            implausible_latencies: state.metrics.implausible,
             truncated_paths: state.flows.hops_table().refused,
             truncated_flows: state.flows.truncated(),
             postcards: state.postcards.stats,

@@ -205,7 +205,7 @@ impl Inner {
             (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
         }
         ends.wide = widths.0 && widths.1;
-        if first != last {
+        if !first.same_as(&last) {
             // Stamps of different units, or of clocks that are not compared.
             return (readings, EndTimestamps::NONE, Units { synchronised: false, ..first });
         }

@@ -11,6 +11,7 @@
 //! - rules that become true or cease to be, and after a swap of the detection the first report of each flow of which one
 //!   is true;
 //! - a postcard, which is joined with others;
+//! - an implausible hop latency, which is counted;
 //! - dropped packets.
 //!
 //! It suppresses the others and reports them together: their sequence numbers as runs ([`Collector::receive_run`], before

@@ -8,6 +8,75 @@
 //! - Stamps of one node come from one clock and may always be compared. Stamps of two nodes may only where the profile
 //!   says that clocks are synchronised; and even then a total shorter than the time spent inside the hops is not
 //!   used.
+//!
+//! # Implausible hop latencies
+//!
+//! A device computes its hop latency as egress less ingress timestamp. A packet that it made itself, such as a clone, has
+//! no ingress time: where that is written as 0 the latency is the uptime of the device, often modulo 2^32. So a hop latency
+//! is implausible, and not used, if
+//!
+//! - its record has both stamps, and the ingress stamp is 0 where the egress stamp is not, or
+//! - it is longer than the profile's `max_hop_latency`, or
+//! - it follows from stamps of which the egress lies before the ingress.
+//!
+//! With `max_hop_latency` off only the last applies: such a difference is no latency in any unit.
+
+use super::NO_VALUE;
+use crate::config::Units;
+
+/// From here on a latency is not one to be used: implausible, and [`NO_VALUE`]. No product of two numbers of 32 bits comes
+/// near. The low 24 bits are the value that was implausible: 6 bits of exponent, 18 of mantissa.
+pub(crate) const IMPLAUSIBLE: u64 = 0xffff_ffff_ff00_0000;
+
+/// Bits of the mantissa of an implausible value.
+const MANTISSA: u32 = 18;
+
+/// Can this be the time that a packet spent in a node? Neither is [`NO_VALUE`].
+#[inline(always)]
+pub(crate) fn is_plausible(latency: u64) -> bool {
+    latency < IMPLAUSIBLE
+}
+
+/// Marks a latency as implausible. Its value is kept with 18 bits of precision.
+fn implausible(latency: u64) -> u64 {
+    let exponent = (u64::BITS - MANTISSA).saturating_sub(latency.leading_zeros());
+    IMPLAUSIBLE | u64::from(exponent) << MANTISSA | latency >> exponent
+}
+
+/// The value of an implausible latency, ns, from its low 32 bits; `None` if that is another latency or none.
+pub(crate) fn implausible_value(low: u32) -> Option<u64> {
+    let code = low & !(IMPLAUSIBLE as u32);
+    let marked = low >= IMPLAUSIBLE as u32 && low != u32::MAX;
+    marked.then(|| u64::from(code & ((1 << MANTISSA) - 1)) << (code >> MANTISSA))
+}
+
+/// Has a record an egress stamp, and 0 for its ingress stamp?
+#[inline]
+pub(crate) fn lacks_ingress(ingress: u64, egress: u64, units: Units) -> bool {
+    ingress == 0 && egress != 0 && egress != NO_VALUE && units.max_latency != Units::UNLIMITED
+}
+
+/// A hop latency in ns, marked if it is implausible, of a record with these stamps.
+#[inline]
+pub(crate) fn judged(latency: u64, ingress: u64, egress: u64, units: Units) -> u64 {
+    let odd = latency > units.max_latency || lacks_ingress(ingress, egress, units);
+    if odd && latency != NO_VALUE { implausible(latency) } else { latency }
+}
+
+/// The hop latency that follows from the stamps of a node, ns, marked if it is implausible.
+pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u64 {
+    if ingress == NO_VALUE || egress == NO_VALUE {
+        return NO_VALUE;
+    }
+    let ns = |later: u64| later.saturating_mul(u64::from(units.stamp_ns));
+    match difference(ingress, egress, wide) {
+        Difference::Later(later) if ns(later) < IMPLAUSIBLE => judged(ns(later), ingress, egress, units),
+        Difference::Later(later) => implausible(ns(later)),
+        // As a device that does not look at the sign would report it.
+        Difference::Backwards if wide => implausible(ns(egress.wrapping_sub(ingress))),
+        Difference::Backwards => implausible(ns((egress as u32).wrapping_sub(ingress as u32).into())),
+    }
+}
 
 /// What lies between two stamps of a device, in the device's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +99,10 @@ pub(crate) fn difference(first: u64, second: u64, wide: bool) -> Difference {
 
 #[cfg(test)]
 mod tests {
-    use super::{Difference, difference};
+    use super::{
+        Difference, NO_VALUE, Units, between, difference, implausible, implausible_value, is_plausible,
+        judged,
+    };
 
     #[test]
     fn a_difference_wraps_and_knows_when_it_is_backwards() {
@@ -47,5 +119,69 @@ mod tests {
         for (first, second, wide, expected) in cases {
             assert_eq!(difference(first, second, wide), expected, "{first:#x} to {second:#x}, wide: {wide}");
         }
+    }
+
+    #[test]
+    fn an_implausible_latency_keeps_its_value() {
+        for latency in
+            [0, 1, 999, (1 << 18) - 1, 1 << 18, 5_000_000_000, 86_400_000_000_000, u64::MAX - 1, u64::MAX]
+        {
+            let marked = implausible(latency);
+            assert!(!is_plausible(marked) && marked != NO_VALUE, "{latency}");
+            let value = implausible_value(marked as u32).unwrap();
+            assert!(value <= latency && latency - value <= latency >> 17, "{latency} became {value}");
+        }
+        assert_eq!(implausible_value(0xfeff_ffff), None);
+        assert_eq!(implausible_value(u32::MAX), None, "not reported");
+    }
+
+    /// Shorthand: a marked value as `Err`.
+    fn read(latency: u64) -> Result<u64, Option<u64>> {
+        if is_plausible(latency) { Ok(latency) } else { Err(implausible_value(latency as u32)) }
+    }
+
+    #[test]
+    fn a_latency_is_judged_by_its_length_and_its_stamps() {
+        let units = Units { max_latency: 1_000_000, ..Units::NONE };
+        let cases = [
+            (1_000_000, (5, 1_000_005), Ok(1_000_000)),
+            (1_000_001, (5, 1_000_006), Err(Some(1_000_000))),
+            (700, (0, 700), Err(Some(700))),
+            (0, (0, 0), Ok(0)),
+            (700, (0, 0), Ok(700)),
+            (700, (0, NO_VALUE), Ok(700)),
+            (700, (NO_VALUE, 700), Ok(700)),
+            (NO_VALUE, (0, 700), Err(None)),
+        ];
+        for (latency, (ingress, egress), expected) in cases {
+            assert_eq!(
+                read(judged(latency, ingress, egress, units)),
+                expected,
+                "{latency}, {ingress} to {egress}"
+            );
+        }
+        let off = Units::NONE;
+        assert_eq!(read(judged(u64::MAX >> 8, 0, u64::MAX >> 8, off)), Ok(u64::MAX >> 8));
+    }
+
+    #[test]
+    fn stamps_give_a_latency_an_implausible_one_or_none() {
+        let units = Units { stamp_ns: 4, max_latency: 1_000_000, ..Units::NONE };
+        let cases = [
+            (100, 200, false, Ok(400)),
+            (0xffff_ff00, 0x100, false, Ok(0x800)),
+            (100, 300_000, false, Err(Some(1_199_600))),
+            (0, 200, true, Err(Some(800))),
+            (200, 100, false, Err(Some((((u64::from(u32::MAX) - 99) * 4) >> 16) << 16))),
+            (NO_VALUE, 100, true, Err(None)),
+            (100, NO_VALUE, false, Err(None)),
+        ];
+        for (ingress, egress, wide, expected) in cases {
+            assert_eq!(read(between(ingress, egress, wide, units)), expected, "{ingress} to {egress}");
+        }
+        assert!(matches!(read(between(200, 100, true, units)), Err(Some(value)) if value > 1 << 63));
+        // Not judged, but no latency in any unit.
+        assert_eq!(read(between(0, 200, true, Units::NONE)), Ok(200));
+        assert!(matches!(read(between(200, 100, false, Units::NONE)), Err(Some(_))));
     }
 }

@@ -8,12 +8,25 @@ mod reading;
 mod shapes;
 mod stack;
 
+use wire::Hop;
+
+use crate::config::{Profile, Units};
+
+/// The hop latency of `hop`, ns, to five digits, if it is implausible under `profile`: see
+/// [`HopView::implausible_latency`](crate::HopView::implausible_latency).
+pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
+    let latency = Reading::of(hop, Units::from(profile)).latency;
+    if is_plausible(latency) { None } else { implausible_value(latency as u32) }
+}
+
+/// All-ones: a value that was absent or unavailable.
+pub(crate) const NO_VALUE: u64 = u64::MAX;
+
+pub(crate) use clock::{IMPLAUSIBLE, between, implausible_value, is_plausible, judged, lacks_ingress};
 pub use datagram::Datagram;
 pub(crate) use datagram::{DatagramContext, StreamSeq, is_stacked, is_whole_path, version};
 pub(crate) use head::{EventContext, Head, Origin, Signals};
 pub(crate) use node_units::NodeUnits;
-pub(crate) use reading::{
-    ABSENT, EndTimestamps, Hops, MAX_HOPS, NO_VALUE, ReadHops, Reading, between, egress,
-};
+pub(crate) use reading::{ABSENT, EndTimestamps, Hops, MAX_HOPS, ReadHops, Reading, egress};
 pub(crate) use shapes::Shapes;
 pub(crate) use stack::{All, HistoryCells, NodeAlone, Plan, Plans, RecordKind, StackReport, Stacked};

@@ -3,7 +3,8 @@
 use detect::{HopValues, observation};
 use wire::{Hop, Items, Layout};
 
-use super::clock::{Difference, difference};
+use super::NO_VALUE;
+use super::clock::{between, is_plausible, judged};
 use crate::config::Units;
 
 /// All-ones: an id or a value of 32 bits that is absent.
@@ -12,9 +13,6 @@ pub(crate) const ABSENT: u32 = u32::MAX;
 /// The most hops a report can carry: one-word hops in the longest INT stack.
 pub(crate) const MAX_HOPS: usize = 256;
 
-/// All-ones: a value that was absent or unavailable.
-pub(crate) const NO_VALUE: u64 = u64::MAX;
-
 /// The values of one hop. All-ones: not present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
@@ -22,7 +20,7 @@ pub(crate) struct Reading {
     /// The interfaces as reported: level 1, ingress and egress in a half each, or else the egress of level 2.
     pub(crate) link: u32,
     pub(crate) level_2: bool,
-    /// ns.
+    /// ns; from [`IMPLAUSIBLE`](super::clock::IMPLAUSIBLE) on, one that is not used.
     pub(crate) latency: u64,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub(crate) queue: u32,
@@ -110,9 +108,10 @@ impl Reading {
     /// Of a hop that was decoded whole.
     pub(crate) fn of(hop: &Hop, units: Units) -> Self {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
+        let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
         let latency = match hop.hop_latency {
-            Some(latency) => scaled(latency, units.latency_ns),
-            None => between(stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts, units.stamp_ns),
+            Some(latency) => judged(scaled(latency, units.latency_ns), ingress, egress, units),
+            None => between(ingress, egress, hop.wide_ts, units),
         };
         let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {
             (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
@@ -154,11 +153,11 @@ impl Reading {
     #[inline]
     pub(crate) fn of_record(layout: &Layout, record: &[u8], units: Units) -> Self {
         let carried = layout.carried();
-        let mut latency = scaled(layout.hop_latency(record), units.latency_ns);
-        if latency == NO_VALUE {
-            let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
-            latency = between(ingress, egress, layout.wide_ts(), units.stamp_ns);
-        }
+        let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
+        let latency = match scaled(layout.hop_latency(record), units.latency_ns) {
+            NO_VALUE => between(ingress, egress, layout.wide_ts(), units),
+            latency => judged(latency, ingress, egress, units),
+        };
         let congestion = match carried.contains(Items::QUEUE_CONGESTION) {
             true => layout.queue_congestion(record),
             false => layout.buffer(record),
@@ -196,24 +195,13 @@ pub(super) fn scaled(raw: u32, unit: u32) -> u64 {
     if raw == ABSENT { NO_VALUE } else { u64::from(raw) * u64::from(unit) }
 }
 
-/// The time from one stamp of a node to another, ns.
-pub(crate) fn between(ingress: u64, egress: u64, wide: bool, stamp_ns: u32) -> u64 {
-    if ingress == NO_VALUE || egress == NO_VALUE {
-        return NO_VALUE;
-    }
-    match difference(ingress, egress, wide) {
-        Difference::Later(later) => later.saturating_mul(u64::from(stamp_ns)),
-        Difference::Backwards => NO_VALUE,
-    }
-}
-
 impl Reading {
     /// As rules see it.
     pub(crate) fn values(&self) -> HopValues {
         let level =
             |pair: u32| if pair == ABSENT { observation::ABSENT } else { u64::from(pair & 0x00ff_ffff) };
         HopValues {
-            hop_latency: self.latency,
+            hop_latency: if is_plausible(self.latency) { self.latency } else { observation::ABSENT },
             queue_occupancy: level(self.queue),
             queue_congestion: level(self.congestion),
             link_utilization: self.utilization(),

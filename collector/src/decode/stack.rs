@@ -2,8 +2,10 @@
 
 use wire::{Items, Layout};
 
+use super::NO_VALUE;
+use super::clock::{between, judged};
 use super::head::Head;
-use super::reading::{ABSENT, EndTimestamps, Hops, NO_VALUE, Reading, between, scaled};
+use super::reading::{ABSENT, EndTimestamps, Hops, Reading, scaled};
 use super::shapes::Shapes;
 use crate::config::Units;
 
@@ -20,6 +22,8 @@ pub(crate) trait HistoryCells: Copy {
     fn node(self) -> usize;
     fn link(self) -> usize;
     fn latency(self) -> usize;
+    /// The ingress stamp, or the upper half of it.
+    fn ingress(self) -> usize;
     fn queue(self) -> usize;
     fn congestion(self) -> usize;
     fn utilization(self) -> usize;
@@ -41,6 +45,10 @@ impl HistoryCells for &Plan {
     #[inline(always)]
     fn latency(self) -> usize {
         self.latency.into()
+    }
+    #[inline(always)]
+    fn ingress(self) -> usize {
+        self.stamps.0.into()
     }
     #[inline(always)]
     fn queue(self) -> usize {
@@ -92,6 +100,10 @@ impl HistoryCells for NodeAlone {
         Self::NOWHERE
     }
     #[inline(always)]
+    fn ingress(self) -> usize {
+        Self::NOWHERE
+    }
+    #[inline(always)]
     fn queue(self) -> usize {
         Self::NOWHERE
     }
@@ -121,8 +133,8 @@ pub(crate) struct All<const W: usize>;
 impl<const W: usize> All<W> {
     /// Whether `plan` has this layout.
     fn fits(plan: &Plan) -> bool {
-        let here = [plan.node, plan.link, plan.latency, plan.queue, plan.utilization].map(usize::from);
-        here == [0, 1, 2, 3, W - 1]
+        let words = [plan.node, plan.link, plan.latency, plan.queue, plan.stamps.0, plan.utilization];
+        words.map(usize::from) == [0, 1, 2, 3, 4, W - 1]
             && !plan.level_2
             && usize::from(plan.words) == W
             && usize::from(plan.congestion) >= W
@@ -145,6 +157,10 @@ impl<const W: usize> HistoryCells for All<W> {
     #[inline(always)]
     fn latency(self) -> usize {
         2
+    }
+    #[inline(always)]
+    fn ingress(self) -> usize {
+        4
     }
     #[inline(always)]
     fn queue(self) -> usize {
@@ -190,6 +206,8 @@ pub(crate) struct Plan {
     /// There are both stamps.
     by_stamps: bool,
     wide: bool,
+    /// The longest plausible latency, in the device's unit.
+    max_latency: u32,
     pub(crate) words: u8,
     pub(crate) kind: RecordKind,
     units: Units,
@@ -218,6 +236,8 @@ impl Plan {
             stamps: (word_of(Items::INGRESS_TS), word_of(Items::EGRESS_TS)),
             by_stamps: carried.contains(Items::INGRESS_TS) && carried.contains(Items::EGRESS_TS),
             wide: layout.wide_ts(),
+            max_latency: u32::try_from(units.max_latency / u64::from(units.latency_ns))
+                .map_or(ABSENT - 1, |limit| limit.min(ABSENT - 1)),
             words: layout.words(),
             kind: RecordKind::Other,
             units,
@@ -242,10 +262,10 @@ impl Plan {
         };
         let ends =
             EndTimestamps { ingress: stamp(self.stamps.0), egress: stamp(self.stamps.1), wide: self.wide };
-        let mut latency = scaled(word(self.latency), self.units.latency_ns);
-        if latency == NO_VALUE {
-            latency = between(ends.ingress, ends.egress, self.wide, self.units.stamp_ns);
-        }
+        let latency = match scaled(word(self.latency), self.units.latency_ns) {
+            NO_VALUE => between(ends.ingress, ends.egress, self.wide, self.units),
+            latency => judged(latency, ends.ingress, ends.egress, self.units),
+        };
         let link = word(self.link);
         let reading = Reading {
             node: word(self.node),
@@ -272,11 +292,14 @@ impl Plan {
         }
     }
 
-    /// The time inside a node that does not report it, ns.
+    /// The time inside a node, ns, where it is not reported or may be implausible: `reported` is the word of it.
     #[inline(never)]
-    fn latency_by_stamps<const W: usize>(&self, record: &[[u8; 4]; W]) -> u64 {
+    fn unusual_latency<const W: usize>(&self, record: &[[u8; 4]; W], reported: u32) -> u64 {
         let (ingress, egress) = (self.stamp(record, self.stamps.0), self.stamp(record, self.stamps.1));
-        between(ingress, egress, self.wide, self.units.stamp_ns)
+        match scaled(reported, self.units.latency_ns) {
+            NO_VALUE => between(ingress, egress, self.wide, self.units),
+            latency => judged(latency, ingress, egress, self.units),
+        }
     }
 }
 
@@ -348,10 +371,15 @@ impl<'a, P: HistoryCells, const W: usize> Hops for Stacked<'a, P, W> {
     #[inline(always)]
     fn read(self, record: Self::Record) -> Reading {
         let (plan, places) = (self.plan, self.places);
-        let mut latency = scaled(word(record, places.latency()), plan.units.latency_ns);
-        if latency == NO_VALUE && places.by_stamps() {
-            latency = plan.latency_by_stamps(record);
-        }
+        let reported = word(record, places.latency());
+        let latency = if reported == ABSENT && !places.by_stamps() {
+            NO_VALUE
+        } else if reported > plan.max_latency || word(record, places.ingress()) == 0 {
+            // Absent, too; and the upper half of a stamp may be 0.
+            plan.unusual_latency(record, reported)
+        } else {
+            u64::from(reported) * u64::from(plan.units.latency_ns)
+        };
         Reading {
             node: word(record, places.node()),
             link: word(record, places.link()),
@@ -385,15 +413,16 @@ mod tests {
 
     #[test]
     fn a_record_reads_as_its_hop_does() {
-        let units = Units { stamp_ns: 3, latency_ns: 2, utilization: 7, synchronised: false };
+        let units = Units { stamp_ns: 3, latency_ns: 2, utilization: 7, max_latency: 1 << 32, ..Units::NONE };
         let mut read = 0;
         for bitmap in (0..=u16::MAX).step_by(2).filter(|bitmap| bitmap & 0x00fe == 0) {
             for words in 0..=13 {
                 let Ok(layout) = Layout::int_2(bitmap, words, false) else { continue };
-                for seed in 0..4_u64 {
+                for seed in 0..8_u64 {
                     // Every fourth word is absent.
                     let word = |at: u64| match fold(seed, at) {
                         random if random % 4 == 0 => [0xff; 4],
+                        random if random % 16 == 1 => [0; 4],
                         random => (random as u32).to_be_bytes(),
                     };
                     let record: Vec<u8> = (0..u64::from(words)).flat_map(word).collect();

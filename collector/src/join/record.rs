@@ -23,7 +23,7 @@ impl Record {
         let units = nodes.of(node, reporter);
         Self {
             reading: Reading::of_record(layout, record, units),
-            incomparable: units != reporter,
+            incomparable: !units.same_as(&reporter),
             ingress: layout.ingress_ts(record),
             egress: layout.egress_ts(record),
             wide: layout.wide_ts(),
@@ -61,7 +61,7 @@ impl Record {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
         Self {
             reading: Reading::of(hop, units),
-            incomparable: units != reporter,
+            incomparable: !units.same_as(&reporter),
             ingress: stamp(hop.ingress_ts),
             egress: stamp(hop.egress_ts),
             wide: hop.wide_ts,

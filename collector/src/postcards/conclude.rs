@@ -3,7 +3,7 @@
 use super::MatchedBy;
 use super::joiner::Settling;
 use crate::config::Units;
-use crate::decode::{ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading};
+use crate::decode::{ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading, is_plausible};
 use crate::event::Basis;
 use crate::state::hops::PacketValues;
 use crate::state::pending::Postcard;
@@ -56,7 +56,7 @@ impl Settling<'_> {
     pub(super) fn conclude(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy) {
         let Self { slot, ref mut state, ref mut out, .. } = *self;
         let (Some(first), Some((flow, ..))) = (postcards.first(), state.flows.get(slot)) else { return };
-        let comparable = postcards.iter().all(|postcard| postcard.units == first.units);
+        let comparable = postcards.iter().all(|postcard| postcard.units.same_as(&first.units));
         let synchronised = first.units.synchronised && comparable && matched != MatchedBy::Flow;
         let hops = PostcardHops { postcards, units: Units { synchronised, ..first.units } };
         let ts = postcards.iter().map(|postcard| postcard.received).max().unwrap_or(0);
@@ -83,7 +83,7 @@ impl Settling<'_> {
         let (flow, _, stored) = self.state.flows.hot_parts(self.slot);
         let mut emitter = self.state.detection.emitter(&head.about, flow.set, self.out);
         for ((state, values), postcard) in stored.iter_mut().zip(postcards) {
-            if state.last_reported == ABSENT && postcard.reading.latency != NO_VALUE {
+            if state.last_reported == ABSENT && is_plausible(postcard.reading.latency) {
                 state.latest = saturated(postcard.reading.latency);
                 (state.link, state.queue) = (postcard.reading.link, postcard.reading.queue);
                 *values = PacketValues::of(&postcard.reading, postcard.reading.utilization());
@@ -96,7 +96,7 @@ impl Settling<'_> {
         let state = &mut *self.state;
         let latencies = || hops.postcards.iter().map(|postcard| postcard.reading.latency);
         let total = latencies()
-            .try_fold(0_u64, |sum, latency| (latency != NO_VALUE).then(|| sum.saturating_add(latency)));
+            .try_fold(0_u64, |sum, latency| is_plausible(latency).then(|| sum.saturating_add(latency)));
         let (flow, cold, _) = state.flows.hot_parts(self.slot);
         let mut emitter = state.detection.emitter(&head.about, flow.set, self.out);
         flow.flags.set_order(head.basis);

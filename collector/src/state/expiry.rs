@@ -20,7 +20,7 @@ impl State {
             let metric = series.metric();
             forgotten |= series.close(closing, sketches, out, |key, latest, out: &mut dyn Output| {
                 let mut event = Event::blank(now, Kind::Expired);
-                (event.metric, event.value) = (Some(metric), Some(latest));
+                (event.metric, event.value) = (Some(metric), latest);
                 (event.node, event.interface, event.queue) = key.ids(metric);
                 event.id = record_id(now, &event);
                 counts.expired += 1;

@@ -7,7 +7,7 @@ use super::emit::Emitter;
 use super::flows::{Cold, ColdPart, Flags, Flow};
 use crate::config::Units;
 use crate::decode::clock::{Difference, difference};
-use crate::decode::{EndTimestamps, EventContext, Head, Hops, NO_VALUE, Origin, Signals};
+use crate::decode::{EndTimestamps, EventContext, Head, Hops, NO_VALUE, Origin, Signals, lacks_ingress};
 use crate::event::{Basis, Event, FlowRow, Kind, Nanos, Rollup};
 
 /// The time from the first node's ingress to the last node's egress, and its basis; `total` is the sum of the
@@ -42,7 +42,8 @@ fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
 struct Backwards;
 
 fn measure(ends: EndTimestamps, units: Units) -> Result<Option<u64>, Backwards> {
-    if ends.ingress == NO_VALUE || ends.egress == NO_VALUE {
+    if ends.ingress == NO_VALUE || ends.egress == NO_VALUE || lacks_ingress(ends.ingress, ends.egress, units)
+    {
         return Ok(None);
     }
     match difference(ends.ingress, ends.egress, ends.wide) {

@@ -12,7 +12,8 @@ pub(crate) struct HopState {
     pub(crate) node: u32,
     /// The interfaces as reported; `link_slot` belongs to the egress.
     pub(crate) link: u32,
-    /// Hop latency as last reported and latest, ns, saturated at `ABSENT - 1`.
+    /// Hop latency as last reported and latest, ns, saturated at [`SATURATED`](super::node_metrics::SATURATED). The latest
+    /// may be implausible, as in the low bits of a [`Reading::latency`].
     pub(crate) last_reported: u32,
     pub(crate) latest: u32,
     pub(crate) node_slot: u32,

@@ -30,7 +30,7 @@ use wire::FlowKey;
 use crate::config::{Config, Units};
 use crate::decode::{
     ABSENT, All, EndTimestamps, Head, HistoryCells, Hops, NO_VALUE, NodeAlone, Plan, ReadHops, Reading,
-    RecordKind, StackReport, Stacked,
+    RecordKind, StackReport, Stacked, is_plausible,
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;
@@ -226,7 +226,7 @@ impl State {
             let hop = states.of_node(reading.node).unwrap_or((&mut passing.0, &mut passing.1));
             self.metrics.update(hop, &reading, flow.hop_deadband, &mut emitter);
             total =
-                if reading.latency == NO_VALUE { NO_VALUE } else { total.saturating_add(reading.latency) };
+                if is_plausible(reading.latency) { total.saturating_add(reading.latency) } else { NO_VALUE };
         }
         flow.apply(cold, (head, hops), total, &mut emitter);
         if flow.reports == 2 {

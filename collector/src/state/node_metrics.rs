@@ -8,7 +8,7 @@ use super::series::{Change, Key, Merged, Series};
 use super::sketch::Sketches;
 use super::suppressed::SuppressedHop;
 use crate::config::Config;
-use crate::decode::{ABSENT, NO_VALUE, NodeUnits, Reading, egress};
+use crate::decode::{ABSENT, IMPLAUSIBLE, NO_VALUE, NodeUnits, Reading, egress, is_plausible};
 use crate::index::NO_SLOT;
 
 /// The values of nodes, queues and links: one series each.
@@ -19,6 +19,8 @@ pub(crate) struct NodeMetrics {
     pub(crate) congestion: Series,
     pub(crate) links: Series,
     pub(crate) sketches: Sketches,
+    /// Hop latencies that were implausible.
+    pub(crate) implausible: u64,
     /// Whose units the series of a node have.
     node_units: NodeUnits,
 }
@@ -44,10 +46,13 @@ impl HopState {
     }
 }
 
-/// A latency as a hop state stores it: saturated at 4.29 s.
+/// The longest latency that a hop state stores, 4.28 s: beyond are those that are implausible.
+pub(super) const SATURATED: u32 = IMPLAUSIBLE as u32 - 1;
+
+/// A plausible latency as a hop state stores it.
 #[inline(always)]
 pub(crate) fn saturated(latency: u64) -> u32 {
-    latency.min(u64::from(ABSENT) - 1) as u32
+    latency.min(u64::from(SATURATED)) as u32
 }
 
 impl NodeMetrics {
@@ -60,6 +65,7 @@ impl NodeMetrics {
             congestion: series(Metric::QueueCongestion, true, config.max_queues),
             links: series(Metric::LinkUtilization, true, config.max_links),
             sketches: Sketches::with_capacity(config.rollup.sketches),
+            implausible: 0,
             node_units: NodeUnits::new(&config.node_profiles, config.profiles.len().min(255) + 1),
         }
     }
@@ -94,10 +100,31 @@ impl NodeMetrics {
         deadband: u64,
         emitter: &mut Emitter<'_>,
     ) {
-        if reading.latency != NO_VALUE {
+        if is_plausible(reading.latency) {
             self.update_latency(state, reading, deadband, emitter);
+        } else if reading.latency != NO_VALUE {
+            self.note_implausible(state, reading, emitter);
         }
         self.update_others((state, values), reading, emitter);
+    }
+
+    /// Counts an implausible hop latency, and marks the hop until the next one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_implausible(
+        &mut self,
+        state: &mut HopState,
+        reading: &Reading,
+        emitter: &Emitter<'_>,
+    ) {
+        state.latest = reading.latency as u32;
+        self.implausible += 1;
+        if state.node_slot == NO_SLOT && reading.node != ABSENT {
+            let key = Key { node: reading.node, part: 0 };
+            let profile = self.node_units.profile(reading.node, emitter.about().profile);
+            state.node_slot = self.nodes.slot(key, profile);
+        }
+        self.nodes.note_implausible(state.node_slot);
     }
 
     #[inline(always)]

@@ -104,6 +104,9 @@ struct Cold {
     alive: u8,
     idle: u32,
     values: u64,
+    /// Values that were implausible and are in no other number, and whether there were any in this second.
+    implausible: u64,
+    noted: bool,
     last: Summary,
     /// The profile of the report that last allocated the slot.
     profile: u8,
@@ -126,10 +129,12 @@ pub struct SeriesView {
     pub node: u32,
     /// Its queue, buffer or interface; 0 for the node itself.
     pub part: u32,
-    /// Latest value, in the metric's unit.
+    /// Latest value, in the metric's unit; means nothing where `values` is 0.
     pub latest: u64,
     /// Values so far.
     pub values: u64,
+    /// Values so far that were implausible, on top: see [`HopView::implausible_latency`](crate::HopView::implausible_latency).
+    pub implausible: u64,
     /// The last finished second that had values.
     pub last: Summary,
     /// Seconds since the last value, in whole seconds.
@@ -335,6 +340,8 @@ impl Series {
             alive: 0,
             idle: 0,
             values: 0,
+            implausible: 0,
+            noted: false,
             last: Summary::default(),
             profile: 0,
         };
@@ -354,13 +361,22 @@ impl Series {
         fold(self.seed, u64::from(key.node) << 32 | u64::from(key.part))
     }
 
-    /// Ends a second for all series at once. `expired` is called for each key that is removed. Returns whether any was.
+    /// Counts a value that is implausible: it keeps the key alive, and is in no total.
+    pub(crate) fn note_implausible(&mut self, slot: u32) {
+        if let Some(cold) = self.cold.get_mut(slot as usize) {
+            cold.implausible += 1;
+            cold.noted = true;
+        }
+    }
+
+    /// Ends a second for all series at once. `expired` is called for each key that is removed, with its latest value, if it
+    /// had any. Returns whether any key was removed.
     pub(crate) fn close(
         &mut self,
         closing: Closing,
         sketches: &mut Sketches,
         out: &mut dyn Output,
-        mut expired: impl FnMut(Key, u64, &mut dyn Output),
+        mut expired: impl FnMut(Key, Option<u64>, &mut dyn Output),
     ) -> bool {
         self.drain(usize::MAX, sketches, out);
         let mut forgotten = false;
@@ -388,10 +404,11 @@ impl Series {
         closing: Closing,
         sketches: &mut Sketches,
         out: &mut dyn Output,
-        expired: &mut impl FnMut(Key, u64, &mut dyn Output),
+        expired: &mut impl FnMut(Key, Option<u64>, &mut dyn Output),
     ) {
         let (key, latest) = (self.hot[slot].key, self.hot[slot].latest);
         let cold = &mut self.cold[slot];
+        let latest = (cold.values > 0).then_some(latest);
         cold.used = false;
         let open = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         let closed = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
@@ -484,7 +501,8 @@ impl Series {
     /// The latest value of a key.
     pub(crate) fn find(&self, key: Key) -> Option<u64> {
         let slot = self.index.find(self.hash(key), |slot| self.hot[slot as usize].key == key);
-        self.hot.get(slot as usize).map(|hot| hot.latest)
+        let (hot, cold) = (self.hot.get(slot as usize)?, self.cold.get(slot as usize)?);
+        (values(hot, cold) > 0).then_some(hot.latest)
     }
 
     /// Key and latest value of a slot.
@@ -505,7 +523,8 @@ impl Series {
             node: hot.key.node,
             part: hot.key.part,
             latest: hot.latest,
-            values: cold.values + cold.second.count + u64::from(hot.armed - hot.countdown),
+            values: values(hot, cold),
+            implausible: cold.implausible,
             last: cold.last,
             idle: cold.idle,
             profile: cold.profile,
@@ -520,6 +539,11 @@ impl Series {
     pub(crate) fn bytes(&self) -> usize {
         self.hot.capacity() * size_of::<Hot>() + self.cold.capacity() * size_of::<Cold>() + self.index.bytes()
     }
+}
+
+/// Values so far.
+fn values(hot: &Hot, cold: &Cold) -> u64 {
+    cold.values + cold.second.count + u64::from(hot.armed - hot.countdown)
 }
 
 #[cold]
@@ -543,15 +567,18 @@ fn sample(hot: &mut Hot, cold: &mut Cold, value: u64, jitter: &mut Jitter, sketc
 fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
     cold.second.count += u64::from(hot.armed - hot.countdown);
     cold.second.sum = hot.sum;
-    if cold.second.count == 0 {
+    if cold.second.count == 0 && !cold.noted {
         cold.idle = cold.idle.saturating_add(closing.elapsed);
     } else {
+        cold.idle = closing.elapsed.saturating_sub(1);
+        cold.alive = cold.alive.saturating_add(1);
+        cold.noted = false;
+    }
+    if cold.second.count > 0 {
         let closed = std::mem::replace(&mut cold.second, Totals::NOTHING);
         cold.values += closed.count;
         cold.minute.add(&closed);
         cold.closed_second = closed;
-        cold.idle = closing.elapsed.saturating_sub(1);
-        cold.alive = cold.alive.saturating_add(1);
         cold.stride = u32::try_from(closed.count / u64::from(SAMPLES)).unwrap_or(u32::MAX).clamp(1, 1 << 30);
         hot.deadband = Deadband::EMPTY;
     }

@@ -5,20 +5,21 @@ use detect::{HopValues, Observation};
 use super::State;
 use super::flows::Flags;
 use super::hops::{HopState, PacketValues};
-use crate::decode::{Head, Hops, NO_VALUE, Reading};
+use crate::decode::{Head, Hops, NO_VALUE, Reading, is_plausible};
 use crate::event::Output;
 
 /// What has been gathered over the hops of a report.
 struct Sum {
     hops: usize,
     latency: u64,
-    /// Every hop reported its latency.
+    /// Every hop reported a plausible latency.
     complete: bool,
 }
 
 impl Sum {
     fn add(&mut self, reading: &Reading, values: &mut Vec<HopValues>) {
-        self.complete &= reading.latency != NO_VALUE;
+        // What is added of the others does not count.
+        self.complete &= is_plausible(reading.latency);
         self.latency = self.latency.saturating_add(reading.latency);
         self.hops += 1;
         if values.len() < values.capacity() {
@@ -48,11 +49,14 @@ impl State {
                     same = false;
                     break;
                 }
-                if reading.latency == NO_VALUE {
-                    complete = false;
-                } else {
+                if is_plausible(reading.latency) {
                     latency = latency.saturating_add(reading.latency);
                     self.metrics.update_latency(state, &reading, deadband, &mut emitter);
+                } else {
+                    complete = false;
+                    if reading.latency != NO_VALUE {
+                        self.metrics.note_implausible(state, &reading, &emitter);
+                    }
                 }
                 self.metrics.update_others((state, values), &reading, &mut emitter);
             }

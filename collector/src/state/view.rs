@@ -3,8 +3,9 @@
 use super::State;
 use super::flows::Flags;
 use super::hops::{HopState, PacketValues};
+use super::node_metrics::SATURATED;
 use super::series::{Key, LatestView, Series};
-use crate::decode::{ABSENT, egress};
+use crate::decode::{ABSENT, egress, implausible_value};
 use crate::event::{Basis, FlowRow};
 
 /// One hop of a flow: what the flow's latest packet carried of it, and what other packets reported since.
@@ -18,8 +19,12 @@ pub struct HopView {
     pub egress_if: Option<u32>,
     /// Through which queue.
     pub queue: Option<u8>,
-    /// Time inside the node, ns (saturated at 4.29 s).
+    /// Time inside the node, ns (saturated at 4.28 s).
     pub hop_latency: Option<u64>,
+    /// In place of it, a time that cannot be the one that the packet spent inside the node, ns, to five digits: longer than
+    /// [`Profile::max_hop_latency`](crate::Profile::max_hop_latency), or from timestamps of which the ingress is 0 or after
+    /// the egress. It counts in [`Stats::implausible_latencies`](crate::Stats::implausible_latencies) and nowhere else.
+    pub implausible_latency: Option<u64>,
     /// Occupancy of the queue, as this flow's packet met it.
     pub queue_occupancy: Option<u64>,
     /// Congestion status of the queue, likewise; or occupancy of the buffer.
@@ -92,7 +97,8 @@ impl State {
             ingress_if: (!values.level_2() && ingress != u16::MAX).then_some(ingress),
             egress_if: given(egress),
             queue: queue.map(|queue| (queue >> 24) as u8),
-            hop_latency: given(hop.latest).map(u64::from),
+            hop_latency: given(hop.latest).filter(|latest| *latest <= SATURATED).map(u64::from),
+            implausible_latency: implausible_value(hop.latest),
             queue_occupancy: queue.map(|queue| u64::from(queue & 0x00ff_ffff)),
             queue_congestion: values.congestion(),
             link_utilization: values.utilization(),

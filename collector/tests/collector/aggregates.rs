@@ -324,7 +324,7 @@ fn summaries_are_merged_exactly() {
             summary(SummaryMetric::Other(9), 3, 42, 52, 3),
         ],
     );
-    server.postcards(Kind::Agg, &[postcard(21, 1, 0, 100)]);
+    server.postcards(Kind::Agg, &[postcard(21, 1, 1000, 100)]);
     server.summaries(scope, &[summary(SummaryMetric::HopLatency, 50, 60, 110, 2)]);
     let mut rollups = Rollups::default();
     server.collector.finish(server.now, &mut rollups);

@@ -62,3 +62,58 @@ fn values_stay_with_their_hop_when_the_path_changes() {
         assert!(view.hops().map(values).eq(expected), "{path:?}");
     }
 }
+
+/// Node, interfaces, latency, queue, both timestamps, utilization.
+const EVERYTHING: u16 = 0xfd00;
+
+#[test]
+fn an_implausible_latency_is_marked_and_counted_and_in_no_other_number() {
+    let mut bench = Bench::new(config());
+    let stamped = |latency, stamps| Node { latency: Some(latency), stamps: Some(stamps), ..node(1) };
+    let send = |bench: &mut Bench, first| {
+        bench.send(&Sent { hops: vec![first, node(2)], bitmap: EVERYTHING, ..Sent::default() });
+        bench.collected()
+    };
+    send(&mut bench, stamped(1000, (5000, 6000)));
+    let odd = [
+        (stamped(700, (0, 700)), 700),
+        (stamped(3_000_000_000, (5000, 3_000_005_000)), 3_000_000_000),
+        (Node { latency: None, ..stamped(0, (700, 600)) }, 4_294_967_196),
+    ];
+    for (hop_sent, value) in odd {
+        assert_eq!(send(&mut bench, hop_sent), "", "no threshold is exceeded");
+        let seen = hop(&bench, 1);
+        let shown = seen.implausible_latency.unwrap();
+        assert!(seen.hop_latency.is_none() && value - shown <= value >> 17, "{shown} for {value}");
+    }
+    assert_eq!(bench.collector.stats().implausible_latencies, 3);
+    let series: Vec<_> =
+        bench.collector.nodes().map(|node| (node.node, node.latest, node.values, node.implausible)).collect();
+    assert!(series.contains(&(1, 1000, 1, 3)) && series.contains(&(2, 1000, 4, 0)), "{series:?}");
+    let flow_latency = bench.collector.flow(&flow(1, false)).unwrap().row.flow_latency;
+    assert_eq!(flow_latency, Some(2000), "the latest that is known");
+    // A plausible one ends the mark.
+    send(&mut bench, stamped(1010, (5000, 6010)));
+    assert_eq!((hop(&bench, 1).hop_latency, hop(&bench, 1).implausible_latency), (Some(1010), None));
+    bench.pass(120 * SECOND);
+    let minute = |rollup: &&collector::Rollup| rollup.interval == 60 && rollup.max > 1010;
+    let higher: Vec<_> = bench.log.rollups.iter().filter(minute).collect();
+    assert!(higher.iter().all(|rollup| rollup.flow.is_some() && rollup.max <= 2010), "{higher:?}");
+}
+
+#[test]
+fn a_node_with_implausible_latencies_only_has_no_latest_one() {
+    let mut bench = Bench::new(config());
+    let clone = Node { stamps: Some((0, 1000)), ..node(9) };
+    for _ in 0..3 {
+        bench.send(&Sent { hops: vec![clone], bitmap: EVERYTHING, ..Sent::default() });
+    }
+    assert!(!bench.collected().contains("hop_latency"));
+    let series: Vec<_> =
+        bench.collector.nodes().map(|node| (node.node, node.values, node.implausible)).collect();
+    assert_eq!(series, [(9, 0, 3)]);
+    let off = collector::Profile { max_hop_latency: 0, ..collector::Profile::default() };
+    let mut bench = Bench::new(collector::Config { default_profile: off, ..config() });
+    bench.send(&Sent { hops: vec![clone], bitmap: EVERYTHING, ..Sent::default() });
+    assert_eq!((hop(&bench, 1).hop_latency, bench.collector.stats().implausible_latencies), (Some(1000), 0));
+}

@@ -9,10 +9,11 @@ use wire::report::{Annotations, Flags, Report};
 use wire::{Hop, Items};
 
 use super::Refused;
+use super::judge::SourceJudge;
 use terminal::{Align, Table, units};
 
 /// One report.
-pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>) {
+pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>, judge: SourceJudge<'_>) {
     let node = report.node_id.map_or(String::new(), |node| format!("  node {node}"));
     let (version, hw_id, seq) = (report.version.name(), report.hw_id, report.seq);
     out.push_str(&format!(
@@ -43,12 +44,12 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
             out.push_str(&format!("  {text}\n"));
         }
     }
-    write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>());
+    write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>(), judge);
     if report.is_single_record() && report.has_metadata() {
         // The record in the packet is of another packet, unless its state is medium.
         out.pop();
         out.push_str("  the reporter's own record, of the packet that it has reported\n");
-        write_table(out, &[report.metadata_hop()]);
+        write_table(out, &[report.metadata_hop()], judge);
         out.push('\n');
     }
 }
@@ -62,7 +63,7 @@ const ANNOTATIONS: [(Annotations, &str); 4] = [
 ];
 
 /// The INT of one data packet.
-pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
+pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>, judge: SourceJudge<'_>) {
     out.push_str(&format!("{}  packet\n", units::date_time(ts)));
     if let Some(flow) = contents.flow {
         out.push_str(&format!("  flow {flow}\n"));
@@ -70,7 +71,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
     if let Some(tunnel) = contents.tunnel {
         out.push_str(&format!("  in tunnel {tunnel}\n"));
     }
-    write_hops(out, contents.int.as_ref(), &super::hops_of(contents));
+    write_hops(out, contents.int.as_ref(), &super::hops_of(contents), judge);
 }
 
 /// Something refused.
@@ -92,11 +93,11 @@ fn flags(flags: Flags) -> String {
 }
 
 /// The path and a table with the items that any hop has.
-fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop]) {
+fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], judge: SourceJudge<'_>) {
     if let Some(int) = int {
         out.push_str(&format!("  INT {}{}\n", int.version.name(), stateful(int)));
     }
-    write_table(out, hops);
+    write_table(out, hops, judge);
     out.push('\n');
 }
 
@@ -107,7 +108,7 @@ fn stateful(int: &Int<'_>) -> String {
     format!("  stateful{urgent}  packet id {packet_id}  state {}", state.name())
 }
 
-fn write_table(out: &mut String, hops: &[Hop]) {
+fn write_table(out: &mut String, hops: &[Hop], judge: SourceJudge<'_>) {
     if !hops.is_empty() {
         let columns: Vec<&Column> = COLUMNS
             .iter()
@@ -115,9 +116,16 @@ fn write_table(out: &mut String, hops: &[Hop]) {
                 hops.iter().any(|hop| column.items.iter().any(|items| hop.carried.contains(*items)))
             })
             .collect();
-        let mut table = Table::new(columns.iter().map(|column| (column.name, Align::Right))).indented(2);
+        let implausible = hops.iter().any(|hop| judge.implausible(hop).is_some());
+        let note = implausible.then_some(("", Align::Left));
+        let heads = columns.iter().map(|column| (column.name, Align::Right)).chain(note);
+        let mut table = Table::new(heads).indented(2);
         for hop in hops {
-            table.row(columns.iter().map(|column| column.cell(hop)));
+            let note = note.map(|_| match judge.implausible(hop) {
+                Some(latency) => format!("implausible latency: {}", units::nanos(latency)),
+                None => String::new(),
+            });
+            table.row(columns.iter().map(|column| column.cell(hop)).chain(note));
         }
         out.push_str(&table.render());
     }

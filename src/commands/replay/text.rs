@@ -56,6 +56,10 @@ fn head(summary: &Summary<'_>) -> String {
             "no room for the flows of {count} reports; raise `max_flows` in [collector]\n"
         ));
     }
+    if stats.implausible_latencies > 0 {
+        let count = units::count(stats.implausible_latencies);
+        out.push_str(&format!("implausible hop latencies, left out: {count}\n"));
+    }
     out
 }
 

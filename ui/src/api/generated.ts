@@ -338,6 +338,8 @@ export type Hop = {
   egress_if: number | null;
   /** Time inside the node, nanoseconds. */
   hop_latency: number | null;
+  /** Hop latency of the latest report, nanoseconds, if it is implausible; `hop_latency` is null then. It is longer than `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than the egress. It is in no other number. */
+  implausible_latency?: number | null;
   /** Ingress interface. */
   ingress_if: number | null;
   /** Age of that value, seconds. */
@@ -709,6 +711,8 @@ export type Node = {
   drops: number;
   /** Time inside the node, nanoseconds; quantiles of the last second with values. */
   hop_latency: Spread;
+  /** Hop latencies of this node that were implausible; they are in none of the numbers above. */
+  implausible_latencies: number;
   /** Receive time of the latest, nanoseconds since the Unix epoch. */
   last_seen: number;
   /** Name, as configured. */
@@ -1017,6 +1021,8 @@ export type Stage = {
 
 /** State of the whole program. */
 export type Status = {
+  /** Hop latencies that were implausible and are in no other number. */
+  implausible_latencies: number;
   /** Sockets and interfaces. */
   inputs: Array<Input>;
   /** Losses, stage by stage. */

@@ -185,9 +185,25 @@ function fillStation(element: Element | undefined, hop: FlowHop, most: number): 
   setText(ports, `${hop.ingress_if ?? ''} → ${hop.egress_if ?? ''}`);
   setText(node, hop.node === null ? '?' : String(hop.node));
   if (hop.node !== null) node.href = link('topology', String(hop.node));
-  setText(latency, duration(hop.hop_latency));
+  setText(latency, duration(hop.hop_latency ?? hop.implausible_latency ?? null));
+  markImplausible(latency, hop);
   const bar = meter?.firstElementChild;
   if (bar instanceof HTMLElement) bar.style.width = `${(100 * (hop.hop_latency ?? 0)) / most}%`;
+}
+
+const IMPLAUSIBLE =
+  'Implausible and not used: longer than max_hop_latency of the profile, or its ingress timestamp is 0 or later than the egress timestamp';
+
+function isImplausible(hop: FlowHop): boolean {
+  return hop.implausible_latency !== undefined && hop.implausible_latency !== null;
+}
+
+function markImplausible(element: Element, hop: FlowHop): void {
+  if (!(element instanceof HTMLElement)) return;
+  const marked = isImplausible(hop);
+  element.classList.toggle('muted', marked);
+  element.title = marked ? IMPLAUSIBLE : '';
+  if (marked) element.textContent += ' implausible';
 }
 
 type Row = FlowHop & { index: number; share: number };
@@ -210,7 +226,14 @@ function hopTable() {
         title: 'Hop latency',
         class: 'grow',
         numeric: true,
-        cell: (row) => ({ text: duration(row.hop_latency), bar: row.share }),
+        cell: (row) =>
+          isImplausible(row)
+            ? {
+                text: `${duration(row.implausible_latency ?? null)} implausible`,
+                class: 'muted',
+                title: IMPLAUSIBLE,
+              }
+            : { text: duration(row.hop_latency), bar: row.share },
       },
       { title: 'Share', numeric: true, cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)) },
       {

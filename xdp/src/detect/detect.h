@@ -303,6 +303,7 @@ static inline_always void datagram_begin(struct datagram_ctx *dg, const struct p
     eval_begin(&dg->eval, c);
     dg->eval.stamp_ns = p->stamp_ns;
     dg->eval.synchronised = p->synchronised;
+    dg->eval.is_judged = p->max_latency != NO_VALUE;
     dg->number.key = 0;
 }
 

@@ -37,10 +37,11 @@ struct eval_ctx {
     u32 user_metrics;
     u32 stamp_ns;
     u32 synchronised;
-    u32 flow;    /* of the report examined last, if known */
-    u32 is_node; /* it updates values of nodes only */
-    u32 is_new;  /* it created its flow */
-    u32 serial;  /* the version of the next entry */
+    u32 is_judged; /* a stamp of 0 beside another is none */
+    u32 flow;      /* of the report examined last, if known */
+    u32 is_node;   /* it updates values of nodes only */
+    u32 is_new;    /* it created its flow */
+    u32 serial;    /* the version of the next entry */
     struct thresholds thresholds;
 };
 
@@ -65,12 +66,12 @@ static inline_always u32 signals(const struct report *r)
 static inline_always u64 flow_latency(const struct report *r, const struct eval_ctx *d, u64 total, u8 *basis)
 {
     u64 later, most, measured = NO_VALUE, rounding = (u64)d->stamp_ns * r->hop_count;
-    u32 backwards = 0;
+    u32 backwards = 0, lacks_ingress = d->is_judged && !r->first_ingress && r->last_egress;
 
     *basis = total == NO_VALUE || r->hop_count == 1 ? BASIS_MEASURED : BASIS_HOP_SUM;
     if (!d->synchronised)
         return total;
-    if (r->first_ingress != NO_VALUE && r->last_egress != NO_VALUE) {
+    if (r->first_ingress != NO_VALUE && r->last_egress != NO_VALUE && !lacks_ingress) {
         later = r->wide_ends ? r->last_egress - r->first_ingress : (u32)(r->last_egress - r->first_ingress);
         backwards = r->wide_ends ? r->last_egress < r->first_ingress : later >> 31;
         if (!backwards) {
@@ -276,7 +277,7 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     if (r->flags & REPORT_DROP || r->marks & REPORT_HAS_REASON)
         return TO_USER_DROP;
     key_of(r, &key);
-    if (r->marks & REPORT_POSTCARD)
+    if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE))
         return TO_USER_CHANGE;
     if (!(r->marks & REPORT_HAS_FLOW)) {
         d->is_node = 1;

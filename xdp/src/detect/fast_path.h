@@ -141,8 +141,8 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     u32 used = from_be32(*(const raw32 *)last), latest;
     u64 ns = (u64)latency * p->latency_ns, utilization = (u64)used * p->utilization_unit;
 
-    /* A latency that is not reported may follow from stamps. */
-    if (node != state->node || latency == ABSENT)
+    /* A latency that is not reported may follow from stamps; without an ingress stamp it is implausible. */
+    if (node != state->node || latency == ABSENT || ns > p->max_latency || !*(const raw32 *)(record + 16))
         return 0;
     latest = saturated(ns);
     if ((u64)latest + deadband - state->reported > 2 * deadband)
@@ -156,7 +156,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     state->link = link;
     state->latest = latest;
     state->queue = queue;
-    state->utilization = used == ABSENT ? ABSENT : saturated(utilization);
+    state->utilization = used == ABSENT ? ABSENT : utilization_saturated(utilization);
     *total += ns;
     return 1;
 }
@@ -227,7 +227,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
         asm volatile("%0 &= 0x7ff" : "+r"(last_offset));
         record = data + offset;
         last = data + last_offset;
-        if (record + 16 > end || last + 4 > end)
+        if (record + 20 > end || last + 4 > end)
             return OTHERWISE;
         if (i == NEAR_HOPS) {
             far = far_at(index);

@@ -84,11 +84,13 @@ struct profile {
     u8 dscp_other; /* NO_DSCP: none */
     u8 tcp_after_options;
     u8 synchronised; /* stamps of different nodes may be compared */
-    u8 pad;
+    u8 pad[5];
+    u64 max_latency; /* the longest plausible hop latency, ns; NO_VALUE: latencies are not judged */
 };
-_Static_assert(sizeof(struct profile) == 64 && __builtin_offsetof(struct profile, int_udp_port) == 24 &&
+_Static_assert(sizeof(struct profile) == 72 && __builtin_offsetof(struct profile, int_udp_port) == 24 &&
                    __builtin_offsetof(struct profile, domains) == 44 &&
-                   __builtin_offsetof(struct profile, synchronised) == 58,
+                   __builtin_offsetof(struct profile, synchronised) == 58 &&
+                   __builtin_offsetof(struct profile, max_latency) == 64,
                "profile.rs mirrors this struct");
 
 /* Ports of telemetry datagrams. */

@@ -32,7 +32,10 @@ struct node_metadata {
 
 static inline_always u64 scaled(u32 raw, u32 unit) { return raw == ABSENT ? NO_VALUE : (u64)raw * unit; }
 
-/* The time from one stamp of a node to another, ns. */
+/* Latencies from here on are always implausible: IMPLAUSIBLE in the collector's clock.rs. */
+#define LATENCY_END 0xffffffffff000000ull
+
+/* The time from one stamp of a node to another, ns; LATENCY_END if that is no time. */
 static inline_always u64 between(u64 ingress, u64 egress, u32 wide, u32 stamp_ns)
 {
     u64 later;
@@ -42,15 +45,28 @@ static inline_always u64 between(u64 ingress, u64 egress, u32 wide, u32 stamp_ns
         return NO_VALUE;
     if (!wide) {
         modulo = (u32)egress - (u32)ingress;
-        return modulo >> 31 ? NO_VALUE : (u64)modulo * stamp_ns;
+        return modulo >> 31 ? LATENCY_END : (u64)modulo * stamp_ns;
     }
     if (egress < ingress)
-        return NO_VALUE;
+        return LATENCY_END;
     later = egress - ingress;
     /* Saturating. A product that needs 64 bits at most has factors whose halves say so. */
     if (later >> 32 && (later >> 32) * stamp_ns + ((later & ABSENT) * stamp_ns >> 32) > ABSENT)
-        return NO_VALUE;
-    return later * stamp_ns;
+        return LATENCY_END;
+    later *= stamp_ns;
+    return later < LATENCY_END ? later : LATENCY_END;
+}
+
+/* Judges the latency of a hop with these stamps: collector's clock.rs. */
+static inline_always void judge(struct hop *hop, u64 ingress, u64 egress, const struct profile *p)
+{
+    u64 latency = hop->latency;
+    u32 is_judged = p->max_latency != NO_VALUE, lacks_ingress = !ingress && egress && egress != NO_VALUE;
+
+    hop->implausible =
+        latency != NO_VALUE && (latency >= LATENCY_END || (is_judged && (latency > p->max_latency || lacks_ingress)));
+    if (hop->implausible)
+        hop->latency = NO_VALUE;
 }
 
 /* Hops of a stack of the flow's whole path. */
@@ -69,6 +85,7 @@ static inline_always void stacked_hop(struct hop *hop, const struct layout *l, c
     hop->latency = scaled(item32(l, record, LATENCY), p->latency_ns);
     if (hop->latency == NO_VALUE && l->carried & ITEM(INGRESS) && l->carried & ITEM(EGRESS))
         hop->latency = between(stamp(l, record, INGRESS), stamp(l, record, EGRESS), l->wide_ts, p->stamp_ns);
+    judge(hop, stamp(l, record, INGRESS), stamp(l, record, EGRESS), p);
     hop->queue = item32(l, record, QUEUE);
     hop->congestion = item32(l, record, l->carried & ITEM(CONGESTION) ? CONGESTION : BUFFER);
     hop->utilization = scaled(item32(l, record, TX), p->utilization_unit);
@@ -161,6 +178,7 @@ static inline_always void reading(struct hop *hop, const struct node_metadata *m
         hop->latency = scaled(metadata->latency, p->latency_ns);
     else
         hop->latency = between(metadata->ingress_ts, metadata->egress_ts, metadata->wide_ts, p->stamp_ns);
+    judge(hop, metadata->ingress_ts, metadata->egress_ts, p);
     hop->queue = pair(metadata->queue_id, metadata->occupancy);
     hop->congestion = pair(metadata->queue_id, metadata->congestion);
     if (hop->congestion == ABSENT)
@@ -231,6 +249,7 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
     if (last && r->version == 5 && s->has_reporter)
         metadata.latency = ABSENT;
     reading(&r->hops[i], &metadata, p);
+    r->marks |= r->hops[i].implausible ? REPORT_IMPLAUSIBLE : 0;
     if (i == 0) {
         r->first_ingress = metadata.ingress_ts;
         s->first_wide = metadata.wide_ts;
@@ -264,6 +283,7 @@ int stacked_hops(struct scratch *s, const struct profile *p)
     for (u32 i = 0; i < MAX_HOPS && i < s->found.stack_count; i++) {
         at -= record;
         stacked_hop(&s->report.hops[i], &s->int_layout, bytes(s, at), p);
+        s->report.marks |= s->report.hops[i].implausible ? REPORT_IMPLAUSIBLE : 0;
     }
     return 0;
 }

@@ -3,7 +3,7 @@
 use wire::profile::TcpShim;
 
 /// Bytes of `struct profile`.
-pub const PROFILE_LEN: usize = 64;
+pub const PROFILE_LEN: usize = 72;
 /// Bytes of `struct ports`.
 pub const PORTS_LEN: usize = 20;
 
@@ -18,12 +18,14 @@ pub struct Units {
     pub utilization: u32,
     /// Stamps of different nodes may be compared.
     pub synchronised: bool,
+    /// The longest plausible hop latency, ns; `u64::MAX`: latencies are not judged.
+    pub max_latency: u64,
 }
 
 impl Default for Units {
-    /// Nanoseconds, free clocks, utilisation in millionths.
+    /// Nanoseconds, free clocks, utilisation in millionths, any latency.
     fn default() -> Self {
-        Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false }
+        Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false, max_latency: u64::MAX }
     }
 }
 
@@ -45,6 +47,7 @@ mod field {
     pub(super) const DSCP_OTHER: usize = 56;
     pub(super) const TCP_AFTER_OPTIONS: usize = 57;
     pub(super) const SYNCHRONISED: usize = 58;
+    pub(super) const MAX_LATENCY: usize = 64;
     /// Of a domain.
     pub(super) const DOMAIN_LEN: usize = 4;
     pub(super) const SOURCE_ONLY_WORDS: usize = 2;
@@ -83,6 +86,7 @@ pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {
     out[field::DSCP_OTHER] = profile.dscp_other.unwrap_or(NO_DSCP);
     out[field::TCP_AFTER_OPTIONS] = u8::from(profile.tcp_shim == TcpShim::AfterOptions);
     out[field::SYNCHRONISED] = u8::from(units.synchronised);
+    put(&mut out, field::MAX_LATENCY, &units.max_latency.to_ne_bytes());
     out
 }
 

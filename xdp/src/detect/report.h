@@ -26,14 +26,14 @@ struct flow_key {
 enum { FLOW_V6 = 1, FLOW_PORTS = 2 };
 
 struct hop {
-    u64 latency;     /* ns */
+    u64 latency;     /* ns; not one that is implausible */
     u64 utilization; /* millionths of the link */
     u32 node;
-    u32 link;       /* level 1: ingress << 16 | egress; else the egress of level 2 */
-    u32 queue;      /* id << 24 | occupancy */
-    u32 congestion; /* likewise */
-    u32 level_2;    /* link is of level 2 */
-    u32 pad;
+    u32 link;        /* level 1: ingress << 16 | egress; else the egress of level 2 */
+    u32 queue;       /* id << 24 | occupancy */
+    u32 congestion;  /* likewise */
+    u32 level_2;     /* link is of level 2 */
+    u32 implausible; /* a latency is reported that cannot be true */
 };
 
 enum report_flags {
@@ -46,13 +46,14 @@ enum report_flags {
 enum report_marks {
     REPORT_HAS_FLOW = 1,
     REPORT_HAS_NODE = 2,
-    REPORT_HAS_REASON = 4,   /* a drop reason */
-    REPORT_REPORTER_HOP = 8, /* the reporter's own metadata is a hop */
-    REPORT_MERGED = 16,      /* and is the same hop as the stack's top */
-    REPORT_POSTCARD = 32,    /* says of itself that it is one node's part */
-    REPORT_HOP_LIMIT = 64,   /* E */
-    REPORT_MTU = 128,        /* M */
-    REPORT_UNDECIDED = 256,  /* more than this form can hold: user space decides */
+    REPORT_HAS_REASON = 4,    /* a drop reason */
+    REPORT_REPORTER_HOP = 8,  /* the reporter's own metadata is a hop */
+    REPORT_MERGED = 16,       /* and is the same hop as the stack's top */
+    REPORT_POSTCARD = 32,     /* says of itself that it is one node's part */
+    REPORT_HOP_LIMIT = 64,    /* E */
+    REPORT_MTU = 128,         /* M */
+    REPORT_UNDECIDED = 256,   /* more than this form can hold: user space decides */
+    REPORT_IMPLAUSIBLE = 512, /* a hop has an implausible latency: user space counts it */
 };
 
 struct report {

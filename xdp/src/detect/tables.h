@@ -343,8 +343,8 @@ static inline_always u32 is_near(u64 value, u64 reported, u64 threshold)
     return value + 1 - reported + threshold <= 2 * threshold;
 }
 
-/* A latency as stored in a hop, saturated. */
-static inline_always u32 saturated(u64 latency) { return latency < ABSENT ? latency : ABSENT - 1; }
+/* A latency as stored in a hop: SATURATED in the collector's node_metrics.rs. */
+static inline_always u32 saturated(u64 latency) { return latency < 0xfeffffff ? latency : 0xfeffffff; }
 
 static inline_always u64 distance(u64 a, u64 b) { return a > b ? a - b : b - a; }
 

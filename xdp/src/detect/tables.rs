@@ -106,13 +106,13 @@ pub struct HopEntry {
     pub link: u32,
     /// `link` is of level 2.
     pub level_2: bool,
-    /// Hop latency as last reported, and latest, ns, saturated below all-ones.
+    /// Hop latency as last reported, and latest, ns, saturated at 4.28 s.
     pub reported: u32,
     /// See there.
     pub latency: u32,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub queue: u32,
-    /// Millionths of the link, saturated likewise.
+    /// Millionths of the link, saturated below all-ones.
     pub utilization: u32,
 }
 

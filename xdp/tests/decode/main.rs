@@ -26,6 +26,7 @@ fn units(rng: &mut Rng) -> Units {
         latency_ns: pick(rng, &[1, 1, 100, u32::MAX]),
         utilization: pick(rng, &[1, 10_000, 1_000_000]),
         synchronised: rng.below(2) == 0,
+        max_latency: pick(rng, &[u64::MAX, 1_000_000_000, 2_000, 300]),
     }
 }
 

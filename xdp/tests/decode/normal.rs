@@ -86,11 +86,14 @@ const POSTCARD: u32 = 32;
 const HOP_LIMIT: u32 = 64;
 const MTU: u32 = 128;
 pub(crate) const UNDECIDED: u32 = 256;
+const IMPLAUSIBLE: u32 = 512;
 
 /// Hops that a report in normal form has at most.
 const MAX_HOPS: usize = 16;
 const ABSENT: u32 = u32::MAX;
 const NO_VALUE: u64 = u64::MAX;
+/// Latencies from here on are implausible.
+const LATENCY_END: u64 = 0xffff_ffff_ff00_0000;
 
 /// Result of `wire` for a frame, in the form of the kernel's decoder, with the first `kept` results.
 pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> Outcome {
@@ -164,13 +167,18 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(undecided, UNDECIDED);
     // The kernel does not decode SF-INT, but passes it to user space.
     let marks = if sf { marks & !(OWN_HOP | MERGED) } else { marks };
-    let (hops, ends) = if undecided {
+    let (mut hops, ends) = if undecided {
         (Vec::new(), (NO_VALUE, NO_VALUE, false))
     } else if is_stacked(report) {
         stacked(report, units)
     } else {
         one_by_one(report, units)
     };
+    let mut implausible = false;
+    for hop in hops.iter_mut().filter(|hop| (LATENCY_END..NO_VALUE).contains(&hop.latency)) {
+        (hop.latency, implausible) = (NO_VALUE, true);
+    }
+    let marks = marks | mark(implausible, IMPLAUSIBLE);
     Report {
         version: number(report.version),
         node_id: report.node_id.unwrap_or(ABSENT),
@@ -223,10 +231,9 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
         false => (word(Items::L2_INTERFACES), false),
     };
     let by_stamps = carried.contains(Items::INGRESS_TS) && carried.contains(Items::EGRESS_TS);
+    let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
     let latency = match scaled(layout.hop_latency(record), units.latency_ns) {
-        NO_VALUE if by_stamps => {
-            between(layout.ingress_ts(record), layout.egress_ts(record), layout.wide_ts(), units)
-        }
+        NO_VALUE if by_stamps => between(ingress, egress, layout.wide_ts(), units),
         latency => latency,
     };
     let congestion =
@@ -236,7 +243,7 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
         link,
         // An interface that is not reported has no level.
         level_2: level_2 && link != ABSENT,
-        latency,
+        latency: judged(latency, ingress, egress, units),
         queue: word(Items::QUEUE),
         congestion: word(congestion),
         utilization: scaled(word(Items::TX_UTILIZATION), units.utilization),
@@ -272,6 +279,11 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
     };
     let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
     let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
+    let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
+    let latency = match hop.hop_latency {
+        Some(latency) => scaled(latency, units.latency_ns),
+        None => between(ingress, egress, hop.wide_ts, units),
+    };
     Hop {
         node: hop.node_id.unwrap_or(ABSENT),
         link: match level_2 {
@@ -279,10 +291,7 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
             false => half(hop.ingress_if) << 16 | half(hop.egress_if),
         },
         level_2,
-        latency: match hop.hop_latency {
-            Some(latency) => scaled(latency, units.latency_ns),
-            None => between(stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts, units),
-        },
+        latency: judged(latency, ingress, egress, units),
         queue: pair(hop.queue_id, hop.queue_occupancy),
         congestion: match pair(hop.queue_id, hop.queue_congestion) {
             ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
@@ -306,5 +315,11 @@ fn between(ingress: u64, egress: u64, wide: bool, units: &Units) -> u64 {
             Some((egress as u32).wrapping_sub(ingress as u32)).filter(|later| later >> 31 == 0).map(u64::from)
         }
     };
-    later.map_or(NO_VALUE, |later| later.saturating_mul(u64::from(units.stamp_ns)))
+    later.map_or(LATENCY_END, |later| later.saturating_mul(u64::from(units.stamp_ns)).min(LATENCY_END))
+}
+
+fn judged(latency: u64, ingress: u64, egress: u64, units: &Units) -> u64 {
+    let lacks_ingress = ingress == 0 && ![0, NO_VALUE].contains(&egress);
+    let odd = units.max_latency != u64::MAX && (latency > units.max_latency || lacks_ingress);
+    if odd && latency != NO_VALUE { LATENCY_END } else { latency }
 }

@@ -50,7 +50,7 @@ impl Table {
             minutes: true,
         };
         let expired = &mut self.expired;
-        let collect = |key, value, _: &mut dyn Output| expired.push((key, value));
+        let collect = |key, value: Option<u64>, _: &mut dyn Output| expired.push((key, value.unwrap_or(0)));
         self.series.close(closing, &mut self.sketches, &mut self.collected, collect);
         self.series.drain(usize::MAX, &mut self.sketches, &mut self.collected);
     }

@@ -1,0 +1,42 @@
+//! Which hop latencies are implausible: the profile of the node says so, else that of the source.
+
+use collector::Profile;
+use detect::Prefix;
+use wire::Hop;
+
+/// The profiles of a configuration.
+#[derive(Debug)]
+pub(super) struct Judge {
+    pub(super) default: Profile,
+    pub(super) by_source: Vec<(Prefix, Profile)>,
+    pub(super) nodes: Vec<(u32, Profile)>,
+}
+
+/// The profiles for the reports of one source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SourceJudge<'a> {
+    profile: &'a Profile,
+    nodes: &'a [(u32, Profile)],
+}
+
+impl Judge {
+    /// Of reports from `source`, the longest prefix first.
+    pub(super) fn of(&self, source: &[u8; 16]) -> SourceJudge<'_> {
+        let found = self.by_source.iter().filter(|(prefix, _)| prefix.contains_octets(source));
+        let found = found.max_by_key(|(prefix, _)| prefix.len());
+        SourceJudge { profile: found.map_or(&self.default, |(_, profile)| profile), nodes: &self.nodes }
+    }
+
+    /// Of data packets.
+    pub(super) fn of_packets(&self) -> SourceJudge<'_> {
+        SourceJudge { profile: &self.default, nodes: &self.nodes }
+    }
+}
+
+impl SourceJudge<'_> {
+    /// The hop latency in ns, if it is implausible.
+    pub(super) fn implausible(&self, hop: &Hop) -> Option<u64> {
+        let own = self.nodes.iter().find(|(node, _)| hop.node_id == Some(*node));
+        collector::implausible_latency(hop, own.map_or(self.profile, |(_, profile)| profile))
+    }
+}
