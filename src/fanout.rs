@@ -10,7 +10,7 @@ mod queue;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use collector::{Access, Batch, Datagram, Loss, Output, Sequencer, StreamId, event::Nanos};
+use collector::{Access, Batch, Datagram, Loss, Losses, Output, Sequencer, StreamId, event::Nanos};
 use nic::source::Packet;
 use wire::{
     FlowKey, Version,
@@ -126,7 +126,7 @@ pub(crate) struct FanoutGauge {
     /// Counters of datagrams.
     pub(crate) stats: Mutex<FanoutStats>,
     /// The streams and their losses, and the losses of evicted streams, as of the last second.
-    pub(crate) streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, u64)>,
+    pub(crate) streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, Losses)>,
 }
 
 /// The losses of one input, shared by the threads that receive for it.
@@ -189,7 +189,8 @@ impl Accounts {
         // Losses have no rule, so the names do not matter.
         self.outlet.send(&mut self.batch, &RuleNames::from([]));
         let sequencer = &self.sequencer;
-        *lock(&gauge.streams) = (sequencer.streams().collect(), sequencer.table(), sequencer.lost_before());
+        *lock(&gauge.streams) =
+            (sequencer.streams().collect(), sequencer.table(), sequencer.evicted_losses());
     }
 }
 

@@ -8,7 +8,7 @@ mod reporting;
 
 use std::fmt::{Display, Write};
 
-use collector::Summary;
+use collector::{StreamView, Summary};
 
 use crate::{
     aggregator::AggregatorView,
@@ -111,7 +111,7 @@ pub(crate) fn text(
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
     text.single("uptime_seconds", "gauge", "Seconds since the start.", monitor.uptime().as_secs());
-    stages(&mut text, monitor, detail.lost);
+    stages(&mut text, monitor, detail.losses);
     inputs(&mut text, monitor);
     collecting(&mut text, monitor);
     losses(&mut text, &detail.streams);
@@ -163,7 +163,7 @@ pub(crate) fn text(
     text.out
 }
 
-fn stages(text: &mut Text, monitor: &Monitor, missing: u64) {
+fn stages(text: &mut Text, monitor: &Monitor, missing: collector::Losses) {
     let stages = monitor.stages(missing);
     text.metric("stage_in_total", "counter", "Units that entered a stage of the loss budget.");
     stages.iter().for_each(|stage| {
@@ -183,6 +183,11 @@ fn stages(text: &mut Text, monitor: &Monitor, missing: u64) {
             text.sample("drops_total", &[("stage", &stage.stage), ("reason", reason)], count);
         }
     }
+    let evidence = stages.iter().find_map(|stage| stage.evidence).unwrap_or_default();
+    let help = "Datagrams missing in sequences, and not counted as lost: those received do not support it.";
+    text.single("unconfirmed_losses", "gauge", help, evidence.unconfirmed);
+    let help = "Datagrams received in the streams in which any are missing: what the losses rest on.";
+    text.single("loss_evidence_datagrams", "gauge", help, evidence.datagrams);
 }
 
 fn inputs(text: &mut Text, monitor: &Monitor) {
@@ -317,9 +322,9 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
 }
 
 /// Losses per reporting node. The number of series is bounded, in case of forged node ids.
-fn losses(text: &mut Text, streams: &[collector::StreamView]) {
-    let named = |text: &mut Text, name: &str, help: &str, count: fn(&collector::StreamView) -> u64| {
-        text.metric(name, "counter", help);
+fn losses(text: &mut Text, streams: &[StreamView]) {
+    let typed = |text: &mut Text, (name, kind): (&str, &str), help: &str, count: fn(&StreamView) -> u64| {
+        text.metric(name, kind, help);
         for stream in streams.iter().filter(|stream| stream.countable).take(MAX_SERIES) {
             let node = stream.id.node.map_or_else(String::new, |node| node.to_string());
             let version = version_name(stream.id.version);
@@ -333,6 +338,11 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
             ];
             text.sample(name, &labels, count(stream));
         }
+    };
+    let help = "Datagrams missing in a reporter's sequence beyond those lost: the datagrams received do not support it.";
+    typed(text, ("source_unconfirmed_losses", "gauge"), help, |stream| stream.unconfirmed);
+    let named = |text: &mut Text, name: &str, help: &str, count: fn(&StreamView) -> u64| {
+        typed(text, (name, "counter"), help, count);
     };
     named(text, "source_lost_total", "Datagrams missing in a reporter's sequence.", |stream| stream.lost);
     named(text, "source_reordered_total", "Datagrams that arrived reordered.", |stream| stream.reordered);

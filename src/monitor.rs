@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use collector::{Collector, SourceView, Stats, StreamView, stats::Table, stats::Tables};
+use collector::{Collector, Losses, SourceView, Stats, StreamView, stats::Table, stats::Tables};
 use tokio::{sync::oneshot, task, time};
 
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
     record_queue::Account,
     topology::{Gathering, Slice, Topology},
     view::{
-        self, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView,
-        WorkerView,
+        self, Evidence, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView,
+        TriedView, WorkerView,
     },
     worker::{Entries, WorkerHandle},
 };
@@ -56,8 +56,8 @@ struct Sample {
 pub(crate) struct Detail {
     /// Streams with sequence numbers.
     pub(crate) streams: Vec<StreamView>,
-    /// Datagrams lost in these streams and in evicted ones.
-    pub(crate) lost: u64,
+    /// Losses of these streams and of evicted ones.
+    pub(crate) losses: Losses,
     /// Tables by name, all workers together.
     pub(crate) tables: Vec<(&'static str, Table)>,
     /// Table occupancy of each worker.
@@ -184,14 +184,15 @@ impl Monitor {
         let mut detail = Detail::default();
         for worker in &self.workers {
             let snapshot = worker.snapshot();
-            detail.lost += snapshot.lost;
+            detail.losses += snapshot.losses;
             detail.add_tables(&snapshot.tables);
             detail.entries.push(snapshot.entries);
         }
         for fanout in &self.fanouts {
             let (streams, table, before) = &*lock(&fanout.streams);
             detail.streams.extend(streams);
-            detail.lost += before + lost(streams.iter().copied());
+            detail.losses += *before;
+            detail.losses += streams.iter().map(StreamView::losses).sum();
             detail.add_table("streams", *table);
         }
         for entries in &detail.entries {
@@ -200,8 +201,8 @@ impl Monitor {
         detail
     }
 
-    /// The stages of the loss budget, in order. `missing`: what [`Detail::lost`] says.
-    pub(crate) fn stages(&self, missing: u64) -> Vec<Stage> {
+    /// The stages of the loss budget, in order. `missing`: what [`Detail::losses`] says.
+    pub(crate) fn stages(&self, missing: Losses) -> Vec<Stage> {
         // Later stages are read first: then a stage never seems to have more output than input.
         let later = self.pipeline.stages();
         let workers: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
@@ -228,7 +229,15 @@ impl Monitor {
             let drops = [("worker_queue_full", full), ("source_share", share)].into();
             stages.insert(
                 0,
-                Stage { stage: "fanout".into(), unit: "datagrams".into(), into, out, queued, drops },
+                Stage {
+                    stage: "fanout".into(),
+                    unit: "datagrams".into(),
+                    into,
+                    out,
+                    queued,
+                    drops,
+                    evidence: None,
+                },
             );
         }
         let mut all = self.arrival(missing);
@@ -238,7 +247,7 @@ impl Monitor {
     }
 
     /// The stages before the program: `network`, `nic` when there are interfaces, `kernel`.
-    fn arrival(&self, missing: u64) -> Vec<Stage> {
+    fn arrival(&self, missing: Losses) -> Vec<Stage> {
         let (mut received, mut missed, mut by_device, mut interfaces) = (0, 0, 0, false);
         let mut drops: NamedCounts = [("socket_buffer_full", 0)].into();
         for input in &self.inputs {
@@ -262,12 +271,17 @@ impl Monitor {
             out,
             queued: 0,
             drops,
+            evidence: None,
         };
         let kernel = stage("kernel", arrived, received, drops);
         let at_device = arrived + by_device;
         // Datagrams dropped here are missing in the sequence, too; they must not count twice.
-        let lost = missing.saturating_sub(missed + by_device);
-        let mut stages = vec![stage("network", at_device + lost, at_device, [("lost", lost)].into())];
+        let explained = missed + by_device;
+        let lost = missing.lost.saturating_sub(explained);
+        let unconfirmed = missing.unconfirmed.saturating_sub(explained.saturating_sub(missing.lost));
+        let mut network = stage("network", at_device + lost, at_device, [("lost", lost)].into());
+        network.evidence = Some(Evidence { unconfirmed, datagrams: missing.datagrams });
+        let mut stages = vec![network];
         if interfaces {
             stages.push(stage("nic", at_device, arrived, [("device", by_device)].into()));
         }
@@ -290,7 +304,7 @@ impl Monitor {
             uptime_s: self.started.elapsed().as_secs_f64(),
             now: nic::time::now(),
             rates: self.rates(),
-            loss_budget: self.stages(detail.lost),
+            loss_budget: self.stages(detail.losses),
             refused: self.refused(),
             inputs: self.inputs.iter().map(|input| input_view(input)).collect(),
             sources: source_views(&detail, settings),
@@ -471,11 +485,6 @@ fn worker_view(index: usize, worker: &WorkerHandle) -> WorkerView {
     WorkerView { worker: index, datagrams: stats.datagrams, reports: stats.reports }
 }
 
-/// Losses of countable streams.
-fn lost(streams: impl Iterator<Item = StreamView>) -> u64 {
-    streams.filter(|stream| stream.countable).map(|stream| stream.lost).sum()
-}
-
 /// The busiest streams first; the first stream of an address has the refusals of the address. Then addresses without a readable
 /// report.
 fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
@@ -501,6 +510,7 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
         version: version_name(stream.id.version).to_owned(),
         reports: stream.datagrams,
         lost: stream.lost,
+        unconfirmed: stream.unconfirmed,
         reordered: stream.reordered,
         duplicated: stream.duplicated,
         restarts: stream.restarts,

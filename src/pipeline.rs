@@ -261,6 +261,7 @@ impl Gauge {
             out: queue.delivered,
             queued: queue.queued(),
             drops,
+            evidence: None,
         }];
         if let Some(stats) = stats {
             let mut drops = reasons(&feed.shed);
@@ -275,6 +276,7 @@ impl Gauge {
                 // In our queue, in that of the store, and between them.
                 queued: feed.offered.saturating_sub(stats.committed + dropped),
                 drops,
+                evidence: None,
             });
         }
         stages

@@ -24,8 +24,8 @@ pub(crate) use network::{
     PathSince, PathView, Paths, PointView, QueueView, Spread,
 };
 pub(crate) use status::{
-    InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage, StatusView, StoreView,
-    StreamsView, TableView, TriedView, WorkerView,
+    Evidence, InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage, StatusView,
+    StoreView, StreamsView, TableView, TriedView, WorkerView,
 };
 
 /// A node that may be unavailable (all-ones on the wire).

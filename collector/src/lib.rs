@@ -76,7 +76,7 @@ pub use collector::{AGGREGATE_VERSION, Collector, NetworkEntry, suppressed};
 pub use config::{Clocks, Config, Profile, Rollups};
 pub use decode::{Datagram, implausible_latency};
 pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup, sender_of};
-pub use sequence::{Run, Sequencer, StreamView};
+pub use sequence::{Losses, Run, Sequencer, StreamView};
 pub use sources::SourceView;
 pub use state::removals::Removed;
 pub use state::series::{LatestView, SeriesView, Summary};

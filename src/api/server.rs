@@ -165,7 +165,7 @@ impl Drops {
                 "paths are truncated: the table of hops is full; raise [collector] max_flows"
             );
         }
-        for stage in monitor.stages(0) {
+        for stage in monitor.stages(collector::Losses::default()) {
             for (reason, count) in stage.drops {
                 let reported = self.reported.entry((stage.stage.clone(), reason.clone())).or_default();
                 if count > *reported {

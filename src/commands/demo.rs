@@ -399,7 +399,7 @@ mod tests {
 
     fn stage(name: &'static str, into: u64, out: u64) -> Stage {
         let drops = [("lost", into - out)].into();
-        Stage { stage: name.into(), unit: "datagrams".into(), into, out, queued: 0, drops }
+        Stage { stage: name.into(), unit: "datagrams".into(), into, out, queued: 0, drops, evidence: None }
     }
 
     fn verdict(received: u64) -> String {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::client::Client;
 use super::remote::{Api, fetch, path_text};
-use crate::view::{Flows, Links, NodeView, Nodes, StatusView};
+use crate::view::{Evidence, Flows, Links, NodeView, Nodes, StatusView};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, plot, units};
@@ -226,14 +226,20 @@ impl Snapshot {
         if shown.is_empty() { String::new() } else { format!("in: {}\n", shown.join(" · ")) }
     }
 
-    /// Lost per stage, with the greatest reason: `lost: network 12 (lost) · kernel 0 · …`.
+    /// Lost per stage, with the greatest reason: `lost: network 12 (lost), unconfirmed 3 · kernel 0 · …`.
     fn losses(&self, terminal: Terminal) -> String {
         let stages = self.status.loss_budget.iter().map(|stage| {
             let total: u64 = stage.drops.values().sum();
             let text = format!("{} {}", stage.stage, units::count(total));
-            match stage.drops.iter().max_by_key(|(_, count)| **count) {
+            let text = match stage.drops.iter().max_by_key(|(_, count)| **count) {
                 Some((reason, count)) if *count > 0 => {
                     terminal.paint(Tone::Bad, &format!("{text} ({reason})"))
+                }
+                _ => text,
+            };
+            match stage.evidence {
+                Some(Evidence { unconfirmed: more @ 1.., .. }) => {
+                    format!("{text}, unconfirmed {}", units::count(more))
                 }
                 _ => text,
             }
@@ -398,7 +404,7 @@ mod tests {
         let status = json!({"version": "0.1.0", "uptime_s": 192, "now": 5,
             "rates": {"reports": 12_300.0, "events": 40.0, "datagrams": 12_300.0},
             "loss_budget": [
-                {"stage": "network", "in": 112, "out": 100, "drops": {"lost": 12}},
+                {"stage": "network", "in": 112, "out": 100, "drops": {"lost": 12}, "evidence": {"unconfirmed": 3, "datagrams": 100}},
                 {"stage": "kernel", "in": 100, "out": 100, "drops": {"receive_buffer": 0}}]});
         let flow = json!({"id": "00", "flow": {"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1, "dport": 2, "proto": 6},
             "text": "10.0.0.1:1>10.0.0.2:2/6", "path": [1, null, 3], "flow_latency": 1_500_000, "basis": "hop_sum",
@@ -426,7 +432,7 @@ mod tests {
         assert_eq!(
             picture(View::Flows, Order::Latency),
             "hopwise 0.1.0  http://127.0.0.1:1  up 3:12  12.3 k reports/s  40.0 events/s
-lost: network 12 (lost) · kernel 0
+lost: network 12 (lost), unconfirmed 3 · kernel 0
 f flows  n nodes  l links   s order: latency   q quit
 
 LATENCY                REPORTS  FLOW                     PATH

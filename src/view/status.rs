@@ -136,6 +136,20 @@ pub(crate) struct Stage {
     pub(crate) queued: u64,
     /// Drops by reason.
     pub(crate) drops: NamedCounts,
+    /// Support for `lost`; null for stages other than `network`.
+    pub(crate) evidence: Option<Evidence>,
+}
+
+/// Support for the losses in the network. A datagram received supports the loss of 128 others of its stream.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Evidence {
+    /// Datagrams missing beyond that: after a long outage that has just ended, or because of forged sequence numbers. Neither in
+    /// `in` nor in `drops`.
+    pub(crate) unconfirmed: u64,
+    /// Datagrams received in the streams in which any are missing.
+    pub(crate) datagrams: u64,
 }
 
 /// A listening socket or an interface.
@@ -210,6 +224,8 @@ pub(crate) struct SourceView {
     pub(crate) reports: u64,
     /// Reports lost before the collector.
     pub(crate) lost: u64,
+    /// Reports missing in addition, more than those received support: not counted as lost.
+    pub(crate) unconfirmed: u64,
     /// Reports out of order.
     pub(crate) reordered: u64,
     /// Duplicate reports.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use collector::{Collector, SeriesView, SourceView, Stats, StreamView, stats::Tables};
+use collector::{Collector, Losses, SeriesView, SourceView, Stats, StreamView, stats::Tables};
 
 use crate::lock::lock;
 
@@ -15,8 +15,8 @@ pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
     /// How full the tables are.
     pub(crate) tables: Tables,
-    /// Datagrams that streams have lost, those given up since included.
-    pub(crate) lost: u64,
+    /// What streams have lost, evicted ones included.
+    pub(crate) losses: Losses,
     /// What the tables hold.
     pub(crate) entries: Arc<Entries>,
 }
@@ -59,15 +59,15 @@ pub(super) struct Publisher {
     entries: Arc<Entries>,
     /// When the entries were copied, and what it costs to copy them.
     copied: Instant,
-    lost: u64,
+    losses: Losses,
 }
 
 impl Publisher {
     pub(super) fn new(collector: &Collector) -> Self {
         let entries = Arc::new(Entries::of(collector));
-        let (stats, tables, lost) = (collector.stats(), collector.tables(), lost(collector));
-        let first = Snapshot { stats, tables, lost, entries: Arc::clone(&entries) };
-        Self { published: Arc::new(Mutex::new(first)), entries, copied: Instant::now(), lost }
+        let (stats, tables, losses) = (collector.stats(), collector.tables(), losses(collector));
+        let first = Snapshot { stats, tables, losses, entries: Arc::clone(&entries) };
+        Self { published: Arc::new(Mutex::new(first)), entries, copied: Instant::now(), losses }
     }
 
     pub(super) fn published(&self) -> Arc<Mutex<Snapshot>> {
@@ -79,20 +79,20 @@ impl Publisher {
         // A few entries are copied at every tick; many at intervals, because the copy takes time from datagrams.
         if self.entries.count() <= FEW || self.copied.elapsed() >= PUBLISH_INTERVAL {
             self.entries = Arc::new(Entries::of(collector));
-            self.lost = lost(collector);
+            self.losses = losses(collector);
             self.copied = Instant::now();
         }
-        let (tables, lost) = (collector.tables(), self.lost);
-        let new = Snapshot { stats, tables, lost, entries: Arc::clone(&self.entries) };
+        let (tables, losses) = (collector.tables(), self.losses);
+        let new = Snapshot { stats, tables, losses, entries: Arc::clone(&self.entries) };
         // Put in whole, so a panic elsewhere leaves a good one.
         *lock(&self.published) = new;
     }
 }
 
-/// What countable streams have lost.
-fn lost(collector: &Collector) -> u64 {
-    let streams = collector.streams().filter(|stream| stream.countable);
-    collector.lost_before() + streams.map(|stream| stream.lost).sum::<u64>()
+fn losses(collector: &Collector) -> Losses {
+    let mut losses: Losses = collector.streams().map(|stream| stream.losses()).sum();
+    losses += collector.evicted_losses();
+    losses
 }
 
 /// Entries that are copied at every tick.

@@ -7,11 +7,11 @@ const STAGES = ['network', 'kernel', 'decode', 'state', 'queue', 'store'] as con
 
 /** All stages with 100 in and 100 out, but for what is given. */
 function budget(changes: Record<string, Partial<BudgetStage>> = {}): BudgetStage[] {
-  return STAGES.map((stage) => ({ stage, in: 100, out: 100, drops: {}, ...changes[stage] }));
+  return STAGES.map((stage) => ({ stage, in: 100, out: 100, drops: {}, evidence: null, ...changes[stage] }));
 }
 
 function source(countable: boolean): Source {
-  const counts = { reports: 100, lost: 0, reordered: 0, duplicated: 0, restarts: 0 };
+  const counts = { reports: 100, lost: 0, unconfirmed: 0, reordered: 0, duplicated: 0, restarts: 0 };
   return {
     source: '192.0.2.1',
     name: null,
@@ -54,6 +54,18 @@ test('a loss shows its number, stage, reason, and recent losses', () => {
     detail: 'Network: lost 3; Queue: queue full 1. 2 in the last 12 s.',
   });
   assert.equal(judge(lost).tone, 'warn');
+});
+
+test('what is missing without support is said, and not counted', () => {
+  const evidence = { unconfirmed: 5000, datagrams: 3 };
+  const found = judge({ network: { in: 103, drops: { lost: 3 }, evidence } });
+  assert.equal(found.headline, '3 reports lost in the network');
+  assert.match(
+    found.detail,
+    /5.000 more reports missing, not confirmed as lost: the streams have only 3 datagrams\./,
+  );
+  assert.deepEqual(totals(budget({ network: { evidence } })), { dropped: 0, lost: 0 });
+  assert.equal(judge({ network: { evidence } }).tone, 'warn');
 });
 
 test('refused reports alone are a warning', () => {

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::event::{Kind, Loss, Nanos, Output, sender_of};
-use crate::sequence::{Run, Sequencer, StreamView};
+use crate::sequence::{Losses, Run, Sequencer, StreamView};
 use crate::state::EventCounts;
 use crate::stats::Table;
 use crate::stream::StreamId;
@@ -67,7 +67,7 @@ impl LossAccounting {
         self.sequencer.iter().flat_map(Sequencer::streams)
     }
 
-    pub(super) fn lost_before(&self) -> u64 {
-        self.sequencer.as_ref().map_or(0, Sequencer::lost_before)
+    pub(super) fn evicted_losses(&self) -> Losses {
+        self.sequencer.as_ref().map(Sequencer::evicted_losses).unwrap_or_default()
     }
 }

@@ -21,7 +21,7 @@ use crate::decode::{Datagram, DatagramContext, MAX_HOPS, NodeUnits, Plans, Readi
 use crate::event::{Nanos, Output};
 use crate::join::SfInt;
 use crate::postcards::Postcards;
-use crate::sequence::StreamView;
+use crate::sequence::{Losses, StreamView};
 use crate::sources::{SourceView, Sources};
 use crate::state::State;
 use crate::stats::{Stats, Tables};
@@ -231,9 +231,9 @@ impl Collector {
         self.inner.losses.streams()
     }
 
-    /// Datagrams lost in streams that have since been evicted.
-    pub fn lost_before(&self) -> u64 {
-        self.inner.losses.lost_before()
+    /// Losses of streams that have since been evicted.
+    pub fn evicted_losses(&self) -> Losses {
+        self.inner.losses.evicted_losses()
     }
 
     /// Datagrams and refusals by source address.

@@ -35,7 +35,15 @@
 //! if it still comes, it counts as reordered as well.
 //!
 //! So, for a countable stream without restarts: numbers from first to highest = datagrams − duplicated − strays + lost +
-//! still missing.
+//! unconfirmed + still missing.
+//!
+//! **Evidence.** Two forged datagrams are enough for a jump of billions. A number that never came therefore counts as lost
+//! only with the support of datagrams that did: each one that is new and not far away supports the loss of [`SUPPORT`]
+//! others, once. What exceeds this is **unconfirmed**. Datagrams that follow confirm it, so that an outage becomes lost in proportion to
+//! the traffic after it; of those before it, support for [`EVIDENCE`] losses remains. A restart ends this, and so does a jump
+//! back to where the numbers were before (modulo the sequence space also ahead): what is unconfirmed by then stays so.
+//! Hence, whatever is sent: lost <= [`SUPPORT`] × datagrams. The fast path does nothing for it: datagrams in sequence are
+//! what the counter of datagrams gained since the last anomaly.
 
 mod run;
 mod stream;
@@ -43,6 +51,9 @@ mod stream;
 mod tests;
 
 pub use run::Run;
+
+use std::iter::Sum;
+use std::ops::AddAssign;
 
 use crate::event::{Loss, Nanos, Output};
 use crate::index::{BUSY, Index, InsertSlot, NO_SLOT};
@@ -56,6 +67,10 @@ pub const WINDOW: u32 = u128::BITS;
 pub const FAR: u32 = 1 << 16;
 /// One number this many times in a row: the stream is not countable.
 pub const STALLED: u32 = 64;
+/// Losses that a datagram supports.
+pub const SUPPORT: i64 = 128;
+/// Losses that datagrams before a jump support, at most.
+pub const EVIDENCE: i64 = 16 * SUPPORT;
 /// Silence after which what is missing is lost.
 pub const SETTLE: Nanos = 2_000_000_000;
 
@@ -68,6 +83,8 @@ pub struct StreamView {
     pub datagrams: u64,
     /// Lost.
     pub lost: u64,
+    /// Missing for good, but more than the datagrams received support: an outage that is not over for long, or forged numbers.
+    pub unconfirmed: u64,
     /// Arrived late.
     pub reordered: u64,
     /// Arrived again.
@@ -80,6 +97,45 @@ pub struct StreamView {
     pub missing: u32,
     /// Receive time of the latest datagram.
     pub last_seen: Nanos,
+}
+
+impl StreamView {
+    /// What the stream says of losses: nothing where it is not countable, or lost nothing.
+    pub fn losses(&self) -> Losses {
+        if self.countable && self.lost + self.unconfirmed > 0 {
+            Losses { lost: self.lost, unconfirmed: self.unconfirmed, datagrams: self.datagrams }
+        } else {
+            Losses::default()
+        }
+    }
+}
+
+/// Losses of several streams, and on how much they rest.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Losses {
+    /// Datagrams lost.
+    pub lost: u64,
+    /// Datagrams missing for good without support for their loss.
+    pub unconfirmed: u64,
+    /// Datagrams received in the streams that miss any.
+    pub datagrams: u64,
+}
+
+impl AddAssign for Losses {
+    fn add_assign(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.unconfirmed += other.unconfirmed;
+        self.datagrams += other.datagrams;
+    }
+}
+
+impl Sum for Losses {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
 }
 
 /// Loss accounting for a bounded number of streams. Where one thread receives and others work, the receiving thread
@@ -96,8 +152,8 @@ pub struct Sequencer {
     latest: u32,
     evicted: u64,
     refused: u64,
-    /// Lost in streams that were evicted.
-    gone: u64,
+    /// Of streams that were evicted.
+    gone: Losses,
 }
 
 impl Sequencer {
@@ -111,7 +167,7 @@ impl Sequencer {
             latest: u32::MAX,
             evicted: 0,
             refused: 0,
-            gone: 0,
+            gone: Losses::default(),
         }
     }
 
@@ -181,7 +237,7 @@ impl Sequencer {
         let stream = &mut self.streams[slot as usize];
         stream.settle(now, out);
         stream.report(now, out);
-        self.gone += if stream.advancing { stream.lost } else { 0 };
+        self.gone += stream.view().losses();
         self.evicted += 1;
     }
 
@@ -229,8 +285,8 @@ impl Sequencer {
         self.streams.iter().map(Stream::view)
     }
 
-    /// Datagrams lost in streams that were given up since: what [`Sequencer::streams`] no longer shows.
-    pub fn lost_before(&self) -> u64 {
+    /// Losses of streams that were evicted: what [`Sequencer::streams`] no longer shows.
+    pub fn evicted_losses(&self) -> Losses {
         self.gone
     }
 

@@ -71,6 +71,7 @@ impl Stream {
                 self.reordered += (self.reordered - before.0) * left;
                 self.duplicated += (self.duplicated - before.1) * left;
                 self.datagrams = self.datagrams.wrapping_add(left);
+                self.support(0, left);
                 return;
             }
         }
@@ -82,6 +83,7 @@ impl Stream {
             return false;
         }
         self.datagrams = self.datagrams.wrapping_add(count);
+        self.support(0, count);
         self.last_seen = now;
         self.stalled = self.stalled.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         true
@@ -93,6 +95,7 @@ impl Stream {
         if anomaly || self.highest != self.before(last, count as u32) {
             return false;
         }
+        self.support(0, 0);
         self.datagrams = self.datagrams.wrapping_add(count);
         self.last_seen = now;
         let by = u32::try_from(count).unwrap_or(u32::MAX).min(WINDOW);

@@ -1,6 +1,6 @@
 //! One stream: the numbers around its highest, and what was counted.
 
-use super::{FAR, STALLED, WINDOW};
+use super::{EVIDENCE, FAR, STALLED, SUPPORT, WINDOW};
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
 use crate::sequence::StreamView;
 use crate::stream::{StreamId, pack};
@@ -22,7 +22,16 @@ pub(super) struct Stream {
     pub(super) stalled: u32,
     pub(super) advancing: bool,
     pub(super) datagrams: u64,
-    pub(super) lost: u64,
+    /// Numbers that never came, believed or not.
+    absent: u64,
+    /// Of these, what a restart or a return showed to be unsupported.
+    refuted: u64,
+    /// Losses that the datagrams so far support beyond those counted; negative: counted beyond those supported. Datagrams
+    /// after the first `supported` are not in it yet: the fast path leaves them to [`Stream::balance_after`].
+    balance: i64,
+    supported: u64,
+    /// The highest number before the latest jump away from numbers with full support.
+    origin: u32,
     pub(super) reordered: u64,
     pub(super) duplicated: u64,
     restarts: u64,
@@ -45,7 +54,11 @@ impl Stream {
             stalled: 0,
             advancing: false,
             datagrams: 1,
-            lost: 0,
+            absent: 0,
+            refuted: 0,
+            balance: 0,
+            supported: 1,
+            origin: seq,
             reordered: 0,
             duplicated: 0,
             restarts: 0,
@@ -86,6 +99,7 @@ impl Stream {
     #[cold]
     #[inline(never)]
     fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
+        self.support(0, 1);
         if ahead == 0 {
             self.repeat(seq, now, out);
             return;
@@ -140,14 +154,19 @@ impl Stream {
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
+        let returns = by > WINDOW && self.jump(seq);
         self.give_up(by.min(WINDOW), now, out);
         if by > WINDOW {
             let first = self.before(seq, by - 1);
             self.lose(first, by - WINDOW, now, out);
         }
+        if returns {
+            self.refute();
+        }
         self.window = if by >= WINDOW { 1 } else { self.window << by | 1 };
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = seq;
+        self.support(1, 0);
         if by > 1 {
             self.note(now, SequenceEventKind::Gap { first: self.before(seq, by - 1), count: by - 1 }, out);
         }
@@ -169,7 +188,8 @@ impl Stream {
     }
 
     fn lose(&mut self, first: u32, count: u32, now: Nanos, out: &mut dyn Output) {
-        self.lost += u64::from(count);
+        self.absent += u64::from(count);
+        self.balance -= i64::from(count);
         self.note(now, SequenceEventKind::Lost { first, count }, out);
     }
 
@@ -183,6 +203,7 @@ impl Stream {
         } else {
             self.window |= 1 << back;
             self.reordered += 1;
+            self.support(1, 0);
             self.note(now, SequenceEventKind::Late(seq), out);
         }
     }
@@ -214,7 +235,9 @@ impl Stream {
     }
 
     fn restart(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
+        self.jump(seq);
         self.give_up(WINDOW, now, out);
+        self.refute();
         self.begin(seq);
         self.restarts += 1;
         self.note(now, SequenceEventKind::Restart(seq), out);
@@ -224,15 +247,53 @@ impl Stream {
     pub(super) fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
         self.settle_suspect(now, out);
         if self.window != u128::MAX {
+            self.support(0, 0);
             self.give_up(WINDOW, now, out);
             self.window = u128::MAX;
             self.known = 1;
         }
     }
 
+    /// What the datagrams so far support, as in the field `balance`, with those that the fast path received since.
+    fn balance_after(&self, datagrams: u64) -> i64 {
+        let steady = i64::try_from(datagrams.wrapping_sub(self.supported)).unwrap_or(i64::MAX);
+        self.balance.saturating_add(steady.saturating_mul(SUPPORT)).min(EVIDENCE)
+    }
+
+    /// Brings the balance up to date: datagrams since the last time were in sequence, except the latest `but`; `more` of
+    /// those that were not were accepted after all.
+    pub(super) fn support(&mut self, more: u64, but: u64) {
+        let balance = self.balance_after(self.datagrams.wrapping_sub(but).wrapping_add(more));
+        (self.balance, self.supported) = (balance, self.datagrams);
+    }
+
+    /// A jump from the highest number to this one. `true`: it goes back to where the numbers were before an earlier jump,
+    /// so that nothing between is missing.
+    fn jump(&mut self, seq: u32) -> bool {
+        if self.balance >= EVIDENCE {
+            self.origin = self.highest;
+            return false;
+        }
+        let range = -WINDOW.cast_signed()..=FAR.cast_signed();
+        let continues = |seq| range.contains(&self.distance(seq, self.origin));
+        continues(seq) && !continues(self.highest)
+    }
+
+    /// What is not confirmed yet can no longer be: what follows does not continue it.
+    fn refute(&mut self) {
+        self.refuted += self.balance.min(0).unsigned_abs();
+        self.balance = 0;
+    }
+
+    /// Lost, and not confirmed to be.
+    fn losses(&self) -> (u64, u64) {
+        let unconfirmed = self.refuted + self.balance_after(self.datagrams).min(0).unsigned_abs();
+        (self.absent - unconfirmed, unconfirmed)
+    }
+
     /// Reports what was counted since the last time.
     pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> Option<Loss> {
-        let counted = [self.lost, self.reordered, self.duplicated];
+        let counted = [self.losses().0, self.reordered, self.duplicated];
         if counted == self.reported || !self.advancing {
             return None;
         }
@@ -255,10 +316,12 @@ impl Stream {
     }
 
     pub(super) fn view(&self) -> StreamView {
+        let (lost, unconfirmed) = self.losses();
         StreamView {
             id: self.id,
             datagrams: self.datagrams,
-            lost: self.lost,
+            lost,
+            unconfirmed,
             reordered: self.reordered,
             duplicated: self.duplicated,
             restarts: self.restarts,

@@ -18,8 +18,8 @@ impl Output for Notes {
     }
 }
 
-/// Lost, reordered, duplicated, restarts, missing, countable.
-type Counted = (u64, u64, u64, u64, u32, bool);
+/// Lost, unconfirmed, reordered, duplicated, restarts, missing, countable.
+type Counted = (u64, u64, u64, u64, u64, u32, bool);
 
 fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<SequenceEventKind>) {
     let mut sequencer = Sequencer::new(4, 0);
@@ -28,48 +28,53 @@ fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<Se
         sequencer.observe(&id, number, at as Nanos, &mut notes);
     }
     let v = sequencer.streams().next().unwrap();
-    ((v.lost, v.reordered, v.duplicated, v.restarts, v.missing, v.countable), notes.0)
+    ((v.lost, v.unconfirmed, v.reordered, v.duplicated, v.restarts, v.missing, v.countable), notes.0)
 }
 
 #[test]
 fn the_table_of_the_module() {
     const M22: u32 = (1 << 22) - 1;
     let cases: [(&str, StreamId, Vec<u32>, Counted); 20] = [
-        ("in order", V10, (5..300).collect(), (0, 0, 0, 0, 0, true)),
-        ("a gap is missing, not lost", V10, vec![1, 2, 5], (0, 0, 0, 0, 2, true)),
+        ("in order", V10, (5..300).collect(), (0, 0, 0, 0, 0, 0, true)),
+        ("a gap is missing, not lost", V10, vec![1, 2, 5], (0, 0, 0, 0, 0, 2, true)),
         (
             "lost when it falls out",
             V10,
             [1, 2].into_iter().chain(5..=2 + 128 + 2).collect(),
-            (2, 0, 0, 0, 0, true),
+            (2, 0, 0, 0, 0, 0, true),
         ),
-        ("one falls out", V10, [1, 2].into_iter().chain(5..=3 + 128).collect(), (1, 0, 0, 0, 1, true)),
-        ("late, filled", V10, vec![1, 2, 5, 4, 3, 6], (0, 2, 0, 0, 0, true)),
-        ("twice", V10, vec![1, 2, 2, 3], (0, 0, 1, 0, 0, true)),
-        ("late and twice", V10, vec![1, 4, 2, 2], (0, 1, 1, 0, 1, true)),
-        ("wrap of 32 bits", V10, vec![u32::MAX - 1, u32::MAX, 0, 1], (0, 0, 0, 0, 0, true)),
-        ("gap over the wrap", V10, vec![u32::MAX - 1, 1, u32::MAX], (0, 1, 0, 0, 1, true)),
-        ("wrap of 22 bits", V20, vec![M22 - 1, M22, 0, 1], (0, 0, 0, 0, 0, true)),
-        ("late over the wrap of 22 bits", V20, vec![M22 - 1, 1, 0, M22], (0, 2, 0, 0, 0, true)),
-        ("a jump wider than the window", V10, vec![1, 2, 1002], (1002 - 2 - 128, 0, 0, 0, 127, true)),
-        ("before the first", V10, vec![10, 11, 9], (0, 1, 0, 0, 0, true)),
-        ("restart", V10, (5000..5010).chain(0..10).collect(), (0, 0, 0, 1, 0, true)),
-        ("restart with a gap open", V10, vec![5000, 5002, 5003, 0, 1, 2], (1, 0, 0, 1, 0, true)),
+        ("one falls out", V10, [1, 2].into_iter().chain(5..=3 + 128).collect(), (1, 0, 0, 0, 0, 1, true)),
+        ("late, filled", V10, vec![1, 2, 5, 4, 3, 6], (0, 0, 2, 0, 0, 0, true)),
+        ("twice", V10, vec![1, 2, 2, 3], (0, 0, 0, 1, 0, 0, true)),
+        ("late and twice", V10, vec![1, 4, 2, 2], (0, 0, 1, 1, 0, 1, true)),
+        ("wrap of 32 bits", V10, vec![u32::MAX - 1, u32::MAX, 0, 1], (0, 0, 0, 0, 0, 0, true)),
+        ("gap over the wrap", V10, vec![u32::MAX - 1, 1, u32::MAX], (0, 0, 1, 0, 0, 1, true)),
+        ("wrap of 22 bits", V20, vec![M22 - 1, M22, 0, 1], (0, 0, 0, 0, 0, 0, true)),
+        ("late over the wrap of 22 bits", V20, vec![M22 - 1, 1, 0, M22], (0, 0, 2, 0, 0, 0, true)),
+        (
+            "a jump wider than the window",
+            V10,
+            vec![1, 2, 1002],
+            (2 * 128, 1002 - 2 - 3 * 128, 0, 0, 0, 127, true),
+        ),
+        ("before the first", V10, vec![10, 11, 9], (0, 0, 1, 0, 0, 0, true)),
+        ("restart", V10, (5000..5010).chain(0..10).collect(), (0, 0, 0, 0, 1, 0, true)),
+        ("restart with a gap open", V10, vec![5000, 5002, 5003, 0, 1, 2], (1, 0, 0, 0, 1, 0, true)),
         (
             "restart from the upper half, 22 bits",
             V20,
             vec![3_000_000, 3_000_001, 0, 1],
-            (0, 0, 0, 1, 0, true),
+            (0, 0, 0, 0, 1, 0, true),
         ),
-        ("a stray is no restart", V10, vec![5000, 5001, 4000, 5002, 5003], (0, 1, 0, 0, 0, true)),
-        ("always 0", V10, vec![0; 1000], (0, 0, 0, 0, 0, false)),
+        ("a stray is no restart", V10, vec![5000, 5001, 4000, 5002, 5003], (0, 0, 1, 0, 0, 0, true)),
+        ("always 0", V10, vec![0; 1000], (0, 0, 0, 0, 0, 0, false)),
         (
             "stood still, then counts",
             V10,
             [0; 100].into_iter().chain(500..510).collect(),
-            (0, 0, 0, 0, 0, true),
+            (0, 0, 0, 0, 0, 0, true),
         ),
-        ("counts, then stands still", V10, (1..10).chain([9; 100]).collect(), (0, 0, 64, 0, 0, false)),
+        ("counts, then stands still", V10, (1..10).chain([9; 100]).collect(), (0, 0, 0, 64, 0, 0, false)),
     ];
     for (name, id, numbers, expected) in cases {
         assert_eq!(run(id, numbers).0, expected, "{name}");
@@ -81,24 +86,24 @@ fn a_number_far_ahead_is_believed_when_the_next_follows_it() {
     const FORGED: u32 = 2_000_000_000;
     const OUTAGE: u32 = 100_000;
     let cases: [(&str, StreamId, Vec<u32>, Counted); 4] = [
-        ("one number far ahead is not believed", V10, vec![10, 11, FORGED, 12, 13], (0, 1, 0, 0, 0, true)),
+        ("one number far ahead is not believed", V10, vec![10, 11, FORGED, 12, 13], (0, 0, 1, 0, 0, 0, true)),
         (
             "nor many without order",
             V10,
             vec![10, 11, FORGED, 12, 3 * OUTAGE, 13, FORGED],
-            (0, 2, 0, 0, 0, true),
+            (0, 0, 2, 0, 0, 0, true),
         ),
         (
             "a long outage is, when the next one follows",
             V10,
             [10, 11].into_iter().chain(OUTAGE..OUTAGE + 200).collect(),
-            (u64::from(OUTAGE) - 12, 0, 0, 0, 0, true),
+            (201 * 128, u64::from(OUTAGE) - 12 - 201 * 128, 0, 0, 0, 0, true),
         ),
         (
             "over the wrap too",
             V10,
             vec![u32::MAX - 5, u32::MAX - 4, OUTAGE, OUTAGE + 1],
-            (u64::from(OUTAGE) + 4 - 126, 0, 0, 0, 126, true),
+            (3 * 128, u64::from(OUTAGE) + 4 - 126 - 3 * 128, 0, 0, 0, 126, true),
         ),
     ];
     for (name, id, numbers, expected) in cases {
@@ -153,13 +158,13 @@ fn sequence_counters_balance_under_any_arrival_order() {
         }
         let v = sequencer.streams().next().unwrap();
         let span = u64::from(highest - first) + 1;
-        assert_eq!(span, v.datagrams - v.duplicated + v.lost + u64::from(v.missing), "{v:?}");
+        assert_eq!(span, v.datagrams - v.duplicated + v.lost + v.unconfirmed + u64::from(v.missing), "{v:?}");
         let lost: u64 = notes
             .0
             .iter()
             .map(|n| if let SequenceEventKind::Lost { count, .. } = n { u64::from(*count) } else { 0 })
             .sum();
-        assert_eq!((v.lost, v.restarts), (lost, 0));
+        assert_eq!((v.lost + v.unconfirmed, v.restarts), (lost, 0));
     }
 }
 
@@ -222,9 +227,11 @@ fn losses_of_evicted_streams_stay_counted() {
     }
     sequencer.finish(1, &mut Notes::default());
     let table = sequencer.table();
-    let seen: u64 = sequencer.streams().map(|view| view.lost).sum();
+    let mut losses: Losses = sequencer.streams().map(|view| view.losses()).sum();
+    losses += sequencer.evicted_losses();
     assert!(table.evicted > 0);
-    assert_eq!(seen + sequencer.lost_before(), 2 * (table.used + table.evicted));
+    let streams = table.used + table.evicted;
+    assert_eq!(losses, Losses { lost: 2 * streams, unconfirmed: 0, datagrams: 3 * streams });
 }
 
 #[test]
@@ -251,4 +258,142 @@ fn a_flood_of_streams_stays_bounded_and_evicts_no_active_stream() {
     assert_eq!((view.datagrams, view.lost), (100_000, 0));
     let table = sequencer.table();
     assert!(table.used <= 32 && table.used + table.evicted + table.refused == 100_001, "{table:?}");
+}
+
+/// What a stream received, and what is believed of its losses.
+struct Observed {
+    sequencer: Sequencer,
+    notes: Notes,
+}
+
+impl Observed {
+    fn new() -> Self {
+        Self { sequencer: Sequencer::new(4, 0), notes: Notes::default() }
+    }
+
+    /// Numbers of 32 bits, as those of `id`.
+    fn observe(&mut self, id: &StreamId, numbers: impl IntoIterator<Item = u32>) {
+        for number in numbers {
+            self.sequencer.observe(id, number & (u32::MAX >> (32 - id.bits())), 1, &mut self.notes);
+        }
+    }
+
+    /// Lost, unconfirmed.
+    fn losses(&self) -> (u64, u64) {
+        let view = self.sequencer.streams().next().unwrap();
+        (view.lost, view.unconfirmed)
+    }
+
+    /// Numbers that never came, believed or not.
+    fn absent(&self) -> u64 {
+        let count = |note: &SequenceEventKind| match note {
+            SequenceEventKind::Lost { count, .. } => u64::from(*count),
+            _ => 0,
+        };
+        self.notes.0.iter().map(count).sum()
+    }
+}
+
+#[test]
+fn forged_numbers_prove_few_losses() {
+    const FORGED: u64 = 20_000;
+    for (id, pairs) in [(V10, false), (V20, false), (V10, true), (V20, true)] {
+        for honest in [0, 1, 100] {
+            let mut seen = Observed::new();
+            let mut random = crate::hash::Jitter::new(9);
+            let mut next = 1000;
+            for _ in 0..if pairs { FORGED / 2 } else { FORGED } {
+                let forged = random.around(u32::MAX / 2);
+                seen.observe(&id, (0..if pairs { 2 } else { 1 }).map(|more| forged.wrapping_add(more)));
+                seen.observe(&id, next..next + honest);
+                next += honest;
+            }
+            let (lost, unconfirmed) = seen.losses();
+            let view = seen.sequencer.streams().next().unwrap();
+            let case = format!("{id:?} {pairs} {honest}: {view:?}");
+            assert!(
+                lost < 128 * FORGED + EVIDENCE.cast_unsigned() * FORGED * u64::from(honest > 1),
+                "{case}"
+            );
+            assert!(lost <= 128 * view.datagrams, "{case}");
+            assert_eq!(lost + unconfirmed, seen.absent(), "{case}");
+            if pairs {
+                assert!(unconfirmed > 1_000_000_000, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_outage_is_confirmed_by_what_follows() {
+    const OUTAGE: u32 = 1_000_000;
+    for id in [V10, V20] {
+        let mut seen = Observed::new();
+        seen.observe(&id, 0..5000);
+        seen.observe(&id, 5000 + OUTAGE..5000 + OUTAGE + 200);
+        let believed = EVIDENCE.cast_unsigned() + 200 * 128;
+        assert_eq!(seen.losses(), (believed, u64::from(OUTAGE) - believed));
+        seen.observe(&id, 5200 + OUTAGE..5000 + OUTAGE + 7796);
+        assert_eq!(seen.losses(), (1_000_000 - 64, 64));
+        seen.observe(&id, [5000 + OUTAGE + 7796]);
+        assert_eq!(seen.losses(), (1_000_000, 0));
+        let losses = seen.sequencer.streams().map(|view| view.losses()).sum();
+        assert_eq!(Losses { lost: 1_000_000, unconfirmed: 0, datagrams: 12_797 }, losses);
+    }
+}
+
+#[test]
+fn traffic_does_not_confirm_the_jumps_that_were_forged_into_it() {
+    const FIRST: u32 = 100_000;
+    // The traffic goes on by a restart, or by a jump ahead: near, or modulo the sequence space.
+    let cases: [(&[u32], u64); 4] = [
+        (&[1 << 30], 1 << 30),
+        (&[1 << 30, 1 << 31, 3 << 30], 4 << 30),
+        (&[60_000_u32.wrapping_neg()], 60_000),
+        (&[3 << 30], 1 << 30),
+    ];
+    for (jumps, absent) in cases {
+        let mut seen = Observed::new();
+        seen.observe(&V10, FIRST..FIRST + 5000);
+        for jump in jumps {
+            seen.observe(&V10, (5000..5002).map(|more| (FIRST + more).wrapping_add(*jump)));
+        }
+        seen.observe(&V10, FIRST + 5000..FIRST + 100_000);
+        let (lost, unconfirmed) = seen.losses();
+        assert!(lost <= EVIDENCE.cast_unsigned() + 128 * 10, "{jumps:?}: {lost}");
+        assert!(lost + unconfirmed + 10 > absent, "{jumps:?}: {lost} {unconfirmed}");
+    }
+}
+
+#[test]
+fn lost_and_unconfirmed_are_what_never_came_for_any_numbers() {
+    let mut random = crate::hash::Jitter::new(5);
+    for round in 0..300_u32 {
+        let id = if round % 2 == 0 { V10 } else { V20 };
+        let (mut seen, mut next, mut before) = (Observed::new(), random.around(u32::MAX / 2), 0);
+        for _ in 0..200 {
+            let step = random.around(12);
+            match step {
+                0..=6 => next = next.wrapping_add(random.around(20)).wrapping_sub(10),
+                7..=12 => next = next.wrapping_add(random.around(400)),
+                13..=15 => next = next.wrapping_add(random.around(200_000)),
+                16 => next = random.around(u32::MAX / 2),
+                _ => {}
+            }
+            let many = random.around(100);
+            seen.observe(&id, (0..many).map(|more| next.wrapping_add(more)));
+            next = next.wrapping_add(many);
+            if step == 17 {
+                seen.sequencer.finish(1, &mut seen.notes);
+            }
+            let (lost, unconfirmed) = seen.losses();
+            let view = seen.sequencer.streams().next().unwrap();
+            assert_eq!(lost + unconfirmed, seen.absent(), "{round}: {view:?}");
+            assert!((before..=128 * view.datagrams).contains(&lost), "{round}: {before} {view:?}");
+            before = lost;
+        }
+        // What was reported is what was confirmed.
+        seen.sequencer.finish(1, &mut seen.notes);
+        assert_eq!(seen.notes.1.iter().map(|loss| loss.lost).sum::<u64>(), seen.losses().0);
+    }
 }

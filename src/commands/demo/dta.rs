@@ -228,6 +228,7 @@ impl Done {
             out,
             queued,
             drops,
+            evidence: None,
         };
         vec![
             stage("switches", "operations", (reported.made, reported.sent, reported.held), not_sent),

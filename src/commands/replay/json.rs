@@ -138,7 +138,8 @@ fn extremes(o: &mut Object<'_>, found: &Extremes) {
 fn write_source(o: &mut Object<'_>, stream: &StreamView) {
     identity(o, &stream.id);
     o.field("version", version(&stream.id)).field("reports", stream.datagrams);
-    o.field("lost", stream.lost).field("reordered", stream.reordered);
+    o.field("lost", stream.lost).field("unconfirmed", stream.unconfirmed);
+    o.field("reordered", stream.reordered);
     o.field("duplicated", stream.duplicated).field("restarts", stream.restarts);
     o.field("countable", stream.countable);
 }

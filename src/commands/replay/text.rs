@@ -231,7 +231,11 @@ fn sources(summary: &Summary<'_>) -> String {
     ]);
     for stream in sorted(summary.collector.streams()) {
         let number = |count: u64| if stream.countable { units::count(count) } else { "-".into() };
-        let note = if stream.countable { "" } else { "not countable: its sequence number never moves" };
+        let note = match stream.unconfirmed {
+            _ if !stream.countable => "not countable: its sequence number never moves".to_owned(),
+            0 => String::new(),
+            more => format!("{} more missing, not confirmed by what follows", units::count(more)),
+        };
         table.row([
             source(&stream.id),
             stream.id.node.map_or("-".into(), |node| node.to_string()),
@@ -242,7 +246,7 @@ fn sources(summary: &Summary<'_>) -> String {
             number(stream.reordered),
             number(stream.duplicated),
             number(stream.restarts),
-            note.to_string(),
+            note,
         ]);
     }
     if table.is_empty() { String::new() } else { table.render() }
@@ -279,7 +283,7 @@ fn sequence(summary: &Summary<'_>) -> String {
     if summary.findings.notes_left_out > 0 {
         out.push_str(&format!("… and {} more\n", units::count(summary.findings.notes_left_out)));
     }
-    out.push_str("gap: skipped, may still come; lost: did not come in time\n");
+    out.push_str("gap: skipped, may still come; lost: did not come in time, confirmed or not\n");
     out
 }
 

@@ -214,6 +214,14 @@ export type Events = {
   next: number | null;
 };
 
+/** Support for the losses in the network. A datagram received supports the loss of 128 others of its stream. */
+export type Evidence = {
+  /** Datagrams received in the streams in which any are missing. */
+  datagrams: number;
+  /** Datagrams missing beyond that: after a long outage that has just ended, or because of forged sequence numbers. Neither in `in` nor in `drops`. */
+  unconfirmed: number;
+};
+
 /** Expected answers of a store at its occupancy. */
 export type ExpectedAnswers = {
   /** Share of all keys that are answered. */
@@ -973,6 +981,8 @@ export type Source = {
   restarts: number;
   /** Address of the reporter. */
   source: string;
+  /** Reports missing in addition, more than those received support: not counted as lost. */
+  unconfirmed: number;
   /** Version of the reports. */
   version: string;
 };
@@ -1007,6 +1017,8 @@ export type SqlQuery = {
 export type Stage = {
   /** Drops by reason. */
   drops: NamedCounts;
+  /** Support for `lost`; null for stages other than `network`. */
+  evidence: Evidence | null;
   /** Number in. */
   in: number;
   /** Number out. */

@@ -23,8 +23,9 @@ export type {
   Table as TableFill,
 } from './generated';
 
-/** `unit` and `queued` may be absent, as in responses of older servers. */
-export type BudgetStage = Omit<Stage, 'unit' | 'queued'> & Partial<Pick<Stage, 'unit' | 'queued'>>;
+/** `unit`, `queued` and `evidence` may be absent, as in responses of older servers. */
+export type BudgetStage = Omit<Stage, 'unit' | 'queued' | 'evidence'> &
+  Partial<Pick<Stage, 'unit' | 'queued' | 'evidence'>>;
 
 /** A stored point, or a live sample, which may lack latencies. */
 export type HistoryPoint = Pick<StoredPoint, 'ts' | 'flow_latency'> & {

@@ -95,6 +95,10 @@ export interface StageView {
   dropped: number;
   /** In the stage now. */
   queued: number;
+  /** Missing in the network without support for a loss: not in `in`. */
+  unconfirmed: number;
+  /** Datagrams received in the streams in which any are missing. */
+  support: number;
   /** in − out − drops − queued: anything but 0 is a bug. */
   unexplained: number;
 }
@@ -143,6 +147,8 @@ export function stageView(stage: BudgetStage): StageView {
     drops,
     dropped,
     queued,
+    unconfirmed: stage.evidence?.unconfirmed ?? 0,
+    support: stage.evidence?.datagrams ?? 0,
     unexplained,
   };
 }
@@ -178,6 +184,14 @@ function uncountable(sources: readonly Source[]): string {
   return `Losses of ${plural(silent, 'source')} are not countable: the sequence number never advances.`;
 }
 
+/** Missing datagrams that do not count as lost, and what the lost ones rest on. */
+function evidence(stages: readonly StageView[]): string {
+  const network = stages.find((view) => view.unconfirmed > 0);
+  if (!network) return '';
+  const support = `the streams have only ${plural(network.support, 'datagram')}`;
+  return `${plural(network.unconfirmed, 'more report')} missing, not confirmed as lost: ${support}.`;
+}
+
 export interface Totals {
   dropped: number;
   /** Without refused reports. */
@@ -191,7 +205,7 @@ export interface Recent extends Totals {
 
 /** The summary sentence above the stages. */
 export function verdict(stages: readonly StageView[], sources: readonly Source[], recent: Recent): Verdict {
-  const caveat = uncountable(sources);
+  const caveat = [evidence(stages), uncountable(sources)].filter((part) => part !== '').join(' ');
   const wrong = stages.find((view) => view.unexplained !== 0);
   if (wrong) {
     const headline = `The counters of stage ${wrong.stage} are unbalanced by ${exact(Math.abs(wrong.unexplained))}`;
@@ -201,6 +215,8 @@ export function verdict(stages: readonly StageView[], sources: readonly Source[]
   if (lossy.length === 0) {
     if (stages.every((view) => view.in === 0))
       return { tone: 'idle', headline: 'Nothing received yet', detail: '' };
+    const unsure = stages.some((view) => view.unconfirmed > 0);
+    if (unsure) return { tone: 'warn', headline: 'No loss confirmed', detail: caveat };
     return { tone: 'ok', headline: 'Everything accounted for: nothing lost', detail: caveat };
   }
   // A single reason is already in the headline.

@@ -85,16 +85,34 @@ function showDrops(list: HTMLElement, view: StageView): void {
       class: 'drop',
       text: `−${exact(count)} ${reason.replaceAll('_', ' ')}`,
       note: percent(count / view.in),
+      title:
+        reason === 'lost'
+          ? `Rests on ${exact(view.support)} ${plural('datagram', view.support)} received`
+          : '',
     };
   });
-  if (lines.length === 0) lines.push({ class: 'none', text: 'nothing dropped', note: '' });
-  if (view.queued > 0) lines.push({ class: 'waiting', text: `${exact(view.queued)} queued`, note: '' });
+  if (lines.length === 0) lines.push({ class: 'none', text: 'nothing dropped', note: '', title: '' });
+  if (view.queued > 0)
+    lines.push({ class: 'waiting', text: `${exact(view.queued)} queued`, note: '', title: '' });
+  if (view.unconfirmed > 0) {
+    lines.push({
+      class: 'waiting',
+      text: `${exact(view.unconfirmed)} unconfirmed`,
+      note: '',
+      title: `Missing, but not supported by the ${exact(view.support)} datagrams received: not counted as lost`,
+    });
+  }
   const key = JSON.stringify(lines);
   if (list.dataset['shown'] === key) return;
   list.dataset['shown'] = key;
   list.replaceChildren(
     ...lines.map((line) =>
-      h('li', { class: line.class }, h('span', {}, line.text), h('span', { class: 'muted' }, line.note)),
+      h(
+        'li',
+        { class: line.class, title: line.title },
+        h('span', {}, line.text),
+        h('span', { class: 'muted' }, line.note),
+      ),
     ),
   );
 }

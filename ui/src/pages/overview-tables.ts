@@ -90,6 +90,12 @@ export function sourceTable() {
       },
       { title: 'Lost', numeric: true, cell: (row) => failing(row, row.lost) },
       {
+        title: 'Unconfirmed',
+        hint: 'Missing in addition, without enough reports received to confirm the loss',
+        numeric: true,
+        cell: (row) => (row.countable ? mild(row.unconfirmed) : ''),
+      },
+      {
         title: 'Loss',
         numeric: true,
         cell: (row) => (row.countable ? percent(row.lost / Math.max(1, row.reports + row.lost)) : ''),
