@@ -458,8 +458,12 @@ impl Headers {
 
     fn options_can_be_restored(&self, frame: &[u8]) -> bool {
         let begins_with_padding = frame.get(self.l4 + OPTION_HEAD).is_none_or(|kind| *kind < 2);
-        let end = options(frame, self.l4, self.body()).last().map(|option| option.end);
-        !begins_with_padding && end == Some(self.body())
+        !begins_with_padding && self.options_are_whole(frame)
+    }
+
+    /// Whether the options fill their header exactly.
+    fn options_are_whole(&self, frame: &[u8]) -> bool {
+        options(frame, self.l4, self.body()).last().is_some_and(|option| option.end == self.body())
     }
 
     /// Takes the option that begins at `option` out again, and with it the hop-by-hop header if nothing but padding is left.
@@ -469,14 +473,10 @@ impl Headers {
             return;
         };
         let padding = padding(frame, found.end, self.body());
-        let mut end = self.l4 + OPTION_HEAD;
-        let mut others = options(frame, self.l4, self.body())
-            .inspect(|other| end = other.end)
-            .filter(|other| other.start != option && frame[other.start] > 1)
-            .count()
-            > 0;
         // What is malformed is no padding.
-        others |= end != self.body();
+        let others = !self.options_are_whole(frame)
+            || options(frame, self.l4, self.body())
+                .any(|other| other.start != option && frame[other.start] > 1);
         let taken = if others {
             let pad = (padding + found.len()) & 7;
             replace(frame, found.start..found.end + padding, &PADDING[pad][..pad]);

@@ -31,7 +31,7 @@ pub(crate) const IMPLAUSIBLE: u64 = 0xffff_ffff_ff00_0000;
 /// Bits of the mantissa of an implausible value.
 const MANTISSA: u32 = 18;
 
-/// Can this be the time that a packet spent in a node? Neither is [`NO_VALUE`].
+/// Whether this can be the time that a packet spent in a node. [`NO_VALUE`] cannot.
 #[inline(always)]
 pub(crate) fn is_plausible(latency: u64) -> bool {
     latency < IMPLAUSIBLE
@@ -50,7 +50,7 @@ pub(crate) fn implausible_value(low: u32) -> Option<u64> {
     marked.then(|| u64::from(code & ((1 << MANTISSA) - 1)) << (code >> MANTISSA))
 }
 
-/// Has a record an egress stamp, and 0 for its ingress stamp?
+/// Whether a record with these stamps has an egress stamp, and 0 for its ingress stamp.
 #[inline]
 pub(crate) fn lacks_ingress(ingress: u64, egress: u64, units: Units) -> bool {
     ingress == 0 && egress != 0 && egress != NO_VALUE && units.max_latency != Units::UNLIMITED
