@@ -8,7 +8,7 @@ pub(crate) struct Word(pub(crate) u64);
 /// Bytes of a word.
 pub(crate) const WORD: usize = size_of::<Word>();
 
-/// Stores `bytes` in words, then what is left.
+/// Stores `bytes` in words, then the remaining bytes one by one.
 ///
 /// # Safety
 /// `target..target + bytes.len()` is inside a writable mapping.
@@ -39,15 +39,15 @@ pub(crate) unsafe fn store(target: *mut u8, bytes: &[u8]) {
 unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
     let (mut words, rest) = bytes.as_chunks::<WORD>();
     let mut at = target;
-    // Compilers take a word that may lie anywhere through the stack; one that lies well is one instruction.
+    // Compilers copy an unaligned word through the stack; an aligned one takes a single instruction.
     if target.addr().is_multiple_of(WORD) {
         while let Some((four, others)) = words.split_first_chunk::<4>() {
-            // SAFETY: four of the words of the target, which is aligned.
+            // SAFETY: the next four words of the target, which is aligned.
             unsafe { store_words(at, four) };
             (at, words) = (at.wrapping_add(4 * WORD), others);
         }
         while let Some((one, others)) = words.split_first_chunk::<1>() {
-            // SAFETY: likewise, one of those that are left.
+            // SAFETY: likewise, the next word.
             unsafe { store_words(at, one) };
             (at, words) = (at.wrapping_add(WORD), others);
         }
@@ -90,7 +90,7 @@ unsafe fn store_words<const N: usize>(target: *mut u8, words: &[[u8; WORD]; N]) 
     }
 }
 
-/// Loads words into `out`, then what is left.
+/// Loads words into `out`, then the remaining bytes one by one.
 ///
 /// # Safety
 /// `source..source + out.len()` is inside a mapping.
@@ -109,7 +109,7 @@ pub(crate) unsafe fn load(source: *const u8, out: &mut [u8]) {
     }
 }
 
-/// Compares words, then what is left.
+/// Compares words, then the remaining bytes one by one.
 ///
 /// # Safety
 /// `source..source + bytes.len()` is inside a mapping.

@@ -20,7 +20,7 @@ fn by_instruction(state: u32, bytes: &[u8]) -> Option<u32> {
     if !std::arch::is_x86_feature_detected!("sse4.2") {
         return None;
     }
-    // SAFETY: the processor has SSE 4.2, as was asked just now.
+    // SAFETY: the processor has SSE 4.2: it was checked just now.
     Some(unsafe { sse(state, bytes) })
 }
 
@@ -48,7 +48,7 @@ fn by_instruction(_state: u32, _bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// Copies from memory that others change, and the CRC-32C of the first `covered` bytes of what was copied.
+/// Copies from memory that others change, and returns the CRC-32C of the first `covered` bytes of the copy.
 ///
 /// # Safety
 /// `source..source + out.len()` is inside a mapping; `covered` is at most `out.len()`.
@@ -57,7 +57,7 @@ fn by_instruction(_state: u32, _bytes: &[u8]) -> Option<u32> {
 pub(crate) unsafe fn load_with_crc(source: *const u8, out: &mut [u8], covered: usize) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the caller's promise; the processor has SSE 4.2, as was asked just now.
+        // SAFETY: the caller's promise; the processor has SSE 4.2: it was checked just now.
         return Some(unsafe { sse_copy(source, out, covered) });
     }
     // SAFETY: the caller's promise.
@@ -83,7 +83,7 @@ unsafe fn sse_copy(source: *const u8, out: &mut [u8], covered: usize) -> u32 {
         at = at.wrapping_add(WORD);
     }
     let covered = covered - front.len();
-    // SAFETY: what is left of the source.
+    // SAFETY: the remaining bytes of the source.
     unsafe { crate::copy::load(at, back) };
     !if covered == 0 { state as u32 } else { sse(state as u32, &back[..covered]) }
 }

@@ -40,18 +40,18 @@ impl Region {
     }
 
     /// Makes a file of `len` zero bytes and maps it, shared: other processes that map it see what is written. The
-    /// length is rounded up to whole pages, of the file system's size on hugetlbfs. The memory or disk space is taken now, so
-    /// that lack of it is an error here and no signal later. Its mode is 0640 less the umask.
+    /// length is rounded up to whole pages, of the file system's size on hugetlbfs. The memory or disk space is allocated now, so
+    /// that a lack of it is an error here instead of a signal later. Its mode is 0640 less the umask.
     ///
     /// # Errors
     /// `AlreadyExists` when there is such a file (nothing is overwritten); `InvalidInput` for a length of 0; else the error of the kernel.
-    /// A file that could not be made whole is removed.
+    /// A file that could not be completed is removed.
     pub fn create_file(path: &Path, len: u64) -> io::Result<Self> {
         let len = length(len)?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o640).open(path)?;
         let made = fill(&file, len).and_then(|()| map_file(&file, Access::ReadWrite));
         if made.is_err() {
-            // Nothing refers to it and it holds nothing: an error of removing it adds nothing to the first.
+            // Nothing refers to the file and it is empty: an error of removing it adds nothing to the first error.
             let _ = std::fs::remove_file(path);
         }
         made
@@ -113,7 +113,7 @@ fn map(
     let protection = libc::PROT_READ | if access == Access::ReadWrite { libc::PROT_WRITE } else { 0 };
     let (fd, offset) = from.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
     let offset = libc::off_t::try_from(offset).map_err(|_| invalid("an offset beyond any file"))?;
-    // SAFETY: a new mapping where the kernel likes, so that nothing of ours is replaced; the descriptor is borrowed.
+    // SAFETY: a new mapping at an address of the kernel's choice, so that it replaces none of ours; the descriptor is borrowed.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -141,7 +141,7 @@ fn map_aligned(len: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(start).ok_or_else(|| io::Error::other("mapped at address 0"))
 }
 
-/// Gives a new file its length and its space.
+/// Sets the length of a new file and allocates its space.
 fn fill(file: &File, len: usize) -> io::Result<()> {
     let len = rounded(len, block(file)?)?;
     file.set_len(len as u64)?;
@@ -149,7 +149,7 @@ fn fill(file: &File, len: usize) -> io::Result<()> {
     // SAFETY: a call on a descriptor that is open; it touches no memory of ours.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
         0 => Ok(()),
-        // A file system without the call: mapping works, lack of space shows later.
+        // A file system without the call: mapping works, a lack of space raises a signal later.
         libc::EOPNOTSUPP | libc::EINVAL => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::copy::{WORD, equal, load, store};
 
-/// Nothing was done: the bytes lie not all inside the region, the region is read only and was to be written, or the offset
+/// Nothing was done: not all bytes are inside the region, a write to a read-only region was requested, or the offset
 /// of an atomic access is not a multiple of its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfRange;
@@ -87,7 +87,7 @@ pub struct Region {
 
 // SAFETY: the mapping belongs to no thread, lives until drop, and is touched by volatile and atomic accesses only.
 unsafe impl Send for Region {}
-// SAFETY: as above; every method takes the bytes as they are at that time.
+// SAFETY: as above; every method accepts whatever the bytes are at that time.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -187,8 +187,8 @@ impl Region {
         Ok(())
     }
 
-    /// The first part of what is more than one piece long: as [`Region::write_head_last`] without its last step. The first 8
-    /// bytes are zero afterwards, and [`Region::store_u64`] of them as a native word is to follow when all pieces are there.
+    /// The first piece of data that is written in several: as [`Region::write_head_last`] without its last step. The first 8
+    /// bytes are zero afterwards; when all pieces are written, store them with [`Region::store_u64`] as a native word.
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 8; nothing was written then.

@@ -1,4 +1,4 @@
-//! Regions: nothing outside is touched, what was written is read, by us and by others.
+//! Regions: nothing outside is touched, and the bytes written are read back, by this process and by others.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -64,12 +64,12 @@ fn head_last_writes_what_write_writes() {
 
 #[test]
 fn writes_of_five_to_seven_bytes_are_atomic() {
-    /// Values that are seen to come, and looks at most: the writer may have to wait to be scheduled.
+    /// Changes to be observed, and the maximum of loads: the writer may have to wait to be scheduled.
     const CHANGES: u32 = 20_000;
     const LOOKS: u32 = 100_000_000;
     for len in 5..8 {
         let region = Arc::new(Region::anonymous(4096, false).unwrap());
-        // What stands behind them stays.
+        // The bytes after them must not change.
         region.write(64, &[0xee; 8]).unwrap();
         region.write_head_last(64, &[0; 7][..len]).unwrap();
         let stop = AtomicBool::new(false);
@@ -244,8 +244,8 @@ fn large_pages_are_requested_and_reported() {
     assert_eq!(small.pages(), Pages::Small);
 }
 
-/// A writer that begins each record by its number and fills it with the same: a reader that sees the same head twice must see
-/// only that number between.
+/// Each record begins with its number and is filled with it: a reader that finds the same head before and after must find
+/// only that number in between.
 #[test]
 fn a_reader_of_head_last_records_never_takes_a_mixture_for_one() {
     let region = Arc::new(Region::anonymous(4096, false).unwrap());

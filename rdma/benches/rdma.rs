@@ -2,9 +2,9 @@
 //! after `--` names of cases (`key-write`, `append`), `--mib=N` for another region than 4096 MiB, `--rounds=N` for another number of rounds than 300.
 //!
 //! Each case is compared with two plain loops with prefetch, alternating in the same run: `store` stores the same bytes at the same
-//! places from one place in the processor's cache, `copy` takes them from the frames, where the responder finds them. Prints the least
-//! and the median of short turns, ns per operation, and the rate of the responder as a share of each loop's: of the leasts, of the
-//! medians.
+//! addresses from one buffer in the processor's cache, `copy` reads them from the frames, as the responder does. Prints the minimum
+//! and the median of short rounds, ns per operation, and the rate of the responder as a share of each loop's rate, by minimum and
+//! by median.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -14,7 +14,7 @@ pub struct RemoteAddr {
     pub region: u16,
 }
 
-/// What a transport accepts now, until something is acknowledged or sent.
+/// How much a transport accepts now, until something is acknowledged or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Credit {
     /// Operations.
@@ -78,7 +78,7 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// What carries operations to memory: RoCEv2 frames of our own making, an RDMA device, a model of memory in tests.
+/// Carries operations to memory: RoCEv2 frames in software, an RDMA device, or a model of memory in tests.
 ///
 /// Reliable operations of one collector are executed in the order of the calls; so are unreliable ones, unless they are lost. There is
 /// no order between reliable and unreliable operations. The translator checks [`Transport::credit`] before it begins a report that takes

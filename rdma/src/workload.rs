@@ -150,7 +150,7 @@ impl Feed {
             _ => self.writer.write_only(out, head, reth, payload),
         }?;
         self.psn = self.psn.next();
-        // Padding and the CRC are behind it.
+        // Padding and the CRC follow it.
         let end = begin + len - ICRC_LEN - (segment.len.wrapping_neg() & 3);
         self.payloads.push((START + offset + segment.at as u64, end - segment.len..end));
         self.frames.truncate(begin + len);

@@ -1,4 +1,4 @@
-//! Nothing is allocated per operation, frame or acknowledgement, at either end: counted by the allocator itself, of one test and one
+//! Nothing is allocated per operation, frame or acknowledgement, at either end: a counting allocator checks it, with one test in one
 //! thread.
 
 use testkit::allocations::{Counting, allocations};
@@ -93,7 +93,7 @@ fn both_ends_at_work_allocate_nothing() {
         links.write(place, 16384, &data, Some(round as u32), true).expect("room");
         links.add(place, 8192 + at, 1, Some(5)).expect("room");
         while links.flush(now) > 0 {
-            // Every seventh frame is lost, and comes again.
+            // Every seventh frame is lost, and retransmitted.
             let frames = links.frames().enumerate().filter(|(i, _)| !(i + round as usize).is_multiple_of(7));
             responder.process(frames.map(|(_, (_, frame))| frame), &mut responses);
             links.sent();

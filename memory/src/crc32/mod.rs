@@ -1,10 +1,10 @@
 //! CRC-32 (IEEE 802.3, reflected) of short strings by carry-less multiplication.
 //!
-//! As polynomials over the field of two elements, the register behind a string is the sum over its words of 64 bits of
-//! `word * x^(32 + bits behind it)`, modulo the polynomial P of degree 32. Each power is known modulo P, so each word takes one
-//! multiplication, and none waits for another; the sum, of degree 94 at most, is reduced once (Barrett: quotient by
-//! `floor(x^95 / P)`, then what is left). Folding, as it is usually done, has each block wait for the one before, which for the few dozen
-//! bytes of a telemetry packet is all of the time.
+//! As polynomials over GF(2), the CRC register after a string is the sum over its 64-bit words of
+//! `word * x^(32 + bits after it)`, modulo the polynomial P of degree 32. Each power is known modulo P, so each word takes one
+//! multiplication, and none depends on another; the sum, of degree 94 at most, is reduced once (Barrett: quotient by
+//! `floor(x^95 / P)`, then the remainder). In the usual folding each block depends on the one before, and this latency would
+//! be all of the time for the few dozen bytes of a telemetry packet.
 //!
 //! Bits are reflected: bit i of a word of n bits is the coefficient of `x^(n - 1 - i)`.
 
@@ -24,14 +24,14 @@ const BLOCK: usize = 16;
 /// The most blocks of one sum.
 const BLOCKS: usize = 32;
 
-/// Goes on with a CRC-32 (zlib's): begin with all ones, invert what comes out last.
+/// Continues a CRC-32 (zlib's): start with all ones and invert the final state.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
-/// A function for strings of any length that is best for those of `len` bytes, if that is a multiple of 16 and not above some hundreds.
+/// A function for strings of any length that is fastest for those of `len` bytes, if that is a multiple of 16 of at most a few hundred.
 /// `None` on a processor without carry-less multiplication.
 #[cfg(target_arch = "x86_64")]
 pub fn crc_32(len: usize) -> Option<Crc32> {
-    // A vector or less is done before its parts are added up.
+    // For one vector or less, adding up the lanes would take longer than the multiplications saved.
     let is_short = len <= 4 * BLOCK && len.is_multiple_of(BLOCK);
     if !is_short && wide::is_possible() {
         return Some(wide::of(if len.is_multiple_of(BLOCK) { len / BLOCK } else { 0 }));
@@ -77,7 +77,7 @@ fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 fn of_any(state: u32, bytes: &[u8]) -> u32 {
-    // Those few bytes come first for which there is no block: behind blocks, their look-ups would wait.
+    // The bytes that fill no block come first: after the blocks, their look-ups would wait for the result.
     let (front, blocks) = bytes.as_rchunks::<BLOCK>();
     let state = if front.is_empty() { state } else { by_table(state, front) };
     // SAFETY: as of `of_blocks`.
@@ -123,7 +123,7 @@ fn few<const N: usize>(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     sum.reduce()
 }
 
-/// The register behind any number of blocks: the first up to seven, then eight by eight.
+/// The register after any number of blocks: up to seven first, then groups of eight.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
@@ -142,7 +142,7 @@ fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     state
 }
 
-/// What is to be added to the next block, and the sums of products with the first and the second words.
+/// The value to add to the next block, and the sums of products with the first and the second words.
 #[cfg(target_arch = "x86_64")]
 struct Sum {
     state: __m128i,
@@ -169,12 +169,12 @@ impl Sum {
         self.second = _mm_xor_si128(self.second, _mm_clmulepi64_si128::<0x11>(words, pair(&powers[1])));
     }
 
-    /// The register behind all blocks.
+    /// The register after all blocks.
     #[target_feature(enable = "pclmulqdq,sse4.1")]
     #[inline]
     fn reduce(&self) -> u32 {
-        // Bit k is the coefficient of x^(95 - k). The low word is what x^32 and higher are times; its product with the reciprocal has the
-        // quotient as its low word; and the quotient's product with P stands as the sum stands.
+        // Bit k is the coefficient of x^(95 - k). The low word has the coefficients of x^32 and above; its product with the reciprocal has the
+        // quotient as its low word; the quotient's product with P has its bits where the sum has them.
         let sum = _mm_xor_si128(self.first, self.second);
         let quotient = _mm_clmulepi64_si128::<0x10>(sum, pair(&[0, RECIPROCAL]));
         let product = _mm_clmulepi64_si128::<0x10>(quotient, pair(&[0, (POLYNOMIAL as u64) << 1 | 1]));
@@ -182,7 +182,7 @@ impl Sum {
     }
 }
 
-/// Two words, of which the upper one is used: it can be multiplied with from where it lies.
+/// Two words, of which the upper one is used: the multiplication then reads it directly from memory.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 #[inline]
@@ -196,7 +196,7 @@ const fn times_x(value: u32) -> u32 {
     value >> 1 ^ if value & 1 != 0 { POLYNOMIAL } else { 0 }
 }
 
-/// For the first and the second word of each of [`BLOCKS`] blocks: x^(32 + bits behind it) modulo P, shifted by a bit, in the upper of two
+/// For the first and the second word of each of [`BLOCKS`] blocks: x^(32 + bits after it) modulo P, shifted by a bit, in the upper of two
 /// words.
 #[cfg(target_arch = "x86_64")]
 static POWERS: [[[u64; 2]; 2]; BLOCKS] = powers();
@@ -214,7 +214,7 @@ const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
     powers
 }
 
-/// For both words of the last `N` blocks of a string, as explained at [`POWERS`]; zeros behind them.
+/// For both words of the last `N` blocks of a string, as explained at [`POWERS`]; zeros after them.
 #[cfg(target_arch = "x86_64")]
 const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
     let mut powers = [[0; 2]; ALL];
@@ -237,13 +237,13 @@ const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
 #[cfg(target_arch = "x86_64")]
 const RECIPROCAL: u64 = reciprocal();
 
-/// Long division: what is left of x^32, x^33, ... gives a bit of the quotient each.
+/// Long division: the remainders of x^32, x^33, ... give one bit of the quotient each.
 #[cfg(target_arch = "x86_64")]
 const fn reciprocal() -> u64 {
-    // The quotient of x^32 is 1, P without x^32 is left.
+    // The quotient of x^32 is 1, the remainder P without x^32.
     let (mut quotient, mut left, mut power) = (1_u64 << 63, POLYNOMIAL, 32);
     while power < 95 {
-        // Times x: the quotient, in which x^0 is the top bit, and what is left, whose x^31 is its lowest.
+        // Times x: the quotient, whose top bit is x^0, and the remainder, whose lowest bit is x^31.
         quotient = quotient >> 1 | ((left & 1) as u64) << 63;
         left = times_x(left);
         power += 1;
@@ -307,7 +307,7 @@ mod tests {
             }
             let begin = (random >> 24) as u32;
             let expected = slowly(begin, &bytes[..len]);
-            // A function takes strings of all lengths, also those that it is not best for.
+            // Each function is correct for all lengths, also those that it is not optimised for.
             for (variant, crc_32) in variants(&[len, 0, 16, 48, 128, 1024]) {
                 assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len}, {variant}");
                 let (front, back) = bytes[..len].split_at(len / 3);

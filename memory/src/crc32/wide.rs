@@ -15,10 +15,10 @@ const BLOCKS: usize = 64;
 /// Blocks of a vector.
 const LANES: usize = 4;
 
-/// For the first and the second word of each block, as [`POWERS`](super::POWERS); behind them what is multiplied with nothing.
+/// For the first and the second word of each block, as [`POWERS`](super::POWERS); zeros after them, for unused lanes of the last vector.
 static POWERS: [[u64; 2]; BLOCKS + LANES] = word_powers::<BLOCKS, { BLOCKS + LANES }>();
 
-/// Whether the processor can.
+/// Whether the processor has these instructions.
 pub(super) fn is_possible() -> bool {
     use std::arch::is_x86_feature_detected;
     let vectors = is_x86_feature_detected!("vpclmulqdq") && is_x86_feature_detected!("avx512f");
@@ -42,7 +42,7 @@ fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
 }
 
 fn of_any(state: u32, bytes: &[u8]) -> u32 {
-    // As where there is one block at a time.
+    // The bytes that fill no block come first, as in the other module's `of_any`.
     let (front, blocks) = bytes.as_rchunks::<BLOCK>();
     let state = if front.is_empty() { state } else { by_table(state, front) };
     // SAFETY: as of `of_blocks`.
@@ -51,13 +51,13 @@ fn of_any(state: u32, bytes: &[u8]) -> u32 {
 
 #[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
 fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
-    // The shorter piece first: no block waits for it but by its state.
+    // The shorter piece first: the others depend on its state only.
     let (front, rest) = blocks.as_rchunks::<BLOCKS>();
     let state = if front.is_empty() { state } else { sum(state, front) };
     rest.iter().fold(state, |state, blocks| sum(state, blocks))
 }
 
-/// The register behind these blocks, no more than [`BLOCKS`].
+/// The register after these blocks, at most [`BLOCKS`].
 #[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
 #[inline]
 fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
@@ -94,7 +94,7 @@ fn add(sum: __m512i, words: __m512i, powers: Option<&[[u64; 2]]>) -> __m512i {
     _mm512_ternarylogic_epi64::<0x96>(sum, first, second)
 }
 
-/// As of one block at a time, behind the sum of the four.
+/// Adds up the four lanes, then reduces as [`Sum::reduce`](super::Sum) does.
 #[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
 #[inline]
 fn reduce(sum: __m512i) -> u32 {

@@ -287,7 +287,7 @@ impl Link {
         if !self.may_leave(now) {
             return Credit::NONE;
         }
-        // Half of the frames for what is in short operations, the others for what long ones have beyond their first frames.
+        // Half of the frames is for the first frames of operations, the other half for the further frames of long ones.
         let frames = outbox.free_frames().min(outbox.free_bytes() / most_bytes(0));
         let messages = frames.div_ceil(2);
         let rest = outbox.free_bytes().saturating_sub(messages * most_bytes(0));

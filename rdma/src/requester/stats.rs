@@ -92,17 +92,17 @@ pub enum Response {
     Ack,
     /// An acknowledgement of a PSN that was acknowledged before or never sent.
     Stale,
-    /// Packets are missing there.
+    /// NAK: packets are missing at the collector.
     SequenceError,
     /// RNR NAK: no receive for an immediate value.
     ReceiverNotReady,
-    /// It calls a request invalid.
+    /// NAK: invalid request.
     InvalidRequest,
-    /// It forbids the access.
+    /// NAK: remote access error.
     RemoteAccess,
-    /// It cannot do what was asked.
+    /// NAK: remote operational error.
     RemoteOperational,
-    /// Congestion in the network.
+    /// Congestion notification packet (CNP).
     Congestion,
     /// An opcode or syndrome that no responder sends.
     Unexpected,

@@ -121,7 +121,7 @@ pub enum RegisterError {
     Full,
     /// Empty, read-only, not wholly inside the memory, or longer than 1 TiB.
     Range,
-    /// It is to take atomic operations and does not begin at a multiple of eight.
+    /// It permits atomic operations and does not begin at a multiple of eight.
     Alignment,
 }
 

@@ -1,4 +1,4 @@
-//! The software end of RoCEv2: what an RDMA device does for remote writes and fetch-adds, without the device.
+//! The responder of RoCEv2 in software: executes remote writes and fetch-and-adds as an RDMA device does, without the device.
 //!
 //! No socket, clock or thread: frames go in, memory changes, responses come out. It supports reliable and unreliable connections;
 //! writes of any length, with or without an immediate value; sends of one packet; fetch-and-add. It does not support reads and
@@ -75,7 +75,7 @@ pub trait Output {
 /// let pair = responder.connect(&QueuePairConfig { transport: Transport::Uc, path, peer, psn, mtu: 1024, receives: 0 })?;
 /// assert_eq!(responder.expected(pair), Some(psn));
 ///
-/// // Frames go in by `process`. Memory is closed, and a queue pair destroyed, while others go on.
+/// // `process` accepts frames. Memory can be deregistered and a queue pair destroyed while others stay in use.
 /// assert!(responder.deregister(at.rkey) && responder.disconnect(pair));
 /// assert_eq!(responder.state(pair), None::<QueuePairState>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,4 +1,4 @@
-//! What the links say there is room for.
+//! The credit that links state: operations within it are accepted.
 
 use rdma::requester::{Config, Links};
 use rdma::transport::{RemoteAddr, Transport};

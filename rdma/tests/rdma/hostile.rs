@@ -1,5 +1,5 @@
-//! What a responder does with packets that are wrong: nothing outside of its region changes, everything is counted, and a reliable
-//! requester gets a NAK.
+//! Invalid packets at a responder: nothing outside of its region changes, everything is counted, and a reliable requester gets a
+//! NAK.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Fixture {
 }
 
 type Frame = Vec<u8>;
-/// What is wrong, what the responder calls it, what it answers, and how the frame is made.
+/// Name of a defect, the responder's reason and NAK for it, and a function that makes the frame.
 type Wrong = (&'static str, Reason, Nak, fn(&mut Fixture) -> Frame);
 
 impl Fixture {
@@ -48,7 +48,7 @@ impl Fixture {
         Self::over(paths(), transport, access, order)
     }
 
-    /// Over these paths: there, and back.
+    /// Over these paths: to the responder, and back.
     fn over((there, path): (Path, Path), transport: Transport, access: AccessFlags, order: Order) -> Self {
         let config = Config { atomic_depth: 4, ..Config::default() };
         let mut responder = Responder::new(config).unwrap();
@@ -154,7 +154,7 @@ const fn ack(msn: u32) -> Aeth {
     Aeth { syndrome: Syndrome::ACK, msn }
 }
 
-/// The ICRC of a changed frame, by the slow way.
+/// Recomputes the ICRC of a changed frame, with the plain implementation.
 fn sealed(mut frame: Frame) -> Frame {
     let end = frame.len() - 4;
     let mut crc = 0xdebb_20e3_u32;
@@ -169,7 +169,7 @@ fn sealed(mut frame: Frame) -> Frame {
     frame
 }
 
-/// Frames that are wrong, each the first of its connection, and what is wrong with them.
+/// Invalid frames, each the first of its connection.
 fn wrong() -> Vec<Wrong> {
     const FIRST: u32 = 0xff_fffe;
     fn changed(fixture: &mut Fixture, change: fn(&mut Reth)) -> Frame {
@@ -257,7 +257,7 @@ fn an_unreliable_queue_pair_sends_no_response_and_continues() {
         let mut fixture = Fixture::new(Transport::Uc);
         let frame = make(&mut fixture);
         fixture.process(&frame);
-        // Without its first packet it cannot be known whether there was a message.
+        // Without its first packet the responder cannot know whether there was a message.
         let reason = if reason == Reason::BadSequence { Reason::FirstMissing } else { reason };
         assert_eq!(
             (fixture.dropped(reason), fixture.untouched(), fixture.responses().len()),
@@ -324,7 +324,7 @@ fn a_gap_is_nacked_once_until_it_is_filled() {
     fixture.process(&frames[3]);
     fixture.process(&frames[4]);
     assert_eq!(fixture.responses(), [(0xff_ffff, Aeth { msn: 1, ..nak }, None)]);
-    // What came before is acknowledged again, and not executed again.
+    // Duplicates are acknowledged again, and not executed again.
     fixture.memory.store_u64(START, 0).unwrap();
     fixture.process(&frames[0]);
     assert_eq!(fixture.responses(), [(0xff_fffe, ack(1), None)]);
@@ -341,7 +341,7 @@ fn an_addition_is_made_once_however_often_it_is_asked_for() {
     }
     let originals: Vec<_> = fixture.responses().into_iter().map(|(_, _, original)| original).collect();
     assert_eq!(originals, [0, 3, 6, 9, 12, 15].map(Some));
-    // Four are remembered.
+    // The results of the last four are saved.
     for frame in &frames {
         fixture.process(frame);
     }
@@ -371,7 +371,7 @@ fn a_message_of_many_packets_is_written_whole_or_broken_off() {
             (completion.immediate, completion.location, completion.len, completion.queue_pair),
             (9, Some((3, 100)), 700, fixture.queue_pair)
         );
-        // A message that another one interrupts.
+        // Another message interrupts an unfinished one.
         let first = fixture.make(|writer, out| writer.write_first(out, head(1), reth, &data[..256]).unwrap());
         let reth = fixture.reth(0, 8);
         let only = fixture.only(2, reth);
@@ -396,7 +396,7 @@ fn a_slot_of_many_packets_has_no_head_until_the_last_one_came() {
             fixture.process(frame);
             is(&fixture, if parts[2] == 0 { 0 } else { 5 }, parts);
         }
-        // The next one is cut off: no head, neither the new one nor the old one.
+        // The next message loses its last packet: the head is zero, neither the new one nor the old one.
         let [first, middle, _] = fixture.three(1, 16, 6);
         fixture.process(&first);
         is(&fixture, 0, [6, 5, 5]);
@@ -410,7 +410,7 @@ fn a_slot_of_many_packets_has_no_head_until_the_last_one_came() {
         if transport == Transport::Uc {
             fixture.three(4, 16, 7).iter().for_each(|frame| fixture.process(frame));
             is(&fixture, 7, [7, 7, 7]);
-            // Where no slot can lie it goes as it comes.
+            // At an unaligned offset, where no slot can be, the bytes are stored in order.
             let [first, ..] = fixture.three(7, 2001, 8);
             fixture.process(&first);
             assert_eq!(fixture.bytes(START + 2001, 257), [[8; 256].as_slice(), &[0]].concat());
@@ -524,7 +524,7 @@ fn packets_for_an_offloaded_queue_pair_are_dropped() {
             fixture.responder.offload(fixture.queue_pair)
                 && !fixture.responder.offload(fixture.queue_pair ^ 0x1000)
         );
-        // Singly, and read before.
+        // Singly, and as parsed packets.
         fixture.process(&frame);
         fixture.responder.process_parsed([Packet::parse(&frame)], &mut fixture.received);
         assert!(fixture.untouched() && fixture.received.responses.is_empty());
@@ -610,8 +610,8 @@ fn each_gap_is_nacked_also_when_the_expected_packet_took_the_fast_path() {
     }
 }
 
-/// Packets at random, good and bad, for three responders: one gets them in bursts, one singly, one read before. They must not differ.
-/// Some are of two queue pairs by turns.
+/// Random packets, valid and invalid, for three responders: one gets them in bursts, one singly, one parsed. Their results must not
+/// differ. In half of the runs the packets of two queue pairs alternate.
 #[test]
 fn a_peek_reads_the_same_as_the_reader() {
     for (transport, order) in [(Transport::Uc, Order::Ascending), (Transport::Rc, Order::HeadLast)] {
@@ -648,7 +648,7 @@ fn a_peek_reads_the_same_as_the_reader() {
             let (mut a, mut b) = (*bursts.responder.stats(), *read.responder.stats());
             (a.acks, b.acks) = (0, 0);
             assert_eq!(a, b);
-            // Most of it is good.
+            // Most of the packets are valid.
             assert!(
                 read.responder.stats().executed > 200,
                 "{transport:?} {seed}: {:?}",
@@ -665,7 +665,7 @@ fn a_peek_reads_the_same_as_the_reader() {
     }
 }
 
-/// Some of these, some of those, each in its order.
+/// Interleaves two lists at random; each keeps its order.
 fn by_turns(these: Vec<Frame>, those: Vec<Frame>, rng: &mut Rng) -> Vec<Frame> {
     let (mut these, mut those, mut all) = (these.into_iter(), those.into_iter(), Vec::new());
     while these.len() + those.len() > 0 {
@@ -675,13 +675,13 @@ fn by_turns(these: Vec<Frame>, those: Vec<Frame>, rng: &mut Rng) -> Vec<Frame> {
     all
 }
 
-/// 300 packets, most of them good and in order.
+/// 300 packets, most of them valid and in order.
 fn stream(fixture: &mut Fixture, rng: &mut Rng) -> Vec<Frame> {
     let reliable = fixture.transport == Transport::Rc;
     let (mut psn, mut completions) = (0xff_fffe, 0);
     let mut frames = Vec::new();
     for round in 0..300 {
-        // A reliable pair does not outlive what is refused, nor goes on without room for another immediate: that comes at the end.
+        // A reliable queue pair breaks at an invalid request, and stops when its receive queue is empty: both only near the end.
         let gentle = reliable && round < 270;
         let len = [8, 24, 24, 24, 80, 0, 5, 256, 300][rng.below(if gentle { 8 } else { 9 }) as usize];
         let room = if gentle { 500 } else { u64::from(len) / 2 };
@@ -717,7 +717,7 @@ fn stream(fixture: &mut Fixture, rng: &mut Rng) -> Vec<Frame> {
             }),
         };
         if reliable && rng.permille(20) {
-            // The requester goes back to it.
+            // The requester sends it again, intact.
             let mut corrupted = frame.clone();
             corrupted[rng.below(frame.len() as u64) as usize] ^= 1;
             frames.push(corrupted);
@@ -737,7 +737,7 @@ fn stream(fixture: &mut Fixture, rng: &mut Rng) -> Vec<Frame> {
     if reliable { lost_and_sent_again(&frames, rng) } else { frames }
 }
 
-/// Now and then a frame is lost, some behind it come, and then it and they.
+/// Loses a frame now and then: some later frames arrive, then the lost one and these again, as after a retransmission.
 fn lost_and_sent_again(frames: &[Frame], rng: &mut Rng) -> Vec<Frame> {
     let mut all = Vec::new();
     for (at, frame) in frames.iter().enumerate() {

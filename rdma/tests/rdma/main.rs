@@ -1,4 +1,4 @@
-//! Requester and responder of RoCEv2, joined by a bad network in simulated time.
+//! Requester and responder of RoCEv2, connected by a faulty network in simulated time.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod credit;

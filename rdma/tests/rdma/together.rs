@@ -10,11 +10,11 @@ const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
 const SLOT: u64 = 32;
 const SLOTS: u64 = 512;
 const COUNTERS: u64 = 64;
-/// Counters lie behind the slots of region 0, long messages behind them.
+/// Counters follow the slots of region 0, long messages follow the counters.
 const COUNTERS_AT: u64 = SLOT * SLOTS;
 const LONG_AT: u64 = COUNTERS_AT + COUNTERS * 8;
 
-/// Operations at random, and what must come of them.
+/// Random operations, and their expected results.
 struct Load {
     rng: Rng,
     slots: Vec<u64>,
@@ -46,7 +46,7 @@ impl Load {
         data
     }
 
-    /// One operation; whether it was taken.
+    /// One operation; an error if it was not accepted.
     fn operation(&mut self, world: &mut World) -> Result<(), Blocked> {
         let number = self.rng.roll() >> 8 | 1;
         let which = self.rng.below(SLOTS);
@@ -66,7 +66,7 @@ impl Load {
                 self.immediates.extend(immediate);
             }
             7 => {
-                // Three packets and a bit.
+                // A little more than three packets.
                 let data: Vec<u8> = (0..900).map(|i| (number >> (i % 7 * 8)) as u8).collect();
                 world.links.write(KEPT, LONG_AT, &data, immediate, true)?;
                 self.kept += 1;
@@ -87,7 +87,7 @@ impl Load {
         world.send();
     }
 
-    /// What had to arrive is there.
+    /// Checks that all reliable operations were executed.
     fn check(&self, world: &World) {
         for (slot, number) in (0..).zip(&self.slots) {
             let expected = if *number == 0 { [0; 24] } else { Self::slot(*number) };
@@ -169,7 +169,7 @@ fn every_lost_unreliable_write_is_counted() {
         world.links.write(LOSSY, number * 8 % 8000, &number.to_le_bytes(), None, false).unwrap();
         world.send();
     }
-    // The last one shows the responder how many there were.
+    // The last one reveals to the responder how many were sent.
     world.net.faults = Faults::default();
     world.links.write(LOSSY, 0, &[1; 8], None, false).unwrap();
     world.send();
@@ -225,8 +225,8 @@ fn after_the_collector_restarts_all_buffered_requests_are_retransmitted() {
         let stats = world.links.stats(0).unwrap();
         assert_eq!(stats.broken, world.reconnects - 1);
         assert!(stats.broken > 0 && stats.uncertain_fetch_adds > 0);
-        // It is unknown how far the collector got: counters may be too large, never too small, and no more of them
-        // than are counted.
+        // The requester cannot know which additions were executed: counters may be too large, never too small, and at most as
+        // many as are counted.
         let wrong: Vec<u64> = (0..)
             .zip(&load.counters)
             .map(|(counter, value)| world.u64_at(0, COUNTERS_AT + counter * 8).checked_sub(*value).unwrap())
@@ -310,7 +310,7 @@ fn retransmissions_for_removed_regions_are_not_written_to_new_ones() {
     world.send();
     world.net.cut = false;
     world.links.give_up(KEPT);
-    // What is kept later is for the new memory.
+    // Later operations are for the new memory.
     world.links.write(KEPT, 8, &[9; 8], None, true).unwrap();
     world.restart_responder();
     world.connect();
@@ -335,7 +335,7 @@ fn a_full_receive_queue_makes_the_links_wait() {
     world.pass(10 * MILLI);
     assert_eq!(world.received.completions.len(), 3);
     let stats = *world.links.stats(0).unwrap();
-    // Asked again every 1.28 ms, not in between.
+    // Retried every 1.28 ms, not in between.
     assert!((5..10).contains(&stats.responses[Response::ReceiverNotReady as usize]), "{stats:?}");
     let queue_pair = world.queue_pair.unwrap();
     world.responder.replenish(queue_pair, 7);

@@ -1,5 +1,5 @@
-//! The two ends that we are: the translator's links write to the kernel's memory over a wire that loses frames, and the kernel writes
-//! to memory behind the collector's responder.
+//! Both of our ends: the translator's links write to the kernel's memory over a wire that loses frames, and the kernel writes to
+//! memory of the collector's responder.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::{PATIENCE, PMTU, path};
 
 const SHORT: Duration = Duration::from_millis(5);
 
-/// Carries frames both ways, each seventh of ours excepted, until everything kept was acknowledged.
+/// Carries frames both ways and loses each seventh reliable one of ours, until all reliable operations are acknowledged.
 fn carry(guest: &mut Guest, links: &mut Links, start: Instant, sent: &mut u64) {
     let now = || start.elapsed().as_nanos() as u64;
     while links.stats(0).unwrap().unacknowledged > 0 || links.frames().len() > 0 {
@@ -48,7 +48,7 @@ fn is_reliable(frame: &[u8]) -> bool {
 pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     guest.ask("fill 0 65536 0");
     let mut config = rdma::requester::Config { seed: 5, ..Default::default() };
-    // The guest is slow, and a timeout must not count as the end.
+    // The guest is slow, and a timeout must not break the connection.
     (config.timeout, config.retries) = (300_000_000, 100);
     let mut links = Links::new(config).unwrap();
     let offer = links.offer(0).unwrap();
@@ -73,7 +73,7 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     let place = RemoteAddr { collector: 0, region: 3 };
     let mut expected = vec![0; 65536];
     for at in 0..20_usize {
-        // Slots of 24 bytes, each third one reliable, and now and then what takes several packets.
+        // Slots of 24 bytes, each third one reliable, and now and then a write of several packets.
         let len = if at % 10 == 9 { 2500 } else { 24 };
         let data: Vec<u8> = (0..len).map(|byte| (byte + at * 7) as u8).collect();
         let offset = at * 2944;
@@ -129,7 +129,7 @@ impl Output for Said {
     }
 }
 
-/// Our memory, and a queue pair of it that one of the guest's is connected to.
+/// Our memory, and a queue pair of its responder that is connected to one of the guest's.
 struct Memory {
     responder: Responder,
     region: Arc<Region>,
@@ -220,7 +220,7 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
         assert_eq!(memory.serve(guest, &format!("add {place} 9"), none), [0, 0]);
         assert_eq!(memory.serve(guest, &format!("add {place} 90"), none), [0, 9]);
         assert_eq!(memory.region.load_u64(4096 + 16384), Ok(99));
-        // No more may be received now: the kernel waits, is let in, and is done.
+        // The receive queue is empty now: the kernel retries until a receive is added.
         let (place, number) = (memory.place(8200), memory.number);
         let answer = memory.serve(guest, &format!("write-imm {place} 8 cafe"), |responder| {
             if responder.receives(number) == Some(0) && responder.stats().packets % 3 == 0 {
@@ -232,7 +232,7 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
         assert_eq!(memory.serve(guest, &format!("send {} 64", memory.index), none), [0]);
         assert_eq!(memory.said.messages, [[171; 64]]);
     } else {
-        // An unreliable sender is done before we are: what it sent last may still be on its way.
+        // The completion of an unreliable send does not wait for us: its last frames may still be in flight.
         while let Some(frame) = guest.receive(20 * SHORT) {
             memory.responder.process([&frame[..]], &mut memory.said);
         }
@@ -249,7 +249,7 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
 }
 
 pub(crate) fn the_kernel_is_refused(guest: &mut Guest) {
-    // Remote access error, as libibverbs numbers it. A misaligned addition the kernel does not even send.
+    // Remote access error, by its number in libibverbs. (The kernel refuses to send a misaligned addition.)
     const ACCESS: u64 = 10;
     type Request = fn(&Memory) -> String;
     let cases: [Request; 3] = [

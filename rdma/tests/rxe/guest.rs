@@ -13,7 +13,7 @@ use std::time::Duration;
 const BOOT: Duration = Duration::from_secs(240);
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// A running guest; it ends with this.
+/// A running guest; dropping this stops it.
 pub(crate) struct Guest {
     child: Child,
     orders: ChildStdin,
@@ -97,7 +97,7 @@ impl Guest {
         self.answer(order)
     }
 
-    /// Gives an order whose answer comes later: after frames that the test must answer.
+    /// Gives an order that is answered later: after frames that the test must respond to.
     pub(crate) fn order(&mut self, order: &str) {
         writeln!(self.orders, "{order}").expect("the guest listens");
     }
@@ -109,7 +109,7 @@ impl Guest {
             if let Some(rest) = line.strip_prefix("ok") {
                 return rest.trim().to_owned();
             }
-            // The kernel may say something in between.
+            // The kernel may print messages in between.
             assert!(!line.starts_with("failed"), "{order:?}: {line}");
         }
     }
@@ -151,7 +151,7 @@ impl Guest {
     }
 }
 
-/// UDP to port 4791, over IPv4 or IPv6 without extension headers: neighbour discovery and the like are not looked at.
+/// UDP to port 4791, over IPv4 or IPv6 without extension headers: neighbour discovery and the like are ignored.
 fn is_rocev2(frame: &[u8]) -> bool {
     let port = |at: usize| frame.get(at..at + 2) == Some(&4791_u16.to_be_bytes());
     match frame.get(12..14) {

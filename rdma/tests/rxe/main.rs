@@ -1,5 +1,5 @@
 //! Our RoCEv2 against the Linux kernel's (soft-RoCE, `rdma_rxe`, in a small virtual machine): frames of our writer at its responder,
-//! good and bad ones; the translator's links at its responder; its requester at the collector's responder. What the kernel does is taken as right; where it differs from what we expect, we are wrong.
+//! valid and invalid; the translator's links at its responder; its requester at the collector's responder. The kernel's behaviour is the reference.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 mod ends;
@@ -14,7 +14,7 @@ use wire::roce::{
     Aeth, AtomicEth, Head, Nak, Opcode, Packet, Path, Psn, Reth, Segments, Syndrome, Transport, Writer,
 };
 
-/// Long enough for an answer on a busy machine; silence is waited for much shorter.
+/// Long enough for an answer on a busy machine. To check that there is none, the tests wait much shorter.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_millis(300);
 const PMTU: u16 = 1024;
@@ -83,7 +83,7 @@ impl Bench<'_> {
         self.guest.memory(at, len)
     }
 
-    /// The acknowledgement that comes, and the number it bears.
+    /// The next acknowledgement and its PSN.
     fn answer(&mut self) -> (u32, Aeth, Option<u64>) {
         let frame = self.guest.receive(PATIENCE).expect("the kernel answers");
         let packet = Packet::parse(&frame).expect("the kernel's packets are good, its CRC too");
@@ -119,10 +119,10 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
         out[len - 1] ^= 1;
         len
     });
-    // Numbers may jump ahead; a length that needs padding.
+    // PSNs may jump ahead; a length that needs padding.
     bench.write(1000, 16, &[0x33; 8]);
     bench.write(1001, 24, b"abcde");
-    // What lies outside, or under a wrong key, is not written, and the connection goes on.
+    // Writes outside the region or with a wrong key are not executed, and the connection continues.
     bench.write(1002, bench.guest.length, &[0x44; 8]);
     let wrong = Reth { rkey: bench.guest.rkey ^ 0x100, ..bench.reth(32, 8) };
     bench.send(|writer, out| writer.write_only(out, Head::new(Psn::new(1003)), wrong, &[0x55; 8]).unwrap());
@@ -191,17 +191,17 @@ fn reliable_requests(guest: &mut Guest, version: u8) {
         assert_eq!((number, before), (psn, Some(original)));
         assert_eq!((aeth.syndrome, aeth.msn), (Syndrome::Ack(31), psn + 1));
     }
-    // An atomic operation asked for twice is done once, and answered twice.
+    // An atomic operation that is sent twice is executed once and answered twice.
     bench.send(|writer, out| writer.fetch_add(out, Head::new(Psn::new(2)), atomic).unwrap());
     assert_eq!(bench.answer().2, Some(5));
-    // A gap: one NAK that names what is missing; then it goes on. What came twice is acknowledged and not carried out.
+    // A gap: one NAK with the missing PSN; then it continues. A duplicate is acknowledged and not executed.
     bench.write(9, 8, &[0x22; 8]);
     bench.refuses(3, Nak::SequenceError);
     bench.write(3, 16, &[0x33; 8]);
     bench.acknowledges(3);
     bench.write(3, 24, &[0x44; 8]);
     bench.acknowledges(3);
-    // Nothing to receive into.
+    // The receive queue is empty.
     let reth = bench.reth(32, 4);
     let head = Head { ack_request: true, ..Head::new(Psn::new(4)) };
     bench.send(|writer, out| writer.write_only_immediate(out, head, reth, 7, &[0x55; 4]).unwrap());
@@ -222,7 +222,7 @@ fn reliable_requests(guest: &mut Guest, version: u8) {
     assert_eq!(bench.memory(256, 8), 10_u64.to_le_bytes(), "over IPv{version}");
 }
 
-/// What breaks a reliable connection, each on one of its own.
+/// Requests that break a reliable connection, each on a connection of its own.
 fn refusals(guest: &mut Guest) {
     guest.ask("fill 0 4096 0");
     type Corrupt = fn(&mut Reth, u64);
@@ -239,7 +239,7 @@ fn refusals(guest: &mut Guest) {
         let head = Head { ack_request: true, ..Head::new(Psn::new(0)) };
         bench.send(|writer, out| writer.write_only(out, head, reth, &[0x77; 8]).unwrap());
         bench.refuses(0, Nak::RemoteAccess);
-        // 6: the error state. What comes now is not answered.
+        // 6: the error state. Further requests are not answered.
         assert_eq!(bench.guest.numbers(&format!("state {index}"))[0], 6, "{what}");
         bench.write(1, 0, &[0x77; 8]);
         bench.stays_silent();

@@ -1,6 +1,6 @@
 /*
  * A RoCEv2 peer inside the guest: the kernel's own queue pairs and memory, driven by lines on standard input, so that the test
- * on the other side decides what happens. Each command is answered by one line; the first word tells whether it worked.
+ * on the other side decides what happens. Each command is answered by one line; its first word is "ok" or "failed".
  *
  *   gids                             -> ok INDEX=ADDRESS ...
  *   qp rc|uc                         -> ok INDEX NUMBER
