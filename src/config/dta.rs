@@ -656,7 +656,7 @@ are made of. This page is generated.\n\nA field is written as its name, `hop_lat
 (u8, u16, u24, … u64); those of a hop also as a list over the first hops of the path, `node[5]`, zero for hops that the path does \
 not have. A number with a width, `7:u32`, is itself. Numbers are big-endian. One that does not fit is one less than the largest; of \
 times and `packet_id` the low bits are reported. One that is not known is all ones; in a key, and as `delta` or `value`, it makes no \
-report, which is counted (`absent`).\n\nA condition is a number's field, `==`, `!=`, `<`, `<=`, `>` or `>=`, and a number: \
+report, which is counted (`missing_value`).\n\nA condition is a number's field, `==`, `!=`, `<`, `<=`, `>` or `>=`, and a number: \
 `\"hop_latency > 500us\"`, `\"loss_rate >= 1%\"`, `\"queue_occupancy >= 64KiB\"`. What is not known meets none.\n\n\
 | field | bytes in data | what |\n| --- | --- | --- |\n"
         .to_owned();
