@@ -18,7 +18,7 @@ impl ActiveConfig {
 
     /// The settings now.
     pub(crate) fn settings(&self) -> Arc<Settings> {
-        // Only whole values are ever put in, so a panic elsewhere leaves a good one.
+        // The value is replaced as a whole, so it is valid even after a panic of another thread.
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 

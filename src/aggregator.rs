@@ -1,5 +1,5 @@
 //! The aggregator role: postcards from a UDP socket through the aggregator to UDP sockets. One thread does everything, and
-//! leaves what it counted where others can read it.
+//! publishes its counters for the others.
 
 use std::{
     collections::BTreeMap,
@@ -26,16 +26,16 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Datagrams taken, and sent, at once.
+/// Maximum datagrams per receive or send call.
 const BURST: usize = 64;
-/// Longest sleep, ms: how soon a stop is noticed, and how old what others read can be.
+/// Longest sleep, ms, which bounds the time to notice a stop and the age of the published counters.
 const SLEEP: u32 = 50;
 /// Time between two publications, ns.
 const PUBLISH: u64 = 50_000_000;
-/// Nodes reported one by one.
+/// Maximum number of nodes in the view.
 const MAX_NODES: usize = 1024;
 
-/// An aggregator that was set up: its sockets are open.
+/// An aggregator with its sockets open, before its thread starts.
 pub(crate) struct Ready {
     settings: AggregatorSettings,
     receiver: Receiver,
@@ -43,7 +43,7 @@ pub(crate) struct Ready {
     outlets: Outlets,
 }
 
-/// An aggregator at work.
+/// A running aggregator.
 #[derive(Debug)]
 pub(crate) struct Role {
     shared: Arc<Mutex<AggregatorView>>,
@@ -52,10 +52,10 @@ pub(crate) struct Role {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it counted, for others.
+/// The published counters, for the API.
 pub(crate) type Handle = Arc<Mutex<AggregatorView>>;
 
-/// The last that was published. A thread that died left a whole value.
+/// The last published counters. A thread that panicked left a complete value.
 pub(crate) fn view(handle: &Handle) -> AggregatorView {
     handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -64,7 +64,7 @@ impl Ready {
     /// Opens sockets and allocates registers.
     ///
     /// # Errors
-    /// A port in use, no route, settings that cannot be used.
+    /// A port in use, no route, or invalid settings.
     pub(crate) fn open(settings: &Settings, wanted: &AggregatorSettings) -> Result<Self, CliError> {
         let failed = |error: nic::Error| CliError::new(format!("[aggregator]: {error}"));
         let aggregator = Aggregator::new(build::aggregator(wanted, settings))
@@ -89,7 +89,7 @@ impl Ready {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let (address, stop) = (self.receiver.local_addr(), Arc::new(AtomicBool::new(false)));
         let Self { settings, receiver, aggregator, outlets } = self;
@@ -109,12 +109,12 @@ impl Ready {
 }
 
 impl Role {
-    /// Where what it counted is.
+    /// The published counters, for the API.
     pub(crate) fn handle(&self) -> Handle {
         Arc::clone(&self.shared)
     }
 
-    /// Where it listens.
+    /// The address that receives postcards.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -126,7 +126,7 @@ impl Drop for Role {
         // Relaxed: the flag orders no other memory; joining the thread orders everything else.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so already.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
         let Stats { postcards, .. } = view(&self.shared).stats;
@@ -135,7 +135,7 @@ impl Drop for Role {
     }
 }
 
-/// The thread's own.
+/// State of the aggregator's thread.
 struct Worker {
     settings: AggregatorSettings,
     receiver: Receiver,
@@ -185,8 +185,8 @@ impl Worker {
         aggregator.ingest(now, burst.iter().filter(allowed).map(|packet| packet.data), outlets);
     }
 
-    /// How long to wait for datagrams, ms: not beyond the time when a register is due. A socket counts milliseconds, so a
-    /// timer below one is as good as one.
+    /// Time to wait for datagrams, ms: until the next deadline of a register, at most [`SLEEP`]. Rounded up, because the
+    /// socket's timeout has a resolution of 1 ms.
     fn patience(&self) -> u32 {
         let Some(deadline) = self.aggregator.deadline() else { return SLEEP };
         let left = deadline.saturating_sub(nic::time::monotonic());
@@ -248,7 +248,7 @@ impl Worker {
     }
 }
 
-/// A destination, and what waits to be sent to it.
+/// A destination, and the datagrams that wait to be sent to it.
 struct Outlet {
     to: SocketAddr,
     sender: Sender,
@@ -256,9 +256,9 @@ struct Outlet {
     ends: Vec<usize>,
     datagrams: u64,
     sent_bytes: u64,
-    /// Not taken by the kernel for want of memory.
+    /// Datagrams that the kernel refused for lack of memory.
     no_buffers: u64,
-    /// Not taken for any other reason.
+    /// Datagrams that the kernel refused for another reason.
     failed: u64,
 }
 
@@ -278,7 +278,7 @@ impl Outlet {
         })
     }
 
-    /// Hands what waits to the kernel, which makes us wait while it has no room. What it refuses is counted and left out.
+    /// Passes the waiting datagrams to the kernel; blocks while the socket's buffer is full. Refused datagrams are counted and skipped.
     fn flush(&mut self) {
         let mut first = 0;
         while first < self.ends.len() {
@@ -322,14 +322,14 @@ impl Outlet {
     }
 }
 
-/// The payload with this index in a run of payloads.
+/// The payload with this index; `bytes` are all payloads, concatenated.
 fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
     let Some(end) = ends.get(at) else { return &[] };
     let start = at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
     bytes.get(start..*end).unwrap_or(&[])
 }
 
-/// All of them, by their index.
+/// All destinations, by their index.
 struct Outlets(Vec<Outlet>);
 
 impl Outlets {

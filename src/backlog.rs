@@ -1,12 +1,12 @@
-//! Records on their way from one thread to another: bounded in bytes, shared by their senders, changes before routine records.
+//! A queue of records between threads: bounded in bytes, shared fairly by the senders, with priority for changes.
 //!
 //! # What is shed
 //!
 //! Changes (events, drops, losses) and routine records (rollups, flow rows, `latest` events, single reports) have the same
-//! room. A change that finds it full displaces the newest routine records. A sender's records may fill as much as they leave
-//! free, so one that floods gets half at most, two get a third each, and a sender that is not among them finds room.
-//! Records without a sender (what ends by its timeout) are those of one more; rollups and flow rows come from tables of
-//! bounded size, and have no such limit.
+//! limit. A change that does not fit displaces the newest routine records. A sender may occupy as many bytes as are still
+//! free, so one sender that floods gets at most half, two get a third each, and every other sender still finds space.
+//! Records without a sender (of entries that expire) count as those of one more sender; rollups and flow rows come from
+//! tables of bounded size, and have no such limit.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,7 +20,7 @@ use wire::Hop;
 /// Names of the active rules, in order.
 pub(crate) type RuleNames = Arc<[String]>;
 
-/// What is taken out at once.
+/// Records that leave the queue together.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -34,7 +34,7 @@ pub(crate) enum Parcel {
 }
 
 impl Parcel {
-    /// Records.
+    /// The number of records.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Results(batch, _) => batch.len() as u64,
@@ -43,7 +43,7 @@ impl Parcel {
     }
 }
 
-/// A record that is to be put in.
+/// A record to enqueue.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
     Event(u32, &'a Event, &'a [u32]),
@@ -64,7 +64,7 @@ pub(crate) fn records(batch: &Batch) -> impl Iterator<Item = Record<'_>> {
 }
 
 impl Record<'_> {
-    /// Bytes that it takes.
+    /// Its size in the queue, bytes.
     pub(crate) fn bytes(&self) -> usize {
         let content = match self {
             Self::Event(_, event, path) => size_of_val(*event) + size_of_val(*path),
@@ -103,11 +103,11 @@ impl Record<'_> {
 /// Records that were shed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shed {
-    /// There was no room.
+    /// The queue was full.
     pub(crate) full: u64,
-    /// Records of the sender filled as much as was free.
+    /// The sender occupied as many bytes as were free.
     pub(crate) share: u64,
-    /// Routine records that made room for changes.
+    /// Routine records that changes displaced.
     pub(crate) displaced: u64,
 }
 
@@ -118,7 +118,7 @@ impl Shed {
     }
 }
 
-/// Why a record finds no room.
+/// Why a record is shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Full,
@@ -154,7 +154,7 @@ struct Chunk {
 }
 
 impl Backlog {
-    /// Room for `limit` bytes.
+    /// An empty queue for `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, changes: Class::default(), routine: Class::default(), next: 0, shed: Shed::default() }
     }
@@ -164,12 +164,12 @@ impl Backlog {
         self.changes.bytes + self.routine.bytes
     }
 
-    /// What was shed so far.
+    /// The records shed so far.
     pub(crate) fn shed(&self) -> Shed {
         self.shed
     }
 
-    /// Puts a record in, or counts why not.
+    /// Enqueues a record, or sheds it and counts the reason.
     pub(crate) fn offer(&mut self, record: Record<'_>, rules: &RuleNames) {
         match self.refusal(&record) {
             None => self.put(record, rules),
@@ -178,12 +178,12 @@ impl Backlog {
         }
     }
 
-    /// Counts records that nobody will take out.
+    /// Counts records as shed because no receiver is left.
     pub(crate) fn refuse(&mut self, records: u64) {
         self.shed.full += records;
     }
 
-    /// Whether there is no room even if nothing is displaced. An empty backlog takes every record that fits at all.
+    /// Whether the record does not fit unless others are displaced. An empty backlog accepts a record of any size up to the limit.
     pub(crate) fn is_full_for(&self, record: &Record<'_>) -> bool {
         let bytes = self.bytes();
         bytes > 0 && bytes + record.bytes() > self.limit
@@ -191,7 +191,7 @@ impl Backlog {
 
     fn refusal(&self, record: &Record<'_>) -> Option<Reason> {
         let (class, used) = match record.is_change() {
-            // Routine records make room.
+            // Routine records can be displaced.
             true => (&self.changes, self.changes.bytes),
             false => (&self.routine, self.bytes()),
         };
@@ -200,7 +200,7 @@ impl Backlog {
         (record.has_limit() && own > free.max(MIN_SHARE.min(self.limit / 4))).then_some(Reason::Share)
     }
 
-    /// Puts a record in that fits, and displaces routine records for it if need be.
+    /// Enqueues a record for which there is space, after displacing routine records if necessary.
     pub(crate) fn put(&mut self, record: Record<'_>, rules: &RuleNames) {
         let bytes = record.bytes();
         while self.bytes() + bytes > self.limit
@@ -228,7 +228,7 @@ impl Backlog {
         *class.by_sender.entry(sender).or_default() += bytes;
     }
 
-    /// Takes the oldest records out.
+    /// Dequeues the oldest records.
     pub(crate) fn pop(&mut self) -> Option<Parcel> {
         let number = |class: &Class| class.chunks.front().map_or(u64::MAX, |chunk| chunk.number);
         let changes_first = number(&self.changes) < number(&self.routine);
@@ -296,7 +296,7 @@ impl Chunk {
             (Parcel::Results(batch, _), Record::Flow(row, path)) => batch.flow(row, path),
             (Parcel::Results(batch, _), Record::Loss(loss)) => batch.loss(loss),
             (Parcel::Reports(rows), Record::Report(row)) => rows.push(row),
-            // `has_room` says no to these.
+            // `has_room` excludes these.
             (Parcel::Results(..), Record::Report(_)) | (Parcel::Reports(_), _) => {}
         }
     }
@@ -304,11 +304,11 @@ impl Chunk {
 
 /// Bytes of a record's place in the lists of its chunk, and of its part in the accounts of its sender.
 const OVERHEAD: usize = 32;
-/// Bytes after which a chunk is full: what a change displaces at once, and what leaves at once.
+/// Bytes after which a chunk is full. A change displaces, and the receiver dequeues, whole chunks.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Records of each kind in a chunk; paths have room for eight nodes per record.
 const CHUNK_RECORDS: usize = 1024;
-/// Bytes that every sender may fill while there is room at all.
+/// Bytes that every sender may occupy while the queue is not full.
 const MIN_SHARE: usize = 4 << 10;
 
 #[cfg(test)]

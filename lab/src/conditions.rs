@@ -79,7 +79,7 @@ impl ActiveFault {
             Fault::Cut { .. } => format!("{link} is cut"),
             Fault::Loss(share) => format!("{link} loses {} % of the packets", share * 100.0),
             Fault::Delay(time) => format!("{link} takes {}", duration_text(time)),
-            Fault::Reorder(share) => format!("{link} holds back {} % of the packets", share * 100.0),
+            Fault::Reorder(share) => format!("{link} reorders {} % of the packets", share * 100.0),
             Fault::Slow(rate) => format!("{link} passes {}", Rate(rate)),
         }
     }

@@ -88,7 +88,7 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
     settings.to_toml()
 }
 
-/// The links between switches, each direction by itself: what proves paths of postcards.
+/// The links between switches, each direction by itself. The collector checks paths of postcards against them.
 fn links(topology: &Topology) -> Vec<Shown> {
     let ends = |at: usize| {
         topology.switches.iter().find_map(|switch| {

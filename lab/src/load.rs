@@ -433,7 +433,7 @@ impl Builder<'_, '_> {
         if let Err(error) = self.program.check(&text, "aggregator.toml") {
             self.refuse(
                 &["aggregator"],
-                format!("the aggregator does not understand what this makes of it:\n{error}"),
+                format!("the aggregator rejects the configuration that results:\n{error}"),
             );
         }
     }
@@ -474,7 +474,7 @@ impl Builder<'_, '_> {
             return self.refuse(&["translator"], why);
         }
         if let Err(error) = self.program.check(&text, "translator.toml") {
-            let message = format!("the translator does not understand what this makes of it:\n{error}");
+            let message = format!("the translator rejects the configuration that results:\n{error}");
             self.refuse(&["translator"], message);
         }
     }

@@ -104,7 +104,7 @@ impl Directory {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) if start.elapsed() > LOCK_TIMEOUT => {
                     let message =
-                        format!("another hopwise works on the lab {}; wait for it, or end it", self.name);
+                        format!("another hopwise process uses the lab {}; wait for it, or end it", self.name);
                     return Err(CliError::new(message));
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
@@ -120,7 +120,7 @@ impl Directory {
         let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
         written.map_err(|error| {
-            CliError::io(format!("cannot write {}", path.display()), error, "see that /run has room")
+            CliError::io(format!("cannot write {}", path.display()), error, "free space in /run")
         })
     }
 

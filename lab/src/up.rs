@@ -60,7 +60,7 @@ fn check_requirements() -> Result<(), CliError> {
     ];
     if let Some(missing) = needed.into_iter().find(|cap| !capabilities.effective.has(*cap)) {
         return Err(CliError::new(format!(
-            "a lab is made of network namespaces, which takes root ({} is missing); use sudo",
+            "a lab consists of network namespaces, which need root ({} is missing); use sudo",
             missing.name()
         )));
     }
@@ -192,7 +192,7 @@ impl StartedProcess {
     /// Starts `hopwise run -c NAME.toml`, in a namespace or in the current one; its output goes to NAME.log.
     fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
         let failed = |error| {
-            CliError::io(format!("cannot start {name}"), error, "see that this program's file is still there")
+            CliError::io(format!("cannot start {name}"), error, "check that this program's file still exists")
         };
         let program = std::env::current_exe().map_err(failed)?;
         let log = directory.file(&format!("{name}.log"));
@@ -240,7 +240,7 @@ impl StartedProcess {
             }
             self.is_running()?;
             if start.elapsed() > TIMEOUT {
-                return Err(CliError::new(format!("{} does not come up:\n{}", self.name, self.log())));
+                return Err(CliError::new(format!("{} does not start:\n{}", self.name, self.log())));
             }
             std::thread::sleep(POLL_INTERVAL);
         }

@@ -1,4 +1,4 @@
-//! Connections to the API: bounded in number, and in the time that each may take. Where there is no room, the one that has been idle the
+//! Connections to the API: bounded in number, and in the time that each may take. At the limit, the connection that has been idle the
 //! longest is closed, so that idle, slow or stuck clients never exclude others.
 
 use std::{
@@ -36,7 +36,7 @@ struct Open {
     slots: Mutex<(u64, HashMap<u64, Arc<Slot>>)>,
 }
 
-/// What a connection is doing, for others.
+/// The state of a connection, shared with the listener and the handlers.
 #[derive(Debug)]
 pub(super) struct Slot(Mutex<Doing>);
 
@@ -44,17 +44,17 @@ pub(super) struct Slot(Mutex<Doing>);
 struct Doing {
     phase: Phase,
     since: Instant,
-    /// It is closed to make room.
+    /// Closed in favor of a newer connection.
     evicted: bool,
     waker: Option<Waker>,
 }
 
-/// What a connection is doing.
+/// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Waits for a request, or for the rest of one.
     Waiting,
-    /// The response to a request is being made.
+    /// Its request is being processed.
     Responding,
     /// The client receives a response.
     Sending,
@@ -77,7 +77,7 @@ impl Slot {
         self.set(Phase::Responding);
     }
 
-    /// There is a response: a live stream, or one with an end.
+    /// The response begins: a live stream, or a response of finite length.
     pub(super) fn responds(&self, stream: bool) {
         self.set(if stream { Phase::Streaming } else { Phase::Sending });
     }
@@ -100,8 +100,8 @@ impl Slot {
 }
 
 impl Open {
-    /// Adds a connection, if need be in the place of the one that has waited the longest, or else of the slowest reader. `None`: all are
-    /// being processed.
+    /// Adds a connection; at the limit, evicts the one that has waited for a request the longest, otherwise the slowest reader. `None`: all
+    /// are being processed.
     fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
         let (next, slots) = &mut *lock(&self.slots);
         if slots.len() >= self.max {
@@ -135,7 +135,7 @@ impl Open {
     }
 }
 
-/// A connection, with its place among the open ones.
+/// A connection, registered among the open ones.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
@@ -143,13 +143,13 @@ pub(super) struct Connection {
     id: u64,
     open: Arc<Open>,
     deadline: Pin<Box<Sleep>>,
-    /// When bytes moved last.
+    /// Time of the last successful read or write.
     moved: Instant,
 }
 
 impl Connection {
-    /// Passes on what came of reading or writing; an error when the connection was evicted, or its phase takes too long. A client that sends
-    /// or receives byte by byte gains no time.
+    /// Returns `outcome` of a read or write, or an error if the connection was evicted or its phase takes too long. A client that sends or
+    /// receives byte by byte does not extend the time limit.
     fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let (phase, since) = {
             let doing = &mut *lock(&self.slot.0);
@@ -168,7 +168,7 @@ impl Connection {
             // A request has limits of its own.
             Phase::Responding => return Poll::Pending,
             Phase::Waiting | Phase::Sending => since + limit,
-            // It sends a comment four times as often.
+            // The server sends a keep-alive comment four times as often.
             Phase::Streaming => self.moved.max(since) + limit,
         };
         if self.deadline.deadline() != due {
@@ -200,14 +200,14 @@ impl Listener for Limited {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     if self.open.is_full() {
-                        // A request that has arrived is read before its connection can be the oldest that waits.
+                        // Lets the other connections read requests that have arrived, so that they no longer count as waiting.
                         tokio::task::yield_now().await;
                     }
                     if let Some(connection) = self.open.add(stream) {
                         return (connection, address);
                     }
                 }
-                // Out of descriptors, or the client went away: neither ends the service.
+                // Out of file descriptors, or the client disconnected: neither ends the service.
                 Err(_) => time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -326,7 +326,7 @@ mod tests {
             let (mut limited, address) = listening(8, limit).await;
             let mut client = std::net::TcpStream::connect(address).unwrap();
             let (mut server, _) = limited.accept().await;
-            // Bytes now and then gain no time.
+            // Single bytes do not extend the time limit.
             let (begun, mut buffer) = (lock(&server.slot.0).since, [0; 1]);
             for _ in 0..3 {
                 io::Write::write_all(&mut client, b"G").unwrap();

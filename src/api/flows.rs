@@ -36,12 +36,12 @@ impl Order {
     }
 }
 
-/// Where a flow is in the order: its value, and its id among those of the same value.
+/// The position of a flow in the order: its value, then its id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank(u64, u64);
 
 impl Rank {
-    /// As `next` and `after` have it.
+    /// The form of `next` and `after`.
     fn text(self) -> String {
         format!("{:x}-{:016x}", self.0, self.1)
     }
@@ -154,7 +154,7 @@ fn ranks_in(collector: &Collector, first: u32, query: &FlowQuery) -> ((Ranked, u
 async fn details(context: &Context, ranked: &Ranked) -> Result<(Vec<Rank>, Vec<FlowView>, bool), Busy> {
     let (mut ranks, mut views, mut hops) = (Vec::new(), Vec::new(), 0);
     for chunk in ranked.chunks(FLOWS_AT_ONCE) {
-        // Larger than a page already.
+        // These alone fill more than a page.
         if hops > MAX_HOPS {
             return Ok((ranks, views, false));
         }
@@ -253,9 +253,9 @@ fn no_flow(id: &str) -> Refusal {
     ))
 }
 
-/// Flows that a worker shows at once.
+/// Flows per query to the workers.
 const FLOWS_AT_ONCE: usize = 256;
-/// Hops after which a page is full for certain: each takes two bytes of JSON or more.
+/// Number of hops that certainly fills a page: each takes at least two bytes of JSON.
 const MAX_HOPS: usize = 2 << 20;
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<(), R
     }
 }
 
-/// The pages hold no data, and health is no secret; everything else is.
+/// The pages contain no data, and the health check reveals none; everything else needs the token.
 fn needs_token(path: &str) -> bool {
     path.starts_with("/api") || path == "/metrics"
 }

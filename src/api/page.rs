@@ -53,5 +53,5 @@ pub(super) fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize) ->
 const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of responses made at the same time.
 pub(crate) const PAGES: usize = 2;
-/// How long a request waits for its turn.
+/// How long a request waits for a permit.
 const PATIENCE: time::Duration = time::Duration::from_secs(2);

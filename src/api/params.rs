@@ -1,4 +1,4 @@
-//! Query parameters: unknown names and bad values are refused in words.
+//! Query parameters. Unknown names and bad values are refused with a message.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ use crate::config::renamed;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Param {
     pub(crate) name: &'static str,
-    /// What it means, for the document.
+    /// Its description in the document.
     #[cfg_attr(not(test), expect(dead_code, reason = "only the generator of the document reads it"))]
     pub(crate) about: &'static str,
     pub(crate) form: Form,
@@ -76,7 +76,7 @@ impl Param {
         match self.form {
             Form::Integer { min, max, .. } => match text.parse::<u64>() {
                 Ok(value) if (min..=max).contains(&value) => Ok(()),
-                // Digits alone that do not fit into 64 bits are a number all the same.
+                // Digits that do not fit into 64 bits are a number out of range, not a malformed one.
                 Err(_) if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) => {
                     bad("a whole number")
                 }
@@ -142,7 +142,7 @@ impl Params {
         self.known = known;
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != "token") {
             match known.iter().find(|param| param.name == name) {
-                // An empty text is no filter; an empty number is none of the values in the description.
+                // An empty text means no filter; an empty value of any other form is invalid.
                 Some(param) if !value.is_empty() || !matches!(param.form, Form::Text) => {
                     param.check(value)?
                 }

@@ -31,7 +31,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// An inert API.
+    /// An API that is not started.
     pub(crate) fn new(listen: SocketAddr, context: Context) -> Self {
         Self { context: Arc::new(context), listen, address: None, stop: None, thread: None }
     }
@@ -68,7 +68,7 @@ impl Api {
         }
         let serving = move || {
             runtime.block_on(serve(listener, context, stopped));
-            // A query that still runs is left behind: it only reads.
+            // A query that is still running is abandoned: it only reads.
             runtime.shutdown_timeout(Duration::from_millis(100));
         };
         self.thread = Some(control.spawn("api", serving)?);
@@ -79,7 +79,7 @@ impl Api {
     /// Ends the live streams, lets other responses finish for a moment, and stops.
     pub(crate) fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // Fails when the thread is gone already, which is what we want.
+            // Fails only if the thread has already ended.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -112,7 +112,7 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     tokio::spawn(sample(Arc::clone(&context)));
     let (end, ended) = oneshot::channel::<()>();
     let ending = async {
-        // An error means that the sender is gone, which is an end as well.
+        // An error means that the sender was dropped, which also stops the server.
         let _ = ended.await;
     };
     let service = service(Arc::clone(&context)).into_make_service_with_connect_info::<Peer>();
@@ -124,10 +124,10 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     let _ = time::timeout(LAST_RESPONSES, served).await;
 }
 
-/// Notes the counters once a second, so that rates can be computed.
+/// Samples the counters once a second, so that rates can be computed.
 async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
-    // What was missed is not made up for: rates want seconds between samples.
+    // A late tick delays the following ones: rates need a whole second between samples.
     every.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let (mut drops, mut store) = (Drops::default(), StoreLog::default());
     for second in 1_u64.. {
@@ -200,9 +200,9 @@ impl StoreLog {
 
 /// Seconds between two checks of the drop counters.
 const DROPS_EVERY: u64 = 10;
-/// Queries of the store, which wait for the disk, run on these: as many as `[api] max_queries` may be, and the pages' own.
+/// Threads for queries of the store, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
 const BLOCKING_THREADS: usize = 72;
-/// Connections at once; one more closes the one that has been idle the longest.
+/// Maximum number of connections; a further one closes the connection that has been idle the longest.
 const MAX_CONNECTIONS: usize = 512;
 /// Time for a request to arrive, and for a response to be received.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);

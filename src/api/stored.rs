@@ -99,7 +99,7 @@ pub(crate) async fn rollups(
     };
     read(&context, move |reader| {
         let rows = reader.rollups(&filter)?;
-        // The latest are the ones that are wanted.
+        // Beyond the limit the latest rows are returned.
         let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
         rollups.reverse();
         Ok(Rollups { rollups, truncated: truncated || rows.len() == filter.limit })
@@ -136,7 +136,7 @@ pub(crate) async fn history(
                 .collect(),
         };
         let since = |(ts, nodes): &(u64, Vec<u32>)| PathSince { ts: *ts, path: path(nodes) };
-        // The latest are the ones that are wanted.
+        // Beyond the limit the latest rows are returned.
         let (mut series, more) = page::fill(history.series.into_iter().rev().map(point), limit);
         let (mut paths, more_paths) = page::fill(history.paths.iter().rev().map(since), limit);
         series.reverse();
@@ -187,7 +187,7 @@ pub(crate) struct SqlQuery {
     limit: Option<usize>,
 }
 
-/// A whole number as JSON has it: 488.0 is one.
+/// A whole number; JSON may write it with a fraction of zero, such as 488.0.
 fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     // Every float below 2^64 without a fraction converts exactly.
@@ -199,7 +199,7 @@ fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(deserializer: D) -> Result<
     })
 }
 
-/// SQL over the views of the store. Only reading; bounded in time, rows and bytes. It ends when the client goes away.
+/// SQL over the views of the store: read-only, and bounded in time, rows and bytes. The query ends when the client disconnects.
 pub(crate) async fn query(
     State(context): State<Arc<Context>>,
     query: Result<Json<SqlQuery>, JsonRejection>,
@@ -225,7 +225,7 @@ pub(crate) async fn query(
     }
 }
 
-/// Queries the store on a thread that may block; a few queries at a time. The query ends when the client goes away.
+/// Queries the store on a thread that may block; a few queries at a time. The query ends when the client disconnects.
 async fn read<T: Serialize>(
     context: &Context,
     query: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
@@ -248,7 +248,7 @@ async fn read<T: Serialize>(
     }
 }
 
-/// Sets the flag when the client goes away, because that drops the future of its request.
+/// Sets the flag when the client disconnects, because that drops the future of its request.
 #[derive(Default)]
 struct StopOnDrop(Arc<AtomicBool>);
 
@@ -269,7 +269,7 @@ async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal
     permit.ok().and_then(Result::ok).ok_or_else(|| Refusal::unavailable(message))
 }
 
-/// How long the last value before a silence holds: so long that a chart of 15 minutes shows it.
+/// How long the last value before a silence is valid: long enough to be visible in a chart of 15 minutes.
 const HELD: Duration = Duration::from_secs(3);
 /// Maximum number of rows in a response.
 const MAX_ROWS: u64 = 10_000;

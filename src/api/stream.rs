@@ -38,7 +38,7 @@ pub(crate) async fn events(
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-/// A comment after so much silence shows both ends that the other is there.
+/// Silence after which a comment is sent, so that both ends detect a broken connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 struct Events {

@@ -25,7 +25,7 @@ pub(crate) async fn view(
     view.map(Json).ok_or_else(silent)
 }
 
-/// Other flows to watch, until the configuration is read again.
+/// Replaces the watched flows until the configuration is reloaded.
 pub(crate) async fn watch(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -41,7 +41,7 @@ pub(crate) async fn watch(
     done(handle(&context)?.ask(change).await)
 }
 
-/// Other filters of the sink, until the configuration is read again.
+/// Replaces the filters of the sink until the configuration is reloaded.
 pub(crate) async fn filters(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -57,7 +57,7 @@ pub(crate) async fn filters(
     done(handle(&context)?.ask(change).await)
 }
 
-/// A port's rates, delays, losses; up or down. Until the configuration is read again.
+/// Changes a port (rates, delays, losses, up or down) until the configuration is reloaded.
 pub(crate) async fn port(
     State(context): State<Arc<Context>>,
     Segment(number): Segment,
@@ -72,7 +72,7 @@ pub(crate) async fn port(
         number.filter(|&number| forwarder.port_settings(number).is_some())
     };
     let Some(number) = handle.ask(known).await.ok_or_else(silent)? else {
-        return Err(Refusal::not_found("there is no such port; /api/v1/switch lists those there are"));
+        return Err(Refusal::not_found("there is no such port; /api/v1/switch lists the ports"));
     };
     let change = move |forwarder: &mut switch::Forwarder| {
         let port = switch::port(forwarder.settings(), number, body)?;
@@ -82,7 +82,7 @@ pub(crate) async fn port(
     done(handle.ask(change).await)
 }
 
-/// Forgets what SF-INT keeps of all flows.
+/// Clears the SF-INT registers of all flows.
 pub(crate) async fn wipe(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -103,7 +103,7 @@ fn handle(context: &Context) -> Result<&Handle, Refusal> {
 fn json(body: Result<Json<Value>, JsonRejection>) -> Result<Value, Refusal> {
     body.map(|Json(value)| value).map_err(|error| {
         Refusal::bad(format!(
-            "the body is no JSON: {}; send it with content-type: application/json",
+            "the body is not JSON: {}; send it with content-type: application/json",
             error.body_text()
         ))
     })

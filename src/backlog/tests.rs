@@ -41,7 +41,7 @@ fn event_bytes() -> usize {
     Record::Event(1, &event(Kind::Change, 0), &[]).bytes()
 }
 
-/// All that comes out: ids of events, and reports of flow rows.
+/// All records in the queue: ids of events, and reports of flow rows.
 fn drain(backlog: &mut Backlog) -> (Vec<u64>, Vec<u64>) {
     let (mut events, mut rows) = (Vec::new(), Vec::new());
     while let Some(parcel) = backlog.pop() {

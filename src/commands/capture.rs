@@ -40,7 +40,7 @@ impl Account {
     }
 }
 
-/// Reads one capture from its first frame to its last, or to where it breaks off.
+/// Reads one capture from its first frame to its last, or to the point where it is truncated.
 ///
 /// `each` gets the receive time, the frame's bytes, and what was found in it. An error of `each` ends the reading.
 pub(super) fn read(
@@ -91,8 +91,8 @@ fn envelope(frame: &Frame<'_>) -> PartialHeaders {
     }
 }
 
-/// What a refused frame is instead of telemetry; `None` if it is telemetry, or could be. To another port even a broken
-/// datagram is none of ours; to a telemetry port even the first fragment of one is a report that cannot be read.
+/// The class of a refused frame that is not telemetry; `None` if it is telemetry, or could be. A malformed datagram to another port
+/// is not telemetry; the first fragment of a datagram to a telemetry port is a report that cannot be read.
 fn no_telemetry(refusal: Refusal, dst_port: Option<u16>, ports: &[u16]) -> Option<&'static str> {
     match (dst_port, refusal) {
         (Some(dst_port), _) if ports.contains(&dst_port) => None,
@@ -131,7 +131,7 @@ fn unreadable(path: &Path, error: &capture::Error) -> CliError {
     CliError::new(format!("{}: {error}", path.display()))
 }
 
-/// Sizes of the files together, for progress; `None` when one is not to be had.
+/// Total size of the files, for progress; `None` if one of them is unknown.
 pub(super) fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
     paths.iter().map(|path| std::fs::metadata(path).ok().map(|meta| meta.len())).sum()
 }

@@ -1,4 +1,4 @@
-//! `hopwise decode`: what the reports in a capture say, one by one, without any state between them.
+//! `hopwise decode`: prints the reports in a capture one by one, without any state between them.
 
 mod aggregate;
 mod dta;
@@ -140,7 +140,7 @@ fn roce_ports(settings: &Settings) -> Vec<u16> {
     memory.into_iter().chain(translator).filter(|port| *port != 0).collect()
 }
 
-/// Where the frames went, and how far the reading is.
+/// The account of the frames, and the progress.
 struct Tally {
     account: Account,
     progress: Progress,
@@ -228,7 +228,7 @@ impl Printer<'_> {
                 Ok(report) if *json => json::report(line, ts, datagram.src, report, judge),
                 Ok(report) => text::report(line, ts, datagram.src, report, judge),
                 Err(refusal) => {
-                    // The flow at hand is that of the datagram's first report.
+                    // `peek` gives the flow of the datagram's first report only.
                     let flow = |known: Peek| known.flow.filter(|_| index == 0);
                     let known = peek(datagram.payload, profile).ok();
                     let known = known.map(|known| Peek { flow: flow(known), ..known });
@@ -299,7 +299,7 @@ fn hops_of(contents: &Contents<'_>) -> Vec<Hop> {
     }
 }
 
-/// A frame or report that was refused, with what is known of it all the same.
+/// A refused frame or report, with its known fields.
 #[derive(Debug)]
 struct Refused {
     ts: u64,
@@ -314,7 +314,7 @@ impl Refused {
     }
 }
 
-/// What was printed, for the last lines.
+/// Counts of the printed reports, for the summary.
 #[derive(Default, Debug)]
 struct Summary {
     reports: BTreeMap<&'static str, u64>,
@@ -363,7 +363,7 @@ impl Summary {
     }
 }
 
-/// ` (version 1.0: 12, version 2.0: 3)`; nothing for nothing.
+/// ` (version 1.0: 12, version 2.0: 3)`; empty without counts.
 fn parts(counts: &BTreeMap<&'static str, u64>, prefix: &str) -> String {
     if counts.is_empty() {
         return String::new();

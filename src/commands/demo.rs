@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     let running = start(network, input, &server, &args, &stop)?;
     let ended = server.wait();
-    // Relaxed: the flag travels alone; joining orders the rest.
+    // Relaxed: no other data depends on the flag; joining orders the rest.
     stop.store(true, Ordering::Relaxed);
     let (sent, reported) = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
     let concluded = conclude(&client, &sent, &reported);
@@ -174,7 +174,7 @@ fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
     }
 }
 
-/// Says where to look and what will happen.
+/// Prints the addresses and the schedule.
 fn introduce(
     url: &str,
     (input, translator): (SocketAddr, SocketAddr),
@@ -213,7 +213,7 @@ fn introduce(
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
 }
 
-/// What to ask the collector's memory.
+/// Example queries of the collector's memory.
 fn questions(url: &str, network: &Network) -> String {
     let Some(flow) = network.example() else { return String::new() };
     let questions = [
@@ -235,7 +235,7 @@ fn questions(url: &str, network: &Network) -> String {
     out
 }
 
-/// Asks the desktop to show the pages; who has none still has the address.
+/// Opens the pages in the default browser; without one, prints their address.
 fn open(url: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let opened = Command::new(opener).arg(url).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -314,10 +314,10 @@ fn budget(status: &StatusView, sent: &Sent) -> String {
     format!("{out}\n{verdict}\n")
 }
 
-/// A verdict.
+/// The verdict if the sums agree.
 const FOR_ALL: &str = "every one is accounted for.";
 
-/// Units that a stage dropped.
+/// Units that a stage dropped, for any reason.
 fn not_done(stage: &Stage) -> u64 {
     stage.drops.values().sum()
 }
@@ -383,7 +383,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A directory that cannot be removed is in the temporary directory.
+        // A directory that cannot be removed stays in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

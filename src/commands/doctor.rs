@@ -131,7 +131,7 @@ fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
     }
 }
 
-/// Columns before what is said about a check.
+/// Columns of indentation before the details of a check.
 const INDENT: usize = 14;
 
 /// The text in lines of at most `width` columns, if its words allow it.

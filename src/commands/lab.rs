@@ -1,4 +1,4 @@
-//! What `hopwise lab` needs of this program: its configuration and its API.
+//! The functions of this program that `hopwise lab` needs: its configuration and its API.
 
 use serde_json::{Value, json};
 use settings::{
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// A good file; each case below says what to change in it.
+    /// A valid file, in which each case below changes something.
     const GOOD: &str = include_str!("../../lab/src/good.toml");
 
     /// `=== change` old `=== to` new `=== message` message, and again.
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn any_text_is_read_or_refused() {
-        // Cut anywhere, and with any one byte another: no panic, and a refusal names a line.
+        // Truncated anywhere, or with any one byte replaced: no panic, and a refusal names a line.
         for cut in 0..GOOD.len() {
             if let Err(error) = parse(&GOOD[..cut]) {
                 assert!(error.to_string().starts_with("lab.toml:"), "{error}");

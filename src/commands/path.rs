@@ -65,7 +65,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The matching flows; the one meant, when the text is a whole flow or only one matches, with its hops.
+/// The matching flows; if the text is a whole flow or only one matches, that flow alone, with its hops.
 fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let Flows { mut flows, .. } = fetch(client, &format!("/flows?limit={limit}&filter={}", escape(text)))?;
     if let Some(exact) = flows.iter().position(|flow| flow.text == text) {

@@ -1,4 +1,4 @@
-//! What a device means by its numbers, by the name of a profile given on the command line.
+//! The profile that is named on the command line.
 
 use collector::Profile;
 use wire::Dialect;

@@ -209,7 +209,7 @@ fn field(object: &mut Object<'_>, name: &str, value: &Value) {
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        // As SQLite has it: a whole floating-point number without a fraction.
+        // As in SQLite: a whole floating-point number is printed without a fraction.
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (None, Some(real)) => real.to_string(),
             _ => number.to_string(),

@@ -1,4 +1,4 @@
-//! Answers out of the store's files, in the same types as the API's.
+//! Queries of a store's files, with results in the types of the API.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn event(row: Vec<Value>) -> Option<EventView> {
     })
 }
 
-/// Flows whose text is or contains `text`, the latest first; the one meant with its hops, when it is only one.
+/// Flows whose text is or contains `text`, the latest first; with its hops if there is only one.
 pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let find = |condition: &str, parameter: &str| {
         let sql = format!(

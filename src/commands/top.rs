@@ -66,11 +66,11 @@ pub(crate) enum Order {
     Latency,
     /// The fullest queue
     Queue,
-    /// The most reports (links: the most utilised)
+    /// The most reports (links: the highest utilization)
     Rate,
 }
 
-/// The answers shown at one time.
+/// The responses from which one screen is made.
 #[derive(Serialize, Debug)]
 struct Snapshot {
     status: StatusView,
@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let keys = screen.keys();
     loop {
         let terminal = Terminal::stdout();
-        // The server may be restarting: the old tables stay, with the reason above them.
+        // The server may be restarting: the old tables stay, with the error above them.
         let trouble = match Snapshot::take(&client, order) {
             Ok(fresh) => {
                 snapshot = fresh;
@@ -128,7 +128,7 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws over the last picture, line by line, so that nothing flickers.
+/// Overwrites the previous screen line by line, which avoids flicker.
 fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
     let mut out = String::from("\x1b[H");
     for line in picture.lines().take(terminal.height.saturating_sub(1)) {
@@ -342,7 +342,7 @@ impl Snapshot {
     }
 }
 
-/// The alternate screen, with keys read one by one. Everything is as before when this is dropped.
+/// The alternate screen, with keys read one by one. Dropping it restores the terminal.
 ///
 /// The terminal's mode is changed by `stty`, which every system with a terminal has: doing it here would need unsafe code.
 struct Screen {

@@ -15,7 +15,7 @@ use wire::{FlowKey, Refusal};
 use terminal::json::{self, Object, Text};
 use terminal::units;
 
-/// The ports by which DTA is recognised; those of RoCEv2 are arguments.
+/// The ports of DTA; those of RoCEv2 are arguments.
 pub(super) const PORTS: [u16; 2] = [REPORT_PORT, CONTROL_PORT];
 
 /// Kind of a datagram.
@@ -29,7 +29,7 @@ pub(super) enum Found<'a> {
 }
 
 impl Found<'_> {
-    /// For the summary.
+    /// Its name in the summary.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Report(report, _) => report.operation.opcode().name(),

@@ -66,7 +66,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>, judge: 
     out.push('\n');
 }
 
-/// Something refused.
+/// A refused frame or report.
 pub(super) fn refused(out: &mut String, refused: &Refused) {
     json::object(out, |o| {
         o.field("ts", refused.ts).present("source", refused.source.map(Text));
@@ -84,7 +84,7 @@ fn flags(flags: Flags) -> Vec<&'static str> {
     Flags::NAMES.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| *name).collect()
 }
 
-/// What is odd; left out when nothing is.
+/// The annotations; omitted if there are none.
 fn annotations(object: &mut Object<'_>, annotations: Annotations) {
     let set = Annotations::NAMES.iter().filter(|(mark, _)| annotations.contains(*mark));
     let names: Vec<&str> = set.map(|(_, name)| *name).collect();
@@ -93,7 +93,7 @@ fn annotations(object: &mut Object<'_>, annotations: Annotations) {
     }
 }
 
-/// What makes INT stateful; left out of plain INT.
+/// The fields of SF-INT; omitted for other INT.
 fn sf(object: &mut Object<'_>, sf: Option<Sf>) {
     let Some(Sf { urgent, state, packet_id }) = sf else { return };
     object.object("sf", |o| {
@@ -116,7 +116,7 @@ fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>) {
     });
 }
 
-/// The flags of a trace, and what its nodes wrote that is no item of a hop, in forwarding order.
+/// The flags of a trace, and the node data that is not an item of a hop, in forwarding order.
 fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
     let flags: Vec<&str> = trace.flag_names().collect();
     if !flags.is_empty() {

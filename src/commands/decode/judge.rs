@@ -1,4 +1,4 @@
-//! Which hop latencies are implausible: the profile of the node says so, else that of the source.
+//! Which hop latencies are implausible, by the profile of the node, otherwise by that of the source.
 
 use collector::Profile;
 use detect::Prefix;

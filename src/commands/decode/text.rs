@@ -54,7 +54,7 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
     }
 }
 
-/// What is odd about a report, in words.
+/// The annotations of a report, as text.
 const ANNOTATIONS: [(Annotations, &str); 4] = [
     (Annotations::PARTIAL, "partial: a part of it runs over its end and was left out"),
     (Annotations::UNFLAGGED_DROP_REASON, "anomaly: a drop reason without the drop flag"),
@@ -74,7 +74,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>, judge: 
     write_hops(out, contents.int.as_ref(), &super::hops_of(contents), judge);
 }
 
-/// Something refused.
+/// A refused frame or report.
 pub(super) fn refused(out: &mut String, refused: &Refused) {
     let source = refused.source.map_or(String::new(), |source| format!("  from {source}"));
     out.push_str(&format!(
@@ -101,7 +101,7 @@ fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], judge: Sour
     out.push('\n');
 }
 
-/// What makes INT stateful; nothing of plain INT.
+/// The fields of SF-INT; empty for other INT.
 fn stateful(int: &Int<'_>) -> String {
     let Some(Sf { urgent, state, packet_id }) = int.sf else { return String::new() };
     let urgent = if urgent { "  urgent" } else { "" };

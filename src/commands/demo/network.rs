@@ -1,4 +1,4 @@
-//! The simulated network in real time: what it would have sent by now is sent.
+//! The simulated network in real time: each step sends the reports that are due.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,12 +19,12 @@ use terminal::CliError;
 use terminal::Tone;
 use terminal::{Terminal, units};
 
-/// How far the simulation goes at once. Shorter is smoother, longer costs less.
+/// Simulated time per step. Shorter steps are smoother, longer ones cost less.
 const STEP: Duration = Duration::from_millis(5);
 /// A network with a greater lag is not realistic; the command warns.
 const LAG: Duration = Duration::from_secs(2);
 
-/// The network, and what will happen in it.
+/// The network and its schedule.
 #[derive(Debug)]
 pub(super) struct Network {
     fabric: Fabric,
@@ -34,23 +34,23 @@ pub(super) struct Network {
     reporters: Reporters,
 }
 
-/// What was sent, and how the simulated network changed it.
+/// Counts of the sent datagrams, and of those that the simulated network lost or duplicated.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sent {
     /// Datagrams that the switches sent.
     pub(super) sent: u64,
-    /// Of these, never given to the socket.
+    /// Of these, datagrams that the simulated network lost: they were not passed to the socket.
     pub(super) lost: u64,
-    /// Of the lost ones, the first or last of a switch: no gap between two numbers shows them.
+    /// Of the lost ones, the first or last of a stream: they leave no gap in the sequence numbers.
     pub(super) unseen: u64,
-    /// Sent to the socket twice.
+    /// Datagrams passed to the socket twice.
     pub(super) duplicated: u64,
     /// How long it ran.
     pub(super) span: Duration,
 }
 
 impl Network {
-    /// The network at its beginning, now; and the names of its switches.
+    /// A network that starts now, and the names of its switches.
     pub(super) fn new(seed: u64) -> Result<(Self, Vec<(u32, String)>), CliError> {
         let start = nic::time::now();
         let (fabric, script) = demo::scenario_at(seed, start)
@@ -77,7 +77,7 @@ impl Network {
         Ok(())
     }
 
-    /// A flow to ask about: of IPv4, between two leaves.
+    /// A flow for the example queries: IPv4, between two leaves.
     pub(super) fn example(&self) -> Option<FlowKey> {
         let net = |address: IpAddr| match address {
             IpAddr::V4(address) => Some(address.octets()[2]),
@@ -87,7 +87,7 @@ impl Network {
         flows.find(|flow| net(flow.src()).is_some_and(|from| net(flow.dst()).is_some_and(|to| from != to)))
     }
 
-    /// What will happen, by the time since the start.
+    /// The schedule, by the time since the start.
     pub(super) fn script(&self) -> &[Line] {
         &self.script
     }
@@ -104,7 +104,7 @@ impl Network {
         )
     }
 
-    /// Runs in real time until `stop`, or for `span`; says what happens as it happens.
+    /// Runs in real time until `stop`, or for `span`; prints each line of the schedule when it is due.
     pub(super) fn run(
         mut self,
         to: SocketAddr,
@@ -115,7 +115,7 @@ impl Network {
         let mut wire = Outbox::new(to);
         let mut script = std::mem::take(&mut self.script).into_iter().peekable();
         let mut warned = false;
-        // Relaxed: the flag travels alone.
+        // Relaxed: no other data depends on the flag.
         while !stop.load(Ordering::Relaxed) && span.is_none_or(|span| begin.elapsed() < span) {
             let elapsed = begin.elapsed();
             self.advance(self.start + elapsed.as_nanos() as u64, &mut wire)?;
@@ -157,10 +157,10 @@ impl Network {
     }
 }
 
-/// Simulated time after which everything has arrived that will.
+/// Simulated time after which no packet is in flight.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What to look at when a line of the script happens.
+/// A hint on where the effect of a line of the schedule is visible.
 pub(super) fn look_at(text: &str) -> &'static str {
     if text.contains("microburst") {
         "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops; Lists: congestion, losses"
@@ -171,7 +171,7 @@ pub(super) fn look_at(text: &str) -> &'static str {
     }
 }
 
-/// Says on standard output that a line of the script happens now.
+/// Prints a line of the schedule when it is due.
 fn announce(line: &Line) -> Result<(), CliError> {
     let terminal = Terminal::stdout();
     let at = terminal.paint(Tone::Dim, &units::clock(Duration::from_nanos(line.at)));
@@ -187,22 +187,22 @@ fn announce(line: &Line) -> Result<(), CliError> {
 struct Outbox {
     to: SocketAddr,
     senders: BTreeMap<u32, Sender>,
-    /// Who sends, and where the payload ends in `bytes`.
+    /// The sender, and the end of its payload in `bytes`.
     waiting: Vec<(u32, usize)>,
     bytes: Vec<u8>,
-    /// What the simulated network did to each numbered stream.
+    /// The outcomes of the datagrams of each stream.
     streams: BTreeMap<(u32, u8), Stream>,
 }
 
-/// The datagrams of one switch's subsystem. Losses show as gaps between numbers, from the first that arrives on: which is not always the
-/// first that was sent and not lost, because one may overtake another.
+/// The datagrams of one switch's subsystem. Losses are visible as gaps between sequence numbers, from that of the first datagram that
+/// arrives; it is not always the lowest, because datagrams are reordered.
 #[derive(Default, Debug)]
 struct Stream {
     sent: u64,
     duplicated: u64,
-    /// Numbers of those that were lost.
+    /// Sequence numbers of the lost datagrams.
     lost: Vec<u32>,
-    /// Numbers of the first that arrived, and the highest.
+    /// Sequence number of the first datagram that arrived, and the highest one.
     arrived: Option<(u32, u32)>,
 }
 
@@ -220,7 +220,7 @@ impl Stream {
         *highest = seq.max(*highest);
     }
 
-    /// Losses that no gap shows.
+    /// Losses without a gap.
     fn unseen(&self) -> u64 {
         let shown = |seq: &&u32| self.arrived.is_some_and(|(first, highest)| (first..highest).contains(*seq));
         (self.lost.len() - self.lost.iter().filter(shown).count()) as u64
@@ -252,7 +252,7 @@ impl Outbox {
         Self { to, senders: BTreeMap::new(), waiting, bytes, streams: BTreeMap::new() }
     }
 
-    /// What happened to all datagrams.
+    /// The outcomes of all datagrams.
     fn account(&self, span: Duration) -> Sent {
         let mut sent = Sent { span, ..Sent::default() };
         for stream in self.streams.values() {
@@ -264,7 +264,7 @@ impl Outbox {
         sent
     }
 
-    /// Sends everything that waits, in order. Reports of one switch that follow each other share a system call.
+    /// Sends all queued reports, in order. Consecutive reports of one switch share a system call.
     fn send(&mut self) -> Result<(), CliError> {
         let Self { to, senders, waiting, bytes, .. } = self;
         let mut start = 0;
