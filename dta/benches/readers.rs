@@ -1,7 +1,7 @@
-//! Reading collector memory on one core. `cargo bench -p hopwise-dta --bench readers`, or with case names behind `--`
-//! (`get`, `cold`, `cached`, `follow`, `other`). Regions of 4 GiB, on pages of 2 MiB where there are any: `sysctl vm.nr_hugepages=2100` before.
+//! Reading collector memory on one core. `cargo bench -p hopwise-dta --bench readers`, or with case names after `--`
+//! (`get`, `cold`, `cached`, `follow`, `other`). Regions of 4 GiB, on pages of 2 MiB where available: run `sysctl vm.nr_hugepages=2100` before.
 //!
-//! Prints the least and the median of many short runs; beside each a plain loop over the same memory in the same run, and the ratio.
+//! Prints the minimum and the median of many short runs; beside each, those of a plain loop over the same memory in the same run, and the ratio.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn main() {
         }
     }
     if is_wanted("cached") {
-        // What is left without memory: hashing, comparing, copying.
+        // The cost apart from memory: hashing, comparing, copying.
         key_write(Size { body: 1 << 18, keys: 1 << 12, ..size }, 20, true, true);
         hash_only(size);
     }
@@ -53,7 +53,7 @@ fn main() {
     }
 }
 
-/// A key that looks random: two steps of splitmix64.
+/// A pseudo-random key: two steps of splitmix64.
 fn key(number: u64) -> Key {
     let mix = |value: u64| {
         let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -145,7 +145,7 @@ fn hash_only(size: Size) {
     report("hashes of a key, N=2", &mut times.clone(), &mut times, "ns/key");
 }
 
-/// Random keys, half of which are there, in batches.
+/// Random keys in batches; half of the keys are stored.
 fn get_batches(size: Size, store: &DtaStore, reader: &KeyWriteReader, policy: Policy, copies: u8) {
     const ROUND: u64 = 1 << 11;
     let data_len = reader.data_len();

@@ -366,7 +366,7 @@ impl Follower {
         let Some(trailer) = self.view.whole(self.block, &mut self.scratch) else {
             return self.retry_later(true);
         };
-        // It may have been overwritten between the two reads.
+        // The block may have been overwritten between the two reads.
         if trailer.sequence != self.next {
             return self.mismatch(trailer.sequence);
         }

@@ -1,18 +1,18 @@
-//! The store calculator: for a number of keys, the slots and copies, the memory that they take, and the probability that a query succeeds.
+//! The store calculator: for a number of keys, the slots and copies, the memory needed, and the probability that a query succeeds.
 
 use wire::dta::layout::slot_stride;
 
 use crate::Plan;
 pub use crate::calculation::{Calculation, Choice};
 
-/// What is to be calculated.
+/// Input of the calculation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirements {
-    /// Distinct keys, each written once, that queries are for.
+    /// Distinct keys, each written once, to be queried.
     pub keys: u64,
-    /// Slots; none: as many as `answered` takes.
+    /// Slots; `None`: as many as `answered` needs.
     pub slots: Option<u64>,
-    /// Copies; none: those with which most keys are answered.
+    /// Copies; `None`: the number with which most keys are answered.
     pub copies: Option<u8>,
     /// Bytes of data in a slot.
     pub data: u16,
@@ -20,10 +20,10 @@ pub struct Requirements {
     pub answered: f64,
 }
 
-/// Calculates.
+/// Calculates the sizes and probabilities.
 ///
 /// # Errors
-/// Numbers that cannot be: a sentence.
+/// Impossible numbers: a sentence that says which.
 pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
     if requirements.keys == 0 || !(1..=1024).contains(&requirements.data) {
         return Err("there must be a key, and 1 to 1024 bytes of data".to_owned());
@@ -66,7 +66,7 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
     })
 }
 
-/// The least slots with which enough keys are answered, by the given copies or the best.
+/// The smallest number of slots with which enough keys are answered, for the given number of copies or the best.
 fn least_slots(requirements: &Requirements) -> Result<u64, String> {
     let choices = requirements.copies.map_or(1..=4, |copies| copies..=copies);
     let slots = choices
@@ -135,14 +135,14 @@ mod tests {
                 }
             }
         }
-        // By hand: one key in one slot is answered; of two in one slot the newer.
+        // By hand: one key in one slot is answered; of two keys in one slot, the newer one.
         let of = |keys| {
             calculate(&Requirements { keys, slots: Some(1), copies: Some(1), data: 4, answered: 0.5 })
                 .unwrap()
         };
         assert_eq!((of(1).answered, of(1).oldest, of(1).occupied), (1.0, 1.0, 1.0));
         assert_eq!((of(2).answered, of(2).oldest), (0.5, 0.0));
-        // Less what is answered wrongly by chance: half of 2^-32.
+        // Minus the keys that are answered wrongly by chance: half of 2^-32.
         assert!((of(2).empty - (0.5 - 0.5 / 2_f64.powi(32))).abs() < 1e-15, "{}", of(2).empty);
     }
 

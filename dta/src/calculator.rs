@@ -1,14 +1,14 @@
-//! How likely a key-write store answers: for keys, slots and copies, by the exact formulas, before anything is built; and what
-//! a store that is filled so far can be expected to answer.
+//! The probability that a key-write store answers a query: from keys, slots and copies, by exact formulas, before the store
+//! exists; and the expected answers of a store that is partly full.
 //!
 //! The model: every key is written once, to `copies` slots that are random and independent, as with the hash family v1 on keys
-//! that are not too regular (wire-formats 5.6). After a key, `later` other keys are written; one of its copies survives if none of
-//! their `later · copies` writes falls on it, j given copies do with (1 - j/slots)^(later · copies); inclusion and
-//! exclusion over the copies gives the rest. That its copies fall on each other is left out (a chance of 1/slots).
+//! that are not too regular (wire-formats 5.6). After a key, `later` other keys are written; a copy survives if none of
+//! their `later · copies` writes hits its slot, j given copies survive with probability (1 - j/slots)^(later · copies), and
+//! inclusion–exclusion over the copies gives the rest. Copies of one key in the same slot are neglected (a chance of 1/slots).
 
 use wire::dta::hash::MAX_COPIES;
 
-/// A store that is thought of.
+/// A planned store.
 ///
 /// ```
 /// use dta::Plan;
@@ -39,18 +39,18 @@ pub struct Plan {
 /// Outcomes of queries for a key that was reported.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Expected {
-    /// Answered rightly.
+    /// Answered correctly.
     pub found: f64,
     /// Not answered: every copy was overwritten.
     pub empty: f64,
-    /// Not answered: another key's value has the same checksum, and the copies that are left are not enough against it.
+    /// Not answered: another key's value has the same checksum, and too few copies are left to outvote it.
     pub ambiguous: f64,
-    /// Answered wrongly: only values of other keys with the same checksum are left, or they are more.
+    /// Answered wrongly: the values of other keys with the same checksum are the only ones left, or outvote the copies.
     pub wrong: f64,
 }
 
 impl Plan {
-    /// A plan with a checksum of 32 bits; copies are held at 1 to 4, slots at 1 at least.
+    /// A plan with a checksum of 32 bits; copies are clamped to 1 to 4, slots to at least 1.
     pub fn new(keys: u64, slots: u64, copies: u8) -> Self {
         Self { keys, slots: slots.max(1), copies: copies.clamp(1, MAX_COPIES as u8), checksum_bits: 32 }
     }
@@ -65,12 +65,12 @@ impl Plan {
         1.0 - self.all_survive(1, self.keys as f64)
     }
 
-    /// That `copies` given slots are hit by none of the writes of `later` keys.
+    /// The probability that none of the writes of `later` keys hits one of `copies` given slots.
     fn all_survive(&self, copies: u32, later: f64) -> f64 {
         if later == 0.0 { 1.0 } else { (self.log_survival(copies) * later).exp() }
     }
 
-    /// The logarithm of the chance that a key's writes spare `copies` given slots.
+    /// The logarithm of the probability that a key's writes hit none of `copies` given slots.
     fn log_survival(&self, copies: u32) -> f64 {
         f64::from(self.copies) * (-f64::from(copies) / self.slots as f64).max(-1.0).ln_1p()
     }
@@ -88,7 +88,7 @@ impl Plan {
         (log * keys).exp_m1() / (log.exp_m1() * keys)
     }
 
-    /// That exactly `alive` of the copies are left, from the chances that given ones are.
+    /// The probability that exactly `alive` copies are left, from the probabilities that given copies are.
     fn exactly(&self, alive: u32, survival: impl Fn(u32) -> f64) -> f64 {
         let copies = u32::from(self.copies);
         let terms = (alive..=copies).map(|of| {
@@ -118,8 +118,8 @@ impl Plan {
         self.outcome(|of| self.all_survive(of, later as f64))
     }
 
-    /// Goes through how many copies are left and how many of the others have the key's checksum by chance. Values of other keys are
-    /// taken to differ from each other.
+    /// Sums over the number of copies left and the number of other slots that have the key's checksum by chance. The values of other
+    /// keys are assumed to differ from each other.
     fn outcome(&self, survival: impl Fn(u32) -> f64) -> Expected {
         let copies = u32::from(self.copies);
         let by_chance = self.false_match();
@@ -143,30 +143,30 @@ impl Plan {
         Expected { found, empty, ambiguous, wrong }
     }
 
-    /// That a slot which another key took over has this key's checksum.
+    /// The probability that a slot overwritten by another key has this key's checksum.
     fn false_match(&self) -> f64 {
         (-f64::from(self.checksum_bits)).exp2()
     }
 
-    /// The chance that a key which was **never** reported is answered (policies First and Majority): a slot is taken and has its checksum.
+    /// The chance that a key which was **never** reported is answered (policies First and Majority): a slot is in use and has its checksum.
     pub fn false_answer(&self) -> f64 {
         let one = self.occupied() * self.false_match();
         -(f64::from(self.copies) * (-one).ln_1p()).exp_m1()
     }
 
-    /// Of 1 to 4 copies, those with which most keys are answered.
+    /// The number of copies, 1 to 4, with which most keys are answered.
     pub fn best_copies(&self) -> u8 {
         let answered = |copies: &u8| Self { copies: *copies, ..*self }.answered();
         (1..=MAX_COPIES as u8).max_by(|a, b| answered(a).total_cmp(&answered(b)).then(b.cmp(a))).unwrap_or(1)
     }
 
-    /// The least power of two of slots with which this share of the keys is answered; `None` if 2^31 are too few.
+    /// The smallest number of slots, a power of two, with which this share of the keys is answered; `None` if 2^31 are too few.
     pub fn slots_for(&self, answered: f64) -> Option<u64> {
         let enough = |slots: &u64| Self { slots: *slots, ..*self }.answered() >= answered;
         (0..=31).map(|bits| 1_u64 << bits).find(enough)
     }
 
-    /// Keys per slot that a store with this share of its slots written has seen, if each was written once; infinite for a full one.
+    /// Keys per slot of a store with this share of its slots written, if each key was written once; infinite for a full store.
     pub fn load_of(occupied: f64, copies: u8) -> f64 {
         -(-occupied.clamp(0.0, 1.0)).ln_1p() / f64::from(copies.max(1))
     }

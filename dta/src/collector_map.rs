@@ -1,4 +1,4 @@
-//! The map of several collectors: a file made in one place, by which reporters choose a collector and questions find it again.
+//! The map of several collectors: one file by which reporters choose a collector and queries find the same one.
 
 use std::{
     fs,
@@ -60,9 +60,9 @@ pub struct CollectorMap {
 pub struct Collector {
     /// Its name.
     pub name: String,
-    /// Where its API answers.
+    /// URL of its API.
     pub api: String,
-    /// Where reports for it go: an address that its translator takes reports for.
+    /// Where reports for it go: an address on which its translator receives reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<SocketAddr>,
 }
@@ -72,9 +72,9 @@ pub struct Collector {
 pub enum LoadError {
     /// The file cannot be read.
     Read(io::Error),
-    /// It is no JSON of a map.
+    /// It is not the JSON of a map.
     Json(serde_json::Error),
-    /// What is wrong with its tables.
+    /// Its tables are invalid; the text says why.
     Tables(String),
 }
 
@@ -91,7 +91,7 @@ impl CollectorMap {
     /// A map that spreads everything evenly.
     ///
     /// # Errors
-    /// No collectors, or too many, or two of one name.
+    /// No collectors, too many, or two with the same name.
     pub fn even(collectors: Vec<Collector>) -> Result<Self, String> {
         let keys = Spread::even(collectors.len()).by_key().to_vec();
         let map =
@@ -100,10 +100,10 @@ impl CollectorMap {
         Ok(map)
     }
 
-    /// The map of a file.
+    /// Reads the map in a file.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read, or is not a map.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
         let mut text = String::new();
         let opened = fs::File::open(file).map_err(LoadError::Read)?;
@@ -139,11 +139,11 @@ impl CollectorMap {
         Spread::new(self.collectors.len(), Some(table(&self.keys)?), lists, self.sketches)
     }
 
-    /// The same with one more collector, and how many of the 256 values move to it. Lists that were dealt out in turn stay where they
-    /// are, as far as `lists` says which there are.
+    /// The same with one more collector, and how many of the 256 values move to it. Lists that were assigned round robin stay where
+    /// they are, if their number is below `lists`.
     ///
     /// # Errors
-    /// Too many collectors, or a name that is there already.
+    /// Too many collectors, or a name that is in use.
     pub fn grown(&self, new: Collector, lists: u32) -> Result<(Self, usize), String> {
         let old = self.spread()?;
         let keys = old.grown()?.to_vec();

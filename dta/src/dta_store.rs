@@ -12,7 +12,7 @@ use crate::key_write::KeyWriteReader;
 use crate::postcarding::PostcardingReader;
 use crate::sketch::SketchReader;
 
-/// A region of collector memory and what is in it. Cheap to clone; readers are made of it.
+/// A region of collector memory with its header. Cheap to clone; its methods return readers.
 #[derive(Clone, Debug)]
 pub struct DtaStore {
     region: Arc<Region>,
@@ -20,11 +20,11 @@ pub struct DtaStore {
 }
 
 impl DtaStore {
-    /// Makes a store in a region of zeros, of at least [`region_len`] bytes.
+    /// Creates a store in a zeroed region of at least [`region_len`] bytes.
     ///
     /// # Errors
     /// [`HeaderError::NotEmpty`] when there is anything in the header page, so that no store is overwritten by mistake;
-    /// [`HeaderError::TooShort`], [`HeaderError::ReadOnly`], and what is wrong with `header`.
+    /// [`HeaderError::TooShort`], [`HeaderError::ReadOnly`], and the errors of an invalid `header`.
     pub fn create(region: Arc<Region>, header: &Header) -> Result<Self, HeaderError> {
         let page = header.encode()?;
         if region.len() < region_len(&header.geometry) {
@@ -33,7 +33,7 @@ impl DtaStore {
         if !region.is(0, &[0; HEADER_LEN]) {
             return Err(HeaderError::NotEmpty);
         }
-        // The magic last: a store that was half made is none.
+        // The magic last: an incomplete header page is not a store.
         region.write_head_last(0, page.as_slice()).map_err(|_| HeaderError::ReadOnly)?;
         Ok(Self { region, header: Arc::new(header.clone()) })
     }
@@ -41,7 +41,7 @@ impl DtaStore {
     /// Opens the store in a region, live or a snapshot, with its contents as they are.
     ///
     /// # Errors
-    /// What is wrong with the header page, by name.
+    /// The defect of the header page.
     pub fn open(region: Arc<Region>) -> Result<Self, HeaderError> {
         let mut page = Box::new([0; HEADER_LEN]);
         region.read(0, page.as_mut_slice()).map_err(|_| HeaderError::TooShort)?;
@@ -57,7 +57,7 @@ impl DtaStore {
         &self.header
     }
 
-    /// What the body is.
+    /// The layout of the body.
     pub fn geometry(&self) -> Geometry {
         self.header.geometry
     }

@@ -187,7 +187,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Hexadecimal digits as bytes; `None` when it is anything else.
+/// Hexadecimal digits as bytes; `None` for any other text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {

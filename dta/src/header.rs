@@ -1,5 +1,5 @@
 //! The header page: 4096 bytes before a region's body that say what the body is, so that another process, in another
-//! language, can map a region and query it. Written once, when the store is made; nothing that comes from the network reaches it.
+//! language, can map a region and query it. Written once, when the store is created; the network cannot write to it.
 //!
 //! Byte for byte in `docs/reference/memory-layout.md`.
 
@@ -9,15 +9,15 @@ use wire::dta::layout::{BadGeometry, Columns, Geometry, MergeOp, Ring, SketchKin
 
 /// Bytes of the header page; the body follows.
 pub const HEADER_LEN: usize = 4096;
-/// Offset of the body in every region: behind the header page. Devices get access to the body only.
+/// Offset of the body in every region: after the header page. Devices get access to the body only.
 pub const BODY: u64 = HEADER_LEN as u64;
-/// The format that is written and read here.
+/// The version of the format that this crate reads and writes.
 pub const VERSION: u16 = 1;
-/// What a region begins with.
+/// The first bytes of a region.
 pub const MAGIC: [u8; 8] = *b"HOPWISE\x01";
 /// Bytes of the longest name.
 pub const MAX_NAME: usize = 128;
-/// Bytes of the longest text about fields.
+/// Maximum bytes of the description of the fields.
 pub const MAX_FIELDS: usize = 2048;
 
 /// Length of a store's region: header page and body, bytes.
@@ -53,9 +53,9 @@ mod field {
 pub struct Header {
     /// The store's name, at most [`MAX_NAME`] bytes.
     pub name: String,
-    /// DtaStore ID or sketch ID; of lists the first one's.
+    /// Store ID or sketch ID; for lists, the ID of the first one.
     pub id: u32,
-    /// What the body is.
+    /// The layout of the body.
     pub geometry: Geometry,
     /// The display layout of a value or entry (`src:ipv4 dst:ipv4 …`), at most [`MAX_FIELDS`] bytes. Not interpreted here.
     pub fields: String,
@@ -65,12 +65,12 @@ pub struct Header {
     pub snapshot: Option<u64>,
 }
 
-/// Why a region is not opened, or not made.
+/// Why a region cannot be opened or created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeaderError {
     /// Shorter than a header page, or than the header and the body that it describes.
     TooShort,
-    /// It does not begin as regions do.
+    /// It does not begin with [`MAGIC`].
     NotARegion,
     /// Of another version of this format.
     Version(u16),
@@ -78,17 +78,17 @@ pub enum HeaderError {
     ByteOrder,
     /// The header's CRC does not match: damaged.
     Damaged,
-    /// A kind of store that is not known here.
+    /// An unknown kind of store.
     Kind(u16),
-    /// A geometry that no store has.
+    /// An invalid geometry.
     Geometry(BadGeometry),
     /// A body of another length than the geometry's.
     BodyLength,
     /// A name or text that is too long or not UTF-8.
     Text,
-    /// To be made where something is already.
+    /// Creation in a region that is not empty.
     NotEmpty,
-    /// To be made in a region that cannot be written.
+    /// Creation in a read-only region.
     ReadOnly,
 }
 
@@ -119,11 +119,11 @@ impl std::fmt::Display for HeaderError {
             Self::Version(found) => write!(f, "of format version {found}; this program reads {VERSION}"),
             Self::ByteOrder => f.write_str("made on a machine of the other byte order"),
             Self::Damaged => f.write_str("its header page is damaged"),
-            Self::Kind(found) => write!(f, "of a kind that is not known here ({found})"),
-            Self::Geometry(why) => write!(f, "its geometry is none: {why}"),
+            Self::Kind(found) => write!(f, "of an unknown kind ({found})"),
+            Self::Geometry(why) => write!(f, "its geometry is invalid: {why}"),
             Self::BodyLength => f.write_str("its length is not that of its geometry"),
-            Self::Text => f.write_str("its name or its text about fields is too long or not UTF-8"),
-            Self::NotEmpty => f.write_str("there is something in it already"),
+            Self::Text => f.write_str("its name or the description of its fields is too long or not UTF-8"),
+            Self::NotEmpty => f.write_str("it is not empty"),
             Self::ReadOnly => f.write_str("it cannot be written"),
         }
     }
@@ -183,7 +183,7 @@ impl Header {
     /// Reads a page.
     ///
     /// # Errors
-    /// What is wrong with it, by name; [`HeaderError::NotEmpty`] and [`HeaderError::ReadOnly`] do not occur.
+    /// The defect of the page; [`HeaderError::NotEmpty`] and [`HeaderError::ReadOnly`] do not occur.
     pub fn decode(page: &[u8; HEADER_LEN]) -> Result<Self, HeaderError> {
         if take::<8>(page, field::MAGIC) != MAGIC {
             return Err(HeaderError::NotARegion);

@@ -7,11 +7,11 @@ use wire::dta::hash::{FlowBytes, MAX_KEY, flow_of};
 
 use crate::fields::{hex, unhex};
 
-/// What can be written, for help texts and refusals.
+/// The accepted forms of a key, for help texts and error messages.
 pub const FORMS: &str = "a flow such as '10.0.0.1:1234 > 10.0.0.2:80 tcp' (or 10.0.0.1:1234>10.0.0.2:80/6), an address, a number \
                                 (4 bytes; u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these with commas between";
 
-/// A key, with the text that it was made of.
+/// A key, with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     bytes: Vec<u8>,

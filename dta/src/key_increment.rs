@@ -16,7 +16,7 @@ const GROUP: usize = 32;
 /// By how much an estimate may be too large.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
-    /// Not by more than this ...
+    /// The error is at most this ...
     pub error: f64,
     /// ... with at least this probability, for hash functions that behave as random ones.
     pub confidence: f64,
@@ -85,7 +85,7 @@ impl KeyIncrementReader {
                 place.iter().for_each(|at| self.region.prefetch(*at));
             }
             for (place, out) in addrs[..keys.len()].iter().zip(out) {
-                // In range, and aligned: addrs are made of the geometry.
+                // In range, and aligned: the addresses are computed from the geometry.
                 *out = place.iter().map(|at| self.region.load_u64(*at).unwrap_or(0)).min().unwrap_or(0);
             }
         }
@@ -103,16 +103,16 @@ impl KeyIncrementReader {
         hashes.map(|hash| BODY + slot(hash, self.slots) * COUNTER_LEN)
     }
 
-    /// The sum of all counters, modulo 2^64: of everything that was added, as often as it was added. Reads the whole store.
+    /// The sum of all counters, modulo 2^64: each addition counts once per copy. Reads the whole store.
     pub fn total(&self) -> u64 {
         let ats = (BODY..BODY + self.slots * COUNTER_LEN).step_by(COUNTER_LEN as usize);
         ats.fold(0, |sum: u64, at| sum.wrapping_add(self.region.load_u64(at).unwrap_or(0)))
     }
 
     /// How far off an estimate from `copies` counters can be when all counters together have `total`
-    /// ([`total`](Self::total)): Count-Min (Cormode and Muthukrishnan 2005), with all rows in one array. What other keys put into
-    /// one counter is `total / slots` on average, and more than e times that with a probability of 1/e at most (Markov); in all
-    /// of the copies with e^-copies.
+    /// ([`total`](Self::total)): Count-Min (Cormode and Muthukrishnan 2005), with all rows in one array. Other keys add
+    /// `total / slots` to a counter on average, and more than e times that with a probability of at most 1/e (Markov); to all
+    /// copies with at most e^-copies.
     pub fn bound(&self, copies: u8, total: u64) -> Bound {
         let mean = total as f64 / self.slots as f64;
         Bound { error: std::f64::consts::E * mean, confidence: 1.0 - (-f64::from(copies)).exp() }

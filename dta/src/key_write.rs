@@ -1,8 +1,8 @@
 //! Key-write: the value of a key, from up to four copies.
 //!
-//! Slots are shared: later keys overwrite the copies of earlier ones. What a slot says of its key is a
-//! checksum of 32 bits, so that a slot that another key took over is mistaken for ours once in 2^32. Which copies are accepted
-//! is the asker's [`Policy`].
+//! Slots are shared: later keys overwrite the copies of earlier ones. A slot identifies its key by a checksum of 32 bits, so that
+//! a slot overwritten by another key is mistaken for ours with a probability of 2^-32. The caller's [`Policy`] decides which
+//! copies are accepted.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::slots::{self, SlotState};
 /// Which copies make an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Policy {
-    /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Copy 0 is written by every report, with
-    /// however many copies, so that it is never older than the others; the others answer where copy 0 was overwritten.
+    /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Every report writes copy 0, whatever
+    /// its number of copies, so that it is never older than the others; the others answer where copy 0 was overwritten.
     First,
     /// The value of more than half of the copies that have the key's checksum.
     #[default]
@@ -28,7 +28,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 3] = [Self::First, Self::Majority, Self::Strict];
 
     /// The policy as a word.
@@ -46,12 +46,12 @@ impl Policy {
     }
 }
 
-/// What a store knows of a key.
+/// The result of a query for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Answer {
     /// A value.
     Found {
-        /// Copies that have the key's checksum; with [`Policy::First`] 1, the others are not looked at.
+        /// Copies that have the key's checksum; 1 with [`Policy::First`], which reads no others.
         copies: u8,
         /// How many of them have this value.
         agreeing: u8,
@@ -59,8 +59,8 @@ pub enum Answer {
     /// No copy has the key's checksum: never reported, or overwritten.
     #[default]
     Empty,
-    /// Copies have the key's checksum, and the policy takes none of their values: they differ, or (strict) there is only one. The
-    /// key was reported with fewer copies after more, a copy is on its way, or another key has the same checksum.
+    /// Copies have the key's checksum, and the policy accepts none of their values: they differ, or (strict) there is only one. The
+    /// key was reported with fewer copies than before, a copy is in flight, or another key has the same checksum.
     /// [`KeyWriteReader::copy`] shows each.
     Ambiguous {
         /// Copies that have the key's checksum.
@@ -68,11 +68,11 @@ pub enum Answer {
         /// How many of them have the value that most have.
         agreeing: u8,
     },
-    /// The only copies that might be the key's were being written whenever looked at. Ask again.
+    /// The only copies that might be the key's were being written at each read. Query again.
     Torn,
 }
 
-/// What is in one of a key's slots.
+/// The content of one of a key's slots.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Copy {
     /// The key's checksum and a value.
@@ -81,11 +81,11 @@ pub enum Copy {
     Empty,
     /// Another key.
     Other,
-    /// It was being written whenever looked at.
+    /// It was being written at each read.
     Torn,
 }
 
-/// How many keys are under way at once.
+/// Number of keys in flight at once.
 const GROUP: usize = 32;
 /// Bytes of a cache line.
 const LINE: u64 = 64;
@@ -93,14 +93,14 @@ const LINE: u64 = 64;
 const WORD: u64 = 8;
 const CHECKSUM: usize = 4;
 
-/// Where the copies of a key are, and how they are known.
+/// The addresses of a key's copies, and its checksum.
 #[derive(Clone, Copy, Debug)]
 struct SlotAddrs<const N: usize> {
     at: [u64; N],
     checksum: u32,
 }
 
-/// What the first look at a key's slots showed.
+/// Result of the first read of a key's slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotHeads {
     /// Bit n: copy n has the key's checksum.
@@ -152,7 +152,7 @@ impl KeyWriteReader {
         self.slots
     }
 
-    /// What is known of `key`, from its first `copies` slots (4 when it is not known with how many it was reported). The value
+    /// Looks up `key` in its first `copies` slots (4 if the number of copies in its reports is unknown). The value
     /// is the first [`data_len`](Self::data_len) bytes of `out` if the answer is [`Answer::Found`]; otherwise `out` holds anything.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl KeyWriteReader {
         Ok(())
     }
 
-    /// What is in slot `n` (0 to 3) of a key; its value is in `out` if it is one.
+    /// The content of slot `n` (0 to 3) of a key; its value is in `out` if there is one.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -230,8 +230,8 @@ impl KeyWriteReader {
         let mut seen = [SlotHeads::default(); GROUP];
         let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
         for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
-            // Three steps without a branch that depends on what is in memory before the last: a wrong guess would throw away the
-            // work on the keys behind it.
+            // Three steps; only the last has branches that depend on the memory's contents: a misprediction would discard the
+            // work on the following keys.
             for (key, place) in keys.iter().zip(&mut addrs) {
                 *place = self.addrs(key.as_ref());
                 self.prefetch(place);
@@ -258,15 +258,15 @@ impl KeyWriteReader {
         if self.stride == WORD {
             return self.answer_words(&addrs, policy, out);
         }
-        // The loads of the copies' heads do not wait for each other.
+        // The loads of the copies' heads do not depend on each other.
         let seen = self.read_heads(&addrs);
         self.answer(&addrs, seen, policy, out)
     }
 
-    /// The answer where a slot is one word: one look shows all of it, never half-written.
+    /// The answer where a slot is one word: one load reads all of it, never half-written.
     #[inline(always)]
     fn answer_words<const N: usize>(&self, addrs: &SlotAddrs<N>, policy: Policy, out: &mut [u8]) -> Answer {
-        // The checksum and as many bytes of data as the store has; what is behind them does not count.
+        // The checksum and as many bytes of data as the store has; the bytes after them do not count.
         let mask = u64::MAX >> (8 * (WORD as usize - CHECKSUM).saturating_sub(self.data_len));
         let words = addrs.at.map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
         let (mut copies, mut agreeing, mut best) = (0, 0, 0);
@@ -283,7 +283,7 @@ impl KeyWriteReader {
                 (agreeing, best) = (alike, n);
             }
         }
-        // Also when it is no answer: the memory may hold anything then, and there is nothing to guess.
+        // Also if nothing was found: `out` may hold anything then, and this avoids a branch.
         let value = (words[best] >> (8 * CHECKSUM)).to_le_bytes();
         match <&mut [u8; 4]>::try_from(&mut *out) {
             Ok(out) => out.copy_from_slice(&value[..4]),
@@ -303,12 +303,12 @@ impl KeyWriteReader {
         }
     }
 
-    /// Looks at the heads of a key's slots.
+    /// Reads the heads of a key's slots.
     #[inline(always)]
     fn read_heads<const N: usize>(&self, addrs: &SlotAddrs<N>) -> SlotHeads {
         let mut seen = SlotHeads::default();
         for (n, at) in addrs.at.iter().enumerate() {
-            // In range and aligned: addrs are made of the geometry.
+            // In range and aligned: the addresses are computed from the geometry.
             let word = |behind: u64| self.region.load_u64(*at + behind).unwrap_or(0);
             let head = word(0);
             seen.matching |= u8::from(slots::begins_with(head, addrs.checksum)) << n;
@@ -316,7 +316,7 @@ impl KeyWriteReader {
                 8 => 0,
                 16 => word(8),
                 32 => word(8) | word(16) | word(24),
-                // Too much to look at in passing: one that begins with zeros is looked at again.
+                // Too long to read here: a slot that begins with zeros is read again.
                 _ => 1,
             };
             seen.begun |= head == 0 && rest != 0;
@@ -388,7 +388,7 @@ impl KeyWriteReader {
         Answer::Found { copies: 1, agreeing: 1 }
     }
 
-    /// Slot by slot, with all that may be the matter.
+    /// Slot by slot, with all special cases.
     #[cold]
     fn first<const N: usize>(&self, addrs: &SlotAddrs<N>, out: &mut [u8]) -> Answer {
         let mut torn = false;

@@ -1,5 +1,5 @@
-//! Files of memory that ends with the process, such as the kernel's: read at the start, written at a clean stop. In between, a lock
-//! file in the directory marks the files as stale.
+//! Files of memory that does not outlive the process, such as the kernel's: read at the start, written at a clean stop. In between,
+//! a lock file in the directory marks the files as stale.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -21,15 +21,15 @@ const PIECE: usize = 1 << 20;
 pub struct KernelLock {
     path: PathBuf,
     _locked: File,
-    /// The process that set it last ended without taking it away.
+    /// The last process that held the lock ended without removing the lock file.
     pub left_behind: bool,
 }
 
 impl KernelLock {
-    /// Sets it.
+    /// Acquires the lock.
     ///
     /// # Errors
-    /// Another process has ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
+    /// Another process holds it ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
     pub fn acquire(directory: &Path) -> io::Result<Self> {
         let path = directory.join(MARK);
         let left_behind = path.exists();
@@ -55,21 +55,21 @@ pub fn is_locked(directory: &Path) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Copies what a file keeps into the memory, which is of zeros and long enough.
+/// Copies the contents of a file into memory, which must be zeroed and long enough.
 ///
 /// # Errors
-/// It is shorter than it was.
+/// The file became shorter.
 pub fn load(kept: &DtaStore, into: &Region) -> io::Result<()> {
     copy(kept.region(), into)
 }
 
-/// Writes a store to its file, which appears whole or stays as it was.
+/// Writes a store to its file atomically: after an error, the previous file is unchanged.
 ///
 /// # Errors
-/// No room, most likely.
+/// Usually no space on the device.
 pub fn save(store: &DtaStore, file: &Path) -> io::Result<()> {
     let begun = file.with_extension("begun");
-    // What an earlier attempt left.
+    // A file that an earlier attempt left.
     let _ = fs::remove_file(&begun);
     let region = Arc::clone(store.region());
     let written = Region::create_file(&begun, region.len()).and_then(|out| {
@@ -77,12 +77,12 @@ pub fn save(store: &DtaStore, file: &Path) -> io::Result<()> {
         out.sync()
     });
     written.and_then(|()| fs::rename(&begun, file)).inspect_err(|_| {
-        // Of no use; that it cannot be removed adds nothing to the first error.
+        // It is useless; an error of removing it adds nothing to the first error.
         let _ = fs::remove_file(&begun);
     })
 }
 
-/// All of the shorter one. Pages of zeros are left out: the other is of zeros, and what is never touched takes no memory.
+/// Copies as many bytes as the shorter region has. Pieces of zeros are skipped: the target is zeroed, and untouched pages take no memory.
 fn copy(from: &Region, to: &Region) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let len = from.len().min(to.len());

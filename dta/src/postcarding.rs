@@ -16,26 +16,26 @@ use crate::header::BODY;
 use crate::query::QueryError;
 use crate::slots::{self, SlotState};
 
-/// What a store knows of a key's path.
+/// The result of a query for a key's path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Path {
     /// Hops, see [`PostcardingReader::get`].
     Found {
         /// Number of hops that reported.
         seen: u8,
-        /// How many did not arrive although a later one did. Hops missing after the last one cannot be detected.
+        /// Number of missing hops before the last one that reported. Hops missing after it cannot be detected.
         missing: u8,
     },
-    /// Hops as of [`Path::Found`], if the slot is this key's: it is the artifact's and does not say whose it is.
+    /// Hops as of [`Path::Found`], if the slot is this key's: a slot of the artifact's layout does not identify its key.
     Unproven {
         /// Number of hops that reported.
         seen: u8,
-        /// How many did not although a later one did.
+        /// Number of missing hops before the last one that reported.
         missing: u8,
     },
-    /// The slot is another key's, or free.
+    /// The slot is free, or another key's.
     Empty,
-    /// It was being written whenever looked at. Ask again.
+    /// It was being written at each read. Query again.
     Torn,
 }
 
@@ -66,8 +66,8 @@ impl PostcardingReader {
         self.slots
     }
 
-    /// The path of `key`: `out[i]` is the value of hop i + 1, `None` if it did not report. `out` has room for [`hops`](Self::hops); it
-    /// holds `None` only unless the answer is [`Path::Found`] or [`Path::Unproven`].
+    /// The path of `key`: `out[i]` is the value of hop i + 1, `None` if it did not report. `out` needs [`hops`](Self::hops) elements;
+    /// unless the answer is [`Path::Found`] or [`Path::Unproven`], all of them are `None`.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -75,9 +75,9 @@ impl PostcardingReader {
         self.find(key, out, None)
     }
 
-    /// The same with knowledge of the values that a node can report: an artifact's slot in which all are such values is [`Path::Found`], any
-    /// other [`Path::Empty`]. Of V such values a slot with h hops of another key passes with a chance of (V / 2^32)^h. Our own slots have
-    /// a checksum; there it decides nothing.
+    /// The same with knowledge of the values that nodes can report: a slot of the artifact's layout with such values only is
+    /// [`Path::Found`], any other [`Path::Empty`]. If there are V such values, a slot with h hops of another key passes with a
+    /// probability of (V / 2^32)^h. Slots with a checksum do not need this knowledge.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -146,14 +146,14 @@ impl PostcardingReader {
     }
 }
 
-/// How often an artifact's slot that is being written is looked at again.
+/// Maximum reads of a slot of the artifact's layout that is being written.
 const TRIES: usize = 8;
 
 /// Reads bytes without a header that detects torn writes: they are accepted when two reads are equal.
 fn read_stable(region: &Region, at: u64, out: &mut [u8]) -> bool {
     (0..TRIES).any(|_| {
         let read = region.read(at, out).is_ok();
-        // The second look is behind the first; a writer stores in ascending order.
+        // Orders the second read after the first; a writer stores in ascending order.
         fence(Ordering::Acquire);
         read && region.is(at, out)
     })

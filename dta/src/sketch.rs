@@ -1,8 +1,8 @@
 //! Sketches: merged by the translator, written column by column, one buffer per parity of the epoch.
 //!
-//! A buffer's trailer is written last, so that an epoch is there when its trailer is. While the translator writes epoch e + 1
-//! into the other buffer, epoch e is safe; once e + 1 is there, e's buffer may be written for e + 2. So the newest
-//! epoch can be read for certain, and the copy is repeated if a newer one arrived meanwhile.
+//! A buffer's trailer is written last: an epoch is complete when its trailer is there. While the translator writes epoch e + 1
+//! into the other buffer, epoch e does not change; once e + 1 is complete, e's buffer may be overwritten with e + 2. So the newest
+//! epoch can be read consistently, and the copy is repeated if a newer one was completed meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -15,7 +15,7 @@ use wire::dta::sketch::{column, is_negative, row_hash};
 use crate::header::BODY;
 use crate::key_increment::Bound;
 
-/// How often a copy is begun again when a newer epoch comes in between.
+/// Maximum attempts to copy the newest epoch; another one follows if a newer epoch was completed meanwhile.
 const TRIES: usize = 4;
 /// Maximum number of rows: wire-formats 5.4.
 const MAX_DEPTH: usize = 16;
@@ -90,7 +90,7 @@ impl SketchReader {
         good.then_some(trailer)
     }
 
-    /// The epochs that are there, the newest first.
+    /// The complete epochs, the newest first.
     pub fn epochs(&self) -> [Option<SketchTrailer>; 2] {
         match (self.trailer(0), self.trailer(1)) {
             (Some(even), Some(odd)) if is_later(odd.epoch, even.epoch) => [Some(odd), Some(even)],
@@ -116,11 +116,11 @@ impl SketchReader {
         Err(SketchError::Busy)
     }
 
-    /// Copies one of the epochs that are there. [`SketchCopy::certain`] is false for the older one: columns of the one after next may be
-    /// among its own already.
+    /// Copies one of the complete epochs. [`SketchCopy::certain`] is false for the older one: some of its columns may already be
+    /// overwritten with those of the epoch after the newest.
     ///
     /// # Errors
-    /// [`SketchError::NoEpoch`] also if the epoch went away meanwhile.
+    /// [`SketchError::NoEpoch`], also if the epoch was overwritten meanwhile.
     pub fn copy_epoch(&self, epoch: u16, into: &mut SketchCopy) -> Result<(), SketchError> {
         let trailer = self.trailer(epoch & 1).filter(|trailer| trailer.epoch == epoch);
         self.copy_buffer(trailer.ok_or(SketchError::NoEpoch)?, into);
@@ -133,7 +133,7 @@ impl SketchReader {
     /// One column of an epoch: its counters, the first row's first.
     ///
     /// # Errors
-    /// [`SketchError::NoEpoch`] also if the epoch went away meanwhile; [`SketchError::NoColumn`] beyond those that were written.
+    /// [`SketchError::NoEpoch`], also if the epoch was overwritten meanwhile; [`SketchError::NoColumn`] for a column that was not written.
     pub fn column(&self, epoch: u16, column: u32, out: &mut [u64]) -> Result<(), SketchError> {
         let out = out.get_mut(..usize::from(self.shape.depth)).ok_or(SketchError::OutLength)?;
         let trailer = self.trailer(epoch & 1).filter(|trailer| trailer.epoch == epoch);
@@ -183,12 +183,12 @@ impl SketchReader {
     }
 }
 
-/// Epochs are numbers of 16 bits in a circle.
+/// Compares epochs as serial numbers of 16 bits (RFC 1982).
 fn is_later(epoch: u16, than: u16) -> bool {
     (epoch.wrapping_sub(than) as i16) > 0
 }
 
-/// A copy of one epoch, to be asked. Make one, use it again and again: it allocates when it grows.
+/// A copy of one epoch, for queries. Reuse it: it allocates only when it grows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SketchCopy {
     trailer: SketchTrailer,
@@ -204,16 +204,16 @@ pub struct SketchCopy {
 pub struct Estimate {
     /// The number.
     pub value: f64,
-    /// How far off it may be.
+    /// Its error bound.
     pub bound: Bound,
 }
 
-/// Something that AROMA sampled.
+/// An item that AROMA sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sampled {
-    /// The hash by which it won its bucket.
+    /// Its hash, the largest in its bucket.
     pub hash: u32,
-    /// What was sampled.
+    /// The item.
     pub item: u32,
 }
 
@@ -275,7 +275,7 @@ impl SketchCopy {
         if self.kind == kind { Ok(()) } else { Err(SketchError::Kind) }
     }
 
-    /// A key's counter in each row that was written, with the hash that led there.
+    /// A key's counter in each row whose column was written, with the key's hash for this row.
     fn cells<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let hashes = hashes(key);
         (0..self.shape.depth).filter_map(move |row| {
@@ -290,9 +290,9 @@ impl SketchCopy {
         self.counters.iter().skip(usize::from(row)).step_by(depth).map(|counter| of(*counter)).sum()
     }
 
-    /// Count-Min: how much was counted for a key, never too small. With w columns and a total T it is too large by more than e·T/w with
-    /// a probability of e^-depth at most (Cormode and Muthukrishnan 2005). Rows whose columns were not all written are
-    /// left out where the key's own is missing.
+    /// Count-Min: the estimated count of a key, never too small. With w columns and a total T it is too large by more than e·T/w with
+    /// a probability of at most e^-depth (Cormode and Muthukrishnan 2005). Rows in which the key's column was not written are
+    /// left out.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
@@ -319,9 +319,9 @@ impl SketchCopy {
         if self.shape.width == 8 { counter as i64 as f64 } else { f64::from(counter as u32 as i32) }
     }
 
-    /// Count sketch: how much was counted for a key, as the median over its rows (Charikar, Chen and Farach-Colton 2004). In one row it is off
-    /// by more than 2·sqrt(F2/w) with a probability of 1/4 at most (Chebyshev; F2, the sum of the squares of all
-    /// counts, is estimated by the median row's sum of squares); the median is when half of the rows are.
+    /// Count sketch: the estimated count of a key, the median over its rows (Charikar, Chen and Farach-Colton 2004). The error of one
+    /// row exceeds 2·sqrt(F2/w) with a probability of at most 1/4 (Chebyshev; F2, the sum of the squares of all counts, is estimated
+    /// by the median row's sum of squares); the error of the median exceeds it only if those of half of the rows do.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
@@ -344,8 +344,8 @@ impl SketchCopy {
         Ok(Estimate { value, bound: Bound { error, confidence: 1.0 - at_least_half(rows as u32, 0.25) } })
     }
 
-    /// HyperLogLog: how many different keys there were (Flajolet et al. 2007; linear counting while registers are empty). The bound is the
-    /// standard error, 1.04/sqrt(registers) of the value; one estimate in three is further off.
+    /// HyperLogLog: the estimated number of distinct keys (Flajolet et al. 2007; linear counting while registers are empty). The bound is the
+    /// standard error, 1.04/sqrt(registers) of the value; the error of one estimate in three is larger.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
@@ -361,7 +361,7 @@ impl SketchCopy {
             64..128 => 0.709,
             _ => 0.7213 / (1.0 + 1.079 / registers),
         };
-        // A rank is at most 33; anything larger is no rank and counts as that.
+        // A rank is at most 33; anything larger is invalid and counts as 33.
         let sum: f64 = self.counters.iter().map(|rank| (-((*rank).min(33) as f64)).exp2()).sum();
         let raw = alpha * registers * registers / sum;
         let empty = self.counters.iter().filter(|rank| **rank == 0).count() as f64;
@@ -371,7 +371,7 @@ impl SketchCopy {
     }
 
     /// AROMA: the samples, one of each bucket that is not empty. Every distinct packet (or other hashed item) is in the
-    /// sample with the same chance, by however many nodes it was seen.
+    /// sample with the same probability, whatever the number of nodes that saw it.
     ///
     /// # Errors
     /// [`SketchError::Kind`].
@@ -381,12 +381,12 @@ impl SketchCopy {
         Ok(full.map(|bucket| Sampled { hash: (bucket >> 32) as u32, item: *bucket as u32 }))
     }
 
-    /// AROMA: how many different packets there were: the larger the hashes that won, the more took part. Of m buckets with λ packets
-    /// each, 1 minus the winner is exponential with rate λ, so λ is about (m - 1)/sum; the bound is the standard error.
-    /// Good for many more packets than buckets.
+    /// AROMA: the estimated number of distinct packets, from the largest hash of each bucket. With m buckets of λ packets each and
+    /// hashes scaled to 0 to 1, 1 minus the largest hash is exponential with rate λ, so λ is about (m - 1)/sum; the bound is the
+    /// standard error. Accurate for many more packets than buckets.
     ///
     /// # Errors
-    /// [`SketchError::Kind`], [`SketchError::NoColumn`] also for fewer than three buckets.
+    /// [`SketchError::Kind`]; [`SketchError::NoColumn`], also for fewer than three buckets.
     pub fn sampled_from(&self) -> Result<Estimate, SketchError> {
         self.is(SketchKind::Aroma)?;
         let buckets = self.counters.len() as f64;
@@ -403,7 +403,7 @@ impl SketchCopy {
         Ok(Estimate { value, bound: Bound { error: value / (buckets - 2.0).sqrt(), confidence: 0.68 } })
     }
 
-    /// AROMA: which share of the packets has items for which `wanted` holds, with the standard error.
+    /// AROMA: the estimated share of the packets for whose items `wanted` holds, with its standard error.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`] when nothing was sampled.
@@ -429,7 +429,7 @@ fn median(values: &mut [f64]) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { f64::midpoint(upper, values[middle - 1]) })
 }
 
-/// The probability that at least half of `rows` fail when each does with `one`.
+/// The probability that at least half of `rows` fail if each fails with probability `one`.
 fn at_least_half(rows: u32, one: f64) -> f64 {
     let mut term = (1.0 - one).powi(rows as i32);
     let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! Reading a slot that may be written at this time: key-write and postcards.
+//! Reading a slot that may be written at the same time: key-write and postcards.
 //!
 //! Writers in software zero a slot's first 8 bytes, write the rest, and then the first 8 (`Region::write_head_last`);
 //! NICs write in ascending order, usually a whole cache line at once. A slot is valid when its first 8 bytes were the same
@@ -8,13 +8,13 @@ use std::sync::atomic::{Ordering, fence};
 
 use memory::Region;
 
-/// How often a slot that is being written is looked at again.
+/// Maximum reads of a slot that is being written.
 const TRIES: usize = 8;
 /// Bytes of a slot's first word: the checksum and the first bytes of its data.
 const HEAD: usize = 8;
 const CHECKSUM: usize = 4;
 
-/// What is in a slot, for one checksum.
+/// The content of a slot with respect to one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SlotState {
     /// This checksum.
@@ -52,8 +52,8 @@ pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8])
         if region.read(at + HEAD as u64, rest).is_err() {
             return SlotState::Torn;
         }
-        // Pairs with the release fence after the writer's zero: a reader of any of its new bytes now finds the zero, or what
-        // came after it.
+        // Pairs with the release fence after the writer's zero: a reader that saw any of the new bytes now finds the zero or
+        // a later value.
         fence(Ordering::Acquire);
         if region.load_u64(at) == Ok(head) && region.is(at + HEAD as u64, rest) {
             return SlotState::Match;
@@ -62,7 +62,7 @@ pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8])
     SlotState::Torn
 }
 
-/// A slot that begins with zeros is empty, of a key whose checksum is 0, or just being written: `None` to look again.
+/// A slot that begins with zeros is empty, of a key whose checksum is 0, or being written: `None` to read again.
 #[cold]
 fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Option<SlotState> {
     let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
@@ -76,8 +76,8 @@ fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> O
     let nothing = rest.iter().all(|byte| *byte == 0);
     match (still, nothing) {
         (true, true) => Some(SlotState::Empty),
-        // A key with checksum 0 and data that begin with zeros cannot be distinguished from a write in progress. It is
-        // taken for the first after a second look, for a key with that checksum only.
+        // A key with checksum 0 and data that begin with zeros cannot be distinguished from a write in progress. After a
+        // second read it counts as the former, for a key with that checksum only.
         (true, false) if checksum == 0 => {
             front.fill(0);
             Some(SlotState::Match)

@@ -1,10 +1,10 @@
-//! Snapshots: a copy of a store, with the same header page and the time, that is mapped and queried like the live one.
+//! Snapshots: a copy of a store, with the same header page and the time of the copy, that is mapped and queried like the live one.
 //!
 //! The live store is written while it is copied, so that a snapshot is not a point-in-time copy: each slot is as old as its read,
 //! between beginning and end. The guarantee is that nothing half-written looks complete: key-write and postcard slots
-//! are copied as readers read them, and one that would not hold still is left empty and counted; blocks of tagged
-//! lists have their CRCs; counters are copied one by one whole; of a sketch, a buffer whose epoch went away meanwhile is left without
-//! trailer. Bare lists have no such check.
+//! are copied as readers read them, and a slot that changes at each read is left empty and counted; blocks of tagged
+//! lists have their CRCs; counters are copied atomically, one by one; a sketch buffer whose epoch was overwritten meanwhile gets
+//! no trailer. Bare lists have no such check.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -19,7 +19,7 @@ use crate::slots;
 /// Maximum number of bytes returned at once.
 pub const CHUNK: usize = 256 << 10;
 
-/// A snapshot under way: [`next`](Self::next) gives its bytes in order, the header page first.
+/// A snapshot in progress: [`next`](Self::next) returns its bytes in order, the header page first.
 #[derive(Debug)]
 pub struct Snapshot {
     store: DtaStore,
@@ -37,7 +37,7 @@ impl Snapshot {
     /// Begins a snapshot at `now`, ns since 1970.
     ///
     /// # Errors
-    /// None in practice: what the store's header says was encoded before.
+    /// None in practice: the store's header was encoded before.
     pub fn new(store: &DtaStore, now: u64) -> Result<Self, HeaderError> {
         let page = Header { snapshot: Some(now.max(1)), ..store.header().clone() }.encode()?;
         let mut snapshot = Self {
@@ -65,12 +65,12 @@ impl Snapshot {
         false
     }
 
-    /// Slots and buffers that were being written whenever looked at, and are empty in the copy.
+    /// Slots and buffers that were being written at each read, and are empty in the copy.
     pub fn torn(&self) -> u64 {
         self.torn
     }
 
-    /// The next bytes of the file; `None` behind the last.
+    /// The next bytes of the file; `None` after the last.
     #[expect(clippy::should_implement_trait, reason = "what it returns borrows the snapshot")]
     pub fn next(&mut self) -> Option<&[u8]> {
         self.buffer.clear();
@@ -99,7 +99,7 @@ impl Snapshot {
         Some(&self.buffer)
     }
 
-    /// Reads each slot as a reader would, unless it is just as it was copied.
+    /// Reads each slot of the chunk again as a reader does; slots that are still empty are skipped.
     fn settle(&mut self, stride: u64, data_len: usize) {
         fence(Ordering::Acquire);
         let region = Arc::clone(self.store.region());
@@ -117,7 +117,7 @@ impl Snapshot {
                 let now = now.to_ne_bytes();
                 *head = [now[0], now[1], now[2], now[3]];
                 taken = slots::read_slot(&region, at, u32::from_le_bytes(*head), data);
-                // Zeros before something: a reader that has the key may take it for a checksum of 0; the key is not known here.
+                // Zeros before other bytes: a reader with a key of checksum 0 may accept the slot, but no key is known here.
                 if now == [0; 8] && taken == slots::SlotState::Match && data_len > 4 {
                     taken = slots::SlotState::Torn;
                 }
@@ -146,8 +146,8 @@ impl Snapshot {
         trailer
     }
 
-    /// Whether the bytes of a trailer are in this chunk, and if so whether it is still the one at the beginning: chunk by chunk,
-    /// because a trailer may lie across two.
+    /// Copies into this chunk its bytes of the trailers as they were at the beginning, or zeros if they changed since: chunk by chunk,
+    /// because a trailer may be split between two.
     fn settle_trailers(&mut self, shape: &Columns) {
         fence(Ordering::Acquire);
         let chunk = self.at..self.at + self.buffer.len() as u64;

@@ -1,5 +1,5 @@
-//! Stores that can be asked: live in this process, live in another one (their files mapped), or snapshots. The questions and answers
-//! are those of the API and of the commands.
+//! Stores for queries: live in this process, live in another one (their files mapped), or snapshots. The queries and answers are
+//! those of the API and of the commands.
 
 mod answer;
 mod ask;
@@ -18,17 +18,17 @@ pub use ask::Question;
 
 use crate::fields::Fields;
 
-/// Files of stores end so, and those of snapshots.
+/// File name extension of stores and snapshots.
 pub const EXTENSION: &str = "region";
 
-/// A store with what is known of it beside its bytes.
+/// A store with its file and its fields.
 #[derive(Debug)]
 pub struct SourceStore {
     /// The store.
     pub store: DtaStore,
-    /// Where it lies, if it is a file.
+    /// Its file, if there is one.
     pub file: Option<PathBuf>,
-    /// What its data or entries mean.
+    /// The fields of its data or entries.
     pub fields: Option<Fields>,
 }
 
@@ -39,7 +39,7 @@ pub struct DtaSource {
 }
 
 impl SourceStore {
-    /// A store and the file it lies in.
+    /// A store and its file.
     pub fn new(store: DtaStore, file: Option<PathBuf>) -> Self {
         let fields = store.header().fields.parse().ok();
         Self { store, file, fields }
@@ -85,7 +85,7 @@ impl DtaSource {
     /// All stores of a directory.
     ///
     /// # Errors
-    /// There is none, or a file of one cannot be read: a sentence.
+    /// The directory has no stores, or a file cannot be read: a sentence.
     pub fn open(directory: &Path) -> Result<Self, String> {
         if crate::persist::is_locked(directory) {
             return Err(format!(
@@ -115,10 +115,10 @@ impl DtaSource {
         &self.stores
     }
 
-    /// The store of this name, or, where the text is a number, with this ID.
+    /// The store with this name or, if the text is a number, with this ID.
     ///
     /// # Errors
-    /// There is none: a sentence with those there are.
+    /// There is none: a sentence that lists the existing stores.
     pub fn find(&self, name: &str) -> Result<&Arc<SourceStore>, String> {
         if let Some(named) = self.stores.iter().find(|store| store.name() == name) {
             return Ok(named);

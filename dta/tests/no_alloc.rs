@@ -1,4 +1,4 @@
-//! Questions to stores allocate nothing: counted by the allocator itself, of one test and one thread.
+//! Queries of stores allocate nothing: a counting allocator checks it, with one test in one thread.
 #![allow(clippy::unwrap_used, reason = "a test ends when something is not there")]
 
 use testkit::allocations::{Counting, allocations};

@@ -1,7 +1,7 @@
 //! The DTA translator on one core, in process: payloads in, operations or whole RoCEv2 frames with ICRC out.
-//! `cargo bench -p hopwise-translator --bench dta`, or with case names behind `--`. Prints the least and the median of several
+//! `cargo bench -p hopwise-translator --bench dta`, or with case names after `--`. Prints the minimum and the median of several
 //! short runs, ns per report, millions of reports and of entries per second, and for sketches GB of counters merged per second,
-//! beside what the machine copies in the same run.
+//! beside the machine's copy rate in the same run.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -109,7 +109,7 @@ fn report(case: &Case, to: &str, times: &[f64]) {
     println!();
 }
 
-/// How fast the machine copies as many bytes as a sketch has.
+/// The machine's rate of copying as many bytes as a sketch has.
 fn copies(runs: usize) {
     let from = vec![1u8; 64 << 20];
     let mut to = vec![0u8; 64 << 20];

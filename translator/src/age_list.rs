@@ -83,7 +83,7 @@ mod tests {
         for (now, at) in [3, 0, 4, 1].into_iter().enumerate() {
             queue.push(&mut table, at, now as u64);
         }
-        // From the middle, from the young end, from the old end, and back.
+        // Removes from the middle, the newest end and the oldest end, and pushes the last one again.
         for at in [4, 1, 3] {
             queue.remove(&mut table, at);
         }

@@ -29,8 +29,7 @@ pub const MAX_REPORTERS: usize = 1 << 20;
 /// Settings of a [`super::Translator`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Collectors, in the order in which they are called by number; those whose memory is not known yet are `None`, until
-    /// [`super::Translator::attach`].
+    /// Collectors, by number; those whose memory is not known yet are `None`, until [`super::Translator::attach`].
     pub collectors: Vec<Option<CollectorConfig>>,
     /// Layouts of reports that are read.
     pub accept: Accept,
@@ -56,7 +55,7 @@ pub struct Config {
     pub acks: bool,
     /// How long a congestion notice is valid, ns.
     pub hold: u64,
-    /// Maximum number of copies of a Key-Write by congestion level; 4 changes nothing.
+    /// Maximum number of copies of a Key-Write by congestion level; 4 means no limit.
     pub copies: [u8; 4],
     /// Longest time that an entry waits for its batch, ns.
     pub append_timer: u64,
@@ -169,8 +168,8 @@ pub struct StoreEntry {
     pub geometry: Geometry,
     /// Of a sketch: how many reporters' columns make a column complete.
     pub reporters: u32,
-    /// Of bare lists of 4-byte entries: they are little-endian in memory, as the artifact's, whatever the layout of the report. In
-    /// bare lists without it only the entries of the artifact's reports are.
+    /// For bare lists of 4-byte entries: they are little-endian in memory, like the artifact's, whatever the layout of the report.
+    /// Without it, only entries from reports in the artifact's layouts are little-endian.
     pub swapped: bool,
 }
 
@@ -181,7 +180,7 @@ impl StoreEntry {
     }
 }
 
-/// Settings that cannot be used, and what could.
+/// Why settings cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// Too many collectors.
@@ -192,7 +191,7 @@ pub enum ConfigError {
     Stores,
     /// Two stores of a kind have the same ID, or lists overlap: this one.
     Twice(u32),
-    /// What is wrong with the store, list or sketch of this ID.
+    /// The store, list or sketch with this ID is invalid, for this reason.
     Geometry(u32, &'static str),
     /// Its geometry is invalid.
     Shape(u32, BadGeometry),
@@ -200,7 +199,7 @@ pub enum ConfigError {
     Memory(u64),
     /// A setting, and what it may be.
     Setting(&'static str, &'static str),
-    /// This trigger, by its place in the settings, and what is wrong.
+    /// The trigger with this index in the settings is invalid, for this reason.
     Trigger(usize, &'static str),
 }
 
@@ -306,7 +305,7 @@ impl CollectorConfig {
 }
 
 impl StoreEntry {
-    /// The kind whose IDs must differ, the first ID that it takes, and how many.
+    /// The kind whose IDs must differ, the first ID of this store, and the number of its IDs.
     fn ids(&self) -> (&'static str, u64, u64) {
         match self.geometry {
             Geometry::Append { lists, first_list, .. } => {
@@ -316,7 +315,7 @@ impl StoreEntry {
         }
     }
 
-    /// The first ID that both take.
+    /// The first ID that both have.
     fn overlap(&self, other: &Self) -> Option<u32> {
         let ((kind, first, count), (others, second, seconds)) = (self.ids(), other.ids());
         let overlaps = kind == others && first < second + seconds && second < first + count;

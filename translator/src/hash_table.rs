@@ -1,6 +1,6 @@
 //! A hash table of fixed size with open addressing: a flood of invented keys cannot grow it.
 
-/// What a key must be.
+/// A key of a [`HashTable`].
 pub(super) trait Key: Copy + Eq {
     /// The key of a free slot; not a valid key.
     const EMPTY: Self;
@@ -27,7 +27,7 @@ impl Key for u128 {
     }
 }
 
-/// See the module documentation. At most half of it is used, so that searches end soon; what is taken out leaves no gap.
+/// See the module documentation. At most half of the slots are used, so that searches are short; a removal leaves no gap.
 #[derive(Debug)]
 pub(super) struct HashTable<K, V> {
     keys: Vec<K>,
@@ -53,7 +53,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// How many are known.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.used
     }
@@ -68,7 +68,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.keys.len() - 1
     }
 
-    /// Where this key is; or where it would be.
+    /// The slot of this key, or the one where it would be inserted.
     #[inline]
     fn search(&self, key: K) -> Result<usize, usize> {
         let mut at = self.home(key);
@@ -84,7 +84,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// Prefetches the home place of a key.
+    /// Prefetches the home slot of a key.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: K) {
         let home = self.home(key);
@@ -92,13 +92,13 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         memory::prefetch(&self.values[home]);
     }
 
-    /// The place of a key, if it is known. It is good until something is taken out.
+    /// The slot of a key, if it is in the table. Valid until an entry is removed.
     #[inline]
     pub(super) fn find(&self, key: K) -> Option<usize> {
         self.search(key).ok()
     }
 
-    /// The place of a key, claimed if it is new and the table is not full; and whether it is new.
+    /// The slot of a key, inserted if it is new and the table is not full; and whether it is new.
     #[inline]
     pub(super) fn find_or_make(&mut self, key: K) -> Option<(usize, bool)> {
         match self.search(key) {
@@ -113,13 +113,13 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// What is at a place.
+    /// The value in a slot.
     #[inline(always)]
     pub(super) fn at(&mut self, place: usize) -> &mut V {
         &mut self.values[place]
     }
 
-    /// What is at a place, to read.
+    /// The value in a slot, for reading.
     #[inline(always)]
     pub(super) fn get(&self, place: usize) -> &V {
         &self.values[place]
@@ -130,7 +130,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.used >= self.most
     }
 
-    /// What is known of all, in no order.
+    /// All values, in no order.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         self.keys.iter().zip(&self.values).filter(|(key, _)| **key != K::EMPTY).map(|(_, value)| value)
     }
@@ -154,7 +154,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// Removes the entry at a place, and moves displaced entries behind it closer to their home places.
+    /// Removes the entry in a slot, and moves displaced entries after it closer to their home slots.
     fn remove(&mut self, place: usize) {
         let mask = self.mask();
         let (mut gap, mut at) = (place, place);

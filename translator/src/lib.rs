@@ -1,5 +1,5 @@
-//! The translator of Direct Telemetry Access: reports of switches in, few RDMA operations out. Wire-formats section 5; Langlet et al., "Direct Telemetry
-//! Access", sections 3 and 4.2.
+//! The translator of Direct Telemetry Access: reports of switches in, few RDMA operations out. See wire-formats, section 5, and
+//! Langlet et al., "Direct Telemetry Access", sections 3 and 4.2.
 //!
 //! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`](rdma::transport::Transport), messages to reporters to an [`Output`].
 //!
@@ -11,7 +11,7 @@
 //! use translator::{CollectorConfig, Config, Origin, Output, StoreEntry, Translator};
 //! use wire::dta::{Base, Operation, Report, hash::Family, layout::Geometry};
 //!
-//! /// Notes the writes; `rdma::requester::Links` sends them.
+//! /// Records the writes; `rdma::requester::Links` sends them.
 //! #[derive(Default)]
 //! struct Writes(Vec<(u64, Vec<u8>)>);
 //! impl Transport for Writes {

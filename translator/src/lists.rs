@@ -57,7 +57,7 @@ pub(super) struct Request {
 }
 
 impl Lists {
-    /// `None` if the entry is no list's.
+    /// `None` if the entry is not an Append store.
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Append { lists, first_list, ring } = entry.geometry else { return None };
         let block_len = ring.block_len() as usize;
@@ -112,7 +112,7 @@ impl Lists {
     pub(super) fn set_next(&mut self, at: usize, next: u64) {
         let Some(list) = self.lists.get_mut(at) else { return };
         list.sequence = (next as u32).max(1);
-        // The pending entries of a bare list must end with their batch.
+        // The pending entries of a bare list must not cross the end of their batch.
         let batch = u64::from(self.ring.batch);
         let next = next % self.ring.entries.max(1);
         list.head = if next % batch + u64::from(list.filled) <= batch { next } else { next / batch * batch };
@@ -138,10 +138,10 @@ impl Lists {
         }
     }
 
-    /// How many entries these bytes are.
+    /// Number of entries in this many bytes.
     #[inline(always)]
     fn count(&self, bytes: usize) -> usize {
-        // One at a time is usual, and a division of 64 bits slow.
+        // Usually there is one, and a 64-bit division is slow.
         if bytes == self.entry_len { 1 } else { (bytes as u32 / self.entry_len as u32) as usize }
     }
 
@@ -182,7 +182,7 @@ impl Lists {
         let has_credit = |writes: u32, reliable| {
             sender.has_credit(writes, u64::from(writes) * self.block_len as u64, reliable)
         };
-        // Pending entries may be reliable, and those behind them not.
+        // Pending entries may be reliable, and these not.
         let is_mixed = list.reliable && !request.reliable && writes > 1;
         if !has_credit(writes, request.reliable || list.reliable)
             || is_mixed && !has_credit(writes - 1, false)
@@ -235,7 +235,7 @@ impl Lists {
         } else if let (Ok(to), Ok(from)) =
             (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(entries))
         {
-            // One entry of four bytes: no call to copy it.
+            // One entry of four bytes: copied without a call.
             *to = *from;
         } else {
             place.copy_from_slice(entries);

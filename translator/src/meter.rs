@@ -2,7 +2,7 @@
 
 use super::config::Rate;
 
-/// Bits behind the point of a level, in ns.
+/// Fractional bits of a level in ns.
 const FRACTION: u32 = 16;
 /// Maximum level of a bucket, ns: more than any burst.
 const LONGEST: u64 = 1 << 46;
@@ -10,7 +10,7 @@ const LONGEST: u64 = 1 << 46;
 /// A leaky bucket. Its level is the time that it needs to run empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    /// What one unit adds, ns with a fraction; 0: nothing is limited.
+    /// What one unit adds, ns with a fraction; 0: no limit.
     cost: u64,
     level: u64,
 }
@@ -121,7 +121,7 @@ impl ReporterRate {
 }
 
 impl ReporterMeter {
-    /// Takes one report, if the rate allows.
+    /// Admits one report, if the rate allows it.
     #[inline]
     pub(super) fn take(&mut self, now: u64, rate: ReporterRate) -> bool {
         let elapsed = now.saturating_sub(self.at).min(LONGEST);
@@ -159,7 +159,7 @@ mod tests {
             }
         }
         assert_eq!(begins, [801, 1_201, 1_501]);
-        // It falls when there is an eighth more: 200 us below, after 100 us that are above the burst's end.
+        // It falls an eighth of the burst (200 us) below its threshold, after the 100 us above the burst have leaked.
         let level_at = |at: u64| meter.clone().level(at * 1_000);
         assert_eq!([99, 299, 301].map(level_at), [3, 3, 2]);
         assert_eq!([599, 601, 999, 1_001].map(level_at), [2, 1, 1, 0]);
@@ -181,9 +181,9 @@ mod tests {
         let mut meter = ReporterMeter::default();
         assert_eq!((0..100).filter(|_| meter.take(0, rate)).count(), 10);
         assert_eq!((0..100).filter(|_| meter.take(5 * MS, rate)).count(), 5);
-        // A flood does not make it worse than the rate.
+        // A flood does not reduce it below the rate.
         assert_eq!((1..=1_000).filter(|at| meter.take(5 * MS + at * MS / 10, rate)).count(), 100);
-        // A clock that goes back is none.
+        // A clock that goes back counts as no time.
         assert!(!meter.take(0, rate));
         assert_eq!((0..100).filter(|_| meter.take(u64::MAX, rate)).count(), 10);
     }

@@ -74,7 +74,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// A table for `places` paths, a power of two; `None` if the entry is no Postcarding store.
+    /// A table for `places` paths, a power of two; `None` if the entry is not a Postcarding store.
     pub(super) fn new(entry: StoreEntry, places: usize) -> Option<Self> {
         let Geometry::Postcarding { slots, hops, family } = entry.geometry else { return None };
         Some(Self {
@@ -199,7 +199,7 @@ impl Paths {
             Family::V1 => (path.slot, layout::put_postcards(&mut slot, path.checksum, values).unwrap_or(0)),
             Family::Artifact => {
                 let key = &self.keys[at][..usize::from(path.key_len)];
-                // Its slot is the plain CRC of the key, which is our checksum: without reversal, and without a copy's number.
+                // Its slot is the plain CRC of the key, which equals our checksum: not reversed, and without the number of a copy.
                 (path.checksum, artifact::put_path(&mut slot, key, values).unwrap_or(0))
             }
         };

@@ -29,7 +29,7 @@ struct Sender {
     notified_level: u8,
     notified_until: u64,
     notified_at: u64,
-    /// The notice is because of its own rate, not a collector's congestion, and does not end with that.
+    /// The cause of the notice is the sender's own rate, not a collector's congestion: the end of congestion does not end it.
     by_rate: bool,
     /// Its reports dropped since the last notice.
     dropped: u32,
@@ -57,7 +57,7 @@ pub(super) struct Reporters {
 }
 
 impl Reporters {
-    /// With the reporters of the settings.
+    /// Starts with the reporters of the settings.
     pub(super) fn new(config: &Config) -> Self {
         let mut trackers = HashTable::new(config.reporters);
         for known in &config.known {
@@ -210,7 +210,7 @@ impl Reporters {
         if may_own { Ok(()) } else { Err(Reason::ReportersFull) }
     }
 
-    /// The sequence of a reporter that is known and this sender's.
+    /// The sequence of a known reporter, if its ID belongs to this sender.
     pub(super) fn known_tracker(
         &mut self,
         (key, sender): (u64, SocketAddr),

@@ -1,5 +1,5 @@
 //! A section of a network: sends the sketches that its translator merged to a translator of the whole network, which merges
-//! those of all sections. To that one, this translator is a reporter of Sketch-Merge.
+//! those of all sections. For that translator, this one is a reporter of Sketch-Merge.
 //!
 //! An epoch is sent when no more columns are merged into it, column by column in order, as switches do. It stays in the
 //! translator's buffer until the epoch after next begins, so that columns can be sent again.
@@ -14,12 +14,12 @@ use crate::translator::Translator;
 const HEAD: usize = BASE_LEN + 12;
 /// Reports in one tick, at most.
 const PER_TICK: usize = 64;
-/// Time after which a report without room is tried again, ns.
+/// Retry interval of a report that could not be queued, ns.
 const RETRY: u64 = 1_000_000;
 /// Maximum delay that is caught up with by a larger burst, ns.
 const CATCH_UP: u64 = 2_000_000;
 
-/// How a section sends.
+/// Settings of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SectionConfig {
     /// The collector, by its index, whose sketches are sent.
@@ -32,7 +32,7 @@ pub struct SectionConfig {
     pub pace: u64,
 }
 
-/// What a section has done.
+/// Counters of a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectionStats {
     /// Epochs of which every column was sent.
@@ -56,7 +56,7 @@ pub struct SectionStats {
 pub enum Unsent {
     /// Congestion suppresses it: the rest of the epoch is not sent, because columns must come in order.
     Suppressed,
-    /// There is no room now.
+    /// The send queue is full now.
     NoRoom,
 }
 
@@ -94,7 +94,7 @@ impl Section {
         }
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn stats(&self) -> SectionStats {
         self.stats
     }
@@ -131,7 +131,7 @@ impl Section {
         }
     }
 
-    /// The other translator waits for `column`.
+    /// Processes a NACK: the other translator waits for `column`.
     pub fn nack(&mut self, sketch: u16, epoch: u16, column: u32) {
         let mut all = self.progress.iter_mut();
         let known = all.find(|one| (one.sketch, one.epoch) == (sketch, epoch) && column < one.fresh);
@@ -144,17 +144,17 @@ impl Section {
         }
     }
 
-    /// When [`Section::tick`] has something to send, ns; `None`: when another epoch is over.
+    /// When [`Section::tick`] has something to send, ns; `None`: not before another epoch is over.
     pub fn next(&self) -> Option<u64> {
         self.progress.iter().any(|one| one.cursor < one.columns).then_some(self.next_send)
     }
 
-    /// Where the progress of an epoch of a sketch, or of another in its buffer, is.
+    /// Index of the progress of an epoch of a sketch, or of another epoch in its buffer.
     fn place(&self, sketch: u16, epoch: u16) -> Option<usize> {
         self.progress.iter().position(|one| one.sketch == sketch && one.epoch & 1 == epoch & 1)
     }
 
-    /// Forgets epochs that are no longer there: their buffers are in use again, or the collector has other stores.
+    /// Removes epochs that are no longer in memory: their buffers were reused, or the collector has other stores.
     fn forget(&mut self, translator: &Translator) {
         let Self { config, progress, stats, .. } = self;
         progress.retain(|one| {
@@ -165,7 +165,7 @@ impl Section {
         });
     }
 
-    /// Notes an epoch that is over.
+    /// Starts to send an epoch that is over.
     fn begin(&mut self, now: u64, merged: &Merged<'_>) {
         let Merged { sketch, epoch, shape, .. } = *merged;
         let fresh = Progress { sketch, epoch, columns: shape.columns, cursor: 0, fresh: 0 };
@@ -183,7 +183,7 @@ impl Section {
         self.next_send = self.next_send.max(now);
     }
 
-    /// Sends the next columns of an epoch; false: no more of any now.
+    /// Sends the next columns of an epoch; false: no report can be sent now.
     fn send(
         &mut self,
         at: usize,

@@ -13,7 +13,7 @@ pub(super) enum Fault {
     Drop(Reason),
     /// Columns of the sketch are missing before these.
     ColumnGap {
-        /// The column that is due.
+        /// The expected column.
         due: u32,
         /// A NACK is due.
         nack: bool,

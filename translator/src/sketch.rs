@@ -60,7 +60,7 @@ enum State {
     Open,
     /// Accepts no more columns; the rest is being written, for this cause.
     Closing(Cause),
-    /// All was written, because of this cause.
+    /// Completely written, for this cause.
     Closed(Cause),
     /// It cannot be written at all.
     Lost,
@@ -124,7 +124,7 @@ struct Buffer {
     /// The trailer of the previous epoch in this buffer has been invalidated.
     reopened: bool,
     notice: bool,
-    /// Reporters that delivered all, when it was closed.
+    /// Reporters that had delivered all columns when it was closed.
     reporters: u32,
     /// It was written, and counted, before its memory was lost.
     again: bool,
@@ -304,7 +304,7 @@ impl Sketch {
         }
         let distance = self.newest.map_or(1, |newest| epoch.wrapping_sub(newest) as i16);
         let silent = now.saturating_sub(self.last_at) >= config.sketch_timer;
-        // The newest but one may come late, if nothing older than it is in its buffer.
+        // The epoch before the newest may arrive late, if its buffer has nothing older than it.
         let late =
             distance == -1 && (buffer.state == State::Idle || (epoch.wrapping_sub(buffer.epoch) as i16) > 0);
         if !((1..=AHEAD).contains(&distance) || late || silent || is_newest) {

@@ -6,15 +6,15 @@ use wire::Refusal;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Reason {
-    /// Of a layout that is not accepted here.
+    /// Its layout is not accepted here.
     NotAccepted,
     /// For a collector that this translator does not have.
     NoCollector,
-    /// The store is not there.
+    /// No such store.
     UnknownStore,
-    /// The list is not there.
+    /// No such list.
     UnknownList,
-    /// The sketch is not there.
+    /// No such sketch.
     UnknownSketch,
     /// More data than the store's slots hold.
     TooMuchData,
@@ -24,7 +24,7 @@ pub enum Reason {
     WrongHop,
     /// Depth, width, operation or columns are not the sketch's.
     WrongShape,
-    /// The sketch has all its reporters, and this is none of them.
+    /// The sketch has all its reporters, and this is not one of them.
     OneReporterTooMany,
     /// This reporter's columns were merged before.
     DuplicateColumn,
@@ -40,7 +40,7 @@ pub enum Reason {
     Gap,
     /// The reporter ID belongs to another address.
     Forged,
-    /// No place is left to follow this reporter's sequence.
+    /// The table of reporters' sequences is full.
     ReportersFull,
     /// The sender exceeds its rate.
     Metered,
@@ -48,9 +48,9 @@ pub enum Reason {
     CongestedLow,
     /// Congestion, and the report is of medium priority.
     CongestedMedium,
-    /// The collector is not there, and the report is of low priority.
+    /// The collector is not connected, and the report is of low priority.
     AbsentLow,
-    /// The collector is not there, and the report is of medium priority.
+    /// The collector is not connected, and the report is of medium priority.
     AbsentMedium,
     /// Congestion or no collector, and the local memory is full. The reporter of an essential report gets a NACK, and sends it again.
     LocalFull,
@@ -166,13 +166,13 @@ impl Cause {
 /// Reports by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reports {
-    /// Datagrams received; each is a report, or unreadable.
+    /// Datagrams received; each is a report, or malformed.
     pub received: u64,
-    /// What could not be read, by [`Refusal::index`].
+    /// Malformed ones, by [`Refusal::index`].
     pub unreadable: [u64; Refusal::COUNT],
-    /// What did nothing, by [`Reason`].
+    /// Dropped ones, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
-    /// What was done, by primitive: [`PRIMITIVES`].
+    /// Executed ones, by primitive: [`PRIMITIVES`].
     pub done: [u64; 5],
     /// In local memory now.
     pub queued: u64,
@@ -274,7 +274,7 @@ pub struct Sequences {
     pub lost: u64,
     /// Restarts of reporters.
     pub restarts: u64,
-    /// Reporters followed now.
+    /// Reporters with sequence state now.
     pub reporters: u64,
 }
 
@@ -283,7 +283,7 @@ pub struct Sequences {
 pub struct Controls {
     /// ACKs.
     pub acks: u64,
-    /// NACKs, by code less 1: gap, malformed, unknown, overload.
+    /// NACKs, by code minus 1: gap, malformed, unknown, overload.
     pub nacks: [u64; 4],
     /// Sketch NACKs.
     pub sketch_nacks: u64,

@@ -1,4 +1,4 @@
-//! One collector's stores, and what each primitive does with them: wire-formats 5.5.
+//! One collector's stores, and the execution of each primitive in them: wire-formats 5.5.
 
 use wire::dta::hash::{self, Family, Hashes};
 use wire::dta::layout::{self, Geometry};
@@ -16,7 +16,7 @@ use rdma::transport::Transport;
 const SHORT: usize = 64;
 /// Bytes of the longest slot.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + wire::dta::MAX_DATA;
-/// Places of the hash table in which the few stores of a collector are looked up: twice as many as there may be.
+/// Slots of the hash table of a collector's stores: twice the maximum number of stores.
 const PLACES: usize = 128;
 
 /// Stores of one kind by ID. A search begins at the ID's low bits and ends after few steps.
@@ -108,7 +108,7 @@ impl Stores {
         self.sketches.iter()
     }
 
-    /// None at all.
+    /// No stores.
     pub(super) fn new() -> Self {
         Self {
             key_write: ById::new(),
@@ -172,7 +172,7 @@ impl Stores {
         found.map(|(lists, at)| lists.set_next(at, next)).is_some()
     }
 
-    /// See [`super::Translator::renew`]. The regions of which a part would not do.
+    /// See [`super::Translator::renew`]. Returns the regions that must be written again as a whole.
     pub(super) fn renew(&mut self) -> impl Iterator<Item = u16> {
         self.sketches.iter_mut().map(|sketch| {
             sketch.renew();
@@ -284,7 +284,7 @@ impl Stores {
         }
     }
 
-    /// The region of a list, and its place there.
+    /// The region of a list, and its index there.
     #[inline(always)]
     fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
         self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)))
@@ -324,7 +324,7 @@ impl Stores {
         }
         let taken = stats.entries.accepted;
         let done = lists.append((at, now), entry, request, sender, &mut stats.entries);
-        // The same work, another source.
+        // Counted as an entry of a trigger instead.
         let triggered = stats.entries.accepted - taken;
         stats.entries.accepted = taken;
         stats.entries.triggered += triggered;
@@ -390,7 +390,7 @@ impl Slots {
         }
         let Hashes { slots, checksum } = self.hashes(key, copies);
         if len <= SHORT {
-            // The usual sizes: less to clear.
+            // For the usual sizes a shorter buffer is cleared.
             let mut slot = [0; SHORT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
             self.put(&slot[..len], &slots[..usize::from(copies)], (notice, reliable), sender)

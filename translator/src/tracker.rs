@@ -4,7 +4,7 @@ use super::config::Config;
 
 /// Essential reports that a reporter keeps for retransmission: a number further behind is no duplicate.
 const WINDOW: u16 = 256;
-/// This many consecutive numbers from behind the window mean that the reporter restarted.
+/// This many consecutive numbers before the window mean that the reporter restarted.
 const RESTART_RUN: u8 = 8;
 /// After this time without new numbers, ns, and without a NACK that requested them, consecutive numbers from within the window
 /// are no duplicates either: the network duplicates sooner, and a reporter retransmits only its last report by itself.
@@ -12,7 +12,7 @@ const CALM: u64 = 250_000_000;
 /// One ACK for this many accepted reports.
 const ACK_EVERY: u8 = 64;
 
-/// How many bits a sequence has.
+/// Number of bits of a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Width {
     /// DTA v1.
@@ -45,12 +45,12 @@ pub(super) struct Tracker {
     begun: bool,
     /// The last sequence number in order.
     last: u16,
-    /// NACKs for the gap behind it.
+    /// NACKs for the gap after it.
     nacks: u8,
     nacked_at: u64,
     /// A due report was refused since the last NACK for a gap: later ones are missing because of the refusal.
     refused: bool,
-    /// Consecutive numbers from behind the window: their count, the first, and the next one expected.
+    /// Consecutive numbers before the window: their count, the first, and the next one expected.
     run: u8,
     run_first: u16,
     run_next: u16,
@@ -121,7 +121,7 @@ impl Tracker {
         self.ahead(sequence, ahead, width, (now, config))
     }
 
-    /// A duplicate, or a number of a reporter that restarted behind it.
+    /// A duplicate, or a number of a reporter that restarted with smaller numbers.
     fn repeated(
         &mut self,
         sequence: u16,
@@ -151,8 +151,8 @@ impl Tracker {
         Verdict::Gap { nack: true, restart: true }
     }
 
-    /// Whether this is the eighth consecutive number from behind the window, or from within it without another explanation. A
-    /// repeated number, such as a reporter's last report that nothing follows, counts as consecutive.
+    /// Whether this is the eighth consecutive number before the window, or within it without another explanation. A repeated
+    /// number, such as that of a reporter's last report, counts as consecutive.
     fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> bool {
         if width == Width::Eight {
             return false;
@@ -196,7 +196,7 @@ impl Tracker {
             self.begun = true;
             self.last = sequence.wrapping_sub(1) & width.mask();
         }
-        // Those behind it will arrive before it, which is not a loss.
+        // Later reports will arrive before it, which is not a loss.
         self.nacks = 1;
         self.refused = true;
         self.may_nack(now, config)
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!([at(100 * US, 13), at(101 * US, 14), at(1_099 * US, 15)], [GAP, SILENT, SILENT]);
         assert_eq!([at(1_100 * US, 13), at(5_099 * US, 14)], [GAP, SILENT]);
         assert_eq!([at(5_100 * US, 13), at(21_099 * US, 14)], [GAP, SILENT]);
-        // Three NACKs, and it is still ahead: 11 and 12 will not come.
+        // Three NACKs, and the gap is still there: 11 and 12 are lost.
         assert_eq!(at(21_100 * US, 13), Verdict::Due { lost: 2, restart: false });
         assert!(!tracker.accept(13));
         assert_eq!(tracker.classify(14, Width::Sixteen, 21_101 * US, &config), DUE);
@@ -303,7 +303,7 @@ mod tests {
             }
         }
         assert_eq!(nacks, 100_000);
-        // It does not arrive: it is given up as usual.
+        // The refused report does not arrive: it is given up as usual.
         let mut at = |now| tracker.classify(12, Width::Sixteen, 200_000_000 * US + now, &config);
         assert_eq!(
             [at(0), at(4_000 * US), at(20_000 * US)],
@@ -372,12 +372,12 @@ mod tests {
         // After a long silence it has not, and those before are requested.
         assert_eq!(from(&mut tracker, 4_908, 10_000_000 * US)[0], ANEW);
         assert_eq!(tracker.last(4_908, Width::Sixteen), 4_899);
-        // The first eight have another explanation: counting restarts after them, and all are requested.
+        // The first eight have another explanation: the count starts again after them, and all are requested.
         let mut tracker = after(5_000, Width::Sixteen);
         from(&mut tracker, 4_900, soon);
         assert_eq!(from(&mut tracker, 4_907, calm), [[Verdict::Duplicate; 7].to_vec(), vec![ANEW]].concat());
         assert_eq!(tracker.last(4_914, Width::Sixteen), 4_899);
-        // A whole window of them counts no further than it can.
+        // The count of a whole window of them does not overflow.
         let mut tracker = after(5_000, Width::Sixteen);
         let verdicts = (0..300).map(|_| tracker.classify(4_900, Width::Sixteen, soon, &config));
         assert!(verdicts.into_iter().all(|verdict| verdict == Verdict::Duplicate));
@@ -392,7 +392,7 @@ mod tests {
         }
         assert_eq!(tracker.classify(9, Width::Sixteen, 1, &config), ANEW);
         assert_eq!(tracker.last(9, Width::Sixteen), 6);
-        // One alone, sent again and again.
+        // A single report, sent again and again.
         let mut tracker = after(5_000, Width::Sixteen);
         let verdicts = [(); 8].map(|()| tracker.classify(7, Width::Sixteen, 1, &config));
         assert_eq!(verdicts[6..], [Verdict::Duplicate, Verdict::Due { lost: 0, restart: true }]);

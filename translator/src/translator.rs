@@ -67,7 +67,7 @@ enum Outcome {
     /// It was dropped because of this level.
     Congested(u8, Reason),
     Dropped(Reason),
-    /// A sketch's columns are missing: the one that is due, and whether to say so.
+    /// A sketch's columns are missing: the expected column, and whether to send a NACK.
     ColumnGap(u32, bool),
 }
 
@@ -113,7 +113,7 @@ impl Translator {
         Ok(())
     }
 
-    /// The epochs of a collector's sketches into which no more columns are merged, of each sketch the older one first.
+    /// The epochs of a collector's sketches into which no more columns are merged, for each sketch the older one first.
     pub fn merged(&self, collector: u8) -> impl Iterator<Item = Merged<'_>> {
         let memories = self.memories.get(usize::from(collector)).into_iter();
         memories.flat_map(|memory| memory.stores.sketches()).flat_map(Sketch::merged)
@@ -134,8 +134,8 @@ impl Translator {
         self.memories.get_mut(usize::from(collector)).is_some_and(|memory| memory.stores.set_next(list, next))
     }
 
-    /// The first trigger whose entries do not fit its list in this collector's memory, by its place in the settings: it makes
-    /// none, and what it would have made is counted as missed.
+    /// The first trigger whose entries do not fit its list in this collector's memory, by its index in the settings: it appends
+    /// nothing, and its entries are counted as missed.
     pub fn unfit_trigger(&self, collector: u8) -> Option<usize> {
         let memory = self.memories.get(usize::from(collector))?;
         self.config.triggers.iter().position(|trigger| {
@@ -202,7 +202,7 @@ impl Translator {
         }
     }
 
-    /// A report that was read.
+    /// Processes a parsed report.
     #[inline(always)]
     fn process_report(
         &mut self,
@@ -227,7 +227,7 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// Columns of a sketch: nobody else may use the ID of a reporter whose columns were merged.
+    /// Columns of a sketch: no other sender may use the ID of a reporter whose columns were merged.
     fn process_sketch(
         &mut self,
         received: &Received<'_>,
@@ -240,7 +240,7 @@ impl Translator {
         }
         let outcome = self.execute(received, transport);
         if matches!(outcome, Outcome::Done | Outcome::Diverted(_)) {
-            // It cannot fail: that was checked.
+            // It cannot fail: the ID was checked.
             if let Ok(at) = self.reporters.tracker(now, sequence, &self.config) {
                 self.reporters.at(at).merged = now;
             }
@@ -278,7 +278,7 @@ impl Translator {
             for (_, payload) in &some[..count] {
                 self.prefetch(collector, payload);
             }
-            // The first one was tried.
+            // The first one was tried already.
             let mut smooth = smooth && !at_once;
             for (sender, payload) in &some[..count] {
                 if smooth && self.process_plain(now, collector, payload, transport) {
@@ -393,7 +393,7 @@ impl Translator {
         stats
     }
 
-    /// The settings; of collectors what was attached.
+    /// The settings; the collectors are those last attached.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -575,7 +575,7 @@ impl Translator {
             self.drop(reason);
         }
         if level == 0 {
-            // It waits behind others only: no congestion to report.
+            // It waits only behind other reports: there is no congestion to report.
             return;
         }
         let sender = received.origin.sender;
@@ -709,7 +709,7 @@ impl Translator {
         let report = &Report { base, operation: Operation::Append { list: 0, entry_len: 0, entries: &[] } };
         let received = Received { now, origin, report, payload, artifact: false };
         let Some(at) = self.reporters.known_tracker(received.sequence(), &self.config) else { return };
-        // Behind a gap there is nothing to do: it will be sent again.
+        // After a gap there is nothing to do: the reporter will send it again.
         if self.reporters.at(at).is_next(base.sequence, received.width()) {
             self.reporters.at(at).seen = now;
             self.accept(&received, at, Outcome::Dropped(Reason::WrongShape), out);

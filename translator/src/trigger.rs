@@ -1,5 +1,5 @@
-//! Match and action: a report for which a condition holds makes an entry of a list, beside what it does itself. The paper's
-//! answer (5.1, footnote) to collectors that filter while they collect.
+//! Match and action: a report for which the conditions hold appends an entry to a list, in addition to its own operation. The
+//! paper's alternative (5.1, footnote) to collectors that filter during collection.
 
 use wire::dta::{Operation, Report};
 
@@ -12,7 +12,7 @@ pub const MAX_PARTS: usize = 16;
 /// Maximum number of bytes of an entry that a trigger makes.
 pub const MAX_ENTRY: usize = 256;
 
-/// Which reports, and what they make.
+/// The matched reports, and the entry that they append.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trigger {
     /// Reports of this primitive (wire-formats 5.3: 1 Key-Write, 2 Append, 3 Key-Increment, 4 Postcarding, 5 Sketch-Merge).
@@ -21,11 +21,11 @@ pub struct Trigger {
     pub collector: Option<u8>,
     /// Of this store, list or sketch; of all when `None`.
     pub of: Option<u32>,
-    /// All of these hold. Of an Append each entry is looked at, of the others the report.
+    /// All of these hold. For an Append each entry is checked, for other primitives the report.
     pub conditions: Vec<Condition>,
     /// The list that gets an entry, in the same collector's memory.
     pub list: u32,
-    /// What the entry is made of, in order; together as long as the list's entries.
+    /// The parts of the entry, in order; together as long as the list's entries.
     pub entry: Vec<Part>,
     /// Send an immediate value to the collector's CPU at once.
     pub immediate: bool,
@@ -36,13 +36,13 @@ pub struct Trigger {
 /// One comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// What is looked at. A field that is not there makes the condition false.
+    /// The compared field. If the report does not have it, the condition is false.
     pub field: Field,
-    /// Bits of it that count.
+    /// Bits of it that are compared.
     pub mask: u64,
-    /// How it is compared.
+    /// The relation.
     pub relation: Relation,
-    /// With what.
+    /// The value that it is compared with.
     pub value: u64,
 }
 
@@ -55,13 +55,13 @@ pub enum Field {
     Priority,
     /// 1 if the report is essential.
     Essential,
-    /// 1 if the report asks for notice.
+    /// 1 if the report requests an immediate notification.
     Immediate,
-    /// Key-Increment: what is added. Postcarding: the hop's value. Others have none.
+    /// Key-Increment: the amount added. Postcarding: the hop's value. Others have none.
     Value,
     /// Postcarding: the hop.
     Hop,
-    /// Postcarding: how many hops the path has, 0 if unknown.
+    /// Postcarding: the number of hops of the path, 0 if unknown.
     PathLen,
     /// Bytes of the key, as a number, most significant first: offset and length (1 to 8).
     Key(u8, u8),
@@ -95,7 +95,7 @@ pub enum Part {
     Key(u8, u8),
     /// Offset and length of a part of the data; zeros after its end.
     Data(u16, u16),
-    /// The time at which it was seen, 8 bytes, ns, most significant first.
+    /// The time at which the report was processed, 8 bytes, ns, most significant first.
     Time,
     /// A constant and its length in bytes (1 to 8), most significant first.
     Constant(u64, u8),
@@ -108,7 +108,7 @@ fn put(place: &mut [u8], number: u64) {
     place[..len].copy_from_slice(&bytes[8 - len..]);
 }
 
-/// As many bytes as there are.
+/// Copies as many bytes as are present.
 fn copy(place: &mut [u8], from: &[u8], at: usize) {
     let from = from.get(at..).unwrap_or(&[]);
     let len = place.len().min(from.len());
@@ -116,7 +116,7 @@ fn copy(place: &mut [u8], from: &[u8], at: usize) {
 }
 
 impl Part {
-    /// Bytes that it takes.
+    /// Its length in bytes.
     pub fn len(self) -> usize {
         match self {
             Self::Field(_, len) | Self::Key(_, len) | Self::Constant(_, len) => usize::from(len),
@@ -149,7 +149,7 @@ impl Field {
     }
 }
 
-/// What a trigger looks at: a report, and what of it counts as its data.
+/// Input of a trigger: a report, and the part of it that counts as its data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TriggerInput<'a> {
     pub(super) report: &'a Report<'a>,
@@ -157,7 +157,7 @@ pub(super) struct TriggerInput<'a> {
 }
 
 impl<'a> TriggerInput<'a> {
-    /// What a report is to triggers: one subject, and of an Append one for each entry.
+    /// The inputs of a report: one, or for an Append one for each entry.
     pub(super) fn all(report: &'a Report<'a>) -> impl Iterator<Item = Self> {
         let (data, len) = match report.operation {
             Operation::KeyWrite { data, .. } => (data, data.len()),
@@ -235,7 +235,7 @@ impl Trigger {
         self.conditions.iter().all(|condition| condition.holds(subject))
     }
 
-    /// Makes the entry. Gives its bytes.
+    /// Builds the entry and returns its bytes.
     pub(super) fn build<'b>(
         &self,
         now: u64,
@@ -258,7 +258,7 @@ impl Trigger {
         &out[..at]
     }
 
-    /// Bytes of the entries it makes.
+    /// Bytes of its entries.
     pub fn entry_len(&self) -> usize {
         self.entry.iter().map(|part| part.len()).sum()
     }
@@ -266,7 +266,7 @@ impl Trigger {
     /// Checks that it can be used.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The reason, as a sentence.
     pub fn check(&self) -> Result<(), &'static str> {
         let good = [
             ("the opcode must be 1 to 5", (1..=5).contains(&self.opcode)),

@@ -2,14 +2,14 @@
 
 use crate::trigger::{Condition, Field, Part, Relation};
 
-/// What a field is called, for refusals.
+/// The names of fields, for error messages.
 const FIELDS: &str =
     "reporter, priority, essential, immediate, value, hop, path_length, key[FROM:BYTES] or data[FROM:BYTES]";
 
-/// The conditions of a text, joined by `and`; none in an empty one.
+/// Parses conditions joined by `and`; an empty text has none.
 ///
 /// # Errors
-/// What is wrong, and what to write.
+/// A sentence with the reason and the correct form.
 pub fn conditions(text: &str) -> Result<Vec<Condition>, String> {
     let parts = text.split(" and ").map(str::trim).filter(|part| !part.is_empty());
     parts.map(condition).collect()
@@ -45,10 +45,10 @@ fn condition(text: &str) -> Result<Condition, String> {
     Ok(Condition { field, mask, relation, value })
 }
 
-/// What an entry is made of.
+/// Parses the parts of an entry.
 ///
 /// # Errors
-/// What is wrong, and what to write.
+/// A sentence with the reason and the correct form.
 pub fn parts(text: &str) -> Result<Vec<Part>, String> {
     text.split([' ', ',']).filter(|word| !word.is_empty()).map(part).collect()
 }

@@ -17,7 +17,7 @@ const COLUMNS: u8 = 64;
 /// Columns of the sketch: 8 MiB in each of two buffers.
 const ALL_COLUMNS: u32 = 1 << 19;
 
-/// What reports request.
+/// The operation that reports request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// Data of this many bytes under random 13-byte keys.
@@ -50,7 +50,7 @@ pub enum Load {
 /// A load with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// The name on the command sender.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Its load.
     pub load: Load,
@@ -133,7 +133,7 @@ impl Case {
         Config { collectors: vec![Some(memory)], owned: 1 << 16, ..Config::default() }
     }
 
-    /// What a report holds: entries, counters' bytes, or one operation.
+    /// Items of a report: entries, bytes of counters, or one operation.
     pub fn items(&self) -> u64 {
         match self.load {
             Load::Append { entries, .. } => entries.into(),
@@ -173,7 +173,7 @@ impl Case {
                 Operation::KeyWrite { copies, store: 1, key, data: &data[..usize::from(len).min(1000)] }
             }
             Load::Append { entries, lists } => {
-                // A list is of 32 bits, and 255 entries are 1,020 bytes.
+                // List IDs have 32 bits, and 255 entries are 1,020 bytes.
                 let list = u32::from_be_bytes([key[0], key[1], key[2], key[3]]) % lists.max(1);
                 Operation::Append { list, entry_len: 4, entries: &random[..4 * usize::from(entries)] }
             }
@@ -204,7 +204,7 @@ impl Case {
         emit(&Report { base, operation }, out)
     }
 
-    /// Makes reports those of another round: numbers of essential reports, epochs of sketches.
+    /// Renumbers reports for another round: sequence numbers of essential reports, epochs of sketches.
     pub fn renumber(&self, reports: &mut Reports, round: u16) {
         let at = match self.load {
             Load::KeyWrite { essential: true, .. } => 2,

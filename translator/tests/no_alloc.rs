@@ -1,4 +1,4 @@
-//! Nothing is allocated per DTA report or tick: counted by the allocator itself, of one test and one thread.
+//! Nothing is allocated per DTA report or tick: a counting allocator checks it, with one test in one thread.
 
 use testkit::allocations::{Counting, allocations};
 

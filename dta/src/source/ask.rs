@@ -1,4 +1,4 @@
-//! Asking stores.
+//! Queries of stores.
 
 use crate::{Next, Plan, Policy, QueryError, SketchCopy, SketchError};
 use wire::dta::layout::{BlockTrailer, Geometry, SketchKind};
@@ -19,9 +19,9 @@ const SAMPLE: u64 = 16_384;
 /// Options of a key query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
-    /// Which copies make an answer.
+    /// Which copies are accepted.
     pub policy: Policy,
-    /// Copies to look at, 1 to 4.
+    /// Copies to read, 1 to 4.
     pub copies: u8,
     /// The largest value that nodes report in postcards; with it, slots of the artifact's layout can be verified.
     pub largest: Option<u32>,
@@ -64,7 +64,7 @@ impl SourceStore {
         }
     }
 
-    /// What it knows of a key: its data, or its path.
+    /// Looks up a key: its data, or its path.
     ///
     /// # Errors
     /// A store of another kind: a sentence.
@@ -141,7 +141,7 @@ impl SourceStore {
         }
     }
 
-    /// How much was counted for a key. The error depends on how much was counted for all, so that every question reads the whole store.
+    /// The count of a key. Its error bound depends on the sum over all keys, so that every query reads the whole store.
     ///
     /// # Errors
     /// A store of another kind: a sentence.
@@ -162,10 +162,10 @@ impl SourceStore {
         })
     }
 
-    /// Queries a sketch for a key or the whole; for one epoch or the newest. `samples`: most samples returned.
+    /// Queries a sketch for a key or as a whole, in one epoch or the newest. `samples`: maximum number of samples returned.
     ///
     /// # Errors
-    /// A store of another kind, no such epoch, a question that it does not answer: a sentence.
+    /// A store of another kind, no such epoch, or a query that this kind of sketch does not answer: a sentence.
     pub fn sketch(
         &self,
         key: Option<&Key>,
@@ -190,7 +190,7 @@ impl SourceStore {
             (SketchKind::HyperLogLog, None) => ("distinct", copy.cardinality().map(Some)),
             (SketchKind::Aroma, None) => ("sampled_from", copy.sampled_from().map(Some)),
             (SketchKind::CountMin | SketchKind::Count, None) => ("epoch", Ok(None)),
-            (_, Some(_)) => return Err(format!("`{}` knows no keys; leave the key out", self.name())),
+            (_, Some(_)) => return Err(format!("`{}` has no keys; omit the key", self.name())),
         };
         let estimate = estimate.map_err(|error| self.no_sketch(error))?;
         let sampled = match copy.kind() {
@@ -224,12 +224,12 @@ impl SourceStore {
             "sketch" => "hopwise sketch STORE [KEY]",
             _ => "hopwise get STORE KEY",
         };
-        format!("`{}` is a store of kind {kind}, which `{command}` cannot ask; use {other}", self.name())
+        format!("`{}` is a store of kind {kind}, which `{command}` cannot query; use {other}", self.name())
     }
 }
 
 impl DtaSource {
-    /// The first `most` lists. Of each of them the ring's trailers are read, of others nothing.
+    /// The first `most` lists. Reads the trailers of these lists only.
     pub fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
         let mut views = Vec::new();
         for store in self.stores() {

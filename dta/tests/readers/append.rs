@@ -1,4 +1,4 @@
-//! Lists: every batch once and in order, or how many were missed.
+//! Lists: followers return every batch once and in order, or count the missed ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +11,19 @@ use crate::support::{Writer, lists};
 /// Eight blocks of four entries of four bytes.
 const RING: Ring = Ring { entry_len: 4, entries: 32, batch: 4, tagged: true };
 
-/// The number of the batch that comes next, checked to be its entries'.
+/// The sequence number of a returned batch, after checking that its entries contain it.
 fn number(next: Next<'_>) -> Option<u32> {
     let Next::Batch { sequence, count, entries } = next else { return None };
     assert_eq!(entries, sequence.to_be_bytes().repeat(usize::from(count)), "batch {sequence}");
     Some(sequence)
 }
 
-/// All that is there now.
+/// The numbers of all batches that can be read now.
 fn drain(follower: &mut Follower) -> Vec<u32> {
     std::iter::from_fn(|| number(follower.next())).collect()
 }
 
-/// Calls until something else than waiting.
+/// Polls until the result is not `Nothing` or `Torn`, at most 10,000 times.
 fn patiently(follower: &mut Follower) -> Next<'static> {
     for _ in 0..10_000 {
         match follower.next() {
@@ -130,12 +130,12 @@ fn a_half_written_block_is_not_handed_on() {
     let block = writer.block(&entries);
     for cut in 0..block.len() {
         store.region().write(at, &block[..cut]).unwrap();
-        // The trailer's last four bytes say nothing.
+        // The trailer's last four bytes are padding.
         if cut < block.len() - 4 {
             assert!(matches!(follower.next(), Next::Nothing | Next::Torn), "{cut}");
         }
     }
-    // Late data under a trailer that is there: a NIC may write so.
+    // Data that arrive after their trailer: a NIC may write in this order.
     store.region().write(at, &[0]).unwrap();
     store.region().write(at, &block[1..]).unwrap();
     assert_eq!(follower.next(), Next::Torn);
@@ -161,7 +161,7 @@ fn trailers_that_lie_are_not_believed() {
         assert!(matches!(follower.next(), Next::Nothing | Next::Torn), "{byte} {value}");
         assert_eq!(follower.position(), 1);
     }
-    // With a good CRC, but not as the list is: more entries than a batch has, entries of another size, none.
+    // With a valid CRC, but not of this list: more entries than a batch has, entries of another size, none.
     for (count, entry_len) in [(5, 4), (2, 8), (0, 4)] {
         let trailer = wire::dta::layout::BlockTrailer { sequence: 1, count, entry_len };
         let mut lie = vec![0; RING.block_len() as usize + 64];
@@ -190,7 +190,7 @@ fn a_batch_that_never_came_is_given_up_when_later_ones_are_there() {
     }
 }
 
-/// The collector's memory was lost, the translator's count was not.
+/// The collector lost its memory, the translator kept its sequence numbers.
 #[test]
 fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
     for entries in [32, 4000] {
@@ -201,7 +201,7 @@ fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
             let mut follower = store.lists().unwrap().from_now(100).unwrap();
             assert_eq!(follower.next(), Next::Nothing);
             writer.append_numbers(1);
-            // To the ring that it is in, and there to its place.
+            // Two searches: for the pass with the batch, and in it for the batch.
             let found = (0..2 * follower.max_empty_polls()).find_map(|_| number(follower.next()));
             assert_eq!(found, Some(ahead), "{entries}");
             let seen = follower.seen();
@@ -299,7 +299,7 @@ fn the_newest_batch_is_the_newest_whole_one() {
     store.region().write(writer.at(11), &[0xff]).unwrap();
     assert_eq!(all.newest(100), Some(10), "the last one was not finished");
     let mut follower = all.from_oldest(100).unwrap();
-    // 4 to 10 are there; 3 lay where 11 was begun.
+    // 4 to 10 are complete; 11 was begun in the block of 3.
     assert_eq!(drain(&mut follower), (4..11).collect::<Vec<_>>());
 }
 
@@ -319,7 +319,7 @@ fn a_bare_list_is_followed_by_what_changes() {
             assert_eq!(follower.next(8), None);
         }
     }
-    // What is equal to what lay there is not seen: the weakness.
+    // A batch equal to the previous contents of its block is not detected: the known limitation.
     store.region().write(base, &[3 << 4; 16]).unwrap();
     assert_eq!(follower.next(8), None);
     store.region().write(BODY, &[9; 16]).unwrap();

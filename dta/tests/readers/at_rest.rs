@@ -9,12 +9,12 @@ use wire::dta::layout::{BlockTrailer, Ring};
 
 use crate::support::{Rng, Writer, lists};
 
-/// A list as a model: the numbers of the batches that were written, and which of them lie in which block now.
+/// Model of a list: the numbers of the batches that were written, and the batch in each block.
 struct Model {
     writer: Writer,
     blocks: BTreeMap<u64, u32>,
     newest: Option<u32>,
-    /// Without holes: no batch was lost.
+    /// No batch was lost.
     first: u32,
 }
 
@@ -46,7 +46,7 @@ impl Model {
         self.blocks.get(&self.block(sequence)) == Some(&sequence)
     }
 
-    /// The first of the batches that follow each other up to the newest.
+    /// The first of the consecutive batches up to the newest.
     fn oldest(&self) -> Option<u32> {
         let mut oldest = self.newest?;
         for _ in 1..self.writer.ring().blocks() {
@@ -107,7 +107,7 @@ fn first(rng: &mut Rng) -> u32 {
     }
 }
 
-/// From the oldest to the newest: each call a batch, in order, then nothing.
+/// From the oldest to the newest: each call returns a batch, in order, then `Nothing`.
 fn drains(all: &Lists, model: &Model) {
     let list = all.ids().next().unwrap();
     assert_eq!(all.newest(list), model.newest);
@@ -124,8 +124,8 @@ fn drains(all: &Lists, model: &Model) {
     assert_eq!(ask(&mut latest), Outcome::Nothing);
 }
 
-/// From `sequence`, which was written or is the next: no call is in vain before the newest was handed on, and what is read and what
-/// is gone add up.
+/// From `sequence`, which was written or is the next: until the newest batch is returned no call returns `Nothing`, and read and lost
+/// batches add up.
 fn follows(all: &Lists, model: &Model, sequence: u32) {
     let mut follower = all.from_sequence(all.ids().next().unwrap(), sequence).unwrap();
     let newest = model.newest.unwrap();
@@ -161,7 +161,7 @@ fn idle_lists_are_returned_without_a_useless_call() {
     let mut rng = Rng(2);
     for _ in 0..400 {
         let ring = ring(&mut rng);
-        // The list that is looked at is the first of the store's; its neighbours are written too.
+        // The tested list is the first of the store; the others are written too.
         let count = 1 + below(&mut rng, 3) as u32;
         let store = lists(count, ring);
         let all = store.lists().unwrap();
@@ -299,7 +299,7 @@ fn every_batch_is_returned_after_the_writer_has_stopped() {
             move || {
                 let mut model = Model::new(&store, 100, begin);
                 (0..total).for_each(|_| model.append(3, false));
-                // Pairs with the reader's load: what was written is seen behind it.
+                // Pairs with the reader's load, after which it sees all writes.
                 done.store(true, Ordering::Release);
                 model
             }

@@ -1,10 +1,10 @@
-//! The formulas against a simulation that writes keys into a real store and asks for them.
+//! The formulas against a simulation that writes keys into a real store and queries them.
 
 use dta::{Answer, Plan, Policy};
 
 use crate::support::{key, key_write, write_copies};
 
-/// Fills a store of 2^14 slots with `keys` keys and asks for all of them, and for as many that were never there.
+/// Fills a store of 2^14 slots with `keys` keys and queries all of them, and as many that were never written.
 fn simulate(keys: u64, copies: u8) -> (f64, f64) {
     let store = key_write(1 << 14, 4);
     for number in 0..keys {
@@ -38,7 +38,7 @@ fn simulation_agrees_with_the_formula() {
         for copies in [1, 2, 3, 4] {
             let plan = Plan::new(keys, 1 << 14, copies);
             let (all, old) = simulate(keys, copies);
-            // Four standard deviations of as many coins.
+            // Four standard deviations of a binomial distribution.
             let near = |seen: f64, expected: f64, of: u64| {
                 let spread = (expected * (1.0 - expected) / of as f64).sqrt();
                 assert!(
@@ -47,7 +47,7 @@ fn simulation_agrees_with_the_formula() {
                 );
             };
             near(all, plan.answered(), keys);
-            // The oldest sixteenth, by the middle of its ages.
+            // The oldest sixteenth of the keys, at its mean age.
             near(old, plan.answered_at(keys - 1 - keys / 32), keys / 16);
         }
     }
@@ -63,12 +63,12 @@ fn loads_of_section_5_2_come_out() {
 
 #[test]
 fn the_formula_matches_a_manual_calculation() {
-    // Two slots, one copy, two keys: the newer is there, the older with one half.
+    // Two slots, one copy, two keys: the newer key is there, the older with probability 1/2.
     let plan = Plan::new(2, 2, 1);
     assert!((plan.answered_at(0) - 1.0).abs() < 1e-12 && (plan.answered_at(1) - 0.5).abs() < 1e-12);
     assert!((plan.answered() - 0.75).abs() < 1e-12);
     assert!((plan.occupied() - 0.75).abs() < 1e-12);
-    // Four slots, two copies, one key later: both gone with 1 - 2·(3/4)^2 + (1/2)^2 = 1/8.
+    // Four slots, two copies, one later key: both copies are lost with probability 1 - 2·(3/4)^2 + (1/2)^2 = 1/8.
     assert!((Plan::new(2, 4, 2).answered_at(1) - 0.875).abs() < 1e-12);
     // One slot: only the newest.
     assert!((Plan::new(10, 1, 1).answered() - 0.1).abs() < 1e-12);
@@ -87,11 +87,11 @@ fn every_outcome_is_listed() {
             }
         }
     }
-    // A checksum of 8 bits, slots all taken over: wrong once in 256 for one copy.
+    // A checksum of 8 bits, all slots overwritten by other keys: one wrong answer in 256 for one copy.
     let plan = Plan { checksum_bits: 8, ..Plan::new(1 << 20, 1 << 10, 1) };
     assert!((plan.expected_at(1 << 20).wrong - 1.0 / 256.0).abs() < 1e-9);
     assert!((plan.false_answer() - 1.0 / 256.0).abs() < 1e-6);
-    // With 32 bits a wrong answer is a chance of 2^-32 for each copy.
+    // With 32 bits the probability of a wrong answer is 2^-32 for each copy.
     let absent = Plan::new(1 << 30, 1 << 20, 2).false_answer();
     assert!((absent * (1_u64 << 32) as f64 - 2.0).abs() < 1e-3, "{absent}");
 }
@@ -115,7 +115,7 @@ fn advice_follows_the_formula() {
 
 #[test]
 fn the_bucket_edges_have_numbers() {
-    // One slot, by hand: the newest key is there, every older one is gone; a single key is answered.
+    // One slot, by hand: the newest key is there, every older one is lost; a single key is answered.
     for copies in 1..=4 {
         let plan = Plan::new(10, 1, copies);
         assert_eq!((plan.answered_at(0), plan.answered_at(1), plan.answered_at(u64::MAX)), (1.0, 0.0, 0.0));

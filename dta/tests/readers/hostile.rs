@@ -34,7 +34,7 @@ fn geometries() -> Vec<Geometry> {
     all
 }
 
-/// Asks everything that can be asked of a store.
+/// Makes every query that a store supports.
 fn ask(store: &DtaStore, number: u64) {
     let key = key(number);
     if let Some(reader) = store.key_write() {
@@ -60,7 +60,7 @@ fn ask(store: &DtaStore, number: u64) {
     if let Some(reader) = store.sketch() {
         let mut copy = SketchCopy::new();
         if reader.copy_newest(&mut copy).is_ok() {
-            // Each answers for its kind, and refuses for the others.
+            // Each answers queries of its kind, and refuses others.
             let estimates = [
                 copy.count_min(&key),
                 copy.count(&key),
@@ -95,7 +95,7 @@ fn every_request_body_gets_a_response() {
     for geometry in geometries() {
         let store = store(geometry);
         for round in 0..30 {
-            // Random, all ones, or small numbers: what lies near the limits of sequences, counts and lengths.
+            // Random, all ones, or small numbers: values near the limits of sequences, counts and lengths.
             for at in (0..store.body_len()).step_by(4) {
                 let word = match round % 3 {
                     0 => rng.roll() as u32,
@@ -126,7 +126,7 @@ fn any_header_decodes_consistently_or_is_refused() {
         for _ in 0..3000 {
             let mut spoiled = page.clone();
             for _ in 0..=rng.roll() % 3 {
-                // Where numbers are, as a rule.
+                // Where most of the numbers are.
                 let at = 8 + rng.roll() as usize % 96;
                 spoiled[at] =
                     if rng.roll().is_multiple_of(2) { rng.roll() as u8 } else { [0, 1, 255][at % 3] };

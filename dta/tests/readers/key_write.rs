@@ -76,7 +76,7 @@ fn policies_by_what_is_left() {
             assert_eq!(reader.get(&KEY, policy, 4, &mut value), Ok(expected), "{slots:?} {policy:?}");
             if let Answer::Found { .. } = expected {
                 let first = slots.iter().flatten().next().copied();
-                // Only in one case is it another than the first.
+                // Only in one case does it differ from the first.
                 let by_most = if slots[1..3] == [Some(A), Some(A)] { Some(A) } else { first };
                 let expected = if policy == Policy::First { first } else { by_most };
                 assert_eq!(Some(&value), expected, "{slots:?} {policy:?}");
@@ -98,7 +98,7 @@ fn fewer_copies_are_looked_at_when_fewer_are_asked_for() {
     let reader = store.key_write().unwrap();
     let answers = [1, 2, 3, 4].map(|copies| reader.get(&KEY, Policy::First, copies, &mut [0; 20]));
     assert_eq!(answers, [Ok(Answer::Empty), Ok(Answer::Empty), Ok(found(1, 1)), Ok(found(1, 1))]);
-    // One copy asked for is enough for strict.
+    // If the query is for one copy, one is enough for strict.
     write_copies(&store, &KEY, A, [0]);
     assert_eq!(reader.get(&KEY, Policy::Strict, 1, &mut [0; 20]), Ok(found(1, 1)));
 }
@@ -114,7 +114,7 @@ fn two_hashes_that_give_one_slot_are_one_copy() {
 
 #[test]
 fn a_key_whose_checksum_is_zero_is_not_found_in_empty_slots() {
-    // CRC-32 of these four bytes is 0: they undo the register's first state.
+    // CRC-32 of these four bytes is 0: they cancel the initial value.
     let zero = [0x9d, 0x0a, 0xd9, 0x6d];
     assert_eq!(hashes(&zero).checksum, 0);
     for data_len in [1, 4, 5, 20] {
@@ -129,7 +129,7 @@ fn a_key_whose_checksum_is_zero_is_not_found_in_empty_slots() {
     }
 }
 
-/// Slots of one word are answered by a way of their own, as wider ones with the same bytes are by theirs.
+/// Slots of one word have a code path of their own: its answers equal those of the other for wider slots with the same bytes.
 #[test]
 fn slots_of_one_word_answer_as_wider_ones() {
     let mut random = 7_u64;
@@ -140,7 +140,7 @@ fn slots_of_one_word_answer_as_wider_ones() {
     let mut kinds = [0; 4];
     for round in 0..2000_u64 {
         let data_len = 1 + next(4) as usize;
-        // Few slots: copies often meet.
+        // Few slots: copies often share one.
         let (narrow, wide) = (key_write(4, data_len as u16), key_write(4, 20));
         let key = round.to_be_bytes();
         let checksum = hashes(&key).checksum;
@@ -196,7 +196,7 @@ fn every_data_length_comes_back_whole() {
             assert!(matches!(answer, Answer::Found { .. }), "{data_len} {policy:?}");
             assert_eq!((&out[..data.len()], out[data.len()]), (data, 0), "{data_len}");
         }
-        // One byte less in one copy: no longer alike.
+        // One byte differs in one copy: no longer equal.
         let mut other = data.to_vec();
         other[data.len() - 1] ^= 1;
         write_copies(&store, &KEY, &other, [1]);
@@ -252,7 +252,7 @@ fn questions_that_cannot_be_asked() {
     assert_eq!(reader.copy(&[], 0, &mut [0; 20]), Err(QueryError::KeyLength));
 }
 
-/// A write stopped at every byte, as a NIC's would be seen that writes in ascending order, and ours.
+/// A write stopped at every byte: by a NIC, which writes in ascending order, and by this software.
 #[test]
 fn a_half_written_slot_is_torn_or_another_key_and_never_a_mixture() {
     let store = key_write(1, 60);
@@ -264,7 +264,7 @@ fn a_half_written_slot_is_torn_or_another_key_and_never_a_mixture() {
     write_copies(&store, b"another", &new, [0]);
     let mut after = [0; 64];
     store.region().read(BODY, &mut after).unwrap();
-    // Ours: the first word is zero while the rest is written.
+    // In software, the first word is zero while the rest is written.
     for cut in 0..=56 {
         let mut slot = before;
         slot[..8].fill(0);

@@ -1,4 +1,4 @@
-//! Snapshots: mapped and queried like the live store, and nothing half-written in them looks whole.
+//! Snapshots: mapped and queried like the live store, and nothing half-written in them looks complete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
 use crate::support::{KEY, Merged, Writer, key, key_write, lists, sketch, store, write_copies, write_path};
 
-/// Takes a snapshot and opens it as one would a file; also how many slots were not settled.
+/// Takes a snapshot and opens it like a file; returns also the number of torn slots.
 fn taken(store: &DtaStore) -> (DtaStore, u64) {
     let mut snapshot = Snapshot::new(store, 99).unwrap();
     let region = Region::anonymous(snapshot.len(), false).unwrap();
@@ -78,7 +78,7 @@ fn a_slot_that_is_being_written_is_left_out_and_counted() {
     let store = key_write(1 << 10, 20);
     write_copies(&store, &KEY, &[7; 20], 0..4);
     for at in &crate::support::places(&store, &KEY)[1..3] {
-        // Begun and not ended.
+        // A write that was begun and not completed.
         store.region().store_u64(*at, 0).unwrap();
     }
     let (copy, torn) = taken(&store);
@@ -169,7 +169,7 @@ fn counters_begin_again_at_0_and_no_addition_is_lost_or_counted_twice() {
         running.store(false, Ordering::Relaxed);
     });
     assert_eq!(periods + total(&live), added.into_inner());
-    // The last period alone: all that is left.
+    // Only the last period is left.
     let (copy, _) = taken(&live);
     live.subtract(&copy).unwrap();
     assert!(live.region().is(BODY, &vec![0; slots as usize * 8]));

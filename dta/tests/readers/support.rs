@@ -104,7 +104,7 @@ impl Writer {
         self.store.region().write(at, &block).unwrap();
     }
 
-    /// Appends a batch of entries of 4 bytes: the batch's own number, as often as fits.
+    /// Appends batches of 4-byte entries, each of them the batch's number.
     pub(crate) fn append_numbers(&mut self, batches: u32) {
         for _ in 0..batches {
             let entries = self.sequence.to_be_bytes().repeat(usize::from(self.ring().batch));

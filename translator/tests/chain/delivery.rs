@@ -1,5 +1,5 @@
-//! Reporter, translator, links and responder in a row, over bad networks: what is essential is in the collector's memory in the end, as
-//! its readers see it.
+//! Reporter, translator, links and responder in a chain, over faulty networks: all essential reports end up in the collector's memory,
+//! as its readers see it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) const ESSENTIAL: SendOptions =
     SendOptions { priority: Priority::High, essential: true, immediate: false };
 const OTHER: SendOptions = SendOptions { priority: Priority::Low, essential: false, immediate: false };
 
-/// What was reported.
+/// The data of the reports.
 #[derive(Default)]
 struct Reported {
     values: Vec<([u8; 13], [u8; 20])>,
@@ -110,7 +110,7 @@ impl Run {
         }
     }
 
-    /// Whether it was sent: what is not essential is kept back under congestion.
+    /// Whether it was sent: the reporter suppresses reports that are not essential under congestion.
     fn send(&mut self, operation: &Operation<'_>, options: SendOptions) -> bool {
         let chain = &mut self.world.front;
         let sent = chain.reporter.send(operation, options, self.world.now, &mut chain.outbox).is_ok();
@@ -118,7 +118,7 @@ impl Run {
         sent
     }
 
-    /// One report at random.
+    /// One random report.
     fn report(&mut self) {
         let number = self.reported.reports as u32;
         self.reported.reports += 1;
@@ -161,7 +161,7 @@ impl Run {
             self.world.pass(200 * MICRO);
             between(&mut self.world, round);
         }
-        // Probes and timers bring the rest.
+        // Probes and timers deliver the rest.
         self.world.pass(2000 * MILLI);
         self.world.check_books();
         let chain = &self.world.front;
@@ -170,7 +170,7 @@ impl Run {
         assert_eq!(self.world.links.stats(0).unwrap().unacknowledged, 0);
     }
 
-    /// Values that are not there. What is there is right.
+    /// The number of missing values; checks the others.
     fn missing_values(&self) -> usize {
         let reader = self.stores[0].key_write().unwrap();
         let absent = self.reported.values.iter().filter(|(key, data)| {
@@ -189,12 +189,12 @@ impl Run {
         absent.count()
     }
 
-    /// Entries of a list as a follower reads them, and the batches that it missed.
+    /// Entries of a list as a follower reads them, and the number of batches that it missed.
     fn followed(&self, list: usize) -> (Vec<u32>, u64) {
         let lists = self.stores[1].lists().unwrap();
         let mut follower = lists.from_sequence(5 + list as u32, 1).unwrap();
         let (mut numbers, mut lost) = (Vec::new(), 0);
-        // A batch that is not there is waited for a while.
+        // The follower polls several times before it counts a batch as missing.
         for _ in 0..100_000 {
             match follower.next() {
                 Next::Batch { entries, .. } => numbers.extend(entries.chunks_exact(6).map(|found| {
@@ -246,7 +246,7 @@ fn essential_reports_are_in_memory_however_bad_the_networks_are() {
             (chain.translator.stats(), chain.reporter.destinations(0).next().unwrap());
         assert_eq!(translator.sequences.lost, 0);
         assert!(translator.controls.nacks[0] > 0 && reporter.stats.retransmitted > 0);
-        // Some of what is not essential was lost, on its way to the translator and nowhere else.
+        // Some of the other reports were lost, on the way to the translator only.
         let arrived =
             run.followed(1).0.into_iter().filter(|number| run.reported.others.contains(number)).count();
         assert!(arrived < run.reported.others.len() && arrived > run.reported.others.len() / 2);
@@ -265,7 +265,7 @@ fn a_collector_that_restarts_loses_nothing_essential() {
         assert!(run.world.reconnects > 1);
         assert_eq!(run.missing_values(), 0, "seed {seed}");
         run.check_lists();
-        // Additions whose answers died with the collector may have been made twice.
+        // Additions whose responses were lost with the collector may have been executed twice.
         let more = run
             .counts()
             .iter()

@@ -1,4 +1,4 @@
-//! Reporter, translator, requester and responder in a row, over bad networks in simulated time.
+//! Reporter, translator, requester and responder in a chain, over faulty networks in simulated time.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod chain;

@@ -11,9 +11,9 @@ use crate::delivery::{ESSENTIAL, entry, restart_translator, stores, translator};
 use testkit::rdma::{Faults, MILLI, World};
 
 const SECOND: u64 = 1_000 * MILLI;
-/// The last number of the reporter before it begins anew.
+/// The reporter's last sequence number before its restart.
 const LAST: u16 = 1_004;
-/// How long a report may be on its way, as docs/design/dta-reporter.md says of one per second.
+/// Maximum time until a report is accepted at one report per second: see docs/design/dta-reporter.md.
 const LONGEST: u64 = 2_100 * MILLI;
 
 struct Rig {
@@ -22,7 +22,7 @@ struct Rig {
     /// When each report was sent, and when the translators accepted each, in order.
     sent: Vec<u64>,
     accepted: Vec<u64>,
-    /// Accepted by translators that are no more.
+    /// Reports accepted by earlier translators.
     before: u64,
 }
 
@@ -124,7 +124,7 @@ fn a_restarted_reporter_is_accepted_whatever_its_first_sequence_number() {
         rig.restart_reporter(ahead);
         assert_eq!(rig.outcome(), NOTHING_LOST, "{ahead}");
     }
-    // The old reporter's last number, or the one before it: what could be its repetition is taken for it.
+    // The old reporter's last number, or the one before it: a report that could be a repetition counts as a duplicate.
     for (ahead, lost) in [(0, vec![5]), (u16::MAX, vec![5, 6])] {
         let mut rig = Rig::new(1, Faults::default());
         rig.restart_reporter(ahead);
@@ -141,7 +141,7 @@ fn a_translator_that_restarts_misses_what_was_not_the_last_while_it_was_away() {
         rig.restart_translator();
         assert_eq!(rig.outcome(), ReportOutcome { lost, in_time: true });
     }
-    // The last one is sent again until it is back.
+    // The reporter repeats its last report until the translator is back.
     let mut rig = Rig::new(1, Faults::default());
     rig.chain().down = true;
     rig.seconds(1);

@@ -7,7 +7,7 @@ use wire::dta::layout::{Geometry, Ring};
 use crate::model::{MS, World, config, sender};
 use crate::primitives::hex;
 
-/// The artifact's stores: all of number 0, and list 3.
+/// The artifact's stores: all with ID 0, and list 3.
 fn stores() -> Vec<StoreEntry> {
     let (slots, family) = (1 << 16, Family::Artifact);
     let ring = Ring { entry_len: 4, entries: 16, batch: 4, tagged: false };
@@ -82,20 +82,20 @@ fn entries_are_little_endian_in_a_bare_ring() {
     let body = world.memory.body(1);
     let words: Vec<u32> =
         body[3 * 64..].as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    // The ring went round once: no slot twice in a row, no batch lost.
+    // One pass over the ring: no slot was written twice in a row, no batch was lost.
     assert_eq!(words, [16, 17, 18, 19, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     assert!(body[..3 * 64].iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn the_byte_order_of_entries_follows_the_layout_of_the_report() {
-    // The lists are not marked: whoever set them up did not know of the artifact.
+    // The lists are not configured as the artifact's.
     let mut stores = stores();
     stores[1].swapped = false;
     let mut world = World::of(Config { accept: Accept::Both, ..config(stores) });
     world.send_bytes(sender(1), 0, &hex("0200 00000003 deadbeef"));
     world.send_bytes(sender(1), 0, &hex("12100000 00000007 00000003 00040100 deadbeef"));
-    // It waits for credit, and is read again.
+    // The report waits for credit in local memory, and is parsed again.
     world.memory.room[0] = rdma::transport::Credit::NONE;
     world.send_bytes(sender(1), 0, &hex("0201 40 00000003 cafef00d"));
     world.send_bytes(sender(1), 0, &hex("0202 40 00000003 cafef00d"));
@@ -164,7 +164,7 @@ fn sequences_of_eight_bits_and_the_artifacts_nack() {
     for sequence in [1, 2, 3, 0x83] {
         world.send_bytes(sender(1), 0, &report(sequence));
     }
-    // The sender's address is the reporter: another one has numbers of its own.
+    // The sender's address identifies the reporter: another address has its own sequence.
     world.send_bytes(sender(2), 0, &report(77));
     let stats = world.stats();
     assert_eq!((stats.sequences.accepted, stats.sequences.reporters), (7, 2));

@@ -1,4 +1,4 @@
-//! A burst is what its reports are one by one: the short way of plain Appends changes nothing but the time.
+//! A burst has the same effect as its reports one by one: the fast path of plain Appends changes nothing but the time.
 
 use rdma::transport::{Blocked, Credit};
 use translator::{Accept, Config, Rate, Stats, Trigger};
@@ -7,7 +7,7 @@ use wire::dta::layout::{Geometry, Ring};
 use crate::hostile::report;
 use crate::model::{MS, Random, World, config, sender, stores};
 
-/// Many reports, most of them Appends without a wish, to both worlds; everything that can be seen is the same after each burst.
+/// Many reports, most of them plain Appends, to both worlds; their whole observable state is equal after each burst.
 fn both(name: &str, settings: &Config, seed: u64) -> World {
     let mut random = Random(seed);
     let (mut alone, mut together) = (World::of(settings.clone()), World::of(settings.clone()));
@@ -49,7 +49,7 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
         let at = format!("{name}, round {round}");
         assert_eq!(together.memory.done(), alone.memory.done(), "{at}");
         assert_eq!(together.mail.0, alone.mail.0, "{at}");
-        // What is refused although there was room is tried once more in a burst.
+        // An operation refused despite available credit is retried once in a burst.
         let blind = |mut stats: Stats| {
             stats.operations.blocked = [0; 5];
             stats
@@ -71,7 +71,7 @@ fn a_burst_is_what_its_reports_are_one_by_one() {
     }
     let mut wide = plain.clone();
     if let Some(collector) = &mut wide.collectors[0] {
-        // Too many to be near.
+        // Too many lists for the cache.
         let ring = Ring { entry_len: 4, entries: 64, batch: 4, tagged: true };
         collector.stores[1].geometry = Geometry::Append { lists: 4_096, first_list: 0, ring };
         collector.stores.truncate(5);

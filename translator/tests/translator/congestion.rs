@@ -9,7 +9,7 @@ use wire::dta::{Base, Operation, Priority};
 
 use crate::model::{KEY, MS, US, World, append, config, essential, plain, put, sender, stores, with};
 
-/// A collector that takes a million operations per second: 1 us each, 1,600 at once. Levels begin above 800, 1,200, 1,500.
+/// A collector that accepts a million operations per second: 1 us each, 1,600 at once. Levels begin above 800, 1,200, 1,500.
 fn slow(settings: Config) -> Config {
     let mut settings = settings;
     for memory in settings.collectors.iter_mut().flatten() {
@@ -67,7 +67,7 @@ fn diverted_reports_are_retried_in_order_when_credit_returns() {
     let stats = world.stats();
     assert_eq!((stats.reports.diverted, stats.reports.queued), (100, 100));
     world.memory.is_logging = true;
-    // Level 3 ends 200 us below its beginning. A newer value does not overtake those that wait.
+    // Level 3 ends 200 us below its threshold. A newer value does not overtake those that wait.
     world.now += 301 * US;
     let data = value(100);
     world.send(with(Priority::High), Operation::KeyWrite { copies: 1, store: 1, key: &KEY, data: &data });
@@ -156,7 +156,7 @@ fn senders_are_notified_of_congestion_and_of_its_end() {
     }
     world.send_from(sender(2), with(Priority::Medium), put(&KEY));
     let notice = |level, dropped| (sender(1), Body::Congestion { level, hold_us: 500, dropped });
-    // Once, and only the sender concerned; again after half of the hold time.
+    // Once, and only the sender of the report; again after half of the hold time.
     assert_eq!(world.controls(), [notice(1, 1)]);
     (0..250).for_each(|_| world.send_from(sender(3), with(Priority::High), put(&KEY)));
     world.now += 250 * US;
@@ -202,7 +202,7 @@ fn a_closed_transport_is_level_three() {
         world.send(with(priority), Operation::KeyWrite { copies: 2, store: 1, key: &KEY, data: &[1] });
         world.send(with(priority), put(&KEY));
     }
-    // One copy fits, two do not; what is high waits behind the first that waits.
+    // One copy fits, two do not; later reports of high priority wait behind the first that waits.
     assert_eq!((world.dropped(Reason::CongestedLow), world.dropped(Reason::CongestedMedium)), (1, 1));
     assert_eq!((world.done(), world.stats().reports.queued), (2, 2));
     let levels: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
@@ -266,12 +266,12 @@ fn a_metered_essential_report_is_sent_again() {
 #[test]
 fn the_very_first_report_is_sent_again_when_it_was_metered() {
     let mut world = World::of(Config { reporter_rate: 1_000, reporter_burst: 2, ..config(stores()) });
-    // Something else of the same sender takes what it may send.
+    // Another report of the same sender uses up its rate.
     (0..2).for_each(|_| world.send(plain(), put(&KEY)));
     (7..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
     let first = Body::Nack { cause: Cause::Overload, last: 6, trigger: 7 };
     assert_eq!(world.controls()[1..], [(sender(1), first)]);
-    // The last one is sent again unasked.
+    // The reporter repeats its last report without a NACK.
     world.now += 3 * MS;
     world.send(essential(9), put(&KEY));
     assert_eq!(world.controls(), [(sender(1), Body::Nack { cause: Cause::Gap, last: 6, trigger: 9 })]);
@@ -284,7 +284,7 @@ fn the_very_first_report_is_sent_again_when_it_was_metered() {
     assert_eq!((done, stats.sequences.accepted, stats.sequences.lost), (5, 3, 0));
 }
 
-/// Two collectors, each with a key-write store of its own region.
+/// Two collectors, each with a key-write store in a region of its own.
 fn two() -> Config {
     let store = |region| {
         StoreEntry::new(region, 1, Geometry::KeyWrite { slots: 1 << 10, data_len: 4, family: Family::V1 })
@@ -315,7 +315,7 @@ fn losses_to_an_absent_collector_are_not_counted_as_congestion() {
             .map(|reason| world.dropped(reason))
     };
     assert_eq!((dropped(&world), world.stats().reports.queued), ([2, 1, 0, 0], 1));
-    // It is there again, and has no room.
+    // It is connected again, and has no credit.
     world.memory.away[1] = false;
     world.memory.room[1] = Credit::NONE;
     send(&mut world);
@@ -324,7 +324,7 @@ fn losses_to_an_absent_collector_are_not_counted_as_congestion() {
     world.pass(MS);
     assert_eq!((world.done(), world.stats().reports.queued), (2, 0));
     assert!(world.stats().is_balanced());
-    // One that was never attached is not there either.
+    // A collector that was never attached counts as absent, too.
     let mut world = World::of(Config { collectors: vec![None, None], ..two() });
     send(&mut world);
     assert_eq!(dropped(&world), [2, 1, 0, 0]);
@@ -388,7 +388,7 @@ fn reports_that_the_reporter_still_buffers_are_never_counted_as_lost() {
     settings.local = 100;
     let mut world = World::of(settings);
     world.memory.room[0] = Credit::NONE;
-    // The very first is refused too, when another reporter has filled what there is.
+    // Even the very first is refused, because another reporter has filled the local memory.
     (0..3).for_each(|sequence| world.send(Base { reporter: 9, ..essential(sequence) }, put(&KEY)));
     assert_eq!(world.stats().reports.queued, 2);
     for _ in 0..300 {
@@ -424,7 +424,7 @@ fn a_closed_transport_is_reported_as_level_three_and_never_as_none() {
         world.send_from(sender(host % 3), with(Priority::High), put(&KEY));
         world.now += 100 * US;
     }
-    // An entry that needs no room does not say that all is well.
+    // An entry that needs no credit does not end the notice.
     world.send_from(sender(1), with(Priority::Low), append(3, &[1; 4]));
     let notices = world.controls();
     assert!(notices.len() > 50);

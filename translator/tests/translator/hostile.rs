@@ -6,7 +6,7 @@ use wire::dta::{Base, Operation, Priority, Report};
 
 use crate::model::{KEY, MS, Random, World, append, config, plain, sender, stores, with};
 
-/// A report like a real one, of any kind, with numbers that are sometimes wrong.
+/// A random report of any kind, with numbers that are sometimes invalid.
 pub(crate) fn report(random: &mut Random, bytes: &mut Vec<u8>) {
     let priority = [Priority::Low, Priority::Medium, Priority::High][random.below(3) as usize];
     let base = Base {
@@ -95,7 +95,7 @@ fn storm(accept: Accept, seed: u64, mutate: bool) -> World {
         world.now += random.below(4_000);
         let collector = u8::from(random.below(50) == 0);
         let host = random.below(5) as u8;
-        // Checks that all adds up; the memory, that nothing is written outside.
+        // Checks that the counters add up; the memory checks that nothing is written outside.
         world.send_bytes(sender(host), collector, &bytes);
     }
     world
@@ -112,7 +112,7 @@ fn a_storm_of_reports_adds_up() {
         seen.iter_mut().zip(stats.reports.dropped).for_each(|(seen, dropped)| *seen += dropped);
         done.iter_mut().zip(stats.reports.done).for_each(|(sum, done)| *sum += done);
         assert!(stats.reports.diverted > 0, "{stats:#?}");
-        // All that waits goes out at the end.
+        // All pending data is written at the end.
         world.memory.room[0] = Credit::UNLIMITED;
         (world.memory.fuse, world.memory.away[0]) = (None, false);
         world.now += 1_000 * MS;
@@ -170,7 +170,7 @@ fn every_shorter_report_is_refused() {
     let mut world = World::new();
     for _ in 0..200 {
         report(&mut random, &mut bytes);
-        // Not essential: sequences are another matter.
+        // Not essential: other tests check sequences.
         bytes[1] &= 0xbf;
         for len in 0..bytes.len() {
             world.send_bytes(sender(1), 0, &bytes[..len]);
@@ -189,7 +189,7 @@ fn a_transport_that_does_not_know_the_region_is_counted() {
     world.send(with(Priority::High), append(3, &[0; 16]));
     world.send(plain(), Operation::Postcard { hop: 1, path_len: 1, store: 1, value: 1, key: &KEY });
     assert_eq!((world.stats().entries.dropped, world.stats().postcards.dropped), (4, 1));
-    // None of it comes again.
+    // Nothing is retried.
     world.pass(1_000 * MS);
     assert_eq!(world.stats().operations.blocked.iter().sum::<u64>(), 4);
 }
@@ -228,7 +228,7 @@ fn a_clock_that_starts_or_jumps_anywhere_breaks_nothing() {
         world.pass(HOUR);
         let (done, pending) = (world.done(), world.stats().entries.pending);
         assert!(done > 300 && pending == 0, "start {start}: {done} done, {pending} pending");
-        // The end of time.
+        // The last possible time.
         world.now = u64::MAX;
         for _ in 0..100 {
             report(&mut random, &mut bytes);

@@ -1,4 +1,4 @@
-//! What stands for collectors, network and reporters.
+//! Models of collectors, network and reporters.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub(crate) const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
 
-/// One operation that the way was given.
+/// One operation that the transport accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Done {
     pub(crate) place: RemoteAddr,
@@ -25,23 +25,23 @@ pub(crate) struct Done {
     pub(crate) reliable: bool,
 }
 
-/// Memory of several collectors, and what was done to it.
+/// Memory of several collectors, and the operations executed in it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) regions: BTreeMap<(u8, u16), Vec<u8>>,
     pub(crate) log: Vec<Done>,
     /// Credit, by collector.
     pub(crate) room: [Credit; 4],
-    /// Which collectors are away.
+    /// Collectors that are not connected.
     pub(crate) away: [bool; 4],
-    /// Nothing is taken that may be lost.
+    /// Accepts no unreliable operations.
     pub(crate) is_reliable_only: bool,
     /// Refuses operations after this many, although there is credit.
     pub(crate) fuse: Option<u32>,
-    /// What it then says.
+    /// The reason for the refusal.
     pub(crate) says: Blocked,
     pub(crate) is_logging: bool,
-    /// Regions whose memory is gone.
+    /// Regions whose memory was lost.
     pub(crate) given_up: Vec<RemoteAddr>,
 }
 
@@ -68,7 +68,7 @@ impl Memory {
         &self.regions[&(0, region)]
     }
 
-    /// Takes what was done.
+    /// Returns and removes the executed operations.
     pub(crate) fn done(&mut self) -> Vec<Done> {
         std::mem::take(&mut self.log)
     }
@@ -132,7 +132,7 @@ impl Transport for Memory {
     }
 }
 
-/// Messages that reporters got.
+/// Messages to reporters.
 #[derive(Debug, Default)]
 pub(crate) struct Mail(pub(crate) Vec<(SocketAddr, u8, Vec<u8>)>);
 
@@ -223,7 +223,7 @@ impl World {
         self.send_bytes(from, 0, &bytes);
     }
 
-    /// Lets time go by.
+    /// Advances the time.
     pub(crate) fn pass(&mut self, time: u64) {
         self.now += time;
         self.translator.tick(self.now, &mut self.memory);
@@ -277,7 +277,7 @@ pub(crate) fn append(list: u32, entries: &[u8]) -> Operation<'_> {
     Operation::Append { list, entry_len: if list < 100 { 4 } else { 3 }, entries }
 }
 
-/// A generator of numbers that are as good as random.
+/// A pseudo-random number generator.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 

@@ -143,7 +143,7 @@ fn a_batch_is_written_early_when_its_first_entry_is_old() {
     let done = world.memory.done();
     let trailer = BlockTrailer::check(&done[0].data).expect("a whole block");
     assert_eq!((trailer.sequence, trailer.count), (2, 3));
-    // What lay there of the batch before is gone.
+    // The bytes of the previous batch there are cleared.
     assert_eq!(done[0].data[..16], entries([5, 6, 7, 0]));
     assert_eq!(
         (world.translator.deadline(), world.stats().entries.batches[Cause::Timer as usize]),
@@ -217,14 +217,14 @@ fn a_bare_ring_has_entries_and_nothing_else() {
     let bytes: Vec<u8> = (1..=42).collect();
     world.send(plain(), append(101, &bytes[..9]));
     world.pass(MS);
-    // Written early: the batch is made up to its end, so that the next ones end where the ring does.
+    // Written early: the batch is completed later, so that the following ones end where the ring does.
     world.send(plain(), append(101, &bytes[9..30]));
     world.send(plain(), append(101, &bytes[30..42]));
     let done: Vec<(u64, usize)> =
         world.memory.done().iter().map(|done| (done.offset, done.data.len())).collect();
     assert_eq!(done, [(36, 9), (45, 3), (48, 12), (60, 12)]);
     world.pass(MS);
-    // Two of twelve entries were overwritten by the next lap.
+    // Two of twelve entries were overwritten by the next pass.
     assert_eq!(world.memory.body(5)[36..72], [&bytes[36..42], &bytes[6..36]].concat());
 }
 
@@ -236,7 +236,7 @@ fn lists_go_on_where_the_collector_says() {
     world.send(plain(), append(3, &entries([1, 2, 3, 4])));
     world.send(plain(), append(101, &[0; 12]));
     let done = world.memory.done();
-    // Batch 18 is the second block of the second lap.
+    // Batch 18 is the second block of the second pass.
     assert_eq!(
         (done[0].offset, BlockTrailer::check(&done[0].data).map(|it| it.sequence)),
         (3 * 512 + 32, Ok(18))
@@ -388,7 +388,7 @@ fn postcards_wait_for_a_closed_transport() {
     for key in 0..4u8 {
         world.send(plain(), postcard(1, 1, 5, &[key]));
     }
-    // They are complete, and wait; a fifth needs a place.
+    // They are complete, and wait; a fifth path needs a slot.
     assert_eq!((world.done(), world.stats().postcards.pending), (4, 4));
     world.send(plain(), postcard(1, 1, 5, &[4]));
     assert_eq!(world.dropped(Reason::CongestedMedium), 1);
@@ -487,14 +487,14 @@ fn each_batch_of_an_append_needs_its_own_credit() {
     let mut world = World::new();
     world.send(essential(1), append(3, &entries([1])));
     world.memory.is_reliable_only = true;
-    // The first batch would be kept, because of the essential entry in it, and the others not.
+    // The first batch would be reliable, because of the essential entry in it, and the others not.
     world.send(plain(), append(3, &entries(2..13)));
     let stats = world.stats();
     assert_eq!(
         (world.dropped(Reason::CongestedMedium), stats.entries.accepted, stats.entries.pending),
         (1, 1, 1)
     );
-    // One batch is as essential as one of its entries.
+    // A batch is essential if one of its entries is.
     world.send(plain(), append(3, &entries(2..5)));
     assert_eq!((world.done(), world.stats().entries.written), (2, 4));
 }

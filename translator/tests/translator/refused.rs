@@ -1,4 +1,4 @@
-//! A refused report changes nothing: what follows has the same effect as at a translator that never received it.
+//! A refused report changes nothing: later reports have the same effect as at a translator that never received it.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ struct Reports {
     newest: u16,
 }
 
-/// A report, who sends it, and the columns that it has.
+/// A report, its sender, and its columns.
 struct Sent {
     host: u8,
     bytes: Vec<u8>,
@@ -52,7 +52,7 @@ impl Reports {
         if random.below(2) == 0 {
             let mut bytes = Vec::new();
             hostile::report(random, &mut bytes);
-            // Sequences are another matter.
+            // Other tests check sequences.
             bytes[1] &= 0xbf;
             return Sent { host: 1, bytes, columns: None };
         }
@@ -146,7 +146,7 @@ fn a_wrong_first_column_opens_no_epoch() {
         world.send_bytes(sender(reporter as u8), 0, &bytes);
     };
     send(&mut world, 1, 10, 0);
-    // A forger's epochs, of which each would end those before it.
+    // Forged epochs, each of which would end those before it.
     for epoch in [12, 18, 26] {
         send(&mut world, 3, epoch, 5);
     }

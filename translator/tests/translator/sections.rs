@@ -1,4 +1,4 @@
-//! Sections of a network: translators whose merged sketches another translator merges once more.
+//! Sections of a network: translators whose merged sketches another translator merges again.
 
 use translator::{Section, SectionConfig, SectionStats, Unsent};
 use wire::dta::control::Body;
@@ -35,7 +35,7 @@ fn columns(world: &World, epoch: u16) -> Vec<u32> {
     body.chunks_exact(16).map(|column| u32::from_le_bytes(column[..4].try_into().expect("4 bytes"))).collect()
 }
 
-/// Sends what a section has to `top`, but for the reports whose number is in `lost`.
+/// Sends a section's reports to `top`, except those whose number is in `lost`.
 fn forward(section: &mut Section, from: &World, top: &mut World, reporter: u32, lost: &[usize]) -> usize {
     let mut number = 0;
     section.tick(from.now, &from.translator, |operation| {
@@ -107,7 +107,7 @@ fn reports_are_paced_and_wait_for_room() {
     assert_eq!(forward(&mut section, &left, &mut top, 101, &[]), 0);
     left.now += MS;
     assert_eq!(forward(&mut section, &left, &mut top, 101, &[]), 1);
-    // Congestion suppresses the rest of the epoch, and of the next one what its buffer had not sent has expired.
+    // Congestion suppresses the rest of the epoch, and the unsent columns of the next one have expired.
     left.now += 5 * MS;
     section.tick(left.now, &left.translator, |_| Err(Unsent::Suppressed));
     let stats = section.stats();

@@ -22,7 +22,7 @@ fn a_gap_is_nacked_and_filled_by_retransmission() {
     }
     assert_eq!(world.controls(), nack(Cause::Gap, 0, 3));
     assert_eq!((world.done(), world.dropped(Reason::Gap)), (3, 1));
-    // More of the same are silent for a millisecond.
+    // Further reports after the gap cause no NACK for a millisecond.
     numbered(&mut world, 4);
     world.now += MS - 1;
     numbered(&mut world, 5);
@@ -41,7 +41,7 @@ fn a_gap_is_nacked_and_filled_by_retransmission() {
 fn accepted_reports_are_not_executed_twice() {
     let mut world = World::new();
     (100..400).for_each(|sequence| numbered(&mut world, sequence));
-    // A whole ring of the reporter again, and a number half the circle away.
+    // The reporter's whole ring again, and a number half the sequence space away.
     (144..400).for_each(|sequence| numbered(&mut world, sequence));
     numbered(&mut world, 399 + 32768);
     assert_eq!((world.done(), world.dropped(Reason::Duplicate), world.controls()), (300, 257, vec![]));
@@ -102,7 +102,7 @@ fn sixty_five_thousand_reporters_are_followed() {
     assert!(stats.is_balanced());
     assert_eq!((stats.sequences.reporters, stats.sequences.accepted), (65_536, 131_072));
     assert_eq!((world.dropped(Reason::Gap), world.controls().len()), (65_536, 65_536));
-    // One more has no place, until others were silent for long.
+    // The table is full for another one, until others expire.
     let another = Base { reporter: u32::MAX, ..essential(1) };
     world.send(another, put(&KEY));
     assert_eq!(world.dropped(Reason::ReportersFull), 1);
@@ -117,7 +117,7 @@ fn sixty_five_thousand_reporters_are_followed() {
 fn an_id_belongs_to_the_address_that_uses_it() {
     let mut world = World::new();
     numbered(&mut world, 1);
-    // A forger would move the number, and so stop the reporter.
+    // A forger would advance the sequence, and so block the reporter.
     for _ in 0..10 {
         world.send_from(sender(66), essential(9_000), put(&KEY));
         world.now += MS;
@@ -139,7 +139,7 @@ fn a_configured_reporter_id_is_never_given_to_another_address() {
     world.send_from(sender(2), essential(1), put(&KEY));
     numbered(&mut world, 5);
     assert_eq!((world.done(), world.dropped(Reason::Forged)), (1, 1));
-    // Others may come from anywhere.
+    // Other IDs may come from any address.
     for host in 1..4 {
         world.send_from(sender(host), Base { reporter: 8, ..essential(host.into()) }, put(&KEY));
     }
@@ -169,8 +169,8 @@ fn a_storm_of_numbers_costs_no_more_than_a_nack_a_millisecond() {
         numbered(&mut world, random.next() as u16);
         world.now += US;
     }
-    // 100 ms: at most a NACK each, and one for each number accepted, behind which another gap begins. At most one of 21
-    // milliseconds gives a gap up.
+    // 100 ms: at most one NACK in each, and one for each number accepted, after which another gap begins. At most one in 21
+    // milliseconds gives up a gap.
     let (nacks, accepted) = (world.controls().len() as u64, world.stats().sequences.accepted);
     assert!(nacks >= 12 && nacks <= 100 + accepted && accepted < 40, "{nacks} {accepted}");
 }
@@ -188,7 +188,7 @@ fn an_essential_report_that_cannot_be_done_does_not_stop_those_behind_it() {
     world.send(essential(4), Operation::KeyWrite { copies: 1, store: 1, key: &KEY, data: &[1; 21] });
     assert_eq!(world.controls(), nack(Cause::Malformed, 4, 4));
     world.now += MS;
-    // One that cannot even be read, behind its base header.
+    // A report that is malformed after its base header.
     world.send_bytes(sender(1), 0, &[0x11, 0x50, 0, 5, 0, 0, 0, 7, 0, 0, 0]);
     assert_eq!(world.controls(), nack(Cause::Malformed, 5, 5));
     world.now += MS;
@@ -226,7 +226,7 @@ fn a_reporter_that_restarts_is_accepted_again() {
     (0..20).for_each(|sequence| numbered(&mut world, sequence));
     let stats = world.stats();
     assert_eq!((stats.sequences.restarts, world.dropped(Reason::Duplicate), world.done()), (1, 7, 10));
-    // It is asked for those that were taken for old ones, and has them still.
+    // A NACK requests the reports that were mistaken for duplicates; the reporter still has them.
     assert_eq!(world.controls(), nack(Cause::Gap, 0xffff, 7));
     (0..20).for_each(|sequence| numbered(&mut world, sequence));
     assert_eq!((world.stats().sequences.lost, world.done()), (0, 30));
@@ -240,7 +240,7 @@ fn a_reporter_that_restarts_is_accepted_again() {
 fn a_report_that_cannot_be_read_moves_nothing_but_its_own_number() {
     let mut world = World::new();
     numbered(&mut world, 1);
-    // Ahead and unreadable: no NACK, and none is spent.
+    // Ahead and malformed: no NACK, and the gap's NACKs are not used up.
     for _ in 0..100 {
         world.send_bytes(sender(1), 0, &[0x11, 0x50, 0, 5, 0, 0, 0, 7, 0, 0, 0]);
         world.now += 20 * MS;
@@ -250,7 +250,7 @@ fn a_report_that_cannot_be_read_moves_nothing_but_its_own_number() {
     assert_eq!(world.controls(), nack(Cause::Gap, 1, 5));
 }
 
-/// A reporter of 5.8: keeps the last 256, goes back on a NACK.
+/// A reporter of 5.8: buffers the last 256 reports, and goes back on a NACK.
 #[test]
 fn all_arrive_over_a_network_that_loses_and_repeats() {
     let mut world = World::new();
@@ -260,7 +260,7 @@ fn all_arrive_over_a_network_that_loses_and_repeats() {
     let total = 20_000u32;
     // Numbers wrap with 70,000 reports; each is counted in the key's counter.
     while next < total || world.stats().sequences.accepted < u64::from(total) {
-        // When all were sent, the last ones are sent again from time to time: nothing follows that would show a gap.
+        // After the last report, the last ones are sent again from time to time: no later report would reveal a gap.
         if next == total {
             next = total.saturating_sub(200);
         }
@@ -275,7 +275,7 @@ fn all_arrive_over_a_network_that_loses_and_repeats() {
         }
         next += 1;
         highest = highest.max(next);
-        // Slow enough that the ring still has what a second NACK asks for.
+        // Slow enough that the ring still has the reports that a second NACK requests.
         world.now += 50 * US;
         assert!(world.now < 100_000 * MS, "{:?}", world.stats().sequences);
         for (_, body) in world.controls() {

@@ -75,7 +75,7 @@ fn the_columns_of_section_5_7() {
     );
     world.send_bytes(sender(1), 0, &example);
     assert_eq!((world.stats().sketches.merged, world.stats().sequences.accepted), (2, 1));
-    // What other reporters deliver is added, counter by counter; memory is little-endian.
+    // The columns of other reporters are added, counter by counter; memory is little-endian.
     let counters: Vec<u8> = (0..40u32).flat_map(|n| (n * 0x0100_0000).to_be_bytes()).collect();
     send(&mut world, base(1), (17, 0, 10), &counters);
     let rest: Vec<u8> = 1u32.to_be_bytes().repeat(32);
@@ -97,7 +97,7 @@ fn a_column_out_of_order_is_dropped_and_nacked() {
     world.now += 1;
     deliver(&mut world, 1, 0, 9, 1, 1);
     assert_eq!(world.controls().len(), 1);
-    // What was merged is not merged again, not even in part.
+    // Merged columns are not merged again, not even in part.
     deliver(&mut world, 1, 0, 0, 6, 1);
     deliver(&mut world, 1, 0, 5, 2, 1);
     assert_eq!(

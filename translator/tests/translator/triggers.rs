@@ -24,7 +24,7 @@ const TRIGGER: Trigger = Trigger {
     interval: 0,
 };
 
-/// What was appended to lists, by list.
+/// The entries appended to lists, by list.
 fn entries(world: &mut World) -> Vec<(u64, Vec<u8>)> {
     let done = world.memory.done();
     done.iter()
@@ -48,7 +48,7 @@ fn a_report_makes_an_entry_where_all_conditions_hold() {
         (plain(), &KEY, &[1, 0]),
         (plain(), &[1; 13], &[9; 4]),
         (Base { reporter: 8, ..plain() }, &KEY, &[9; 4]),
-        // A field that is not there.
+        // A field that the report does not have.
         (plain(), &KEY, &[9]),
     ];
     for (base, key, data) in cases {
