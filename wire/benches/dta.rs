@@ -1,5 +1,5 @@
-//! DTA and RoCEv2: what a key, a report and a frame cost on one core, everything in the cache. `cargo bench -p hopwise-wire
-//! --bench dta`, or with case names behind `--`. Prints the least and the median of several short runs, ns per piece.
+//! DTA and RoCEv2: the cost of a key, a report and a frame on one core, all data in the cache. `cargo bench -p hopwise-wire
+//! --bench dta`, or with case names behind `--`. Prints the minimum and the median of several short runs, ns per piece.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use wire::dta::layout::{self, BlockTrailer};
 use wire::dta::{Base, Operation, Report};
 use wire::roce::{AtomicEth, Head, MAX_FRAME, Packet, Path, Psn, Reth, Transport, Writer};
 
-/// Pieces of a run: more than a branch predictor learns by heart, few enough for the first-level cache.
+/// Pieces of a run: more than a branch predictor can memorize, few enough for the first-level cache.
 const PIECES: usize = 256;
 const ROUNDS: usize = 40;
 
@@ -42,7 +42,7 @@ impl Bench {
 
 fn main() {
     let wanted = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    // `cargo test --benches` runs this too: then once is enough.
+    // `cargo test --benches` also runs this; one round is then enough.
     let runs = if std::env::args().any(|word| word == "--bench") { 301 } else { 1 };
     let bench = Bench { wanted, runs };
     println!("{:<24} {:>8} {:>8}", "case", "min", "median");

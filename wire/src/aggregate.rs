@@ -1,8 +1,8 @@
-//! Aggregates of postcards: what an aggregator makes of many postcards and sends to UDP port [`PORT`]. Wire-formats
+//! Aggregates of postcards, which an aggregator makes of many postcards and sends to UDP port [`PORT`]. Wire-formats
 //! section 4; Alhamed et al., "P4 Postcard Telemetry Collector in Packet-Optical Networks".
 //!
-//! An aggregate begins as a Report 1.0 does (version nibble 1): the destination port identifies it, never its bytes.
-//! [`Aggregate::parse`] checks everything before it gives anything.
+//! An aggregate begins like a Report 1.0 (version nibble 1): the destination port identifies it, never its bytes.
+//! [`Aggregate::parse`] checks everything before it returns anything.
 
 use core::fmt;
 
@@ -55,8 +55,8 @@ mod field {
     pub(super) const SAMPLES: usize = 20;
 }
 
-/// What an aggregate holds: which postcards belong together, and whether they are there or only a summary of them. The
-/// numbers are the wire's.
+/// Contents of an aggregate: which postcards belong together, and whether it contains them or only a summary of them. The
+/// discriminants are the numbers on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -79,7 +79,7 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Agg, Self::AggNode, Self::AggNodeFlow, Self::Cor, Self::CorNode, Self::CorNodeFlow];
 
-    /// The kind with this number; 0, 4 and more than 7 are none.
+    /// The kind with this number; `None` for 0, 4 and more than 7.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -128,14 +128,14 @@ impl Kind {
         self as u8 & 3 == 3
     }
 
-    /// Bytes of a record as we write it, and the least that is accepted.
+    /// Bytes of a record as it is written, and the minimum that is accepted.
     #[inline]
     pub const fn record_len(self) -> usize {
         if self.is_correlated() { SUMMARY_LEN } else { POSTCARD_LEN }
     }
 
     /// How many postcards fit into one datagram of this kind: R is at most this for Agg kinds, 72 at a path MTU of 1500
-    /// over IPv4 (4.3). Summaries need no more room for more postcards, so for Cor kinds it is the largest R that there is.
+    /// over IPv4 (4.3). The size of a summary does not depend on R, so for Cor kinds it is the largest possible R.
     pub const fn most(self, pmtu: u16, over_ipv6: bool) -> usize {
         if self.is_correlated() {
             return u32::MAX as usize;
@@ -159,9 +159,9 @@ impl fmt::Display for Kind {
 /// An aggregate's header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
-    /// What it holds.
+    /// Which postcards or summaries it contains.
     pub kind: Kind,
-    /// T: a timer sent it before R postcards were there.
+    /// T: a timer sent it before R postcards had arrived.
     pub by_timer: bool,
     /// P: each postcard has [`PacketFields`].
     pub packet_fields: bool,
@@ -173,17 +173,17 @@ pub struct Header {
     pub aggregator: u32,
     /// Per aggregator and destination, +1 per aggregate.
     pub sequence: u32,
-    /// The node of all its postcards: there if, and only if, the kind has one.
+    /// The node of all its postcards: present if, and only if, the kind has one.
     pub node_scope: Option<u32>,
     /// The Flow ID of all its postcards, likewise.
     pub flow_scope: Option<u32>,
 }
 
 impl Header {
-    /// Reads and checks a header and the length of what it is the header of.
+    /// Reads and checks a header, and the length of the records against it.
     ///
     /// # Errors
-    /// Of section 4.3, all that does not need a record to be looked at.
+    /// All errors of section 4.3 that are found without reading a record.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
         let Some(header) = payload.first_chunk::<HEADER_LEN>() else { return Err(Refusal::Truncated) };
         let first = header[field::VERSION_KIND];
@@ -234,7 +234,7 @@ impl Header {
     }
 }
 
-/// A scope that must be there, or must not.
+/// A scope, which must be present if it is `wanted`, and absent otherwise.
 fn scope(word: u32, wanted: bool) -> Result<Option<u32>, Refusal> {
     match (word, wanted) {
         (u32::MAX, false) => Ok(None),
@@ -243,7 +243,7 @@ fn scope(word: u32, wanted: bool) -> Result<Option<u32>, Refusal> {
     }
 }
 
-/// One postcard inside an aggregate (4.2). All-ones means that there is no such value; the methods say it in Rust.
+/// One postcard inside an aggregate (4.2). All-ones means that a value is missing; the methods return `None` for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Postcard {
     /// The node that sent it.
@@ -252,16 +252,16 @@ pub struct Postcard {
     pub flow_id: u32,
     /// Ingress timestamp of the packet, ns, the low 32 bits.
     pub ingress_ts: u32,
-    /// When it left, likewise.
+    /// Egress timestamp of the packet, likewise.
     pub egress_ts: u32,
-    /// Queue it left through.
+    /// Queue through which the packet left.
     pub queue_id: u8,
     /// Occupancy of that queue, 24 bits, device units.
     pub queue_length: u32,
 }
 
 impl Postcard {
-    /// Nothing is known.
+    /// All values are missing.
     pub const EMPTY: Self = Self {
         node: u32::MAX,
         flow_id: u32::MAX,
@@ -288,7 +288,7 @@ impl Postcard {
         }
     }
 
-    /// Writes a record of [`POSTCARD_LEN`] bytes; a queue length of more than 24 bits loses its high ones.
+    /// Writes a record of [`POSTCARD_LEN`] bytes; a queue occupancy is truncated to its low 24 bits.
     ///
     /// # Panics
     /// If `out` is shorter.
@@ -303,37 +303,37 @@ impl Postcard {
         put_u24(out, field::QUEUE + 1, self.queue_length);
     }
 
-    /// The node, if it is known.
+    /// The node, if present.
     #[inline]
     pub fn node(&self) -> Option<u32> {
         present(self.node)
     }
 
-    /// The Flow ID, if there is one.
+    /// The Flow ID, if present.
     #[inline]
     pub fn flow_id(&self) -> Option<u32> {
         present(self.flow_id)
     }
 
-    /// The ingress stamp, if there is one.
+    /// The ingress timestamp, if present.
     #[inline]
     pub fn ingress_ts(&self) -> Option<u32> {
         present(self.ingress_ts)
     }
 
-    /// The egress stamp, if there is one.
+    /// The egress timestamp, if present.
     #[inline]
     pub fn egress_ts(&self) -> Option<u32> {
         present(self.egress_ts)
     }
 
-    /// Egress stamp less ingress stamp modulo 2^32, ns, if both are there.
+    /// Egress timestamp less ingress timestamp modulo 2^32, ns, if both are present.
     #[inline]
     pub fn hop_latency(&self) -> Option<u32> {
         Some(self.egress_ts()?.wrapping_sub(self.ingress_ts()?))
     }
 
-    /// Queue and its occupancy, if they are there. As everywhere in INT, the pair is missing when its whole word is
+    /// Queue and its occupancy, if present. As everywhere in INT, the pair is missing when its whole word is
     /// all-ones.
     #[inline]
     pub fn queue(&self) -> Option<(u8, u32)> {
@@ -342,21 +342,21 @@ impl Postcard {
     }
 }
 
-/// What a postcard says of the packet itself: where it passed the node, and which packet it was (4.2). A P4 aggregator
-/// without room for it leaves it out.
+/// Fields of a postcard about the packet itself: where it passed the node, and which packet it was (4.2). A P4 aggregator
+/// that lacks the space for them leaves them out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PacketFields {
     /// Ingress interface.
     pub ingress_if: Option<u16>,
-    /// Interface by which it left.
+    /// Egress interface.
     pub egress_if: Option<u16>,
-    /// Its hop limit or time to live.
+    /// Hop limit or time to live of the packet.
     pub hop_limit: Option<u8>,
-    /// It entered the domain at this node.
+    /// The packet entered the domain at this node.
     pub entered: bool,
-    /// It left the domain there.
+    /// The packet left the domain at this node.
     pub left: bool,
-    /// See [`crate::report::PacketDigest`]; 0: there is none.
+    /// See [`crate::report::PacketDigest`]; 0: none.
     pub digest: u32,
 }
 
@@ -408,19 +408,19 @@ fn present(word: u32) -> Option<u32> {
     (word != u32::MAX).then_some(word)
 }
 
-/// What a summary is of.
+/// The metric that a summary is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum SummaryMetric {
     /// 1: egress less ingress, ns.
     HopLatency,
     /// 2: queue occupancy, device units.
     QueueLength,
-    /// A metric that this version does not know; its numbers hold together as those of the others do.
+    /// A metric that this version does not know; its values must be consistent, as those of the others.
     Other(u8),
 }
 
 impl SummaryMetric {
-    /// The wire's number of it.
+    /// Its number on the wire.
     #[inline]
     pub const fn number(self) -> u8 {
         match self {
@@ -441,18 +441,18 @@ impl SummaryMetric {
     }
 }
 
-/// Least, largest, sum and number of the values of one metric (4.3). Values that were missing are not in it.
+/// Minimum, maximum, sum and count of the values of one metric (4.3). Missing values are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Summary {
-    /// Of what.
+    /// The metric.
     pub metric: SummaryMetric,
     /// Minimum.
     pub min: u32,
-    /// Largest value.
+    /// Maximum.
     pub max: u32,
     /// Sum of the values.
     pub sum: u64,
-    /// How many there were, at least 1.
+    /// Count of the values, at least 1.
     pub count: u32,
 }
 
@@ -493,7 +493,7 @@ impl Summary {
         self.sum.checked_div(u64::from(self.count)).unwrap_or(0).min(u64::from(u32::MAX)) as u32
     }
 
-    /// Whether there are values of which these are the count, minimum, maximum and sum.
+    /// Whether any values can have this count, minimum, maximum and sum.
     #[inline]
     fn is_consistent(&self) -> bool {
         let count = u64::from(self.count);
@@ -502,7 +502,7 @@ impl Summary {
     }
 }
 
-/// An aggregate, checked: the header's count is the number of records, and no record contradicts the header or itself.
+/// A checked aggregate: the header's count is the number of records, and no record contradicts the header or itself.
 ///
 /// ```
 /// use wire::Aggregate;
@@ -529,7 +529,7 @@ impl<'a> Aggregate<'a> {
     /// [`BadAggregateKind`](Refusal::BadAggregateKind), [`EmptyAggregate`](Refusal::EmptyAggregate),
     /// [`BadRecordLength`](Refusal::BadRecordLength) when record length or count contradict the kind or the payload,
     /// [`BadScope`](Refusal::BadScope) when a scope is missing, not the kind's, or not that of each record,
-    /// [`BadSummary`](Refusal::BadSummary) for numbers that no values have.
+    /// [`BadSummary`](Refusal::BadSummary) for a count, minimum, maximum and sum that no values can have.
     pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
         let header = Header::parse(payload)?;
         let aggregate = Self { header, records: &payload[HEADER_LEN..] };
@@ -561,7 +561,7 @@ impl<'a> Aggregate<'a> {
         self.records().skip(skip).map(Postcard::read)
     }
 
-    /// The same, with what they say of the packet, where the aggregate has that.
+    /// The same, with the fields of each packet if the aggregate contains them.
     #[inline]
     pub fn postcards_with_packets(&self) -> impl Iterator<Item = (Postcard, Option<PacketFields>)> + use<'a> {
         let skip = if self.header.kind.is_correlated() { usize::MAX } else { 0 };
@@ -681,14 +681,14 @@ mod tests {
         assert_eq!(*aggregate.header(), header);
         assert!(aggregate.postcards_with_packets().eq(fields.map(|fields| (postcard, Some(fields)))));
         assert!(aggregate.postcards().eq([postcard; 3]), "who does not want them skips them");
-        // Without the mark a longer record has a tail that nobody knows.
+        // Without the P flag, the bytes after a postcard have no defined meaning.
         bytes[1] = 0x80;
         let aggregate = Aggregate::parse(&bytes).unwrap();
         assert!(aggregate.postcards_with_packets().eq([(postcard, None); 3]));
         for len in 0..bytes.len() {
             assert!(Aggregate::parse(&bytes[..len]).is_err(), "{len}");
         }
-        // With it, a record must be long enough.
+        // With the P flag, a record must be long enough.
         let mut short = [0; HEADER_LEN + 28];
         Header { count: 1, record_len: 28, ..header }.emit(&mut short);
         assert_eq!(Aggregate::parse(&short), Err(Refusal::BadRecordLength));

@@ -1,7 +1,7 @@
 //! Big-endian reads and writes.
 //!
-//! Two kinds: those that return `Option` are for unchecked bytes; those that index are for positions a
-//! constructor has checked, and panic on a programming error, never on input.
+//! Functions that return `Option` are for unchecked bytes; those that index are for positions that a
+//! constructor has checked: they panic on a programming error, never on input.
 
 /// Two bytes at `at`, if they are there.
 #[inline]

@@ -9,8 +9,8 @@ impl Sum {
     #[must_use]
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Self {
-        // Words of 32 bits sum up to the same as their halves, modulo 0xffff, and in any byte order to the same but for the order
-        // (RFC 1071); carries are folded once, at the end.
+        // The sum of 32-bit words equals the sum of their halves, modulo 0xffff, and the byte order affects only the byte order
+        // of the result (RFC 1071). Carries are folded once, at the end.
         let (words, rest) = bytes.as_chunks::<4>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
@@ -38,7 +38,7 @@ pub fn of(bytes: &[u8]) -> u16 {
     Sum::default().with(bytes).finish()
 }
 
-/// The checksum of an L4 header and its payload. `addresses` are source and destination as the IP header has them, 8
+/// The checksum of an L4 header and its payload. `addresses` are source and destination as in the IP header, 8
 /// bytes for IPv4 or 32 for IPv6. UDP writes a checksum of 0 as 0xFFFF; see [`udp`].
 pub fn transport(addresses: &[u8], proto: u8, segment: &[u8]) -> u16 {
     let len = segment.len() as u32;
@@ -61,7 +61,7 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// The sum of the 32-bit words of `bytes`, for [`adjusted`]; what is left of the last word counts as followed by zeros.
+/// The sum of the 32-bit words of `bytes`, for [`adjusted`]; an incomplete last word is padded with zeros.
 #[inline(always)]
 pub fn words(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -71,21 +71,21 @@ pub fn words(bytes: &[u8]) -> u64 {
     sum.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
-/// What takes the place of `sum` in [`adjusted`] when that much has gone.
+/// The value for [`adjusted`] that subtracts `sum`.
 #[inline(always)]
 pub fn negated(sum: u64) -> u64 {
     u64::from(!fold(sum))
 }
 
-/// Updates a checksum after the sum of what it covers grew by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and 2^16
-/// leave 1, modulo 0xffff). Never 0xffff.
+/// Updates a checksum after the sum of the covered words grew by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and
+/// 2^16 are 1 modulo 0xffff). Never 0xffff.
 #[inline(always)]
 pub fn adjusted(checksum: u16, more: u64) -> u16 {
-    // 0xffff is nothing, but keeps the sum from being 0.
+    // Adding 0xffff does not change the sum modulo 0xffff, but keeps it from being 0.
     !fold(u64::from(!checksum) + 0xffff + u64::from(fold(more)))
 }
 
-/// A sum of 16-bit or of 32-bit words in 16 bits; 0 only for 0.
+/// Folds a sum of 16-bit or of 32-bit words to 16 bits; 0 only for 0.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);

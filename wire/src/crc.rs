@@ -1,6 +1,6 @@
 //! CRCs by table: reflected, 32 bits, all ones before and after unless noted otherwise.
 
-/// What a byte does to a CRC after itself and 0 to 15 more.
+/// The contribution of a byte to a CRC if 0 to 15 more bytes follow.
 pub(crate) type Tables = [[u32; 256]; 16];
 
 /// CRC-32C (Castagnoli).
@@ -27,7 +27,7 @@ pub(crate) const fn tables(reflected: u32) -> Tables {
     table
 }
 
-/// What one byte does to an empty register.
+/// The register after one byte, from a register of 0.
 pub(crate) const fn byte_of(reflected: u32, byte: u8) -> u32 {
     let mut crc = byte as u32;
     let mut bit = 0;
@@ -55,7 +55,7 @@ pub(crate) fn update(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     crc
 }
 
-/// 4 to 16 bytes, no look-up waiting for another: a CRC is the exclusive or of what each byte does to it.
+/// 4 to 16 bytes, with independent look-ups: a CRC is the exclusive or of the contributions of its bytes.
 #[inline(always)]
 fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     let state = crc.to_le_bytes();
@@ -67,7 +67,7 @@ fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     first.fold(rest, |sum, ((byte, state), table)| sum ^ table[usize::from(*byte ^ state)])
 }
 
-/// The CRC-32C of `bytes`, as iSCSI and the catalogues have it: all ones before and after.
+/// The CRC-32C of `bytes`, as iSCSI and the CRC catalogues define it: all ones before and after.
 #[inline]
 pub fn crc_32c(bytes: &[u8]) -> u32 {
     !crc_32c_update(u32::MAX, bytes)
@@ -82,7 +82,7 @@ pub fn crc_32c_update(state: u32, bytes: &[u8]) -> u32 {
 /// Continues a CRC-32 (zlib's): the initial value is all ones; invert the final one.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
-/// Returns the fastest function for CRCs of strings of a length. (It also computes others.)
+/// Returns the fastest function for CRCs of strings of a given length. (The function also accepts other lengths.)
 pub type ChooseCrc32 = fn(usize) -> Crc32;
 
 /// The [`Crc32`] of this crate, for any length.
@@ -90,7 +90,7 @@ pub fn choose_crc_32(_len: usize) -> Crc32 {
     crc_32_update
 }
 
-/// The [`Crc32`] of this crate, with the instructions that `crc32fast` detects. Callers that have a faster implementation pass it to the functions that compute.
+/// The [`Crc32`] of this crate, with the instructions that `crc32fast` detects. Callers with a faster implementation pass that.
 #[inline]
 pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!state);

@@ -8,7 +8,7 @@ pub const HEADER_LEN: usize = 14;
 /// Bytes of a VLAN tag: its control word and the EtherType of what follows.
 pub const TAG_LEN: usize = 4;
 
-/// EtherTypes that are read here.
+/// EtherTypes that this crate reads.
 pub mod ethertype {
     /// IPv4.
     pub const IPV4: u16 = 0x0800;

@@ -10,8 +10,8 @@ use core::str::FromStr;
 /// Ports are absent (zero, with `FlowKey::PORTS` clear) when the packet was cut before them, is a fragment, or
 /// carries a protocol without ports.
 ///
-/// A key may also be a Flow ID and nothing else ([`FlowKey::of_id`]): what postcards and aggregates carry where they do not
-/// hold the packet (wire-formats 4.1). It has no addresses, ports or protocol, and is written `flow-id:0x0000f10a`.
+/// A key may also be a Flow ID alone ([`FlowKey::of_id`]), which postcards and aggregates carry if they do not contain
+/// the packet (wire-formats 4.1). It has no addresses, ports or protocol, and is written `flow-id:0x0000f10a`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(C)]
 pub struct FlowKey {
@@ -35,8 +35,8 @@ impl FlowKey {
         Self { src, dst: [0; 16], src_port: 0, dst_port: 0, proto: 0, kind: Self::ID }
     }
 
-    /// The Flow ID, if nothing else is known of the flow: then it has no addresses, and those that [`FlowKey::src`] and
-    /// [`FlowKey::dst`] give mean nothing.
+    /// The Flow ID, if nothing else is known of the flow. The flow then has no addresses, and the results of
+    /// [`FlowKey::src`] and [`FlowKey::dst`] are meaningless.
     #[inline]
     pub fn known_id(&self) -> Option<u32> {
         (self.kind & Self::ID != 0).then_some(u128::from_be_bytes(self.src) as u32)
@@ -59,7 +59,7 @@ impl FlowKey {
     /// An IPv4 flow, from addresses as numbers.
     #[inline]
     pub(crate) fn v4_words(src: u32, dst: u32, ports: Option<(u16, u16)>, proto: u8) -> Self {
-        // Built as whole numbers, so that the bytes are written at once and can be read back at once.
+        // Built from whole words, so that a later wide load does not wait for narrow stores.
         let mapped = |word: u32| (0xffff_0000_0000 | u128::from(word)).to_be_bytes();
         Self::v6(mapped(src), mapped(dst), ports, proto).with_kind_cleared(Self::V6)
     }
@@ -123,7 +123,7 @@ impl FlowKey {
         self.kind & Self::V6 != 0
     }
 
-    /// What `==` says, for where the answer is nearly always yes: all is compared at once, without a branch per field.
+    /// The result of `==`, for callers where it is nearly always true: all fields are compared without a branch per field.
     #[inline(always)]
     pub fn is(&self, other: &Self) -> bool {
         let wide = |octets: &[u8; 16]| u128::from_ne_bytes(*octets);
@@ -131,7 +131,7 @@ impl FlowKey {
         addresses == 0 && self.tail() == other.tail()
     }
 
-    /// All but the addresses, in the order in which it lies in memory on most machines.
+    /// All fields except the addresses, in the memory order of little-endian machines.
     #[inline(always)]
     fn tail(&self) -> u64 {
         u64::from(self.src_port)
@@ -140,7 +140,7 @@ impl FlowKey {
             | u64::from(self.kind) << 40
     }
 
-    /// 64-bit hash under `seed`. Not cryptographic; the seed keeps a sender from aiming at one bucket.
+    /// 64-bit hash under `seed`. Not cryptographic; the seed prevents a sender from filling one bucket on purpose.
     #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
         let tail = u64::from(self.src_port) << 32
@@ -159,7 +159,7 @@ impl FlowKey {
     }
 
     /// The stable identity of this flow: the same number in every process, run and file. It is a hash, so two flows of
-    /// a very large network may share it; what must be exact compares the whole key.
+    /// a very large network may share it; code that must be exact compares the whole key.
     pub fn id(&self) -> u64 {
         self.hash(0)
     }
@@ -180,16 +180,16 @@ impl FlowKey {
         }
     }
 
-    /// The Flow ID of an IPv4 flow of which there is no key.
+    /// The Flow ID of an IPv4 flow, without building a key.
     #[inline]
     pub fn flow_id_v4((src, dst): (u32, u32), (src_port, dst_port): (u16, u16), proto: u8) -> u32 {
         let ports = u32::from(src_port) << 16 | u32::from(dst_port);
         let bytes = u128::from(src) << 96 | u128::from(dst) << 64 | u128::from(ports) << 32;
-        // Thirteen bytes: the last is in the highest of the three places that are left out.
+        // Thirteen bytes of sixteen: the three lowest of the last word are left out.
         !crc_32c_of_bytes::<13>(u32::MAX, bytes | u128::from(proto) << 24)
     }
 
-    /// The Flow ID of an IPv6 flow of which there is no key.
+    /// The Flow ID of an IPv6 flow, without building a key.
     #[inline]
     pub fn flow_id_v6(src: u128, dst: u128, (src_port, dst_port): (u16, u16), proto: u8) -> u32 {
         let crc = crc_32c_of_bytes::<16>(crc_32c_of_bytes::<16>(u32::MAX, src), dst);
@@ -219,14 +219,14 @@ fn halves(octets: &[u8; 16]) -> (u64, u64) {
     ((wide >> 64) as u64, wide as u64)
 }
 
-/// CRC-32C of eight bytes, as they would lie on the wire: the hash by which a switch finds a register of a node (the high
+/// CRC-32C of eight bytes in wire order: the hash by which a switch finds the register of a node (the high
 /// half) and a flow.
 #[inline]
 pub fn crc_32c_of(key: u64) -> u32 {
     !crc_32c_of_bytes::<8>(u32::MAX, u128::from(key) << 64)
 }
 
-/// Continues a CRC-32C over the first `LEN` bytes of a number as they would lie on the wire, 4 to 16, all at once.
+/// Continues a CRC-32C over the first `LEN` bytes of a number in wire order, 4 to 16, in one step.
 #[inline(always)]
 fn crc_32c_of_bytes<const LEN: usize>(crc: u32, bytes: u128) -> u32 {
     let word = bytes.swap_bytes() ^ u128::from(crc);
@@ -248,7 +248,7 @@ fn fold(a: u64, b: u64) -> u64 {
     (wide >> 64) as u64 ^ wide as u64
 }
 
-/// What a flow of which only its Flow ID is known begins with when it is written.
+/// The prefix of a flow of which only the Flow ID is known, as text.
 const ID_PREFIX: &str = "flow-id:";
 
 /// `10.0.0.1:5000>10.0.0.2:80/17`, `[2001:db8::1]:1>[2001:db8::2]:2/6`; without ports `10.0.0.1>10.0.0.2/1`; a Flow ID alone

@@ -19,16 +19,16 @@ pub struct Datagram<'a> {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// What UDP carries: as long as UDP says, or as the frame holds if it was cut.
+    /// The UDP payload, of the length in the UDP header, or up to the end of a truncated frame.
     pub payload: &'a [u8],
 }
 
-/// What the headers of a frame say of its way, as far as they are there: for frames that [`datagram`] refuses.
+/// The endpoints of a frame, as far as its headers contain them: for frames that [`datagram`] refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartialHeaders {
     /// Source address.
     pub src: Option<IpAddr>,
-    /// UDP destination port; not known of any fragment but the first.
+    /// UDP destination port; known only for the first fragment of a packet.
     pub dst_port: Option<u16>,
 }
 
@@ -74,7 +74,7 @@ pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
     }
 }
 
-/// The common frame: Ethernet, IPv4 without options, UDP. What is unusual or wrong is left to [`any_datagram`].
+/// The common frame: Ethernet, IPv4 without options, UDP. Other and malformed frames are left to [`any_datagram`].
 #[inline(always)]
 fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
     let head = frame.first_chunk::<42>()?;

@@ -32,7 +32,7 @@ pub struct Repr {
     pub options_len: u8,
     /// O: a control packet.
     pub control: bool,
-    /// C: critical options are there.
+    /// C: critical options are present.
     pub critical: bool,
     /// EtherType of what follows the options.
     pub protocol: u16,
@@ -96,7 +96,7 @@ impl OptionRepr {
     /// Reads the header of an option whose data must fit `bytes`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if it is not whole; [`Refusal::BadGeneve`] if its data run over the end.
+    /// [`Refusal::Truncated`] if it is not whole; [`Refusal::BadGeneve`] if its data extend beyond the end.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..OPTION_LEN).ok_or(Refusal::Truncated)?;
         let len = header[field::OPTION_LENGTH] & 0x1f;

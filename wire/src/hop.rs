@@ -19,7 +19,7 @@ impl Items {
     pub const EGRESS_TS: Self = Self(1 << 5);
     /// Level-2 (logical) ingress and egress interface.
     pub const L2_INTERFACES: Self = Self(1 << 6);
-    /// Egress interface TX utilisation.
+    /// Egress interface TX utilization.
     pub const TX_UTILIZATION: Self = Self(1 << 7);
     /// Buffer id and occupancy.
     pub const BUFFER: Self = Self(1 << 8);
@@ -49,8 +49,8 @@ impl Items {
     }
 }
 
-/// The record of one node about one packet. A value that was carried but is all-ones is `None` (unavailable); `carried` tells
-/// the two kinds of absence apart. Values are as read: units and widths are the device profile's business.
+/// The record of one node about one packet. A value that was carried but is all-ones is `None` (unavailable); `carried`
+/// distinguishes it from an absent one. Values are as read: the device profile defines units and widths.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Hop {
     /// Which items were on the wire.
@@ -63,7 +63,7 @@ pub struct Hop {
     pub egress_if: Option<u16>,
     /// Time inside the node, device units (ns by default).
     pub hop_latency: Option<u32>,
-    /// Queue the packet left through.
+    /// Queue through which the packet left.
     pub queue_id: Option<u8>,
     /// Its occupancy, 24 bits, device units.
     pub queue_occupancy: Option<u32>,
@@ -79,7 +79,7 @@ pub struct Hop {
     pub l2_ingress_if: Option<u32>,
     /// Logical egress interface.
     pub l2_egress_if: Option<u32>,
-    /// Egress utilisation, device units.
+    /// Egress utilization, device units.
     pub tx_utilization: Option<u32>,
     /// Buffer id.
     pub buffer_id: Option<u8>,

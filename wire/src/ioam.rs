@@ -45,7 +45,7 @@ const RESERVED: u32 = bit(23);
 pub enum Ioam<'a> {
     /// Data of the nodes passed.
     Trace(Trace<'a>),
-    /// An order to the nodes to export their data themselves.
+    /// An instruction to the nodes to export their data directly.
     Export(DirectExport),
 }
 
@@ -133,7 +133,7 @@ impl<'a> Trace<'a> {
         if sound { Ok(trace) } else { Err(Refusal::BadIoam) }
     }
 
-    /// O: a node on the path found no room, so that its data are missing.
+    /// O: a node on the path had no space left, so its data are missing.
     pub fn is_incomplete(&self) -> bool {
         self.flags & 8 != 0
     }
@@ -161,7 +161,7 @@ impl<'a> Trace<'a> {
         field::OPTION + field::DATA + if self.incremental { 0 } else { usize::from(self.remaining) * 4 }
     }
 
-    /// Writes the IPv6 option's data: IOAM type, header, free space (zeros) and the nodes' data. Answers its length.
+    /// Writes the IPv6 option's data: IOAM type, header, free space (zeros) and the nodes' data. Returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`header_len`](Self::header_len) and the data.
@@ -277,7 +277,7 @@ impl<'a> Node<'a> {
         self.word(2)
     }
 
-    /// Fraction of the timestamp; its unit is the namespace's.
+    /// Fraction of the timestamp, in a unit that the namespace defines.
     pub fn fraction(&self) -> Option<u32> {
         self.word(3)
     }
@@ -318,8 +318,8 @@ impl<'a> Node<'a> {
         (self.trace_type & OPAQUE != 0).then(|| (u32_at(self.bytes, at) & 0x00ff_ffff, &self.bytes[at + 4..]))
     }
 
-    /// The data that are items of a [`Hop`]. The 32-bit interfaces are given as level-2 interfaces; of a node id that needs
-    /// more than 32 bits, the low 32; timestamps not at all, since their unit is the namespace's.
+    /// The data that are items of a [`Hop`]. The 32-bit interfaces become level-2 interfaces; a node id that needs more than
+    /// 32 bits is truncated to the low 32. Timestamps are left out, since the namespace defines their unit.
     pub fn hop(&self) -> Hop {
         const ITEMS: [(u32, Items); 6] = [
             (bit(0) | bit(8), Items::NODE_ID),
@@ -354,7 +354,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Values of one node to write; what is `None` is written as unavailable.
+/// Values of one node to write; `None` is written as unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeValues {
     /// Hop limit.

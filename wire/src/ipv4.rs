@@ -23,7 +23,7 @@ mod field {
     pub(super) const OPTIONS: usize = 20;
 }
 
-/// An IPv4 packet, perhaps cut behind its header.
+/// An IPv4 packet, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -31,7 +31,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// A view of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not IPv4's.
+    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not an IPv4 header.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         let bytes = buffer.as_ref();
         let first = *bytes.first().ok_or(Refusal::Truncated)?;
@@ -96,7 +96,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         array_at(self.bytes(), field::DST)
     }
 
-    /// Whether the header checksum is right.
+    /// Whether the header checksum is correct.
     pub fn verify_checksum(&self) -> bool {
         checksum::of(&self.bytes()[..self.header_len()]) == 0
     }
@@ -108,7 +108,7 @@ impl<'a> Packet<&'a [u8]> {
         &self.0[field::OPTIONS..self.header_len()]
     }
 
-    /// What follows the header, up to the packet's own end or the bytes'.
+    /// The payload, up to the end of the packet or of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         let end = usize::from(self.total_len()).clamp(self.header_len(), self.0.len());
         &self.0[self.header_len()..end]
@@ -136,7 +136,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.0.as_mut()[field::PROTO] = proto;
     }
 
-    /// Sets the header checksum: what follows from [`crate::checksum::update`], where only a few fields change.
+    /// Sets the header checksum, for example to the result of [`crate::checksum::update`] when only a few fields change.
     pub fn set_checksum(&mut self, checksum: u16) {
         put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
     }

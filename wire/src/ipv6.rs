@@ -1,4 +1,4 @@
-//! IPv6 (RFC 8200): the header, and the two extension headers that hold options.
+//! IPv6 (RFC 8200): the header, and the two extension headers that contain options.
 
 use crate::bytes::{array_at, put_u16, put_u32, u16_at, u32_at};
 use crate::refusal::Refusal;
@@ -20,7 +20,7 @@ mod field {
     pub(super) const PAYLOAD: usize = 40;
 }
 
-/// An IPv6 packet, perhaps cut behind its header.
+/// An IPv6 packet, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -28,7 +28,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// A view of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not IPv6's.
+    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not an IPv6 header.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         match buffer.as_ref() {
             [first, ..] if first >> 4 != 6 => Err(Refusal::BadIpHeader),
@@ -78,7 +78,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// What follows the header, up to the packet's own end or the bytes'.
+    /// The payload, up to the end of the packet or of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         let end = field::PAYLOAD + usize::from(self.payload_len());
         &self.0[field::PAYLOAD..end.min(self.0.len())]
@@ -203,7 +203,7 @@ impl<'a> OptionsHeader<'a> {
         self.0.len()
     }
 
-    /// The options, padding included; ends before the first that runs over the header's end.
+    /// The options, padding included; ends before the first that extends beyond the header.
     pub fn options(&self) -> Options<'a> {
         Options(&self.0[2..])
     }
@@ -231,7 +231,7 @@ impl<'a> Iterator for Options<'a> {
 
 /// Writes an options header with `options`, padded to whole units of 8 bytes, and returns its length.
 ///
-/// Alignment of an option is the caller's: put a PadN before it.
+/// The caller aligns an option by a PadN before it.
 ///
 /// # Panics
 /// If `out` is too short, or an option longer than 255 bytes.

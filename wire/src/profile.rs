@@ -1,6 +1,6 @@
-//! How to read the bytes of one source: its dialect, and where its network marks INT.
+//! How to read the bytes of one source: its dialect, and how its network marks INT.
 
-/// A variant of the formats that some implementation speaks (wire-formats section 8.1).
+/// A variant of the formats that an implementation uses (wire-formats section 8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Dialect {
@@ -77,7 +77,7 @@ impl TelemetryPorts {
     /// Whether `port` is one of them.
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
-        // Unused places hold the first port again, so that all are compared at once.
+        // Unused elements repeat the first port, so that all are compared without a branch on the count.
         self.ports.iter().fold(false, |found, place| found | (*place == port)) && self.len > 0
     }
 }
@@ -89,7 +89,7 @@ impl Default for TelemetryPorts {
     }
 }
 
-/// What a domain means by its domain-specific INT data: how many words only the source adds, at the stack's end.
+/// The domain-specific INT data of a domain: how many words the source alone adds, at the stack's end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Domain {
     /// Domain Specific ID of the INT header.
@@ -98,18 +98,18 @@ pub struct Domain {
     pub source_only_words: u8,
 }
 
-/// How to read the bytes of one source. Units and names are not its business.
+/// How to read the bytes of one source. Units and names are not part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Profile {
-    /// Which variant of the formats is spoken.
+    /// Which variant of the formats the source uses.
     pub dialect: Dialect,
-    /// A packet carries INT if `DSCP & dscp_mask == dscp`. A mask of 0 switches this mark off.
+    /// A packet carries INT if `DSCP & dscp_mask == dscp`. A mask of 0 disables this mark.
     pub dscp: u8,
     /// See [`Profile::dscp`].
     pub dscp_mask: u8,
     /// A second DSCP that marks INT, compared whole.
     pub dscp_other: Option<u8>,
-    /// A UDP packet to this port carries INT; 0 switches this mark off.
+    /// A UDP packet to this port carries INT; 0 disables this mark.
     pub int_udp_port: u16,
     /// The 8 bytes after the L4 header that announce INT.
     pub probe_marker: Option<u64>,
@@ -159,7 +159,7 @@ impl Profile {
         (self.dscp_mask != 0 && dscp & self.dscp_mask == self.dscp) || self.dscp_other == Some(dscp)
     }
 
-    /// How many words of a domain's stack are the source's alone.
+    /// How many words of a domain's stack the source alone adds.
     #[inline]
     pub(crate) fn source_only_words(&self, domain: u16) -> u8 {
         self.domains

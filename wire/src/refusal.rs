@@ -7,9 +7,9 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Refusal {
-    /// Ends inside a header of the frame or the report.
+    /// The bytes end inside a header of the frame or the report.
     Truncated,
-    /// Not IPv4 or IPv6, or a link layer we do not read.
+    /// Not IPv4 or IPv6, or an unsupported link layer.
     NotIp,
     /// An IP packet, but not UDP.
     NotUdp,
@@ -21,7 +21,7 @@ pub enum Refusal {
     BadUdpLength,
     /// No telemetry report has this version nibble.
     UnknownVersion,
-    /// A group header with no report behind it.
+    /// A group header without a report.
     EmptyGroup,
     /// A report's length field contradicts the bytes or its own metadata bits.
     BadLength,
@@ -33,11 +33,11 @@ pub enum Refusal {
     UndefinedReportType,
     /// Report 2.0: an inner type that is not defined; skipped by its length.
     UndefinedInnerType,
-    /// Report 2.0: inner type "none", and yet words are left; skipped by its length.
+    /// Report 2.0: inner type "none", but the report has inner contents; skipped by its length.
     LeftoverWords,
-    /// The packet was cut inside the INT shim, header or stack.
+    /// The packet was truncated inside the INT shim, header or stack.
     IntTruncated,
-    /// The first bytes where INT was marked are no INT shim.
+    /// The bytes at the position where INT was marked are not an INT shim.
     BadShim,
     /// The shim's next-protocol type contradicts the mark by which INT was found.
     BadNextProtocolType,
@@ -53,41 +53,41 @@ pub enum Refusal {
     TooManyHops,
     /// The stack is not a whole number of hops.
     PartialHop,
-    /// A GRE header with fields we cannot step over.
+    /// A GRE header of an unknown version, or with fields of unknown length.
     BadGre,
-    /// A Geneve option runs over the options' end.
+    /// A Geneve option extends beyond the end of the options.
     BadGeneve,
     /// An IOAM option contradicts itself.
     BadIoam,
     /// A report about a report.
     Nested,
-    /// The IPv6 option that holds INT contradicts the shim in it, or runs over its header's end.
+    /// The IPv6 option that contains INT contradicts its shim, or extends beyond its header.
     BadOption,
-    /// The SF flag of the INT header contradicts the shim's type: plain and stateful nodes share a path, or the bits are
-    /// another's.
+    /// The SF flag of the INT header contradicts the shim's type: plain and stateful nodes share a path, or another extension
+    /// uses the bits.
     SfMismatch,
     /// SF-INT: no state, no node id requested, or fields in use that it does not have.
     BadSfHeader,
-    /// SF-INT that is not urgent: not just one record. A plain node has pushed.
+    /// SF-INT that is not urgent and does not have exactly one record: a node of plain INT has added one.
     BadSfStack,
     /// A report without metadata of its own, about a packet with INT that no configured mark announces: neither the DSCP nor
     /// the port nor the probe marker of the profile.
     IntNotMarked,
     /// An aggregate of a kind that is not defined.
     BadAggregateKind,
-    /// An aggregate without a record.
+    /// An aggregate without records.
     EmptyAggregate,
     /// An aggregate's records are too short for its kind, or count and length contradict the bytes.
     BadRecordLength,
     /// An aggregate's node or flow is missing, or not that of its records.
     BadScope,
-    /// A summary whose numbers no values have.
+    /// A summary whose count, minimum, maximum and sum no values can have.
     BadSummary,
-    /// DTA: an opcode that is none, or one where another is due.
+    /// DTA: an opcode that is not defined, or not allowed in this message.
     BadDtaOpcode,
-    /// DTA: the fourth priority, which there is not.
+    /// DTA: priority 3, which is not defined.
     BadDtaPriority,
-    /// DTA: the lengths inside contradict the datagram's.
+    /// DTA: lengths in the headers contradict the length of the datagram.
     BadDtaLength,
     /// DTA: no copies, or more than four.
     BadCopies,
@@ -95,31 +95,31 @@ pub enum Refusal {
     BadKeyLength,
     /// DTA: no data, or more than 1024 bytes of it.
     BadDataLength,
-    /// DTA: an Append of no entries, or of entries without a byte.
+    /// DTA: an Append of no entries, or of empty entries.
     BadEntries,
     /// DTA: a postcard of hop 0, or of a hop beyond the path's end.
     BadHop,
-    /// DTA: a postcard with the value that means that there is none.
+    /// DTA: a postcard with the value that is reserved for a missing hop.
     BadHopValue,
     /// DTA: no columns, rows not 1 to 16, or counters that are not of 4 or 8 bytes (samples: of 8).
     BadSketch,
     /// DTA: an unknown operation to merge counters.
     BadMergeOp,
-    /// DTA: a control message of a type, length or level that is none.
+    /// DTA: a control message with a type, length or level that is not defined.
     BadControl,
     /// UDP, but not to RoCEv2's port.
     NotRoce,
     /// RoCEv2: a transport version other than 0.
     BadTransportVersion,
-    /// RoCEv2: a partition that is not the default one.
+    /// RoCEv2: a partition key that is not the default one.
     BadPartitionKey,
     /// RoCEv2: the invariant CRC contradicts the packet.
     BadIcrc,
-    /// RoCEv2: the bytes are too few, or too many, for the opcode and what its headers say.
+    /// RoCEv2: too few or too many bytes for the opcode and its headers.
     BadRoceLength,
     /// RoCEv2: the pad count contradicts the payload.
     BadRocePad,
-    /// RoCEv2: an opcode that we do not carry out.
+    /// RoCEv2: an opcode that is not supported.
     BadRoceOpcode,
     /// The configuration does not allow this address to report here.
     SenderNotAllowed,
@@ -193,7 +193,7 @@ impl Refusal {
     /// How many causes there are.
     pub const COUNT: usize = Self::NodeNotAllowed as usize + 1;
 
-    /// How many of them, the first ones, the decoder in the kernel reports too.
+    /// How many of them, from the first, the decoder in the kernel also reports.
     pub const IN_KERNEL: usize = Self::IntNotMarked as usize + 1;
 
     /// Position of this cause in an array of counters.
@@ -285,7 +285,7 @@ impl core::error::Error for Refusal {}
 pub enum EmitError {
     /// The buffer is too short: this many bytes are needed.
     Short(usize),
-    /// It breaks the rule with this name, and would be refused.
+    /// It is invalid: a receiver would refuse it with this cause.
     Invalid(Refusal),
 }
 

@@ -1,4 +1,4 @@
-//! TCP (RFC 9293): the header and its options, no connection.
+//! TCP (RFC 9293): the header and its options, without connection state.
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::checksum;
@@ -21,7 +21,7 @@ mod field {
     pub(super) const OPTIONS: usize = 20;
 }
 
-/// A TCP segment, perhaps cut behind its header.
+/// A TCP segment, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 

@@ -14,7 +14,7 @@ mod field {
     pub(super) const CHECKSUM: usize = 6;
 }
 
-/// A UDP datagram, perhaps cut behind its header.
+/// A UDP datagram, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -54,7 +54,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// What follows the header, up to the datagram's own end or the bytes'.
+    /// The payload, up to the end of the datagram or of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.0.len());
         &self.0[HEADER_LEN..end]
@@ -82,7 +82,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
     }
 
-    /// Computes and sets the checksum over the bytes up to the datagram's own length. `addresses` as in
+    /// Computes and sets the checksum over the length of the datagram. `addresses` as in
     /// [`checksum::transport`].
     ///
     /// # Panics

@@ -1,8 +1,8 @@
-//! The layouts of the paper's artifact (5.2): base headers of 2 or 3 bytes, keys, data and entries of 4 bytes. Which of the two a
-//! datagram has follows from opcode and length.
+//! The layouts of the paper's artifact (5.2): base headers of 2 or 3 bytes, keys, data and entries of 4 bytes. Opcode and
+//! length determine which of the two a datagram has.
 //!
-//! There is no reporter, store or priority on the wire: the reporter is what the caller says of the sender, the store is 0, the
-//! priority medium. Sequences have 8 bits.
+//! Reporter, store and priority are not on the wire: the caller passes the reporter of the sender, the store is 0, the
+//! priority medium. Sequence numbers have 8 bits.
 //!
 //! Also the artifact's slot of a path in memory: five words, each masked with a CRC of the key.
 
@@ -23,7 +23,7 @@ pub const WORD: usize = 4;
 pub enum Form {
     /// Two bytes: opcode, flags.
     Plain,
-    /// Three bytes: opcode, sequence, flags; the translator can ask for what is missing.
+    /// Three bytes: opcode, sequence, flags; the translator can request missing reports.
     Tracked,
 }
 
@@ -59,10 +59,10 @@ const fn body_len(opcode: u8) -> Option<usize> {
     }
 }
 
-/// Reads the payload of a datagram of `reporter`, whole. Also gives the form it had.
+/// Reads the whole payload of a datagram of `reporter`. Also returns its form.
 ///
 /// # Errors
-/// What has no opcode or length of 5.2, no copies or more than four, or a hop beyond the fifth.
+/// An opcode or length that is not in 5.2, no copies or more than four, or a hop beyond the fifth.
 #[inline]
 pub fn parse(payload: &[u8], reporter: u32) -> Result<(Report<'_>, Form), Refusal> {
     let opcode = *payload.first().ok_or(Refusal::Truncated)?;
@@ -116,11 +116,11 @@ fn operation(opcode: u8, body: &[u8]) -> Result<Operation<'_>, Refusal> {
     })
 }
 
-/// Writes a report in the artifact's layout and gives its length, at most [`MAX_LEN`]. Reporter, store, priority and path length
-/// are not written; nor is, in the plain form, that a report is essential.
+/// Writes a report in the artifact's layout and returns its length, at most [`MAX_LEN`]. Reporter, store, priority and path length
+/// are not written; the plain form does not have the essential flag either.
 ///
 /// # Errors
-/// If `out` is too short, or the operation breaks a rule or has no such layout; then nothing is written.
+/// If `out` is too short, or the operation is invalid or has no such layout; then nothing is written.
 pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, EmitError> {
     report.operation.check().map_err(EmitError::Invalid)?;
     let mut body = [0; MAX_LEN];
@@ -181,7 +181,7 @@ pub struct Nack {
 }
 
 impl Nack {
-    /// Reads the payload of a datagram, whole.
+    /// Reads the whole payload of a datagram.
     ///
     /// # Errors
     /// If it is not two bytes with the NACK bit.
@@ -205,7 +205,7 @@ impl Nack {
 /// Bytes of the slot of a path: a word for each hop, without a checksum. Slots are 32 bytes apart.
 pub const PATH_LEN: usize = WORD * HOPS as usize;
 
-/// The polynomials of the masks by hop, in normal form. The first and the last lack low terms: a defect of theirs (5.2).
+/// The polynomials of the masks by hop, in normal form. The first and the last lack low terms, a defect of the artifact (5.2).
 pub const POLYNOMIALS: [u32; HOPS as usize] =
     [0x1e12_a700, 0x65b9_6595, 0x49cf_878b, 0x3651_8f0d, 0x7a40_a908];
 
@@ -232,7 +232,7 @@ const fn mask_tables() -> [[u32; 256]; HOPS as usize] {
     tables
 }
 
-/// The word with which a hop's value is masked: a CRC of the key (reflected, begun and ended with all ones) by the hop's polynomial.
+/// The word with which a hop's value is masked: a CRC of the key (reflected, all ones before and after) with the hop's polynomial.
 fn mask(table: &[u32; 256], key: &[u8]) -> u32 {
     !key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
 }
@@ -244,8 +244,8 @@ pub fn path_slot(key: &[u8], slots: u64) -> u64 {
     hash::slot(hash::hashes(key).checksum, slots)
 }
 
-/// Writes the slot of a path: each value masked, 0 where it is [`NO_HOP`] or not among `values`. Gives its length, [`PATH_LEN`]; `None`,
-/// and nothing written, if `out` is shorter.
+/// Writes the slot of a path: each value masked, 0 where it is [`NO_HOP`] or not among `values`. Returns its length, [`PATH_LEN`];
+/// `None`, with nothing written, if `out` is shorter.
 pub fn put_path(out: &mut [u8], key: &[u8], values: &[u32]) -> Option<usize> {
     let words = out.first_chunk_mut::<PATH_LEN>()?.as_chunks_mut::<WORD>().0;
     let values = values.iter().copied().chain(core::iter::repeat(NO_HOP));
@@ -255,8 +255,8 @@ pub fn put_path(out: &mut [u8], key: &[u8], values: &[u32]) -> Option<usize> {
     Some(PATH_LEN)
 }
 
-/// What the slot of a path says **if it is this key's**: no slot says whose it is, and of another's key come values that look random.
-/// `None` for a word of 0: the hop is missing, or its value is the mask itself (1 in 2^32).
+/// The values in the slot of a path **if it is this key's**: a slot does not identify its key, and with another key the values look
+/// random. `None` for a word of 0: the hop is missing, or its value equals the mask (1 in 2^32).
 pub fn path_of(slot: &[u8; PATH_LEN], key: &[u8]) -> [Option<u32>; HOPS as usize] {
     let words = slot.as_chunks::<WORD>().0;
     core::array::from_fn(|hop| {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     /// The postcard of 5.2 (key 10.0.0.1, hop 2, value 200) in memory, and a whole path 11, 200, 13, 14, 15 of the same key: the masks by a
-    /// CRC that goes bit by bit, ff08a50c ed1fb692 58b45875 2d2a23da e0d4b8db.
+    /// bitwise CRC, ff08a50c ed1fb692 58b45875 2d2a23da e0d4b8db.
     const ONE_HOP: [u8; PATH_LEN] = [0, 0, 0, 0, 0xed, 0x1f, 0xb6, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     const PATH: [u8; PATH_LEN] = [
         0xff, 0x08, 0xa5, 0x07, 0xed, 0x1f, 0xb6, 0x5a, 0x58, 0xb4, 0x58, 0x78, 0x2d, 0x2a, 0x23, 0xd4, 0xe0,

@@ -32,13 +32,13 @@ mod field {
 pub enum Cause {
     /// Reports between the last and this one are missing.
     Gap,
-    /// It could not be read.
+    /// The report could not be read.
     Malformed,
     /// There is no such store, list or sketch.
     Unknown,
-    /// There is too much to do.
+    /// The translator is overloaded.
     Overload,
-    /// A code that we do not know.
+    /// An unknown code.
     Other(u8),
 }
 
@@ -54,7 +54,7 @@ impl Cause {
         }
     }
 
-    /// The wire's number.
+    /// The number on the wire.
     pub const fn number(self) -> u8 {
         match self {
             Self::Gap => 1,
@@ -87,11 +87,11 @@ pub enum Body {
     },
     /// A report was not accepted.
     Nack {
-        /// Why.
+        /// The cause.
         cause: Cause,
         /// The last sequence in order: after a gap the reporter continues after it.
         last: u16,
-        /// The sequence of the report that was not.
+        /// The sequence of the report that was not accepted.
         trigger: u16,
     },
     /// A column arrived out of order.
@@ -100,16 +100,16 @@ pub enum Body {
         sketch: u16,
         /// Its epoch.
         epoch: u16,
-        /// The column that is due.
+        /// The expected column.
         column: u32,
     },
-    /// Congestion: reporters shall send less (5.5, 5.8).
+    /// Congestion: reporters must reduce their rate (5.5, 5.8).
     Congestion {
-        /// 0 to 3; 0 ends it.
+        /// 0 to 3; 0 ends the congestion.
         level: u8,
-        /// How long it is valid, microseconds.
+        /// How long the level is valid, microseconds.
         hold_us: u32,
-        /// Reports dropped since the notice before.
+        /// Reports dropped since the previous notice.
         dropped: u32,
     },
 }
@@ -119,17 +119,17 @@ pub enum Body {
 pub struct Control {
     /// The sender's own counter of control messages.
     pub sequence: u16,
-    /// Whom it is for.
+    /// The reporter to which it is sent.
     pub reporter: u32,
     /// Its contents.
     pub body: Body,
 }
 
 impl Control {
-    /// Reads the payload of a datagram, whole.
+    /// Reads the whole payload of a datagram.
     ///
     /// # Errors
-    /// What is no control message of 5.8.
+    /// If it is not a control message of 5.8.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
         let (header, body) = payload.split_first_chunk::<BASE_LEN>().ok_or(Refusal::Truncated)?;
         let (base, opcode) = Base::parse(header)?;
@@ -175,15 +175,15 @@ impl Control {
         }
     }
 
-    /// A message always has bytes.
+    /// Always false: a message has at least a header.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes the payload of a datagram and gives its length, at most [`MAX_LEN`].
+    /// Writes the payload of a datagram and returns its length, at most [`MAX_LEN`].
     ///
     /// # Errors
-    /// If `out` is too short, or a level is none; then nothing is written.
+    /// If `out` is too short, or the congestion level is invalid; then nothing is written.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         if matches!(self.body, Body::Congestion { level: 4.., .. }) {
             return Err(EmitError::Invalid(Refusal::BadControl));

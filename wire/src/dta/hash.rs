@@ -104,14 +104,14 @@ pub struct Hashes {
     pub checksum: u32,
 }
 
-/// The five CRCs of a key (v1). Longer keys than [`MAX_KEY`] cannot be sent, but are hashed too, slowly.
+/// The five CRCs of a key (v1). Keys longer than [`MAX_KEY`] cannot be sent, but are hashed too, slowly.
 #[inline]
 pub fn hashes(key: &[u8]) -> Hashes {
     let [checksum, a, b, c] = lanes(key);
     Hashes { slots: [a, b, c, last(key)], checksum }
 }
 
-/// The first `N` slot hashes and the checksum: the others are not computed, and up to three cost the same.
+/// The first `N` slot hashes and the checksum. The others are not computed; one to three cost the same.
 #[inline]
 pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     const { assert!(N <= MAX_COPIES, "there are four slot hashes") };
@@ -127,7 +127,7 @@ pub fn collector_of(key: &[u8]) -> u8 {
     (lanes(key)[3] >> 24) as u8
 }
 
-/// The slot of a hash in a store of `slots`, a power of two; of none, slot 0.
+/// The slot of a hash in a store of `slots`, a power of two; slot 0 if there are none.
 #[inline]
 pub const fn slot(hash: u32, slots: u64) -> u64 {
     hash as u64 & slots.wrapping_sub(1)
@@ -136,7 +136,7 @@ pub const fn slot(hash: u32, slots: u64) -> u64 {
 /// Checksum and slots 0 to 2.
 #[inline]
 fn lanes(key: &[u8]) -> Lanes {
-    // The usual keys: the 5-tuples, an address, a node and a flow.
+    // The usual keys: 5-tuples, an address, a node and a flow.
     match key.len() {
         13 => fixed::<13>(key),
         4 => fixed::<4>(key),

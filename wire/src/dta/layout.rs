@@ -1,10 +1,10 @@
-//! What a collector's memory looks like (wire-formats 5.9): the translator writes so, the collector reads so. Places, lengths, and
-//! the bytes of slots, blocks and trailers; offsets are from the body of a region on.
+//! The layout of collector memory (wire-formats 5.9), which the translator writes and the collector reads: positions, lengths, and
+//! the bytes of slots, blocks and trailers. Offsets are relative to the body of a region.
 
 use super::hash::{Family, MAX_SLOTS};
 use crate::crc::crc_32c_update;
 
-/// What stands for a hop that was not seen, in a postcard slot.
+/// The value of a hop without a postcard, in a postcard slot.
 pub const NO_HOP: u32 = u32::MAX;
 /// Bytes of the trailer of a tagged append block.
 pub const BLOCK_TRAILER_LEN: usize = 16;
@@ -21,7 +21,7 @@ pub const fn slot_stride(data_len: u16) -> u64 {
     (CHECKSUM_LEN as u64 + data_len as u64).next_power_of_two()
 }
 
-/// Writes a key-write slot: checksum, data, and zeros up to the `data_len` bytes that the store keeps. Gives the bytes written,
+/// Writes a key-write slot: checksum, data, and zeros up to the `data_len` bytes that the store keeps. Returns the bytes written,
 /// `4 + data_len`, or `None` if `out` is too short or `data` too long.
 #[inline]
 pub fn put_slot(out: &mut [u8], checksum: u32, data: &[u8], data_len: u16) -> Option<usize> {
@@ -53,8 +53,8 @@ pub const fn postcard_stride(hops: u8) -> u64 {
     (CHECKSUM_LEN as u64 + 4 * hops as u64).next_power_of_two()
 }
 
-/// Writes a postcard slot: checksum and a value per hop, the first hop's first; [`NO_HOP`] where there is none. Gives the bytes
-/// written, or `None` if `out` is too short.
+/// Writes a postcard slot: checksum and a value per hop, the first hop's first; [`NO_HOP`] where there is none. Returns the
+/// bytes written, or `None` if `out` is too short.
 #[inline]
 pub fn put_postcards(out: &mut [u8], checksum: u32, values: &[u32]) -> Option<usize> {
     let len = CHECKSUM_LEN + 4 * values.len();
@@ -74,7 +74,7 @@ pub fn postcard(slot: &[u8], hop: u8) -> Option<u32> {
     (hop > 0 && word != NO_HOP).then_some(word)
 }
 
-/// A list's ring, and where its blocks lie.
+/// The ring of a list, and the positions of its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ring {
     /// Bytes of an entry, 1 to 1024.
@@ -83,12 +83,12 @@ pub struct Ring {
     pub entries: u64,
     /// Entries of a block, at most 255.
     pub batch: u16,
-    /// Blocks end with a trailer. Bare rings are the artifact's, and do not show a reader which entries are new and complete.
+    /// Blocks end with a trailer. Bare rings, as in the artifact, do not show a reader which entries are new and complete.
     pub tagged: bool,
 }
 
 impl Ring {
-    /// Bytes of a block: of the entries of a batch, and in a tagged ring up to a multiple of eight and the trailer.
+    /// Bytes of a block: the entries of a batch, and in a tagged ring the padding to a multiple of eight and the trailer.
     #[inline]
     pub const fn block_len(&self) -> u64 {
         let data = self.batch as u64 * self.entry_len as u64;
@@ -117,7 +117,7 @@ impl Ring {
 /// Contents of the trailer of a tagged block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockTrailer {
-    /// Number of the batch, from 1; after the largest comes 1 again.
+    /// Number of the batch, from 1; it wraps from the largest to 1.
     pub sequence: u32,
     /// Entries in it, at most the ring's batch.
     pub count: u16,
@@ -126,7 +126,7 @@ pub struct BlockTrailer {
 }
 
 impl BlockTrailer {
-    /// The number of the batch after `sequence`: 0 is skipped, so that memory that was never written is no batch.
+    /// The number of the batch after `sequence`: 0 is skipped, so that memory that was never written does not look like a batch.
     #[inline]
     pub const fn next(sequence: u32) -> u32 {
         if sequence == u32::MAX { 1 } else { sequence + 1 }
@@ -135,7 +135,7 @@ impl BlockTrailer {
     /// How far `sequence` is ahead of `from`, in batches; negative if it is behind.
     #[inline]
     pub const fn ahead(sequence: u32, from: u32) -> i64 {
-        // 2^32 - 1 numbers in a circle.
+        // The sequence space has 2^32 - 1 numbers.
         let round = u32::MAX as i64;
         let far = (sequence as i64 - from as i64).rem_euclid(round);
         if far > round / 2 { far - round } else { far }
@@ -156,8 +156,8 @@ impl BlockTrailer {
         self.count as usize * self.entry_len as usize
     }
 
-    /// Writes the trailer into the last bytes of a block whose entries are already in it, at its beginning. `false`, and nothing
-    /// written, if the block is too short for them.
+    /// Writes the trailer into the last bytes of a block that already begins with its entries. `false`, with nothing
+    /// written, if the block is too short.
     #[inline]
     pub fn seal(&self, block: &mut [u8]) -> bool {
         let Some((data, trailer)) = block.split_last_chunk_mut::<BLOCK_TRAILER_LEN>() else { return false };
@@ -173,13 +173,13 @@ impl BlockTrailer {
     /// Reads the trailer of a block and checks the entries against it.
     ///
     /// # Errors
-    /// If the block was never written, is just being written, or holds parts of two batches.
+    /// If the block was never written, is being written, or contains parts of two batches.
     #[inline]
     pub fn check(block: &[u8]) -> Result<Self, Torn> {
         Self::check_by(block, |entries, head| !crc_32c_update(crc_32c_update(u32::MAX, entries), head))
     }
 
-    /// [`check`](Self::check) with a CRC-32C of the caller's: of the entries, followed by the eight bytes.
+    /// [`check`](Self::check) with the caller's CRC-32C function, over the entries followed by the eight bytes.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -207,7 +207,7 @@ impl BlockTrailer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Torn;
 
-/// What sketch merging does with two counters. The numbers are the wire's.
+/// How two counters of a sketch are merged. The discriminants are the numbers on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MergeOp {
@@ -217,7 +217,7 @@ pub enum MergeOp {
     Max = 1,
     /// The smaller.
     Min = 2,
-    /// The larger of 8-byte buckets, hash in the high half, what was sampled in the low half: AROMA.
+    /// The larger of two 8-byte buckets, with the hash in the high half and the sample in the low half: AROMA.
     Sample = 3,
 }
 
@@ -293,7 +293,7 @@ impl Columns {
     }
 }
 
-/// What lies behind the counters of a sketch's buffer; it is written last.
+/// The trailer after the counters of a sketch's buffer; it is written last.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SketchTrailer {
     /// The epoch of the counters.
@@ -326,8 +326,8 @@ impl SketchTrailer {
     }
 }
 
-/// Turns counters from the wire's byte order (big-endian) into memory's (little-endian), or back; `width` is 4 or 8. What is
-/// left of a last counter stays as it is.
+/// Turns counters from the wire's byte order (big-endian) into memory's (little-endian), or back; `width` is 4 or 8. The bytes
+/// of an incomplete last counter are not changed.
 #[inline]
 pub fn turn_counters(counters: &mut [u8], width: u8) {
     if width == 8 {
@@ -341,13 +341,13 @@ pub fn turn_counters(counters: &mut [u8], width: u8) {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum SketchKind {
-    /// Count-Min: the least of a key's counters is at least its count.
+    /// Count-Min: the minimum of a key's counters is at least its count.
     CountMin = 1,
     /// Count sketch: signed counters, the median is the estimate.
     Count = 2,
-    /// HyperLogLog: how many different keys.
+    /// HyperLogLog: the number of distinct keys.
     HyperLogLog = 3,
-    /// AROMA: a sample of different packets.
+    /// AROMA: a sample of distinct packets.
     Aroma = 4,
 }
 
@@ -385,7 +385,7 @@ impl SketchKind {
     }
 }
 
-/// The structure of a store: all that both ends must know of it.
+/// The structure of a store, as far as both ends must agree on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Geometry {
     /// Values by key.
@@ -433,10 +433,10 @@ pub enum Geometry {
     },
 }
 
-/// Why a geometry is none.
+/// Why a geometry is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BadGeometry {
-    /// Slots are no power of two up to [`MAX_SLOTS`].
+    /// Slots are not a power of two up to [`MAX_SLOTS`].
     Slots,
     /// Data in a slot is not 1 to 1024 bytes.
     DataLength,
@@ -444,13 +444,13 @@ pub enum BadGeometry {
     Lists,
     /// An entry is not 1 to 1024 bytes.
     EntryLength,
-    /// Batch not 1 to 255, or the entries of a list are no multiple of it.
+    /// Batch not 1 to 255, or the entries of a list are not a multiple of it.
     Batch,
     /// Depth not 1 to 16, no columns, a counter not of 4 or 8 bytes, or a sample not of 8.
     Sketch,
     /// No hop.
     Hops,
-    /// More bytes than can be counted in 62 bits.
+    /// Its size exceeds 62 bits.
     TooLarge,
 }
 
@@ -483,7 +483,7 @@ impl Geometry {
         }
     }
 
-    /// Checks that both ends can work with it.
+    /// Checks that both ends can use it.
     ///
     /// # Errors
     /// The first violated rule.
@@ -517,7 +517,7 @@ impl Geometry {
         }
     }
 
-    /// Bytes of the region's body, of a geometry that was [checked](Self::check).
+    /// Bytes of the region's body, for a geometry that was [checked](Self::check).
     pub const fn body_len(&self) -> u64 {
         match *self {
             Self::KeyWrite { slots, data_len, .. } => slots.wrapping_mul(slot_stride(data_len)),
@@ -608,7 +608,7 @@ mod tests {
         for bit in 0..BLOCK.len() * 8 {
             let mut block = BLOCK;
             block[bit / 8] ^= 1 << (bit % 8);
-            // The last four bytes say nothing.
+            // The last four bytes are reserved.
             let torn = bit / 8 < 20;
             assert_eq!(BlockTrailer::check(&block).is_err(), torn, "bit {bit}");
         }

@@ -1,8 +1,8 @@
 //! Direct Telemetry Access: reports that a translator turns into writes to a collector's memory (wire-formats section 5; Langlet et
 //! al., "Direct Telemetry Access"). One operation per datagram, to UDP port [`REPORT_PORT`].
 //!
-//! [`Report`] is version 1; [`artifact`] reads and writes the same operations in the layouts of the paper's artifact; [`Control`] is
-//! what goes back to a reporter. [`hash`] maps a key to slots, [`layout`] describes memory.
+//! [`Report`] is version 1; [`artifact`] reads and writes the same operations in the layouts of the paper's artifact; [`Control`]
+//! messages go back to a reporter. [`hash`] maps a key to slots, [`layout`] describes memory.
 //!
 //! ```
 //! use wire::dta::{Base, Operation, Report};
@@ -37,9 +37,9 @@ pub const REPORT_PORT: u16 = 40040;
 pub const CONTROL_PORT: u16 = 40044;
 /// Bytes of the base header.
 pub const BASE_LEN: usize = 8;
-/// The most bytes of data in a Key-Write.
+/// Maximum bytes of data in a Key-Write.
 pub const MAX_DATA: usize = 1024;
-/// The most rows of a sketch.
+/// Maximum rows of a sketch.
 pub const MAX_DEPTH: u8 = 16;
 
 const VERSION: u8 = 1;
@@ -94,7 +94,7 @@ mod field {
     }
 }
 
-/// What a datagram asks for. The numbers are the wire's, and the artifact's.
+/// The operation of a datagram. The discriminants are the numbers on the wire, also in the artifact's layouts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Opcode {
@@ -144,7 +144,7 @@ impl Opcode {
     }
 }
 
-/// What may be lost first under load (5.5).
+/// Which reports are dropped first under load (5.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum Priority {
@@ -153,12 +153,12 @@ pub enum Priority {
     /// Dropped from level 2 on.
     #[default]
     Medium = 1,
-    /// Never dropped for load: at level 3 kept aside for later.
+    /// Never dropped because of load: at level 3 it waits in local memory.
     High = 2,
 }
 
 impl Priority {
-    /// The priority with this number; 3 is none.
+    /// The priority with this number; `None` for 3.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -189,11 +189,11 @@ impl Priority {
 pub struct Base {
     /// The collector's CPU must be notified of this.
     pub immediate: bool,
-    /// The translator tracks the sequence, and asks for what is missing.
+    /// The translator tracks the sequence, and requests missing reports.
     pub essential: bool,
-    /// What may be lost first.
+    /// Which reports are dropped first under load.
     pub priority: Priority,
-    /// Of the essential reports of this reporter to this destination, +1 each, modulo 2^16 (artifact: 2^8). 0 for others:
+    /// Counts the essential reports of this reporter to this destination, modulo 2^16 (artifact: 2^8). 0 for others:
     /// it is neither read nor written without `essential`.
     pub sequence: u16,
     /// Node id of the reporter; in the artifact's layouts the sender that the reader is configured with.
@@ -229,12 +229,12 @@ impl Base {
     }
 }
 
-/// What a report asks for (5.4). Slices have the lengths that the sub-headers give.
+/// The operation that a report requests (5.4). Slices have the lengths that the sub-headers specify.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation<'a> {
-    /// Puts data under a key, in several slots.
+    /// Writes data under a key, to several slots.
     KeyWrite {
-        /// In how many slots, 1 to 4.
+        /// The number of slots, 1 to 4.
         copies: u8,
         /// The store.
         store: u16,
@@ -243,7 +243,7 @@ pub enum Operation<'a> {
         /// 1 to 1024 bytes.
         data: &'a [u8],
     },
-    /// Puts entries at the end of a list.
+    /// Appends entries to a list.
     Append {
         /// The list.
         list: u32,
@@ -258,7 +258,7 @@ pub enum Operation<'a> {
         copies: u8,
         /// The store.
         store: u16,
-        /// What is added, modulo 2^64.
+        /// The increment, modulo 2^64.
         delta: u64,
         /// 1 to 64 bytes.
         key: &'a [u8],
@@ -288,7 +288,7 @@ pub enum Operation<'a> {
         depth: u8,
         /// Bytes of a counter, 4 or 8.
         width: u8,
-        /// What merging does.
+        /// How counters are merged.
         op: MergeOp,
         /// How many columns, at least 1.
         columns: u8,
@@ -321,7 +321,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The immediate value that notifies the collector, if it is to be notified: opcode and ID of store, list or sketch (5.5).
+    /// The immediate value that notifies the collector, if the report requests it: opcode and ID of store, list or sketch (5.5).
     #[inline]
     pub const fn immediate_value(&self) -> u32 {
         let id = match *self {
@@ -334,7 +334,7 @@ impl<'a> Operation<'a> {
         (self.opcode() as u32) << 28 | id & 0x0fff_ffff
     }
 
-    /// How many bytes it takes behind the base header.
+    /// Its length in bytes after the base header.
     #[inline]
     pub const fn len(&self) -> usize {
         match *self {
@@ -346,15 +346,15 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// An operation always takes bytes.
+    /// Always false: an operation has at least a sub-header.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Checks that it keeps to the limits of 5.4. What [`Report::parse`] returns does.
+    /// Checks the limits of 5.4. Operations from [`Report::parse`] are within them.
     ///
     /// # Errors
-    /// The first limit that it does not keep to.
+    /// The first limit that is exceeded.
     #[inline(always)]
     pub fn check(&self) -> Result<(), Refusal> {
         match *self {
@@ -401,15 +401,15 @@ fn copies_and_key(copies: u8, key: &[u8]) -> Result<(), Refusal> {
 pub struct Report<'a> {
     /// Flags, priority, sequence, reporter.
     pub base: Base,
-    /// What it asks for.
+    /// The requested operation.
     pub operation: Operation<'a>,
 }
 
 impl<'a> Report<'a> {
-    /// Reads the payload of a datagram, whole.
+    /// Reads the whole payload of a datagram.
     ///
     /// # Errors
-    /// Of 5.3 and 5.4, all that does not depend on a store.
+    /// All errors of 5.3 and 5.4 that do not depend on a store.
     #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
         let (header, body) = payload.split_first_chunk::<BASE_LEN>().ok_or(Refusal::Truncated)?;
@@ -422,7 +422,7 @@ impl<'a> Report<'a> {
             Opcode::SketchMerge => sketch_merge(body),
             Opcode::Control => Err(Refusal::BadDtaOpcode),
         }?;
-        // An Append that was read keeps all limits, and dividing by the entry's length is slow.
+        // An Append that was read is within all limits, and dividing by the entry's length is slow.
         if opcode != Opcode::Append {
             operation.check()?;
         }
@@ -435,15 +435,15 @@ impl<'a> Report<'a> {
         BASE_LEN + self.operation.len()
     }
 
-    /// A report always has bytes.
+    /// Always false: a report has at least a base header.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes the payload of a datagram and gives its length.
+    /// Writes the payload of a datagram and returns its length.
     ///
     /// # Errors
-    /// If `out` is too short, or the operation breaks a rule; then nothing is written.
+    /// If `out` is too short, or the operation exceeds a limit; then nothing is written.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         self.operation.check().map_err(EmitError::Invalid)?;
@@ -457,8 +457,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// An Append that wants nothing but to be done: neither essential nor immediate. A busy translator gets little else, and this reads
-/// it in a few instructions. [`PlainAppend::parse`] reads what [`Report::parse`] reads as such an Append, and nothing else.
+/// An Append that is neither essential nor immediate. Most reports to a busy translator are of this kind, and this reads
+/// one in a few instructions. [`PlainAppend::parse`] accepts exactly what [`Report::parse`] reads as such an Append.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PlainAppend<'a> {
     /// The list.
@@ -470,7 +470,7 @@ pub struct PlainAppend<'a> {
 }
 
 impl<'a> PlainAppend<'a> {
-    /// Reads the payload of a datagram, whole. `None`: it is something else, or wrong.
+    /// Reads the whole payload of a datagram. `None`: it is something else, or malformed.
     #[inline(always)]
     pub fn parse(payload: &'a [u8]) -> Option<Self> {
         const FIRST: u16 = (VERSION as u16) << 12 | (Opcode::Append as u16) << 8;
@@ -553,7 +553,7 @@ fn sketch_merge(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     })
 }
 
-/// Writes a checked operation; `out` is as long as it is.
+/// Writes a checked operation; `out` has its length.
 #[inline]
 fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
     match *operation {

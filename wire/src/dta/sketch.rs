@@ -1,8 +1,8 @@
-//! Where a key is counted in a sketch. The reporters that fill sketches and readers of the merged one must agree on it; the wire
-//! and the translator do not care.
+//! Which counters of a sketch count a key. The reporters that fill sketches and the readers of the merged one must agree on it; the
+//! wire format and the translator do not depend on it.
 //!
-//! The five CRCs of a key (5.6) are linear: on keys that resemble each other they are no random functions, and HyperLogLog above
-//! all would be far off. So 64 bits of them are mixed, once for each row.
+//! The five CRCs of a key (5.6) are linear: on similar keys they do not behave like random functions, and HyperLogLog in
+//! particular would have a large error. So 64 bits of them are mixed, once for each row.
 
 use super::hash::Hashes;
 use super::layout::SketchKind;
@@ -29,7 +29,7 @@ pub const fn column(row_hash: u64, columns: u32) -> u32 {
     (((row_hash >> 32) * columns as u64) >> 32) as u32
 }
 
-/// Count sketch: whether a count is taken away instead of added.
+/// Count sketch: whether a count is subtracted instead of added.
 #[inline]
 pub const fn is_negative(row_hash: u64) -> bool {
     row_hash & 1 != 0
@@ -43,13 +43,13 @@ pub const fn cell(row_hash: u64, depth: u8, columns: u32) -> Cell {
     Cell { column: (index / depth) as u32, row: (index % depth) as u8 }
 }
 
-/// HyperLogLog: what a register must at least be: one more than the zeros that the hash ends with, 1 to 33.
+/// HyperLogLog: the minimum value of the register: the number of trailing zeros of the hash plus one, 1 to 33.
 #[inline]
 pub const fn rank(row_hash: u64) -> u32 {
     (row_hash as u32).trailing_zeros() + 1
 }
 
-/// AROMA: the bucket of a sampled item. Of several the largest stays.
+/// AROMA: the bucket of a sampled item. The largest of several remains.
 #[inline]
 pub const fn sampled(row_hash: u64, item: u32) -> u64 {
     row_hash << 32 | item as u64

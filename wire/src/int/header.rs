@@ -30,7 +30,7 @@ mod field {
     pub(super) const HOPS_05: RangeInclusive<usize> = 2..=3;
 }
 
-/// A header in place: what a transit node reads and changes. All other bits, reserved ones too, stay as they are.
+/// A header in place, for a transit node to read and change. All other bits, reserved ones too, are not changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<T>(T);
 
@@ -133,10 +133,10 @@ pub struct Md2 {
 }
 
 impl Md2 {
-    /// Reads a header; the version is the caller's to check, and all that depends on the stack.
+    /// Reads a header; the caller checks the version and everything that depends on the stack.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole; [`Refusal::BadSfHeader`] if it is of SF-INT and has no state.
+    /// [`Refusal::IntTruncated`] if it is not whole; [`Refusal::BadSfHeader`] if it is of SF-INT and has no valid state.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
         Ok(Self { sf: sf::of_bits(u16_at(header, field::FLAGS))?, ..Self::plain(header) })
@@ -246,7 +246,7 @@ pub struct Md10 {
 }
 
 impl Md10 {
-    /// Reads a header; a version nibble of 0 is taken for ONOS's.
+    /// Reads a header; a version nibble of 0 is read as that of ONOS.
     ///
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole.
@@ -293,7 +293,7 @@ pub struct Md05 {
 }
 
 impl Md05 {
-    /// Reads a header; version and instruction count are the caller's to check.
+    /// Reads a header; the caller checks version and instruction count.
     ///
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole.
@@ -343,7 +343,7 @@ pub fn replication(header: &[u8]) -> u8 {
     header.first().map_or(0, |first| first >> 2 & 3)
 }
 
-/// What the carrier of a header knows and the header does not.
+/// Facts about a header that only its carrier contains.
 #[derive(Clone, Copy)]
 pub(crate) struct Carrier<'p> {
     pub(crate) profile: &'p Profile,
@@ -353,8 +353,8 @@ pub(crate) struct Carrier<'p> {
     pub(crate) sf_records: u8,
 }
 
-/// Reads header and stack of INT 2.x from exactly the bytes that the length field covers. Writes where the result is
-/// wanted: an [`Int`] is large, and moving one costs as much as reading it.
+/// Reads header and stack of INT 2.x from exactly the bytes that the length field covers. Writes the result in
+/// place: an [`Int`] is large, and moving one costs as much as reading it.
 #[inline(always)]
 pub(crate) fn read_2<'a>(
     out: &mut Option<Int<'a>>,
@@ -388,7 +388,7 @@ pub(crate) fn read_2<'a>(
         let shared = data.len().checked_sub(known).ok_or(Refusal::BadIntLength)?;
         let count = layout.records(shared / 4);
         let (bytes, rest) = data.split_at_checked(count * layout.len()).ok_or(Refusal::PartialHop)?;
-        // Words after the last record are the source's own, if the domain allows any; a known domain has a limit.
+        // Words after the last record belong to the source, if the domain allows any; a known domain has a limit.
         if rest.len() != known && (known > 0 || !domain) {
             return Err(Refusal::PartialHop);
         }
@@ -412,7 +412,7 @@ pub(crate) fn read_2<'a>(
     Ok(())
 }
 
-/// Reads header and record of SF-INT, likewise: wire-formats section 3.2. Two records are let through, as only a report may
+/// Reads header and record of SF-INT, likewise: wire-formats section 3.2. Two records are accepted here, although only a report may
 /// have them: see [`Int::is_single_record`] and its callers.
 #[inline(never)]
 fn read_sf<'a>(
@@ -500,11 +500,11 @@ pub(crate) enum Tail {
     None,
     /// The 4-byte tail header.
     Whole,
-    /// host-int: sequence number and tail, of which a sink may have removed either or both.
+    /// host-int: sequence number and tail; a sink may have removed either or both.
     Private,
 }
 
-/// Words of the shim, header, stack and tail of INT 0.5, from the counts of the header; 0 if it is cut.
+/// Words of the shim, header, stack and tail of INT 0.5, from the counts of the header; 0 if it is truncated.
 pub(crate) fn length_05(header: &[u8]) -> usize {
     let Some(header) = header.get(..LEN_1) else { return 0 };
     let instructions = usize::from(header[field::M_OR_COUNT] & field::FIVE_BITS);
@@ -512,8 +512,8 @@ pub(crate) fn length_05(header: &[u8]) -> usize {
         + instructions * usize::from(header[*field::HOPS_05.end()])
 }
 
-/// Reads header and stack of INT 0.5, and says how many bytes of the length were header and stack. `bytes` is what the
-/// length field covers, tail included.
+/// Reads header and stack of INT 0.5, and returns how many bytes of the length were header and stack. `bytes` are those that
+/// the length field covers, tail included.
 pub(crate) fn read_05<'a>(
     bytes: &'a [u8],
     tail: Tail,

@@ -1,7 +1,7 @@
 //! Where the items of a record lie.
 //!
-//! A [`Layout`] is computed once per instruction bitmap, version and dialect, then kept: reading an item is one load
-//! at a known offset. Raw accessors answer all-ones for an item that is absent or unavailable.
+//! A [`Layout`] is computed once per instruction bitmap, version and dialect, then cached: reading an item is one load
+//! at a known offset. Raw accessors return all-ones for an item that is absent or unavailable.
 
 use crate::bytes::{put_u32, put_u64, try_u32, try_u64};
 use crate::hop::{Hop, Items};
@@ -22,7 +22,7 @@ const L2_BIT: u16 = 0x0200;
 /// Bit 15: checksum complement in INT, drop reason in reports.
 const LAST_BIT: u16 = 0x0001;
 
-/// Offset of an item that a record does not have; beyond any record, so that reading there finds nothing.
+/// Offset of an item that a record does not have: beyond the end of any record, so that reads return nothing.
 const ABSENT: u8 = 0xff;
 
 // Positions in `Layout::at`; the first eleven are the bit numbers of `Items`.
@@ -39,7 +39,7 @@ const CONGESTION: usize = 9;
 const CHECKSUM: usize = 10;
 const DROP: usize = 11;
 
-/// Which sizes and items a version or dialect gives the instruction bits.
+/// Sizes and meanings of the instruction bits in a version or dialect.
 #[derive(Clone, Copy)]
 struct Rules {
     /// Timestamps are 8 bytes.
@@ -50,7 +50,7 @@ struct Rules {
     congestion: bool,
     /// Bit 8 is buffer occupancy (else unknown).
     buffer: bool,
-    /// What bit 15 is, if it is defined.
+    /// The item of bit 15, if it is defined.
     last: Option<usize>,
     /// Bit 0 is the node id (else skipped).
     node: bool,
@@ -95,7 +95,7 @@ impl Layout {
     pub(crate) const LOCAL_05: Self =
         Self { words: 4, ..Self::EMPTY }.with(NODE, 0).with(PORTS, 4).with(QUEUE, 8).with(EGRESS, 12);
 
-    /// Records of INT-MD 2.x; `domain` says that domain-specific words may follow the baseline.
+    /// Records of INT-MD 2.x; with `domain`, domain-specific words may follow the baseline.
     ///
     /// # Errors
     /// [`Refusal::BadHopMl`] if `hop_ml` contradicts the bitmap.
@@ -113,10 +113,10 @@ impl Layout {
         Ok(layout.with_words(hop_ml))
     }
 
-    /// Records of INT 1.0. The dialect decides where two of them agree on the length; otherwise the length does.
+    /// Records of INT 1.0. The length determines the layout; if several layouts have that length, the dialect does.
     ///
     /// # Errors
-    /// [`Refusal::BadHopMl`] if `hop_ml` fits no reading.
+    /// [`Refusal::BadHopMl`] if no layout has `hop_ml` words.
     pub fn int_10(bitmap: u16, hop_ml: u8, dialect: Dialect) -> Result<Self, Refusal> {
         let strict = (INT_10, words(bitmap, L2_BIT));
         let geant = (INT_10_GEANT, words(bitmap, TIME_BITS));
@@ -130,8 +130,8 @@ impl Layout {
         fitting.map(|(rules, _)| Self::build(bitmap, rules)).ok_or(Refusal::BadHopMl)
     }
 
-    /// Words of a record of INT 1.0. `hop_ml` says so, unless it counts the items and the stack has the words: ONOS' controller
-    /// writes 8 for all eight items, of which the level-2 interfaces take two words. Then the length of the stack decides.
+    /// Words of a record of INT 1.0: `hop_ml`, unless it counts items instead of words. The ONOS controller writes 8 for all
+    /// eight items, of which the level-2 interfaces take two words. In that case the length of the stack decides.
     #[inline]
     pub fn words_10(bitmap: u16, hop_ml: u8, stack_words: usize, dialect: Dialect) -> u8 {
         let wide = words_10(bitmap);
@@ -225,7 +225,7 @@ impl Layout {
         usize::from(self.words) * 4
     }
 
-    /// No items, no bytes.
+    /// Whether a record has no items and no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words == 0
@@ -241,7 +241,7 @@ impl Layout {
         if named.contains(Items::QUEUE) { named } else { Items(named.0 | Items::QUEUE_ID.0) }
     }
 
-    /// Where an item begins in a record, in 4-byte words; 63, beyond any record, if the record does not have it. For
+    /// Offset of an item in a record, in 4-byte words; 63, beyond any record, if the record does not have it. For
     /// callers that read many records of one layout.
     #[inline(always)]
     pub fn word_of(&self, item: Items) -> usize {
@@ -260,7 +260,7 @@ impl Layout {
         self.wide_ts
     }
 
-    /// How many records `stack_words` are.
+    /// The number of records in `stack_words`.
     #[inline]
     pub fn records(&self, stack_words: usize) -> usize {
         (stack_words * self.reciprocal as usize) >> 16
@@ -334,7 +334,7 @@ impl Layout {
         widen(both >> 16) << 32 | widen(both & 0xffff)
     }
 
-    /// Egress utilisation; all-ones when absent or unavailable.
+    /// Egress utilization; all-ones when absent or unavailable.
     #[inline]
     pub fn tx_utilization(&self, record: &[u8]) -> u32 {
         self.word(record, TX)
@@ -358,7 +358,7 @@ impl Layout {
         self.word(record, CHECKSUM)
     }
 
-    /// Reports: whether there is a word of queue id and drop reason.
+    /// Reports: whether the record has a word of queue id and drop reason.
     #[inline]
     pub fn has_drop(&self) -> bool {
         self.at[DROP] != ABSENT
@@ -457,7 +457,7 @@ impl Layout {
         }
         let word = match (queue_id, reason) {
             (None, None) => u32::MAX,
-            // The queue item has its id; this word was unavailable as a whole.
+            // The queue item already contains the queue id, and this word was unavailable as a whole.
             (Some(_), None) if self.at[QUEUE] != ABSENT => u32::MAX,
             (queue, reason) => u32::from(queue.unwrap_or(0)) << 24 | u32::from(reason.unwrap_or(0)) << 16,
         };
@@ -465,7 +465,7 @@ impl Layout {
     }
 }
 
-/// Words of a record whose `wide` bits take two.
+/// Words of a record in which each item of a `wide` bit takes two.
 pub(crate) fn words(bitmap: u16, wide: u16) -> u8 {
     (bitmap.count_ones() + (bitmap & wide).count_ones()) as u8
 }
@@ -510,15 +510,15 @@ fn join16(high: Option<u16>, low: Option<u16>) -> u32 {
     u32::from(high.unwrap_or(u16::MAX)) << 16 | u32::from(low.unwrap_or(u16::MAX))
 }
 
-/// Without a value the pair is unavailable, regardless of the id: 24 ones alone would be read as a value. One that is too large
-/// for its 24 bits is written as the largest that is no "unavailable".
+/// Without a value the pair is unavailable, regardless of the id: 24 ones alone would be read as a value. A value that is too
+/// large for 24 bits is written as the largest one that does not mean "unavailable".
 fn join24(id: Option<u8>, value: Option<u32>) -> u32 {
     let Some(value) = value else { return u32::MAX };
     let pair = u32::from(id.unwrap_or(0)) << 24 | value.min(0x00ff_ffff);
     pair.min(u32::MAX - 1)
 }
 
-/// The last layouts used: a source rarely changes its instructions.
+/// The most recently used layouts: a source rarely changes its instructions.
 #[derive(Clone, Debug)]
 pub(crate) struct Layouts {
     int: (u64, Layout),
@@ -550,7 +550,7 @@ impl Layouts {
         Ok(&self.int.1)
     }
 
-    /// The layout of INT 1.0 records, with a number that is the same for the same layout; `None` if there is none.
+    /// The layout of INT 1.0 records, with a number that identifies it; `None` if there is none.
     #[inline(always)]
     pub(crate) fn int_10_shaped(
         &mut self,

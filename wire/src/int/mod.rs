@@ -152,16 +152,16 @@ pub struct Int<'a> {
     pub ds_flags: u16,
     /// The hops.
     pub stack: Stack<'a>,
-    /// Words after the last whole record, which only the source added (2.x with domain data; all data of MX).
+    /// Words after the last whole record, added by the source only (2.x with domain data; all data of MX).
     pub source_only: &'a [u8],
     /// A sequence number of the flow: host-int's private word, or GÉANT's use of the 16 reserved bits.
     pub seq: Option<u32>,
-    /// SF-INT; without it this is plain INT. If it is not urgent the stack is one record, of the packet `packet_id`.
+    /// Fields of SF-INT; `None` for plain INT. Unless it is urgent, the stack is one record, of the packet `packet_id`.
     pub sf: Option<Sf>,
 }
 
 impl Int<'_> {
-    /// One record of a set that other packets carry the rest of: not a path.
+    /// Whether this is one record of a set whose others are in other packets, so not a path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
         self.sf.is_some_and(|sf| !sf.urgent)

@@ -19,9 +19,9 @@ pub const REPORT_DOMAIN: u16 = 0x5346;
 pub enum State {
     /// Some node has skipped this packet ID: its set can never be complete.
     Low = 1,
-    /// This packet still builds its set: every node so far has added itself.
+    /// The set of this packet is still growing: every node so far has added its record.
     Medium = 2,
-    /// Every node before the one that the record is of is there.
+    /// The set has the records of all nodes before the node of this record.
     High = 3,
 }
 
@@ -55,19 +55,19 @@ impl State {
     }
 }
 
-/// What makes a packet's INT stateful.
+/// The SF-INT fields of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sf {
-    /// U: this packet is treated as plain INT-MD, its stack grows, registers stay as they are.
+    /// U: this packet is processed as plain INT-MD: its stack grows, and registers are not changed.
     pub urgent: bool,
     /// State of the record carried.
     pub state: State,
-    /// Number of the packet that the record carried is of, modulo 2^16, counted by the source. Of an urgent packet its own.
+    /// Number of the packet to which the carried record belongs, modulo 2^16, counted by the source. An urgent packet has its own.
     pub packet_id: u16,
 }
 
 impl Sf {
-    /// Whether the packet carries only its own records. If so, they are of one path, and a sink's own record belongs to them.
+    /// Whether the packet carries only its own records. If so, they form one path, together with the sink's own record.
     #[inline]
     pub const fn is_of_one_packet(self) -> bool {
         self.urgent || matches!(self.state, State::Medium)
@@ -108,7 +108,7 @@ pub(super) const fn is_set(first: u16) -> bool {
 
 /// Bit 0 of the bitmap: every record has a node id.
 const NODE_BIT: u16 = 0x8000;
-/// Bit 15: a checksum complement is of the packet that it was made for.
+/// Bit 15: a checksum complement is valid only in the packet for which it was computed.
 const CHECKSUM_BIT: u16 = 0x0001;
 
 /// Checks the fields of an SF header that plain INT leaves free: wire-formats section 3.2.

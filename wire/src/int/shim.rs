@@ -56,7 +56,7 @@ pub struct Shim2 {
     pub kind: u8,
     /// Words of INT header and stack that follow.
     pub length: u8,
-    /// What was there before.
+    /// The packet's fields before INT was inserted.
     pub next: Next,
 }
 
@@ -183,29 +183,29 @@ impl Tail {
     }
 }
 
-/// What the first shim byte and the version nibble of the header behind it say together.
+/// The kind of INT that the first shim byte and the version nibble of the following header announce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Detected {
     Int(Version, Mode),
-    /// SF-INT, where that may be.
+    /// SF-INT, where it is allowed.
     Sf,
     /// host-int's private type.
     Private,
-    /// For the destination: stepped over.
+    /// INT for the destination, which is skipped.
     Destination(Version),
 }
 
-/// What depends on where a shim lies.
+/// Properties that depend on the position of a shim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShimContext {
-    /// host-int's private type is known.
+    /// host-int's private type is recognised here.
     pub(crate) hostint: bool,
-    /// SF-INT may be here.
+    /// SF-INT is allowed here.
     pub(crate) sf: bool,
 }
 
-/// The table of section 1.2. `version` is the high nibble of the metadata header, `zero_is_10` says that ruling (a)
-/// holds for this header.
+/// The table of section 1.2. `version` is the high nibble of the metadata header; `zero_is_10`: ruling (a)
+/// applies to this header.
 #[inline]
 pub(crate) fn detect(
     first: u8,

@@ -69,7 +69,7 @@ pub struct Location {
     pub ip: usize,
     /// The TCP, UDP or GRE header; of [`Encapsulation::HopByHop`] the hop-by-hop header.
     pub l4: usize,
-    /// The first byte that the source put in: probe marker, shim, or option header (Geneve, IPv6).
+    /// The first byte that the source inserted: probe marker, shim, or option header (Geneve, IPv6).
     pub start: usize,
     /// The INT metadata header.
     pub header: usize,
@@ -77,24 +77,24 @@ pub struct Location {
     pub stack: usize,
     /// The first byte after INT, tail included.
     pub end: usize,
-    /// What was there before.
+    /// The packet's fields before INT was inserted.
     pub original: Original,
 }
 
-/// What a packet is about.
+/// Contents of a packet: its flow, tunnel, INT and IOAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contents<'a> {
-    /// The (innermost) flow, as much of it as the bytes hold, with the port and protocol it had before INT.
+    /// The (innermost) flow, as far as the bytes contain it, with the port and protocol it had before INT.
     pub flow: Option<FlowKey>,
     /// The outermost tunnel.
     pub tunnel: Option<FlowKey>,
     /// Its INT.
     pub int: Option<Int<'a>>,
-    /// Where that lies.
+    /// Location of INT.
     pub location: Option<Location>,
     /// Its IOAM data.
     pub ioam: Option<Ioam<'a>>,
-    /// INT for the destination was stepped over.
+    /// INT for the destination was skipped.
     pub destination: bool,
 }
 
@@ -111,8 +111,8 @@ impl Contents<'_> {
 /// Reads a whole data packet from its Ethernet header on.
 ///
 /// # Errors
-/// INT that is cut or contradicts itself, and IP or UDP headers that contradict the bytes. A packet without INT is no
-/// error.
+/// INT that is truncated or contradicts itself, and IP or UDP headers that contradict the bytes. A packet without INT is not
+/// an error.
 pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Refusal> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
@@ -120,8 +120,8 @@ pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, 
     Ok(walk.out)
 }
 
-/// Where INT lies in a frame whose stack is refused though its header is well-formed: cut records, or more of them than SF-INT
-/// may have. `None` for all other frames.
+/// Location of INT in a frame whose stack is refused although its header is well-formed: truncated records, or more of them than
+/// SF-INT may have. `None` for all other frames.
 pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Location> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
@@ -146,7 +146,7 @@ struct L4 {
     encapsulation: Encapsulation,
 }
 
-/// Bytes behind TCP or UDP that no mark announces as INT.
+/// Bytes after TCP or UDP that no mark announces as INT.
 #[derive(Clone, Copy)]
 pub(crate) struct Unmarked<'a> {
     bytes: &'a [u8],
@@ -174,7 +174,7 @@ impl<'a> Walk<'a, '_> {
         let Some((src_port, dst_port)) = ports.filter(|_| bytes.len() >= body) else {
             let flow = walk::flow(bytes, ip, ports, UDP);
             match ports {
-                // Cut inside the header of a tunnel: the tenant's flow is not there.
+                // Truncated inside the header of a tunnel: the inner flow is unknown.
                 Some((_, walk::VXLAN_PORT | walk::GPE_PORT | walk::GENEVE_PORT)) => self.enter(flow),
                 _ => self.out.flow = Some(flow),
             }
@@ -188,10 +188,10 @@ impl<'a> Walk<'a, '_> {
         let unmarked = self.unmarked(bytes, l4, body);
         if let Some(found) = self.mark(bytes, l4, body, dst_port).filter(|_| self.seek) {
             let (end, original) = self.l4_shim(bytes, found)?;
-            // NPT 2 names a protocol and no port: that one may be UDP again.
+            // NPT 2 gives a protocol and no port; the protocol may be UDP again.
             let behind = original.proto.filter(|proto| *proto != UDP || original.port.is_none());
             if let (Mark::Port, Some(original)) = (found.mark, behind) {
-                // The UDP header was put in; the original L4 header follows INT.
+                // The UDP header was inserted; the original L4 header follows INT.
                 self.seek = false;
                 return self.transport(bytes, end, ip, original);
             }
@@ -237,7 +237,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// The shim at `body`, if there is one. A packet that ends right there was cut before INT.
+    /// The shim at `body`, if there is one. A packet that ends at `body` was truncated before INT.
     #[inline]
     fn mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<ShimPosition> {
         if bytes.len() <= body {
@@ -252,7 +252,7 @@ impl<'a> Walk<'a, '_> {
         if self.profile.probe_marker.is_some() && try_u64(bytes, body) == self.profile.probe_marker {
             return found(Mark::Probe, body + 8);
         }
-        // A tunnel may copy the inner packet's DSCP to its outer header; its own header is then no shim.
+        // A tunnel may copy the inner packet's DSCP to its outer header; the tunnel header is then not a shim.
         let tunnel = is_udp && is_tunnel(dst_port, &bytes[body..]);
         if self.profile.marks(ip.dscp) && !tunnel {
             return found(Mark::Dscp, body);
@@ -260,7 +260,7 @@ impl<'a> Walk<'a, '_> {
         None
     }
 
-    /// What lies at `body`, should no mark announce it.
+    /// The bytes at `body` that no mark announces as INT.
     #[inline]
     fn unmarked(&self, bytes: &'a [u8], l4: L4, body: usize) -> Option<Unmarked<'a>> {
         let L4 { ip, at, encapsulation } = l4;
@@ -274,14 +274,14 @@ impl<'a> Walk<'a, '_> {
         })
     }
 
-    /// Whether there is INT behind TCP or UDP that no mark announces. To be called when the walk has found nothing else.
+    /// Whether there is INT after TCP or UDP that no mark announces. To be called when the walk has found nothing else.
     #[cold]
     pub(crate) fn has_unmarked_int(&mut self) -> bool {
         let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.seek) else { return false };
         self.try_l4_shim(bytes, found).is_ok() && self.out.int.is_some_and(|int| !int.stack.is_empty())
     }
 
-    /// The shim after L4, and INT behind it. Answers where INT ends and what was there before.
+    /// Reads the shim after L4, and INT after it. Returns the end of INT and the packet's original fields.
     #[inline]
     fn l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {
         match self.try_l4_shim(bytes, found) {
@@ -323,13 +323,13 @@ impl<'a> Walk<'a, '_> {
         let header = found.shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
         let read = self.int_2(bytes, header, end, kind);
-        // Its position is known even if it is malformed: see `malformed_stack`.
+        // The position of INT is known even if its stack is malformed: see `malformed_stack`.
         self.found(found, header, header + header::LEN_2, end, original);
         read.map(|()| (end, original))
     }
 
-    /// An INT option of an IPv6 hop-by-hop header: `option` is where it begins, `extension` where the header does. The
-    /// option's data may be cut, and run to `end`, which lies inside the header.
+    /// An INT option of an IPv6 hop-by-hop header: `option` and `extension` are the offsets of the option and the header. The
+    /// option's data may be truncated; they end at `end`, which lies inside the header.
     pub(crate) fn int_option(
         &mut self,
         bytes: &'a [u8],
@@ -382,7 +382,7 @@ impl<'a> Walk<'a, '_> {
         let header = found.shim + shim::LEN;
         let mut length = usize::from(read.length);
         if length == 0 && version == Version::V05 && self.profile.dialect == Dialect::IntCollectorGen {
-            // The generator leaves the length out; the counts of the header say it.
+            // INTCollector's generator writes no length; it follows from the counts of the header.
             length = header::length_05(&bytes[header..]);
         }
         if length < 3 {
@@ -416,7 +416,7 @@ impl<'a> Walk<'a, '_> {
             if matches!(tail, Tail::Private) {
                 return Ok((end, Original::default()));
             }
-            // The tail is where the original port is; without INT's own counts it lies at the end.
+            // The tail contains the original port; without INT's own counts it lies at the end.
             let tail = bytes.get(end - 4..end).ok_or(Refusal::IntTruncated)?;
             return Ok((end, original_of(shim::Tail::parse(tail)?)));
         }
@@ -439,7 +439,7 @@ impl<'a> Walk<'a, '_> {
         int.seq = seq.map(|word| u32::from_be_bytes(*word));
         let stack_end = header + header::LEN_1 + int.stack.bytes.len() + seq.map_or(0, |_| 4);
         self.out.int = Some(int);
-        // Inside a report of host-int the bytes after the stack are the packet's own again.
+        // Inside a report of host-int the bytes after the stack belong to the packet.
         let removed = self.purpose == Purpose::Report && hostint;
         match shim::Tail::parse(tail) {
             Ok(tail) if !removed => Ok((stack_end + shim::TAIL_LEN, original_of(tail))),
@@ -457,7 +457,7 @@ impl<'a> Walk<'a, '_> {
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
         let (mode, sf_records) = match kind {
             Type2::Plain(mode) => (mode, 0),
-            // A report may hold the sink's own record on the stack.
+            // In a report, the stack may contain the sink's own record.
             Type2::Sf => (Mode::Md, if self.purpose == Purpose::Report { 2 } else { 1 }),
         };
         let carrier = Carrier { profile: self.profile, mode, sf_records };
@@ -481,7 +481,7 @@ impl<'a> Walk<'a, '_> {
             Some(Location { encapsulation, mark, ip: ip.at, l4, start, header, stack, end, original });
     }
 
-    /// The shim after GRE. Answers where INT ends and the EtherType of what follows.
+    /// Reads the shim after GRE. Returns the end of INT and the EtherType of what follows.
     pub(crate) fn gre_shim(
         &mut self,
         bytes: &'a [u8],
@@ -513,7 +513,7 @@ impl<'a> Walk<'a, '_> {
         Ok(Some((end, ethertype)))
     }
 
-    /// The shim after VXLAN-GPE, whose next protocol is `code`. Answers where INT ends and the protocol that follows.
+    /// The shim after VXLAN-GPE, whose next protocol is `code`. Returns the end of INT and the protocol that follows.
     pub(crate) fn gpe_shim(
         &mut self,
         bytes: &'a [u8],
@@ -564,7 +564,7 @@ impl<'a> Walk<'a, '_> {
         Ok(Some((end, next)))
     }
 
-    /// INT 1.0 or 0.5 without an L4 tail: behind VXLAN-GPE or in Geneve.
+    /// INT 1.0 or 0.5 without an L4 tail: after VXLAN-GPE or in Geneve.
     fn without_shim(
         &mut self,
         bytes: &'a [u8],
@@ -632,7 +632,7 @@ fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Ref
     }
     let header = bytes.get(at + shim::LEN..).unwrap_or(&[]);
     let Some(version) = header.first().map(|byte| byte >> 4) else {
-        // What cannot be a shim is no cut shim either.
+        // Bytes that cannot be a shim are not a truncated shim either.
         return shim::detect(*first, 2, context, false)
             .or_else(|_| shim::detect(*first, 0, context, false))
             .and(Err(Refusal::IntTruncated));

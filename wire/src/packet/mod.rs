@@ -1,7 +1,7 @@
-//! The walk through a packet, from its first byte to what it is about: flow, tunnel, INT, IOAM.
+//! The walk through a packet, from its first byte to its flow, tunnel, INT and IOAM.
 //!
-//! One pass, no allocation. A packet that ends early, as the ones inside reports do, gives what its bytes hold; only
-//! INT that is cut or contradicts itself is refused (rulings f and g).
+//! One pass, no allocation. A packet that ends early, as packets inside reports do, is read as far as its bytes go; only
+//! INT that is truncated or contradicts itself is refused (rulings f and g).
 
 mod int;
 
@@ -28,19 +28,19 @@ const IPV6_IN_IP: u8 = 41;
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
 pub(crate) use crate::vxlan::{GPE_PORT, PORT as VXLAN_PORT};
 
-/// Tags, labels, extension headers and tunnels that are stepped over in a row before we stop looking.
+/// Limits of consecutive tags and labels, extension headers, and tunnels: the walk ends after them.
 const MAX_TAGS: usize = 8;
 const MAX_EXTENSIONS: usize = 8;
 const MAX_TUNNELS: u8 = 4;
 
-/// What the walker is out for.
+/// What the walker reads, and what it refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// A packet inside a report.
     Report,
-    /// The flow alone, as cheaply as it can be had; nothing is refused.
+    /// The flow alone, at the lowest cost; nothing is refused.
     Flow,
-    /// A data packet that is whole.
+    /// A whole data packet.
     Frame,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Ip {
     pub(crate) dscp: u8,
 }
 
-/// The walker. `out` is what it has found.
+/// The walker. `out` contains its results.
 pub(crate) struct Walk<'a, 'p> {
     pub(crate) profile: &'p Profile,
     pub(crate) layouts: &'p mut Layouts,
@@ -60,7 +60,7 @@ pub(crate) struct Walk<'a, 'p> {
     /// INT and IOAM are still looked for.
     pub(crate) seek: bool,
     pub(crate) tunnels: u8,
-    /// There are bytes behind TCP or UDP, and no mark says that they are INT ([`Purpose::Report`]).
+    /// Bytes after TCP or UDP that no mark announces as INT ([`Purpose::Report`]).
     unmarked: Option<int::Unmarked<'a>>,
     /// The payload of a UDP datagram to a telemetry port: perhaps a report inside a report ([`Purpose::Report`]).
     pub(crate) nested: Option<&'a [u8]>,
@@ -189,7 +189,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Looks for INT among the options of the hop-by-hop header at `at`, of `len` bytes. It may be cut.
+    /// Looks for INT among the options of the hop-by-hop header at `at`, of `len` bytes. It may be truncated.
     fn int_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, len: usize) -> Result<(), Refusal> {
         let (mut option, end) = (at + 2, at + len);
         while let Some(kind) = bytes.get(option).filter(|_| option < end) {
@@ -212,7 +212,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Options of a hop-by-hop or destination header: IOAM is wanted, the rest is stepped over.
+    /// Options of a hop-by-hop or destination header: IOAM is read, the rest is skipped.
     fn options(&mut self, options: &'a [u8]) -> Result<(), Refusal> {
         let mut rest = options;
         while let [kind, tail @ ..] = rest {
@@ -231,11 +231,11 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// The bytes up to the packet's own end: what lies behind it is padding.
+    /// The bytes up to the end of the packet; the rest is padding.
     #[inline]
     fn trim(&self, bytes: &'a [u8], at: usize, header: usize, total: usize) -> Result<&'a [u8], Refusal> {
         if total < header {
-            // Segmentation offload leaves 0 here; a packet inside a report may be as the chip had it.
+            // Segmentation offload leaves 0 here; a packet inside a report may have the length it had in the switch pipeline.
             return if self.purpose == Purpose::Frame && total != 0 {
                 Err(Refusal::BadIpHeader)
             } else {
@@ -265,7 +265,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 self.inside(bytes, at, IPV6)
             }
             _ => {
-                // SCTP, DCCP and UDP-Lite have their ports where UDP has them.
+                // SCTP, DCCP and UDP-Lite have their ports at the offsets of UDP.
                 let ports = matches!(proto, 33 | 132 | 136).then(|| ports(bytes, at)).flatten();
                 self.out.flow = Some(flow(bytes, ip, ports, proto));
                 Ok(())
@@ -273,14 +273,14 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// A tunnel begins: what was the flow is the tunnel (ruling w). The outermost tunnel stays.
+    /// A tunnel begins: its outer flow becomes the tunnel (ruling w), unless there is an outer one already.
     pub(crate) fn enter(&mut self, outer: FlowKey) {
         self.tunnels += 1;
         self.out.tunnel = self.out.tunnel.or(Some(outer));
         self.out.flow = None;
     }
 
-    /// The contents of a tunnel, unless tunnels are nested beyond reason.
+    /// The contents of a tunnel, up to a limit of nested tunnels.
     pub(crate) fn inside(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
         if self.tunnels > MAX_TUNNELS { Ok(()) } else { self.ethertype(bytes, at, ethertype) }
     }
@@ -358,7 +358,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 Ok(())
             };
         }
-        // Checksum, key and sequence number are there when their bits are.
+        // Checksum, key and sequence number are present if their bits are set.
         let body = at + 4 + (flags & 0xb0).count_ones() as usize * 4;
         if !is_int {
             return self.inside(bytes, body, protocol);

@@ -42,8 +42,8 @@ const PLAIN: u32 = 0x1400_0000 >> 15;
 /// The fixed part of a payload.
 type Fixed = [u8; field::STACK];
 
-/// What the latest common report looked like, as far as it matters for being one: another that looks the same is one too,
-/// has records of the same layout, and need not be looked at field by field.
+/// The fields of the latest common report that make it one: another report with the same fields is also a common report with
+/// records of the same layout, and needs no check field by field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Template {
     /// The report's first word.
@@ -54,11 +54,11 @@ pub(crate) struct Template {
     fragment: u32,
     /// Shim type and length, INT version, words per hop.
     int: u64,
-    /// Sixteen bits, or more than any bitmap has.
+    /// The instruction bitmap, or a value of more than 16 bits that equals none.
     bitmap: u32,
-    /// A port at which nothing special is.
+    /// A destination port without a special meaning.
     dst_port: u16,
-    /// Bytes of all records, and those of the packet up to their end.
+    /// Bytes of all records, and of the packet up to their end.
     records: u16,
     packet: u16,
     /// Where the flags of the first word begin.
@@ -67,7 +67,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Of no report.
+    /// A template that no report matches.
     pub(crate) const NONE: Self = Self {
         word: 0,
         ip: 0,
@@ -81,7 +81,7 @@ impl Template {
         shape: 0,
     };
 
-    /// Fields as they lie there. They are only compared, and so taken in the order that costs nothing on most machines.
+    /// The compared fields, in little-endian order: they are only compared, and most machines load that without a swap.
     #[inline(always)]
     fn fields(fixed: &Fixed) -> (u32, u32, u32, u64, u32) {
         (
@@ -101,7 +101,7 @@ impl Template {
         const FRAGMENT: u32 = u32::from_le_bytes([0x1f, 0xff, 0, 0xff]);
         const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0, 0, 0x1f, 0]);
         let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
-        // One question instead of five: a look that differs is rare.
+        // One branch instead of five: a difference is rare.
         let small = (word ^ self.word) & WORD
             | (ip ^ self.ip)
             | (fragment ^ self.fragment) & FRAGMENT
@@ -109,7 +109,7 @@ impl Template {
         (int ^ self.int) & INT | u64::from(small) == 0
     }
 
-    /// Of a report, if it is a common one.
+    /// The template of a report, if it is a common one.
     #[inline(never)]
     fn of(fixed: &Fixed, profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
         let records = (usize::from(fixed[field::SHIM_LEN]) * 4).checked_sub(field::STACK - field::SHIM)?;
@@ -140,7 +140,7 @@ pub(crate) fn read<'a>(
     if !latest.is_like(fixed) {
         *latest = Template::of(fixed, profile, layouts)?;
     }
-    // What lies behind the packet's own end is padding.
+    // Bytes after the end of the packet are padding.
     let records = rest.get(..usize::from(latest.records))?;
     let node_id = u32_at(fixed, field::SWITCH_ID);
     let dst_port = u16_at(fixed, field::DPORT);
@@ -169,13 +169,13 @@ pub(crate) fn read<'a>(
     })
 }
 
-/// D, Q and F, which lie the other way round in [`Flags`]: a table of eight numbers of three bits.
+/// D, Q and F, which are in reverse order in [`Flags`]: a table of eight 3-bit numbers.
 #[inline(always)]
 fn flags(bits: u32) -> Flags {
     Flags((0o73516240_u32 >> ((bits & 7) * 3) & 7) as u8)
 }
 
-/// Neither INT nor a tunnel nor telemetry is marked by this port.
+/// Whether this port marks neither INT nor a tunnel nor telemetry.
 #[inline(always)]
 fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
     dst_port != profile.int_udp_port && quick::is_plain(dst_port, profile)
@@ -201,14 +201,14 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
     (layout.records(records / 4) * layout.len() == records).then_some(shape)
 }
 
-/// The layout of a shape that [`read`] gave.
+/// The layout of a shape that [`read`] returned.
 pub(crate) fn layout(shape: u64, profile: &Profile) -> Layout {
-    // Words per hop and bitmap, as `Layouts` puts them together.
+    // Words per hop and bitmap, as `Layouts` combines them.
     Layout::int_10(shape as u16, (shape >> 16) as u8, profile.dialect).unwrap_or(Layout::EMPTY)
 }
 
-/// INTCollector's generator: a length below four words, and metadata bits that mean nothing. With IPv4 where a report 1.0
-/// has it this is no report 0.5.
+/// INTCollector's generator: a length below four words, and meaningless metadata bits. IPv4 at the offset of a report 1.0
+/// excludes a report 0.5.
 #[inline(always)]
 fn is_generator(word: u32, profile: &Profile) -> bool {
     profile.dialect == Dialect::IntCollectorGen

@@ -1,4 +1,4 @@
-//! From a datagram to its reports: which version, how many, and the little that [`peek`] needs.
+//! From a datagram to its reports: their version, their number, and the few fields that [`peek`] needs.
 
 use super::{Brief, InnerPacket, Peek, Report, Single, Version, brief, quick, single, start, v05, v10, v20};
 use crate::bytes::{try_u16, try_u32};
@@ -9,7 +9,7 @@ use crate::packet::{IPV4, IPV6, Purpose, VLAN, Walk};
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
 
-/// Reads datagrams of one source. Keeps the last layouts used.
+/// Reads datagrams of one source. Caches the most recently used layouts.
 ///
 /// ```
 /// use wire::{Decoder, Profile, Refusal};
@@ -40,25 +40,25 @@ impl Decoder {
         Self { profile, layouts: Layouts::new(), look: brief::Template::NONE, single: single::Template::NONE }
     }
 
-    /// How this decoder reads.
+    /// The profile of this decoder.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The report of a UDP payload, if it is the common one: what [`Decoder::reports`] would give, and nothing else with
-    /// it. `None` does not imply anything about the payload.
+    /// The report of a UDP payload, if it is a single common one, with the values that [`Decoder::reports`] would give.
+    /// `None` does not imply anything about the payload.
     #[inline(always)]
     pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
         brief::read(payload, &self.profile, (&mut self.layouts, &mut self.look))
     }
 
-    /// Where the items lie in records of the shape that a [`Decoder::brief`] gave.
+    /// The layout of records of a shape that [`Decoder::brief`] returned.
     pub fn layout(&self, shape: u64) -> Layout {
         brief::layout(shape, &self.profile)
     }
 
-    /// The report of a UDP payload, if it is the usual one of SF-INT: what [`Decoder::reports`] would give, and nothing else
-    /// with it. `None` does not imply anything about the payload.
+    /// The report of a UDP payload, if it is a single usual one of SF-INT, with the values that [`Decoder::reports`] would
+    /// give. `None` does not imply anything about the payload.
     #[inline(always)]
     pub fn single<'a>(&mut self, payload: &'a [u8]) -> Option<Single<'a>> {
         single::read(payload, &self.profile, &mut self.single)
@@ -101,8 +101,8 @@ impl<'a> Iterator for Reports<'a, '_> {
 }
 
 impl<'a> Reports<'a, '_> {
-    /// The next report, written into `report`; after a refusal its contents mean nothing. Does what the iterator does,
-    /// and is what a fast path uses: a report is large, and moving one costs as much as reading it.
+    /// Writes the next report into `report`, whose contents are meaningless after a refusal. Equivalent to the iterator,
+    /// for fast paths: a report is large, and moving one costs as much as reading it.
     #[inline]
     pub fn read(&mut self, report: &mut Report<'a>) -> Option<Result<(), Refusal>> {
         match self.state {
@@ -141,7 +141,7 @@ impl<'a> Reports<'a, '_> {
     }
 }
 
-/// What the first octets say (wire-formats section 0).
+/// The version that the first octets announce (wire-formats section 0).
 #[inline]
 fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
     let Some(first) = payload.first() else { return Err(Refusal::Truncated) };
@@ -171,7 +171,7 @@ fn generator_version(payload: &[u8]) -> Version {
         (true, true) if ip_10 => Version::V10,
         (true, _) => Version::V05,
         (false, true) => Version::V10,
-        // Cut too early to decide: the generator's reports 1.0 have length 1.
+        // Truncated too early to decide: the generator's reports 1.0 have length 1.
         (false, false) if kind == 1 || kind == 3 => Version::V10,
         (false, false) => Version::V05,
     }
@@ -180,7 +180,7 @@ fn generator_version(payload: &[u8]) -> Version {
 /// Reads the sequence number, its source, and the flow of the first report.
 ///
 /// # Errors
-/// If the header itself is refused. What is wrong behind the header is left to the decoder.
+/// If the header itself is refused. Errors after the header are left to the decoder.
 ///
 /// ```
 /// let payload = testkit::vectors::bytes("tr20_emb");
@@ -209,7 +209,7 @@ fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     start(&mut walk, inside).ok().and(walk.out.flow)
 }
 
-/// Whether the start of a UDP payload, which may be cut, looks like a report.
+/// Whether the start of a UDP payload, which may be truncated, looks like a report.
 pub(super) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
     let Ok(version) = version(payload, profile) else { return false };
     match version {

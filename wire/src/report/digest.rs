@@ -10,14 +10,14 @@ use crate::flow::FlowKey;
 pub struct PacketDigest {
     /// Time to live or hop limit of its outermost IP header.
     pub hop_limit: Option<u8>,
-    /// Equal in all reports of one packet, and seldom in those of two packets of a flow; 0: there is none.
+    /// Equal in all reports of one packet, and rarely equal for two packets of a flow; 0: none.
     pub digest: u32,
 }
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Where the IP header may lie: at once, or behind Ethernet with up to two tags.
+/// Possible offsets of the IP header: at the start, or after Ethernet with up to two tags.
 const PLACES: [usize; 4] = [0, 14, 18, 22];
 
 /// Bytes of payload that belong to a digest.
@@ -25,7 +25,7 @@ const SNAP: usize = 8;
 
 impl PacketDigest {
     /// Reads the packet in a report. The digest is the CRC-32C of the fields that are equal at every node: IPv4's identification, TCP's
-    /// numbers, the first bytes of the payload (behind INT), and the L4 checksum where no INT is in the packet, which would
+    /// numbers, the first bytes of the payload (after INT), and the L4 checksum if the packet has no INT, which would
     /// change it. Lengths, DSCP and ports change with INT and are left out.
     pub fn of(report: &Report<'_>) -> Self {
         let Some(key) = report.tunnel.or(report.flow) else { return Self::default() };

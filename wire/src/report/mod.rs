@@ -57,11 +57,11 @@ pub struct Peek {
     pub hw_id: u8,
     /// Sequence number: 22 bits in 2.0, 32 bits before.
     pub seq: u32,
-    /// The flow of the first report, as the whole decoder would give it.
+    /// The flow of the first report, as the full decoder would give it.
     pub flow: Option<FlowKey>,
 }
 
-/// The result of a version's `peek`: the header fields, and the first packet.
+/// The result of `peek` for one version: the header fields, and the first packet.
 pub(crate) type Peeked<'a> = (Peek, InnerPacket<'a>);
 
 /// Why a report was sent.
@@ -100,23 +100,23 @@ impl Flags {
     }
 }
 
-/// What is odd about a report that is nevertheless given.
+/// Anomalies of a report that is accepted nevertheless.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Annotations(pub u8);
 
 impl Annotations {
-    /// A TLV ran over the report's end and was left out, with all behind it (ruling i).
+    /// A TLV extended beyond the end of the report and was left out, with all after it (ruling i).
     pub const PARTIAL: Self = Self(1);
     /// A drop reason without the drop flag (ruling e).
     pub const UNFLAGGED_DROP_REASON: Self = Self(2);
     /// The reporter is also the top record of the stack: the two are one hop (ruling c).
     pub const MERGED: Self = Self(4);
-    /// INT for the destination was stepped over.
+    /// INT for the destination was skipped.
     pub const DESTINATION: Self = Self(8);
     /// IOAM's overflow flag: data of nodes on the path are missing.
     pub const INCOMPLETE: Self = Self(16);
 
-    /// All marks with their names, in the order in which they are listed.
+    /// All annotations with their names, in the order in which they are listed.
     pub const NAMES: [(Self, &'static str); 5] = [
         (Self::PARTIAL, "partial"),
         (Self::UNFLAGGED_DROP_REASON, "unflagged_drop_reason"),
@@ -162,7 +162,7 @@ impl<'a> ReporterMetadata<'a> {
 pub struct Gap {
     /// The node that sent the packets.
     pub source: u32,
-    /// When the gap was noticed, device units.
+    /// When the gap was detected, device units.
     pub ts: u32,
     /// First missing sequence number.
     pub seq: u32,
@@ -185,7 +185,7 @@ pub struct Report<'a> {
     pub index: u16,
     /// Why it was sent.
     pub flags: Flags,
-    /// What is odd about it.
+    /// Anomalies of the report.
     pub annotations: Annotations,
     /// RepType (2.0).
     pub report_type: Option<u8>,
@@ -199,7 +199,7 @@ pub struct Report<'a> {
     pub ds_id: u16,
     /// DSMdstatus (2.0).
     pub ds_status: u16,
-    /// The reporter's own metadata, if it has any real item.
+    /// The reporter's own metadata, if it has any item that is metadata.
     pub metadata: Option<ReporterMetadata<'a>>,
     /// The (inner) 5-tuple of the packet reported, as much of it as was not cut off.
     pub flow: Option<FlowKey>,
@@ -243,7 +243,7 @@ impl<'a> Report<'a> {
         inner: &[],
     };
 
-    /// Makes this an empty report of `version`. Field by field, so that of what is absent only the mark is written.
+    /// Makes this an empty report of `version`. Field by field, so that for an absent value only its tag is written.
     #[inline(always)]
     pub(crate) fn clear(&mut self, version: Version) {
         self.version = version;
@@ -298,7 +298,7 @@ impl<'a> Report<'a> {
     pub fn metadata_hop(&self) -> Hop {
         let Some(metadata) = &self.metadata else { return Hop::default() };
         let mut hop = metadata.layout.hop(metadata.record);
-        // A record taken from a stack says by itself whose it is.
+        // A record taken from a stack contains its own node id.
         if !hop.carried.contains(Items::NODE_ID) {
             hop.carried.insert(Items::NODE_ID);
             hop.node_id = self.node_id;
@@ -316,7 +316,7 @@ impl<'a> Report<'a> {
         hop
     }
 
-    /// Whether it is not about a drop or a queue and contains nothing that a node has measured.
+    /// Whether it is not about a drop or a queue and contains no measurement of a node.
     fn is_empty(&self) -> bool {
         let empty = self.metadata.is_none() && self.domain_words.is_empty() && self.gap.is_none();
         let plain =
@@ -324,7 +324,7 @@ impl<'a> Report<'a> {
         empty && plain && self.int.is_none() && self.ioam.is_none()
     }
 
-    /// Whether it contains one record of a set (SF-INT), whose others come in other reports. Its hops are then not a path.
+    /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
         self.int.is_some_and(|int| int.is_single_record())
@@ -336,9 +336,9 @@ impl<'a> Report<'a> {
         self.int.is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
     }
 
-    /// How many nodes have measured something: about one packet, so that of SF-INT the reporter's own record counts only if
-    /// the one carried is of the same packet; else a drop report counts the reporter's, and any other the one carried. See
-    /// [`Report::int`] and [`Report::metadata`] for all that there is.
+    /// How many nodes have a record about the same packet. In SF-INT the reporter's own record and the carried ones count together
+    /// only if they are of the same packet; otherwise a drop report counts the reporter's, and any other the carried ones.
+    /// [`Report::int`] and [`Report::metadata`] contain all records.
     #[inline]
     pub fn hop_count(&self) -> usize {
         let metadata = self.metadata.is_some()
@@ -365,7 +365,7 @@ impl<'a> Report<'a> {
             && self.metadata.is_some()
             && self.has_unrelated_metadata()
         {
-            // The report is about the drop, not about the record that the packet happened to carry.
+            // The report is about the drop, not about the record that the packet carried.
             return self.metadata_hop();
         }
         if i > passed
@@ -426,7 +426,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// The newest node of a trace is what the top record is to a stack.
+    /// The newest node of a trace corresponds to the top record of a stack.
     #[cold]
     fn finish_ioam(&mut self) {
         let newest = self.ioam.and_then(|trace| Some(trace.hop(trace.hop_count().checked_sub(1)?)));
@@ -479,9 +479,8 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
     hop
 }
 
-/// The common report, without what it does not have: Report 1.0 with no metadata of the reporter's own, about a UDP packet
-/// over Ethernet and IPv4 that carries INT 1.0 behind a DSCP mark. For fast paths: it fits into registers, as a [`Report`]
-/// does not.
+/// The common report in a compact form: Report 1.0 without metadata of the reporter, about a UDP packet over Ethernet
+/// and IPv4 that carries INT 1.0 marked by its DSCP. For fast paths: unlike a [`Report`], it fits into registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
     /// The reporter.
@@ -500,13 +499,13 @@ pub struct Brief<'a> {
     pub int_flags: crate::int::Flags,
     /// The records of its stack: [`crate::int::Stack::bytes`].
     pub records: &'a [u8],
-    /// Equal shapes have equal layouts, from one decoder; see [`Decoder::layout`].
+    /// Equal shapes from one decoder have equal layouts; see [`Decoder::layout`].
     pub shape: u64,
 }
 
-/// The usual report of SF-INT, likewise: Report 2.0 with one report in it, of the sink's own record and an IPv6 packet that
+/// The usual report of SF-INT, likewise: a Report 2.0 datagram with one report, of the sink's own record and an IPv6 packet that
 /// carries a record in its hop-by-hop header (wire-formats section 3.7, form (a)). The packet is not urgent, was not dropped,
-/// and came to its sink.
+/// and reached its sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Single<'a> {
     /// The sink.
@@ -515,7 +514,7 @@ pub struct Single<'a> {
     pub hw_id: u8,
     /// Sequence number, 22 bits.
     pub seq: u32,
-    /// Why it was sent: F, and perhaps Q.
+    /// Why it was sent: F, possibly with Q.
     pub flags: Flags,
     /// The packet's flow.
     pub flow: FlowKey,
@@ -525,7 +524,7 @@ pub struct Single<'a> {
     pub remaining: u8,
     /// State of the record carried.
     pub state: crate::int::sf::State,
-    /// Number of the packet that the record carried is of.
+    /// Number of the packet to which the carried record belongs.
     pub packet_id: u16,
     /// The sink's own record.
     pub metadata: &'a [u8],
@@ -536,7 +535,7 @@ pub struct Single<'a> {
 }
 
 impl Single<'_> {
-    /// Where the items lie of `metadata` and of `carried`, in this order.
+    /// The layouts of `metadata` and of `carried`, in this order.
     pub fn layouts(&self) -> [Layout; 2] {
         single::layouts(self.shape)
     }

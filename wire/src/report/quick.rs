@@ -1,4 +1,4 @@
-//! The common packet in one stride: Ethernet, IPv4 without options, UDP or TCP, INT 1.0 or 2.x behind it.
+//! The common packet without a walk: Ethernet, IPv4 without options, UDP or TCP, then INT 1.0 or 2.x.
 //!
 //! Its result equals that of [`crate::walk`], or it returns `None`: unusual, truncated and malformed packets are left to the
 //! walker. A fuzz body compares the two.
@@ -30,7 +30,7 @@ mod field {
     pub(super) const DPORT: usize = 22;
 }
 
-/// The shortest packet that is taken: up to a UDP header, a shim and a header of INT 1.0.
+/// The shortest packet that is read here: it ends after a UDP header, a shim and a header of INT 1.0.
 const MIN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
 
 /// Reads the packet inside a report. `false`: nothing was written.
@@ -104,7 +104,7 @@ impl<'a> Start<'a> {
         FlowKey::v4_words(src, dst, Some((u16_at(self.head, field::SPORT), dst_port)), self.proto)
     }
 
-    /// INT 1.0 behind a DSCP mark, given that the shim's first byte is 1.
+    /// INT 1.0 marked by its DSCP, given that the shim's first byte is 1.
     #[inline(always)]
     fn is_dscp_10(&self, profile: &Profile) -> bool {
         let header = &self.bytes[self.shim + shim::LEN..];
@@ -132,7 +132,7 @@ impl<'a> Start<'a> {
         .map(|dst_port| (header, end, dst_port))
     }
 
-    /// Writes INT, and returns the packet's destination port before it came in.
+    /// Writes INT into `out`, and returns the packet's destination port before INT was inserted.
     #[inline(always)]
     fn int(&self, out: &mut Option<Int<'a>>, profile: &Profile, layouts: &mut Layouts) -> Option<u16> {
         let carrier = header::Carrier { profile, mode: Mode::Md, sf_records: 0 };

@@ -56,10 +56,10 @@ type Inner = [u8; inner::LEN];
 
 /// A report of type 1, of an IPv6 packet.
 const TYPES: u8 = 0x15;
-/// D, F and I: neither a drop nor a transit node reports so.
+/// D, F and I. Only F is set: D is of a drop, I of a transit node.
 const FLAGS: u8 = 0xb0;
 const FLOW: u8 = 0x20;
-/// RepMdBits of items of which no more is to be known than where they lie: neither reserved nor the drop reason.
+/// RepMdBits of items that only affect the layout: neither reserved bits nor the drop reason.
 const ITEMS: u16 = 0x7f80;
 const DROP_REASON: u16 = 0x0001;
 /// Four bytes of padding behind an option (PadN).
@@ -67,27 +67,27 @@ const PADDING: [u8; 4] = [1, 2, 0, 0];
 /// Bytes behind the options that must be there: a UDP header.
 const PORTS: usize = 8;
 
-/// Bits that are compared, in words of eight bytes. They are only compared, and so taken in the order that costs nothing on
-/// most machines.
+/// Masks of the compared bits, in words of eight bytes. They are little-endian because they are only compared, and most
+/// machines load that without a swap.
 mod mask {
-    /// Types, MD Length, flags, RepMdBits and Domain Specific ID.
+    /// Types, MD Length, flags, RepMdBits, Domain Specific ID.
     pub(super) const HEAD: u64 = u64::from_le_bytes([0xff, 0, 0xff, super::FLAGS, 0xff, 0xff, 0xff, 0xff]);
-    /// The protocol behind the options and their length; type and length of the option, and of the shim.
+    /// The protocol after the options and their length; type and length of the option, and of the shim.
     pub(super) const OPTION: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xfc, 0xff, 0, 0]);
     /// Version and SF, U, words per hop, bitmap.
     pub(super) const INT: u64 = u64::from_le_bytes([0xf1, 0x80, 0x1f, 0, 0xff, 0xff, 0, 0]);
 }
 
-/// What the latest usual report looked like, as far as it matters for being one: another that looks the same is one too, has
-/// records of the same layouts, and need not be looked at field by field.
+/// The fields of the latest usual report that make it one: another report with the same fields is also a usual report with
+/// records of the same layouts, and needs no check field by field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Template {
     head: u64,
     option: u64,
     int: u64,
-    /// A port at which nothing special is.
+    /// A destination port without a special meaning.
     dst_port: u16,
-    /// The IPv6 payload's least length.
+    /// Minimum length of the IPv6 payload.
     least: u16,
     proto: u8,
     /// Bytes of the record carried.
@@ -98,7 +98,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Of no report: more bits than are compared.
+    /// A template that no report matches: it has bits outside the masks.
     pub(crate) const NONE: Self = Self {
         head: u64::MAX,
         option: u64::MAX,
@@ -124,11 +124,11 @@ impl Template {
     #[inline(always)]
     fn is_like(&self, head: &Head, inner: &Inner) -> bool {
         let fields = Self::fields(head, inner);
-        // One question instead of three: a look that differs is rare.
+        // One branch instead of three: a difference is rare.
         (fields.0 ^ self.head) | (fields.1 ^ self.option) | (fields.2 ^ self.int) == 0
     }
 
-    /// Of a report, if it looks like a usual one.
+    /// The template of a report, if it is a usual one.
     #[inline(never)]
     fn of(
         head: &Head,
@@ -177,12 +177,12 @@ impl Template {
     }
 }
 
-/// What may be different from one usual report to the next and still be wrong.
+/// Checks of the fields that differ from one usual report to the next.
 #[inline(always)]
 fn is_sound(payload: &[u8], head: &Head, inner: &Inner, latest: &Template) -> bool {
     let words = head[head::REPORT_LENGTH];
     let [version, ip] = [head[head::WORD] >> 4, inner[inner::VERSION] >> 4];
-    // One report, as long as it says.
+    // One report, of the length in its header.
     payload.len() == 12 + usize::from(words) * 4
         && words != super::v20::TO_THE_END
         && (version, ip, inner[inner::PAYLOAD_LEN + 2]) == (2, 6, 0)
@@ -240,7 +240,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
     })
 }
 
-/// Where the items lie of the sink's own record and of the one carried, of a shape that [`read`] gave.
+/// The layouts of the sink's own record and of the carried one, for a shape that [`read`] returned.
 pub(crate) fn layouts(shape: u64) -> [Layout; 2] {
     let bitmap = shape as u16;
     let carried = Layout::int_2(bitmap, words_2(bitmap), false);

@@ -33,7 +33,7 @@ mod field {
     pub(super) const GAP_COUNT: usize = 20;
 }
 
-/// What stands between the fixed header and the packet.
+/// The header between the fixed header and the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// 0: nothing; Ethernet follows.
@@ -52,14 +52,14 @@ pub enum Kind {
     },
     /// 3, host-int: packets that did not arrive; IPv4 follows.
     Gap {
-        /// The node that noticed.
+        /// The node that detected the gap.
         sink: u32,
         /// Ingress and egress interface.
         interfaces: (u16, u16),
         /// What is missing.
         gap: Gap,
     },
-    /// 4, host-int: IPv4 follows, perhaps behind the reporter's node id.
+    /// 4, host-int: IPv4 follows, possibly after the reporter's node id.
     Node {
         /// The reporter.
         sink: Option<u32>,
@@ -204,10 +204,11 @@ fn head<'a>(payload: &'a [u8], profile: &Profile) -> Result<Head<'a>, Refusal> {
     Ok(Head { word, kind, extra, inner })
 }
 
-/// host-int's kind 4 may put the reporter's id before IPv4, and nothing says so but the bytes: 0 or 4.
+/// Length of the reporter's node id, 0 or 4, which host-int's kind 4 may put before IPv4. Only the bytes themselves show it.
 fn sink_word(rest: &[u8]) -> usize {
     let is_ipv4 = |at: usize| rest.get(at).is_some_and(|first| first >> 4 == 4 && first & 0x0f >= 5);
-    // An id that looks like IPv4 has IPv4 behind it; an IPv4 identification field that does has a good checksum before.
+    // An id that looks like IPv4 is followed by an IPv4 header. Without an id, the word at 4 begins with the identification field,
+    // which may look like IPv4; then the header checksum from the first byte on is valid.
     if is_ipv4(0) && (!is_ipv4(4) || checksum_holds(rest)) { 0 } else { 4 }
 }
 

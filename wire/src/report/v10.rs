@@ -1,4 +1,4 @@
-//! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet runs to the end of the datagram.
+//! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet extends to the end of the datagram.
 
 use super::{
     FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
@@ -61,7 +61,7 @@ pub struct Repr {
     /// What follows.
     pub next: NextProtocol,
     /// Which optional words there are, six bits, most significant first: ports, hop latency, queue, egress timestamp,
-    /// queue and drop reason, egress utilisation.
+    /// queue and drop reason, egress utilization.
     pub bits: u8,
     /// D, Q and F.
     pub flags: Flags,

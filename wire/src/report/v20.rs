@@ -66,7 +66,7 @@ pub struct Group {
 impl Group {
     pub(crate) const EMPTY: Self = Self { hw_id: 0, seq: 0, node_id: 0 };
 
-    /// Splits a datagram behind its group header. The version is the caller's to check.
+    /// Splits a datagram after its group header. The caller checks the version.
     ///
     /// # Errors
     /// Rule 1: the header is not whole, or nothing follows it.
@@ -100,7 +100,7 @@ impl Group {
 /// Splits one individual report from the rest of a datagram.
 ///
 /// # Errors
-/// Rules 2 and 3: the report's length lies.
+/// Rules 2 and 3: the report's length is wrong.
 pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     let Some(header) = rest.first_chunk::<LEN>() else { return Err(Refusal::Truncated) };
     let length = header[field::REPORT_LENGTH];
@@ -221,7 +221,7 @@ fn flags(bytes: &[u8]) -> Flags {
     Flags(dqfi >> 3 & 1 | dqfi >> 1 & 2 | dqfi << 1 & 4 | dqfi << 3 & 8)
 }
 
-/// The packet inside a report, if its inner type has one, and what is odd about it. Only a report of a tracked flow may
+/// The packet inside a report, if its inner type has one, and its anomalies. Only a report of a tracked flow may
 /// carry INT or IOAM.
 #[inline]
 fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (InnerPacket<'_>, Annotations) {
@@ -266,7 +266,7 @@ impl Tlv<'_> {
     }
 }
 
-/// The TLVs of a report; ends before the first that runs over the report's end.
+/// The TLVs of a report; ends before the first that extends beyond the report.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
@@ -367,11 +367,11 @@ pub enum Inner<'a> {
     Tlvs(&'a [Tlv<'a>]),
     /// Domain data, in whole words.
     Domain(&'a [u8]),
-    /// A packet from its Ethernet header on, perhaps cut.
+    /// A packet from its Ethernet header on, possibly truncated.
     Ethernet(&'a [u8]),
-    /// A packet from its IPv4 header on, perhaps cut.
+    /// A packet from its IPv4 header on, possibly truncated.
     Ipv4(&'a [u8]),
-    /// A packet from its IPv6 header on, perhaps cut.
+    /// A packet from its IPv6 header on, possibly truncated.
     Ipv6(&'a [u8]),
 }
 
@@ -428,7 +428,7 @@ pub struct Repr<'a> {
     pub main: Option<MainRepr<'a>>,
     /// Inner contents.
     pub inner: Inner<'a>,
-    /// MD Length of a report of type 0, where it means nothing.
+    /// MD Length of a report of type 0, where it has no meaning.
     pub ignored_md_length: u8,
 }
 
@@ -457,12 +457,12 @@ impl<'a> Repr<'a> {
         LEN + main + self.inner.len().next_multiple_of(4)
     }
 
-    /// Never: a report has a header at least.
+    /// Always false: a report has at least a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes the report and returns its length, a whole number of words unless the report runs to the datagram's end.
+    /// Writes the report and returns its length, a whole number of words unless the report extends to the end of the datagram.
     ///
     /// A report of 255 words or more is written with length 0xFF, which makes it the last of its datagram.
     ///
@@ -516,7 +516,7 @@ impl<'b> GroupBuilder<'b> {
         Some(Self { out, len: GROUP_LEN, closed: false })
     }
 
-    /// Adds a report. `false`: it did not fit, or the report before runs to the datagram's end; nothing was written.
+    /// Adds a report. `false`, with nothing written: it did not fit, or the previous report extends to the end of the datagram.
     #[must_use]
     pub fn push(&mut self, report: &Repr<'_>) -> bool {
         let len = report.len();

@@ -1,8 +1,8 @@
-//! The common packet, read by comparison: a write in one packet, like one that was seen before.
+//! The common packet, read by comparison: a write in one packet whose headers match those of an earlier one.
 //!
-//! All writes of one queue pair with the same length begin with the same bytes, but for fields that routers change. Once
+//! All writes of one queue pair with the same length begin with the same bytes, except for fields that routers change. Once
 //! [`Packet::parse`](super::Packet::parse) has accepted one of them, the others need only a comparison with its headers, and the
-//! CRC of what comes after. Packets that differ are left to [`Packet`](super::Packet): nothing is refused here.
+//! CRC of the remaining bytes. Packets that differ are left to [`Packet`](super::Packet): nothing is refused here.
 
 use super::{BTH_LEN, ICRC_LEN, Opcode, Packet, Psn, RETH_LEN, Reth, icrc};
 use crate::bytes::{array_at, u32_at};
@@ -12,10 +12,10 @@ use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 const TEMPLATES: usize = 8;
 /// Bytes of the base transport header that change with each packet.
 const CHANGING: usize = 4;
-/// Where the changing part begins: Ethernet, IP and UDP headers, and what comes before in the base transport header.
+/// Offset of the changing part: after Ethernet, IP and UDP headers and the first part of the base transport header.
 const TAIL_V4: usize = 14 + 20 + 8 + BTH_LEN - CHANGING;
 const TAIL_V6: usize = 14 + 40 + 8 + BTH_LEN - CHANGING;
-/// From the changing part on to the payload.
+/// Bytes from the changing part to the payload.
 const TO_PAYLOAD: usize = CHANGING + RETH_LEN;
 /// The words that are compared: they end two bytes into the changing part, and those are masked.
 const WORDS_V4: usize = 5;
@@ -47,27 +47,27 @@ const fn mask(bytes: [u8; 8]) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// What matters of a write in one packet, without immediate data.
+/// The fields of a write in one packet, without immediate data, that an application needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
-    /// Its number.
+    /// Its PSN.
     pub psn: Psn,
-    /// An acknowledgement is wanted.
+    /// An acknowledgement is requested.
     pub ack_request: bool,
-    /// Where it goes; its length is the payload's.
+    /// Its destination; `len` is that of the payload.
     pub reth: Reth,
-    /// What is written.
+    /// The data to write.
     pub payload: &'a [u8],
 }
 
-/// What a frame seems to say. Nothing was checked.
+/// Unchecked fields of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UncheckedWrite {
-    /// Its number.
+    /// PSN.
     pub psn: Psn,
-    /// Where it goes.
+    /// Destination address.
     pub address: u64,
-    /// The key of the region there.
+    /// The rkey of the destination region.
     pub rkey: u32,
 }
 
@@ -80,15 +80,15 @@ const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
 pub struct HeaderTemplate {
     words: [u64; WORDS_V6],
     by: Crc32,
-    /// CRC of what comes before `sealed`.
+    /// CRC of the bytes before `sealed`.
     crc: icrc::Running,
     payload_len: u32,
     v6: bool,
 }
 
-/// From where to where a frame lies that the CRC of its head has not seen, its own CRC included: from up to twelve bytes before the
-/// changing part, so that it is a multiple of 16. Where those are others than in the frame that was learned, the CRC is not right, and
-/// the frame is not read here.
+/// Range of the bytes of a frame that the cached CRC does not cover, the frame's own CRC included. It begins up to twelve bytes
+/// before the changing part, so that its length is a multiple of 16. If those bytes differ from the learned frame, the CRC does
+/// not match, and the frame is not read here.
 #[inline(always)]
 fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
     let len = TO_PAYLOAD + payload_len.next_multiple_of(4) + ICRC_LEN;
@@ -96,8 +96,8 @@ fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
 }
 
 impl HeaderTemplate {
-    /// Reads a frame that is a write in one packet, begins like this, and has a good CRC. So it is for the same queue pair and has
-    /// a payload of the same length as all that are read by this.
+    /// Reads a frame that is a write in one packet, matches this template, and has a good CRC. All frames that match it are for the
+    /// same queue pair and have payloads of the same length.
     #[inline(always)]
     pub fn read<'a>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
         if self.v6 {
@@ -107,7 +107,7 @@ impl HeaderTemplate {
         }
     }
 
-    /// The same over IPv4 with payloads of `LEN` bytes; others are not read. To know that beforehand saves a third of the work.
+    /// The same over IPv4 with payloads of `LEN` bytes; others are not read. The constant length saves a third of the work.
     #[inline(always)]
     pub fn read_v4<'a, const LEN: usize>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
         self.read_at::<WORDS_V4, START_V4, HEAD_V4>(frame, &MASK_V4, LEN)
@@ -126,13 +126,13 @@ impl HeaderTemplate {
         })
     }
 
-    /// Whether such a write comes over IPv6.
+    /// Whether such a write is over IPv6.
     #[inline]
     pub fn is_v6(&self) -> bool {
         self.v6
     }
 
-    /// Bytes that each such write writes.
+    /// Bytes that each such write contains.
     #[inline]
     pub fn payload_len(&self) -> u32 {
         self.payload_len
@@ -176,7 +176,7 @@ impl HeaderTemplate {
     }
 }
 
-/// Header templates that one queue pair has seen.
+/// Header templates learned from the frames of one queue pair.
 #[derive(Clone, Debug)]
 pub struct HeaderTemplates {
     choose: ChooseCrc32,
@@ -190,12 +190,12 @@ impl Default for HeaderTemplates {
 }
 
 impl HeaderTemplates {
-    /// Nothing was seen.
+    /// No templates yet.
     pub fn new() -> Self {
         Self::with_crc(choose_crc_32)
     }
 
-    /// The same, with others' functions to compute CRCs.
+    /// The same, with the caller's functions to compute CRCs.
     pub fn with_crc(choose: ChooseCrc32) -> Self {
         // No frame has these words.
         let (crc, words) = (icrc::Running::new(0), [u64::MAX; WORDS_V6]);
@@ -203,7 +203,7 @@ impl HeaderTemplates {
         Self { templates: [HeaderTemplate { words, by, crc, payload_len: 0, v6: false }; TEMPLATES], choose }
     }
 
-    /// Where a frame without VLAN tag names its queue pair, if it is long enough for a write. Anything may stand there.
+    /// The queue pair of a frame without VLAN tag, if it is long enough for a write. Unchecked: the frame may be anything.
     #[inline(always)]
     pub fn queue_pair(frame: &[u8]) -> Option<u32> {
         let head = frame.first_chunk::<HEAD_V4>()?;
@@ -219,7 +219,7 @@ impl HeaderTemplates {
         Some(&self.templates[usize::from(len >> 2) & (TEMPLATES - 1)])
     }
 
-    /// Reads a frame that is a write in one packet, begins as one that was [learned](Self::learn), and has a good CRC.
+    /// Reads a frame that is a write in one packet, matches a [learned](Self::learn) one, and has a good CRC.
     #[inline]
     pub fn read<'a>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
         self.of(frame)?.read(frame)

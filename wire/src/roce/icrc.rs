@@ -1,4 +1,4 @@
-//! The invariant CRC (6.4): CRC-32 over what no router may change, other fields as all ones.
+//! The invariant CRC (6.4): CRC-32 over the fields that no router may change, with other fields as all ones.
 
 use super::BTH_LEN;
 use crate::crc::{Crc32, byte_of};
@@ -8,14 +8,14 @@ pub(super) const HEAD_V4: usize = 20 + 8 + BTH_LEN;
 /// Bytes of IPv6 header, UDP header and base transport header.
 pub(super) const HEAD_V6: usize = 40 + 8 + BTH_LEN;
 
-/// The CRC-32 of eight bytes of ones, which stand for the header that InfiniBand has and Ethernet has not.
+/// The CRC-32 of eight bytes of ones, which replace InfiniBand's local route header.
 pub(super) const START: u32 = !0xdebb_20e3;
 
-/// What counts as ones in the head of an IPv4 packet: type of service, time to live, header checksum, UDP checksum, and congestion bits
-/// with what is reserved beside them.
+/// Fields that count as ones in the head of an IPv4 packet: type of service, time to live, header checksum, UDP checksum, and the
+/// byte of congestion and reserved bits.
 const ONES_V4: [(u8, u8); 8] =
     [(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff), (39, 0)];
-/// Likewise of an IPv6 packet: traffic class and flow label, hop limit, UDP checksum, congestion bits.
+/// Likewise for an IPv6 packet: traffic class and flow label, hop limit, UDP checksum, congestion bits.
 const ONES_V6: [(u8, u8); 8] =
     [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff), (46, 0xff), (47, 0xff), (52, 0xff)];
 
@@ -27,7 +27,7 @@ pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The register of a CRC over a prefix, from which it continues again and again.
+/// The register of a CRC over a prefix, from which several CRCs can continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running(u32);
 
@@ -37,7 +37,7 @@ impl Running {
         Self(!crc)
     }
 
-    /// Goes on from before `known`, of which the CRC is part of `crc`: bytes that are given to [`finish`](Self::finish) again.
+    /// Rewinds `crc` to before its last bytes `known`, which are passed to [`finish`](Self::finish) again.
     pub(super) fn before(crc: u32, known: &[u8]) -> Self {
         let mut register = !crc;
         for byte in known.iter().rev() {
@@ -50,33 +50,33 @@ impl Running {
         Self(register)
     }
 
-    /// How many known bytes it takes before others, up to twelve, to make them a multiple of 16: there the instructions are at
-    /// their best.
+    /// How many known bytes to put before `len` others, up to twelve, for a multiple of 16, with which the CRC instructions are
+    /// fastest.
     pub(super) const fn run_up(len: usize) -> usize {
         len.wrapping_neg() & 12
     }
 
-    /// Whether `bytes` end with the CRC of all before.
+    /// Whether `bytes` end with the CRC of all preceding bytes.
     #[inline(always)]
     pub(super) fn is_sealed(self, by: Crc32, bytes: &[u8]) -> bool {
         // The CRC register after a string followed by its CRC is a constant.
         by(self.0, bytes) == 0xdebb_20e3
     }
 
-    /// The CRC with `bytes` behind it.
+    /// The CRC continued over `bytes`.
     #[inline(always)]
     pub(super) fn finish(self, by: Crc32, bytes: &[u8]) -> u32 {
         !by(self.0, bytes)
     }
 }
 
-/// The head of an IPv4 packet as the CRC sees it.
+/// Masks the head of an IPv4 packet for the CRC.
 #[inline]
 pub(super) fn mask_v4(head: &mut [u8; HEAD_V4]) {
     ONES_V4.iter().for_each(|(at, ones)| head[usize::from(*at)] |= ones);
 }
 
-/// The head of an IPv6 packet as the CRC sees it.
+/// Masks the head of an IPv6 packet for the CRC.
 #[inline]
 pub(super) fn mask_v6(head: &mut [u8; HEAD_V6]) {
     ONES_V6.iter().for_each(|(at, ones)| head[usize::from(*at)] |= ones);
@@ -108,22 +108,22 @@ pub(super) fn of_v6(packet: &[u8], head: &[u8; HEAD_V6]) -> u32 {
     }
 }
 
-// A short packet is not copied to mask it: bytes just written that are read again at once, sixteen at a time, cost more than the CRC
-// itself. The CRC of the bytes as they are differs from that of the masked ones by what the masked bits alone do to it: looked up as of
-// the head's end, then moved on over as many bytes as follow.
+// A short packet is not copied to mask it: wide loads of bytes that were just stored stall, and cost more than the CRC itself.
+// A CRC is linear: the CRC of the unmasked bytes differs from that of the masked ones by the contribution of the masked bits alone.
+// That contribution is looked up for the head, then shifted over as many zero bytes as follow it.
 
-/// Of a byte at each of the masked places, what it does to the CRC of the head.
+/// Contribution of each masked byte to the CRC of the head, by its position and value.
 type Masked = [[u32; 256]; 8];
 static MASKED_V4: Masked = masked(&ONES_V4, HEAD_V4);
 static MASKED_V6: Masked = masked(&ONES_V6, HEAD_V6);
 
-/// The longest body that a head's CRC is moved over: that of a slot of 64 bytes, and some more.
+/// The longest body over which a head's CRC is shifted: enough for a slot of 64 bytes.
 const SHORT: usize = 96;
-/// What each byte of a CRC's register becomes over four times as many zero bytes as the index says.
+/// Effect of each register byte of a CRC after a run of zero bytes; the index is its length in units of four bytes.
 type Shift = [[u32; 256]; 4];
 static SHIFTED: [Shift; SHORT / 4 + 1] = shifts();
 
-/// What setting all masked bits does to the CRC of the head.
+/// The change of the head's CRC when all masked bits are set.
 #[inline(always)]
 fn difference(head: &[u8], ones: &[(u8, u8); 8], masked: &Masked) -> u32 {
     ones.iter().zip(masked).fold(0, |sum, ((at, ones), place)| {

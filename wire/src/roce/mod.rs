@@ -1,8 +1,8 @@
 //! RoCEv2: RDMA in UDP datagrams to port [`PORT`] (wire-formats section 6; InfiniBand Architecture Specification, volume 1, chapters 9
-//! and A17). What a telemetry translator and a collector's memory say to each other: writes, sends, fetch-and-add, and their
+//! and A17). The operations between a telemetry translator and collector memory: writes, sends, fetch-and-add, and their
 //! acknowledgements, on reliable and unreliable connections.
 //!
-//! [`Packet`] parses and validates received packets, [`Writer`] builds packets to send. Neither knows a connection's state.
+//! [`Packet`] parses and validates received packets, [`Writer`] builds packets to send. Neither tracks the state of a connection.
 //!
 //! ```
 //! use wire::roce::{Head, Packet, Path, Psn, Reth, Transport, Writer};
@@ -46,25 +46,25 @@ pub const ATOMIC_LEN: usize = 28;
 pub const IMMEDIATE_LEN: usize = 4;
 /// Bytes of an [`Aeth`].
 pub const AETH_LEN: usize = 4;
-/// Bytes of what an atomic acknowledgement adds.
+/// Bytes of the original value in an atomic acknowledgement.
 pub const ATOMIC_ACK_LEN: usize = 8;
 /// Bytes of the invariant CRC.
 pub const ICRC_LEN: usize = 4;
 /// Bytes of a congestion notification's payload.
 pub const CNP_LEN: usize = 16;
-/// The path MTUs that there are.
+/// The path MTUs that InfiniBand defines.
 pub const PMTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
-/// The most bytes that a packet carries.
+/// Maximum payload of a packet, bytes.
 pub const MAX_PAYLOAD: usize = 4096;
-/// The longest frame: Ethernet, VLAN tag, IPv6, UDP, all headers that come together, payload, CRC.
+/// The longest frame: Ethernet, VLAN tag, IPv6, UDP, all headers that occur together, payload, CRC.
 pub const MAX_FRAME: usize = 14 + 4 + 40 + 8 + BTH_LEN + RETH_LEN + IMMEDIATE_LEN + MAX_PAYLOAD + ICRC_LEN;
 
 /// A connection's kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Transport {
-    /// Reliable: acknowledged, repeated, in order.
+    /// Reliable: acknowledged, retransmitted, in order.
     Rc,
-    /// Unreliable: nothing comes back.
+    /// Unreliable: without acknowledgements.
     Uc,
 }
 
@@ -90,25 +90,25 @@ pub enum Opcode {
     SendOnly,
     /// The first of several packets of a write.
     WriteFirst,
-    /// One that is neither the first nor the last.
+    /// A middle packet of a write.
     WriteMiddle,
-    /// The last.
+    /// The last packet of a write.
     WriteLast,
-    /// The last, with immediate data: the CPU is notified.
+    /// The last packet of a write, with immediate data: the CPU is notified.
     WriteLastImmediate,
     /// A write in one packet.
     WriteOnly,
     /// A write in one packet with immediate data: the CPU is notified.
     WriteOnlyImmediate,
-    /// Acknowledges, or refuses.
+    /// Acknowledgement, or negative acknowledgement.
     Acknowledge,
-    /// Acknowledges an atomic operation, with what was there before.
+    /// Acknowledges an atomic operation, with the original value.
     AtomicAcknowledge,
-    /// Adds to eight bytes.
+    /// Fetch-and-add on eight bytes.
     FetchAdd,
     /// Congestion notification.
     Cnp,
-    /// One that we do not carry out: the number on the wire.
+    /// An unsupported opcode: the number on the wire.
     Other(u8),
 }
 
@@ -138,8 +138,8 @@ impl Opcode {
         (transport, operation)
     }
 
-    /// The number on the wire; `None` for what the transport does not have. Others and congestion notifications have their number
-    /// with any.
+    /// The number on the wire; `None` if the transport does not have the operation. Congestion notifications and unsupported
+    /// opcodes have the same number on each transport.
     #[inline(always)]
     pub const fn number(self, transport: Transport) -> Option<u8> {
         let low = match self {
@@ -212,7 +212,7 @@ impl Opcode {
     }
 }
 
-/// A packet sequence number: 24 bits in a circle.
+/// A packet sequence number, modulo 2^24.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Psn(u32);
 
@@ -231,14 +231,14 @@ impl Psn {
         self.0
     }
 
-    /// The one after.
+    /// The next PSN.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
         self.plus(1)
     }
 
-    /// The `more`th after.
+    /// The PSN `more` packets later.
     #[inline]
     #[must_use]
     pub const fn plus(self, more: u32) -> Self {
@@ -261,11 +261,11 @@ impl core::fmt::Display for Psn {
 /// The base transport header's fields (6.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bth {
-    /// The kind of connection that its opcode is for, if one of ours.
+    /// The transport of its opcode, if it is supported.
     pub transport: Option<Transport>,
-    /// What it asks for.
+    /// The operation.
     pub opcode: Opcode,
-    /// SE: the receiver is to be woken.
+    /// SE: solicited event, which wakes the receiver.
     pub solicited: bool,
     /// Bytes of padding after the payload, 0 to 3.
     pub pad: u8,
@@ -273,11 +273,11 @@ pub struct Bth {
     pub fecn: bool,
     /// BECN: congestion on the backward path.
     pub becn: bool,
-    /// The queue pair it is for, 24 bits.
+    /// Destination queue pair, 24 bits.
     pub queue_pair: u32,
-    /// A: an acknowledgement is wanted.
+    /// A: an acknowledgement is requested.
     pub ack_request: bool,
-    /// Its number.
+    /// Packet sequence number.
     pub psn: Psn,
 }
 
@@ -318,7 +318,7 @@ mod field {
     pub(super) const ACK_REQUEST: u8 = 0x80;
 }
 
-/// Where a write goes: of the whole message, in its first packet.
+/// RDMA extended transport header: the destination of a write, in the first packet of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reth {
     /// Virtual address.
@@ -347,16 +347,16 @@ impl Reth {
     }
 }
 
-/// What an atomic operation does, and where.
+/// Atomic extended transport header: the operands of an atomic operation and its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AtomicEth {
     /// Virtual address, a multiple of 8.
     pub address: u64,
     /// The key of the memory region.
     pub rkey: u32,
-    /// What is added.
+    /// The value to add.
     pub add: u64,
-    /// What it is compared with; 0 in fetch-and-add.
+    /// The value to compare with; 0 in fetch-and-add.
     pub compare: u64,
 }
 
@@ -383,26 +383,26 @@ impl AtomicEth {
 /// Why a request was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Nak {
-    /// A packet before it is missing: continue with the PSN of this one.
+    /// Sequence error: a packet is missing; the PSN is the expected one.
     SequenceError,
-    /// It makes no sense; the connection is broken.
+    /// Invalid request; the connection is broken.
     InvalidRequest,
-    /// That memory may not be touched; the connection is broken.
+    /// Remote access error; the connection is broken.
     RemoteAccess,
-    /// The responder has failed; the connection is broken.
+    /// Remote operational error: the responder has failed; the connection is broken.
     RemoteOperational,
-    /// A code that we do not know, 4 to 31.
+    /// An unknown code, 4 to 31.
     Other(u8),
 }
 
 /// Syndrome of an acknowledgement (6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// All up to its number is done. The value is a credit, 31 is none.
+    /// All requests up to the PSN are done. The value is the credit count; 31 is none.
     Ack(u8),
-    /// Nothing to receive into: again after [`rnr_nanoseconds`] of this code.
+    /// Receiver not ready: retry after [`rnr_nanoseconds`] of this code.
     Rnr(u8),
-    /// Refused.
+    /// Negative acknowledgement.
     Nak(Nak),
     /// Reserved: the byte on the wire.
     Reserved(u8),
@@ -412,7 +412,7 @@ impl Syndrome {
     /// An acknowledgement without credits.
     pub const ACK: Self = Self::Ack(31);
 
-    /// What the byte on the wire means.
+    /// The syndrome of the byte on the wire.
     #[inline]
     pub const fn from_number(number: u8) -> Self {
         let value = number & 0x1f;
@@ -481,7 +481,7 @@ pub const fn rnr_nanoseconds(code: u8) -> u64 {
     HUNDREDTHS_OF_MS[(code & 31) as usize] as u64 * 10_000
 }
 
-/// The partition of a header: the low 15 bits must be all ones; the top one is the membership type of the sender.
+/// Whether the partition key is the default one: the low 15 bits are all ones; the top bit is the membership type of the sender.
 #[inline]
 fn is_default_partition(bytes: &[u8; BTH_LEN]) -> bool {
     u16_at(bytes, field::PARTITION) | 0x8000 == 0xffff

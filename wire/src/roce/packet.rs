@@ -1,4 +1,4 @@
-//! A RoCEv2 packet, read and checked.
+//! Parsing and validation of RoCEv2 packets.
 
 use super::{
     AETH_LEN, ATOMIC_LEN, Aeth, AtomicEth, BTH_LEN, Bth, CNP_LEN, ICRC_LEN, MAX_PAYLOAD, Opcode, PMTUS, PORT,
@@ -11,7 +11,7 @@ use core::net::IpAddr;
 
 /// VLAN tags that are stepped over.
 const MAX_TAGS: usize = 4;
-/// In place of an Ethernet header that was not seen.
+/// MAC addresses of a packet without an Ethernet header.
 const NO_MACS: [u8; 12] = [0; 12];
 /// Do not fragment.
 const DF: u16 = 0x4000;
@@ -19,52 +19,52 @@ const DF: u16 = 0x4000;
 /// The endpoints of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoints {
-    /// From.
+    /// Source address.
     pub source: IpAddr,
-    /// To.
+    /// Destination address.
     pub destination: IpAddr,
-    /// UDP source port; the destination's is [`PORT`].
+    /// UDP source port; the destination port is [`PORT`].
     pub source_port: u16,
 }
 
-/// A packet whose headers, lengths and CRC are good. What is wrong with what it asks for is its [`fault`](Self::fault): that is
-/// answered, on a reliable connection, and not passed over in silence (6.3).
+/// A packet whose headers, lengths and CRC are valid. If its request is invalid, [`fault`](Self::fault) has the cause: on a
+/// reliable connection the responder then sends a NAK instead of dropping it silently (6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// Ethernet source, for the reply; zero if the frame was not seen.
+    /// Ethernet source, for the reply; zero without an Ethernet header.
     pub source_mac: [u8; 6],
-    /// Ethernet destination; zero if the frame was not seen.
+    /// Ethernet destination; zero without an Ethernet header.
     pub destination_mac: [u8; 6],
     /// Its endpoints.
     pub ends: Endpoints,
-    /// A switch has marked congestion on the path (ECN 3); not known without the IP header.
+    /// A switch has marked congestion on the path (ECN 3); always false without the IP header.
     pub congestion: bool,
     /// Base transport header.
     pub bth: Bth,
-    /// Where a write goes.
+    /// RDMA extended transport header of a write (RETH).
     pub reth: Option<Reth>,
-    /// What an atomic operation does.
+    /// Extended transport header of an atomic operation.
     pub atomic: Option<AtomicEth>,
     /// Immediate data.
     pub immediate: Option<u32>,
     /// Acknowledgement header (AETH).
     pub aeth: Option<Aeth>,
-    /// What was there before an atomic operation.
+    /// The original value in an atomic acknowledgement.
     pub atomic_ack: Option<u64>,
-    /// What it carries, without pad bytes. Of opcodes that we do not carry out: all between base header and CRC.
+    /// Payload without pad bytes. For unsupported opcodes: all bytes between base header and CRC.
     pub payload: &'a [u8],
-    /// An invalid request: an unknown opcode, a wrong pad count or length. Only what one packet shows alone; the order of packets,
-    /// rights and ranges are the responder's to check.
+    /// An invalid request: an unknown opcode, a wrong pad count or length. Only faults that one packet alone shows; the responder
+    /// checks the order of packets, access rights and ranges.
     pub fault: Option<Refusal>,
 }
 
 impl<'a> Packet<'a> {
     /// Reads and checks an Ethernet frame. IPv4 has no options, and IPv6 no extension headers.
     ///
-    /// Checksums of IPv4 and UDP are not looked at: the CRC covers what matters.
+    /// Checksums of IPv4 and UDP are not checked: the CRC covers all fields that are used.
     ///
     /// # Errors
-    /// What is to be dropped without an answer.
+    /// Packets that must be dropped silently.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, Refusal> {
         match frame.get(12..).and_then(|from| from.split_first_chunk::<2>()) {
@@ -97,7 +97,7 @@ impl<'a> Packet<'a> {
     /// Reads and checks a packet that begins with IPv4 or IPv6.
     ///
     /// # Errors
-    /// What is to be dropped without an answer.
+    /// Packets that must be dropped silently.
     pub fn parse_ip(packet: &'a [u8]) -> Result<Self, Refusal> {
         match packet.first().map(|first| first >> 4) {
             Some(4) => Self::ipv4(packet, &NO_MACS),
@@ -107,12 +107,12 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Reads and checks what a UDP socket received on [`PORT`], of which the IP header was not seen. The CRC covers that header, so
-    /// it is taken for what Linux sends from an unconnected UDP socket that must not fragment (`IP_PMTUDISC_DO`): no options, and
-    /// over IPv4 identification 0. Anything else is [`Refusal::BadIcrc`].
+    /// Reads and checks a datagram that a UDP socket received on [`PORT`], without its IP header. The CRC covers that header, so
+    /// it is assumed to be the one that Linux sends from an unconnected UDP socket that must not fragment (`IP_PMTUDISC_DO`): no
+    /// options, and over IPv4 identification 0. Anything else is [`Refusal::BadIcrc`].
     ///
     /// # Errors
-    /// What is to be dropped without an answer.
+    /// Packets that must be dropped silently.
     #[inline]
     pub fn parse_udp(payload: &'a [u8], ends: Endpoints) -> Result<Self, Refusal> {
         let bth = payload.first_chunk::<BTH_LEN>().ok_or(Refusal::Truncated)?;
@@ -195,10 +195,10 @@ impl<'a> Packet<'a> {
         Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
     }
 
-    /// `crc_of` gets what lies behind the base transport header, and returns the CRC of the whole.
+    /// `crc_of` gets the bytes after the base transport header, and returns the CRC of the packet.
     ///
-    /// Everything is computed before the packet is put together, once: a structure of this size that is copied, or changed in
-    /// parts, costs more than all of the rest.
+    /// Everything is computed before the structure is built, once: copying a structure of this size, or changing it in
+    /// parts, costs more than all the rest.
     #[inline(always)]
     fn transport(
         payload: &'a [u8],
@@ -238,11 +238,11 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Puts the right CRC at the end of a frame that is whole: for tests and tools that change packets of others. What it says
-/// otherwise is not looked at.
+/// Writes the correct CRC at the end of a whole frame, for tests and tools that change packets. Nothing else of the frame
+/// is checked.
 ///
 /// # Errors
-/// If it is no UDP datagram, or too short for the headers and the CRC.
+/// If it is not a UDP datagram, or too short for the headers and the CRC.
 pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
     let (mut ethertype, mut at) = (try_u16(frame, 12).ok_or(Refusal::Truncated)?, 14);
     while matches!(ethertype, VLAN | QINQ | QINQ_OLD) {
@@ -270,7 +270,7 @@ pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What is known of a packet from below.
+/// Fields of a packet from the layers below.
 struct LowerLayers {
     /// Destination, source.
     macs: ([u8; 6], [u8; 6]),
@@ -278,13 +278,13 @@ struct LowerLayers {
     congestion: bool,
 }
 
-/// The Ethernet addresses of a frame, which is long enough.
+/// The Ethernet addresses of a frame that is long enough.
 #[inline(always)]
 fn macs(frame: &[u8]) -> ([u8; 6], [u8; 6]) {
     (array_at(frame, 0), array_at(frame, 6))
 }
 
-/// The headers behind the base transport header.
+/// The extended transport headers, after the base transport header.
 #[derive(Default)]
 struct Extension {
     reth: Option<Reth>,
@@ -295,7 +295,7 @@ struct Extension {
 }
 
 impl Extension {
-    /// What an opcode brings with it, and what follows.
+    /// Splits the extended transport headers of an opcode from the payload.
     #[inline(always)]
     fn split(opcode: Opcode, body: &[u8]) -> Option<(Self, &[u8])> {
         let none = Self::default();
@@ -335,7 +335,7 @@ impl Extension {
     }
 }
 
-/// The payload among `rest`, and what is wrong with it; `whole` is the length of the message that it is the first packet of.
+/// The payload in `rest`, and its fault; `whole` is the length of the message of which it is the first packet.
 #[inline(always)]
 fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refusal>) {
     if let Opcode::Other(_) = bth.opcode {
@@ -355,7 +355,7 @@ fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refus
     }
 }
 
-/// Whether the payload's length fits opcode and message length, as far as one packet shows.
+/// Whether the payload's length fits opcode and message length, as far as one packet alone shows.
 #[inline(always)]
 fn has_right_length(opcode: Opcode, len: usize, whole: usize) -> bool {
     match opcode {
@@ -374,7 +374,7 @@ fn is_pmtu(len: usize) -> bool {
     PMTUS.iter().any(|pmtu| usize::from(*pmtu) == len)
 }
 
-/// What UDP carries in an IP packet of `total` bytes, of which the first `at` are the IP header; `header` is UDP's.
+/// The UDP payload of an IP packet of `total` bytes, of which the first `at` are the IP header; `header` is that of UDP.
 #[inline(always)]
 fn udp<'a>(packet: &'a [u8], at: usize, header: &[u8; 8], total: usize) -> Result<&'a [u8], Refusal> {
     if u16_at(header, 2) != PORT {
@@ -390,7 +390,7 @@ fn udp<'a>(packet: &'a [u8], at: usize, header: &[u8; 8], total: usize) -> Resul
     packet.get(at + 8..at + len).ok_or(Refusal::Truncated)
 }
 
-/// UDP header and base transport header of a head.
+/// Writes the UDP header and the base transport header of a head.
 #[inline]
 fn put_udp(out: &mut [u8], source_port: u16, len: u16, bth: &[u8; BTH_LEN]) {
     put_u16(out, 0, source_port);
@@ -423,7 +423,7 @@ fn short_v6(packet: &[u8]) -> Refusal {
     )
 }
 
-/// A packet that is whole and yet too short for RoCEv2 is something else; one that was cut is truncated.
+/// A whole packet that is too short for RoCEv2 is something else; one that was cut is truncated.
 fn short(
     packet: &[u8],
     header: usize,

@@ -1,7 +1,7 @@
-//! Frames that this system makes.
+//! Frames that this system sends.
 //!
-//! All frames of one queue pair with the same opcode and length begin with the same bytes. A [`Writer`] caches those headers, and how
-//! far the CRC has come with them, so that a frame costs little more than its payload.
+//! All frames of one queue pair with the same opcode and length begin with the same bytes. A [`Writer`] caches those headers and
+//! the CRC over them, so that a frame costs little more than its payload.
 
 use super::{
     ATOMIC_LEN, Aeth, AtomicEth, BTH_LEN, CNP_LEN, ICRC_LEN, IMMEDIATE_LEN, MAX_PAYLOAD, Nak, Opcode, PORT,
@@ -17,7 +17,7 @@ use core::net::IpAddr;
 
 /// Bytes of the longest header template: Ethernet, VLAN tag, IPv6, UDP, base transport header.
 const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
-/// Bytes of the base transport header behind the acknowledge request: they change with each packet.
+/// Bytes of the base transport header from the acknowledge request on: they change with each packet.
 const CHANGING: usize = 4;
 /// How many header templates a writer caches.
 const TEMPLATES: usize = 8;
@@ -35,15 +35,15 @@ pub struct Path {
     pub source: IpAddr,
     /// IP destination, of the same family.
     pub destination: IpAddr,
-    /// UDP source port: 0xC000 to 0xFFFF, the same for all of a queue pair, so that its packets take one path.
+    /// UDP source port: 0xC000 to 0xFFFF, the same for all packets of a queue pair, so that they take one path.
     pub source_port: u16,
-    /// Type of service, or traffic class: 2 says that switches may mark congestion.
+    /// Type of service, or traffic class: 2 allows switches to mark congestion.
     pub tos: u8,
     /// Hop limit.
     pub hop_limit: u8,
     /// IPv6 flow label, 20 bits.
     pub flow_label: u32,
-    /// IPv4 identification. 0 is right wherever nothing is fragmented; it is also what lets the same bytes leave by a UDP socket.
+    /// IPv4 identification. 0 is correct where nothing is fragmented, and lets a UDP socket send the same bytes.
     pub identification: u16,
 }
 
@@ -64,7 +64,7 @@ impl Path {
         }
     }
 
-    /// Bytes before the base transport header: a frame without them is what a UDP socket sends.
+    /// Bytes before the base transport header; a UDP socket sends the frame without them.
     pub const fn headers_len(&self) -> usize {
         let ethernet = if self.vlan.is_some() { 18 } else { 14 };
         ethernet + if self.source.is_ipv4() { 20 } else { 40 } + 8
@@ -137,30 +137,30 @@ impl fmt::Display for MixedFamilies {
 
 impl core::error::Error for MixedFamilies {}
 
-/// What changes from packet to packet in the base transport header.
+/// Fields of the base transport header that change from packet to packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Head {
-    /// Its number.
+    /// Packet sequence number.
     pub psn: Psn,
-    /// An acknowledgement is wanted.
+    /// An acknowledgement is requested.
     pub ack_request: bool,
-    /// The receiver is to be woken.
+    /// Solicited event: the receiver is woken.
     pub solicited: bool,
 }
 
 impl Head {
-    /// Neither acknowledgement nor waking.
+    /// Without acknowledgement and solicited event.
     pub const fn new(psn: Psn) -> Self {
         Self { psn, ack_request: false, solicited: false }
     }
 }
 
-/// What all frames with the same opcode, wake bit and length begin with.
+/// The headers with which all frames with the same opcode, solicited event bit and length begin.
 #[derive(Clone, Debug)]
 struct HeaderTemplate {
-    /// Opcode, flags and payload length; `None` was never used.
+    /// Opcode, flags and payload length; `None`: unused.
     of: Option<(u8, u8, u16)>,
-    /// The CRC of all that does not change, but for the last `run_up` bytes of it.
+    /// The CRC of the bytes that do not change, except for the last `run_up` of them.
     crc: icrc::Running,
     by: Crc32,
     run_up: usize,
@@ -170,7 +170,7 @@ struct HeaderTemplate {
 impl HeaderTemplate {
     #[inline(always)]
     fn copy_to(&self, out: &mut [u8]) {
-        // The usual lengths, IPv4 and IPv6 without a tag, need no call.
+        // The usual lengths, IPv4 and IPv6 without a tag, are constants, so that the copy needs no call.
         if let Ok(out) = <&mut [u8; 14 + 20 + 8 + BTH_LEN]>::try_from(&mut *out) {
             out.copy_from_slice(&self.bytes[..14 + 20 + 8 + BTH_LEN]);
         } else if let Ok(out) = <&mut [u8; 14 + 40 + 8 + BTH_LEN]>::try_from(&mut *out) {
@@ -194,7 +194,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// For frames to the far end's queue pair, 24 bits.
+    /// A writer of frames to the remote queue pair, 24 bits.
     ///
     /// # Errors
     /// If the path's addresses are not of one family.
@@ -220,7 +220,7 @@ impl Writer {
         })
     }
 
-    /// The same, with others' functions to compute CRCs.
+    /// The same, with the caller's functions to compute CRCs.
     #[must_use]
     pub fn with_crc(self, choose: ChooseCrc32) -> Self {
         Self { choose, ..self }
@@ -231,7 +231,7 @@ impl Writer {
         &self.path
     }
 
-    /// The far end's queue pair.
+    /// The remote queue pair.
     pub const fn queue_pair(&self) -> u32 {
         self.queue_pair
     }
@@ -247,7 +247,7 @@ impl Writer {
         self.len + opcode.extension_len() + payload_len.next_multiple_of(4) + ICRC_LEN
     }
 
-    /// A write in one packet; `reth.len` must be the payload's.
+    /// A write in one packet; `reth.len` must be the length of the payload.
     ///
     /// # Errors
     /// If `out` is too short, or the lengths are not allowed.
@@ -263,7 +263,7 @@ impl Writer {
         self.write_only_by(out, head, reth, |to| to.copy_from_slice(payload))
     }
 
-    /// A write in one packet of `reth.len` bytes, which `fill` writes where they are to be.
+    /// A write in one packet of `reth.len` bytes, which `fill` writes in place.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -318,7 +318,7 @@ impl Writer {
         self.write_only_immediate_by(out, head, reth, immediate, |to| to.copy_from_slice(payload))
     }
 
-    /// The first packet of a longer write; `reth.len` is that of the whole, the payload's that of the path MTU.
+    /// The first packet of a longer write; `reth.len` is the length of the message, that of the payload is the path MTU.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -380,7 +380,7 @@ impl Writer {
         self.put(out, Opcode::SendOnly, head, payload.len(), |_, to| to.copy_from_slice(payload))
     }
 
-    /// Adds to eight bytes; `atomic.compare` is 0. Only on reliable connections.
+    /// Fetch-and-add on eight bytes; `atomic.compare` is 0. Only on reliable connections.
     ///
     /// # Errors
     /// If `out` is too short, or the connection is not reliable.
@@ -389,7 +389,7 @@ impl Writer {
         self.put(out, Opcode::FetchAdd, head, 0, |ext, _| atomic.emit(ext))
     }
 
-    /// Acknowledges all up to `psn`. Only on reliable connections, as all that follow.
+    /// Acknowledges all requests up to `psn`. Only on reliable connections, like the following methods.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -398,7 +398,7 @@ impl Writer {
         self.acknowledge(out, psn, Aeth { syndrome: Syndrome::ACK, msn })
     }
 
-    /// Refuses `psn`, or for a sequence error says that `psn` is expected.
+    /// Refuses `psn`; for a sequence error, `psn` is the expected one.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -406,7 +406,7 @@ impl Writer {
         self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Nak(nak), msn })
     }
 
-    /// Puts `psn` off: nothing to receive into; `timer` is a code, see [`rnr_nanoseconds`](super::rnr_nanoseconds).
+    /// Receiver not ready for `psn`; `timer` is a code, see [`rnr_nanoseconds`](super::rnr_nanoseconds).
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -414,7 +414,7 @@ impl Writer {
         self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Rnr(timer), msn })
     }
 
-    /// An acknowledgement that says anything.
+    /// An acknowledgement with any header.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -423,7 +423,7 @@ impl Writer {
         self.put(out, Opcode::Acknowledge, Head::new(psn), 0, |ext, _| aeth.emit(ext))
     }
 
-    /// Acknowledges an atomic operation, with what was there before.
+    /// Acknowledges an atomic operation, with the original value.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -478,7 +478,7 @@ impl Writer {
         Ok(len)
     }
 
-    /// The header template of such frames, made if it is not cached.
+    /// The header template of such frames, created if it is not cached.
     #[inline]
     fn template(
         &mut self,
@@ -540,9 +540,9 @@ fn fits(good: bool) -> Result<(), EmitError> {
 pub struct Segment {
     /// [`Opcode::WriteOnly`], or first, middle, last; without immediate data.
     pub opcode: Opcode,
-    /// Where its bytes begin in the message.
+    /// Offset of its bytes in the message.
     pub at: usize,
-    /// How many they are.
+    /// Number of its bytes.
     pub len: usize,
 }
 
@@ -556,14 +556,14 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Packets of a message of `len` bytes; a message of none has one. A path MTU of 0 counts as the smallest.
+    /// Packets of a message of `len` bytes; an empty message has one. A path MTU of 0 counts as the smallest.
     #[inline]
     pub const fn new(len: usize, pmtu: u16) -> Self {
         let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
         Self { len, pmtu, at: 0, done: false }
     }
 
-    /// How many packets that are, with how many numbers.
+    /// The number of packets, which is also the number of PSNs.
     #[inline]
     pub const fn count(len: usize, pmtu: u16) -> usize {
         let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
@@ -593,5 +593,5 @@ impl Iterator for Segments {
     }
 }
 
-// Templates contain every header that comes before extension headers, and those end where payload may begin.
+// A template has space for all headers before the extended transport headers, and the atomic one is the longest of those.
 const _: () = assert!(MAX_BEGINNING >= 18 + 40 + 8 + BTH_LEN && ATOMIC_LEN > RETH_LEN + IMMEDIATE_LEN);

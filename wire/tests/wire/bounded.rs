@@ -1,4 +1,4 @@
-//! Headers nested without end: time and stack stay bounded.
+//! Deeply nested headers: time and stack stay bounded.
 
 use wire::report::Decoder;
 use wire::{Profile, frame};
@@ -9,7 +9,7 @@ fn report(packet: &[u8]) -> Vec<u8> {
     [&header[..], packet].concat()
 }
 
-/// Decodes on a stack of 64 KiB: enough for any packet, not for one frame of stack per header.
+/// Decodes on a stack of 64 KiB: enough for any packet, too small for one stack frame per header.
 fn decode_all(payload: Vec<u8>) -> usize {
     let decode = move || Decoder::new(Profile::default()).reports(&payload).count();
     std::thread::Builder::new()

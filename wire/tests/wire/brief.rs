@@ -45,12 +45,12 @@ fn report(dialect: Dialect) -> Vec<u8> {
     out
 }
 
-/// Both readings by a fresh decoder; true when there was a brief one.
+/// Compares both results of a new decoder; true if there was a brief one.
 fn compare(payload: &[u8], profile: Profile) -> bool {
     compare_by(&mut Decoder::new(profile), payload)
 }
 
-/// Both readings by a decoder that has read something before.
+/// Compares both results of a decoder that may have read other reports before.
 fn compare_by(decoder: &mut Decoder, payload: &[u8]) -> bool {
     let Some(brief) = decoder.brief(payload) else { return false };
     let layout = decoder.layout(brief.shape);
@@ -114,7 +114,7 @@ fn both_decoders_agree_on_mutated_bytes() {
             payload.extend_from_slice(&[0xa5; 6]);
         }
         let fresh = compare(&payload, profile);
-        // What was read before makes no difference.
+        // Earlier reports do not affect the result.
         let mut decoder = Decoder::new(profile);
         compare_by(&mut decoder, &report(dialect));
         compare_by(&mut decoder, &payload);

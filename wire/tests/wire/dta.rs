@@ -106,7 +106,7 @@ fn header_len(report: &Report<'_>) -> usize {
     }
 }
 
-/// Writes one byte over another in example `which`, and says what must come of it.
+/// Each case overwrites one byte of example `which`, and has the expected refusal.
 #[test]
 fn each_exceeded_limit_has_its_own_refusal() {
     let cases: &[(usize, usize, u8, Refusal)] = &[

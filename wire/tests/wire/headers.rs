@@ -1,5 +1,5 @@
-//! Each header on its own: known bytes, stated values, both ways. A round trip alone would not see a field that is read
-//! and written in the same wrong place.
+//! Each header alone: known bytes, known values, in both directions. A round trip alone would not detect a field that is read
+//! and written at the same wrong offset.
 
 use wire::int::Flags;
 use wire::int::header::{Md2, Md05, Md10, Mx2};
@@ -10,7 +10,7 @@ use wire::report::{Gap, v05, v10};
 use wire::{Dialect, Flags as ReportFlags, Hop, Items, Profile, Refusal};
 use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
 
-/// Asserts that `$bytes` parse to `$repr`, that `$repr` is emitted as them, and that no shorter piece parses.
+/// Asserts that `$bytes` parse to `$repr`, that `$repr` is emitted as `$bytes`, and that no prefix parses.
 macro_rules! both_ways {
     ($bytes:expr, $repr:expr, $parse:expr) => {
         let (bytes, repr) = ($bytes, $repr);

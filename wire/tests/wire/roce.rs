@@ -85,7 +85,7 @@ const TO_COUNTER: AtomicEth = AtomicEth { address: 0x7f00_8004_4518, rkey: 0x2a0
 const V6_RETH: Reth = Reth { address: 0x7f00_0000_0040, rkey: 0x1f42, len: 8 };
 const DESCRIPTOR: &str = "00000000007f000000000002421f0000";
 
-/// What is written is the example, byte by byte.
+/// Asserts that `write` writes the example, byte by byte.
 #[track_caller]
 fn writes(example: &str, write: impl FnOnce(&mut [u8]) -> Result<usize, EmitError>) {
     let bytes = hex(example);
@@ -200,7 +200,7 @@ fn a_datagram_equals_the_udp_payload_of_its_frame() {
         let mixed = Endpoints { source: host(9), destination: host6(9), source_port: 1 };
         assert_eq!(Packet::parse_udp(&out[writer.headers_len()..len], mixed), Err(Refusal::NotIp));
     }
-    // With an identification the bytes are not those of a socket.
+    // With an identification other than 0, a socket does not send the same bytes.
     let bytes = hex(WRITE);
     let ends = Endpoints { source: host(1), destination: host(2), source_port: 0xc001 };
     assert_eq!(Packet::parse_udp(&bytes[42..], ends), Err(Refusal::BadIcrc));
@@ -228,7 +228,7 @@ fn cut_anywhere_a_frame_is_refused() {
     }
 }
 
-/// Fields of a packet that the network may not change.
+/// The packet without the fields that the network may change.
 fn said<'a>(packet: &Packet<'a>) -> Packet<'a> {
     let mut said = *packet;
     (said.source_mac, said.destination_mac, said.congestion) = ([0; 6], [0; 6], false);

@@ -68,7 +68,7 @@ fn a_packet_is_padded_to_whole_words() {
     assert_eq!(out[25..29], [0, 0, 0, 0xa5]);
 }
 
-/// What a header becomes, byte by byte: all other bits, reserved ones too, stay.
+/// Compares the changed header byte by byte: all other bits, reserved ones too, are unchanged.
 #[test]
 fn a_transit_node_changes_only_what_it_means_to() {
     let mut header_2 = [0x21, 0xff, 0xe2, 6, 0x90, 0, 0, 1, 0, 2, 0, 3];
@@ -135,7 +135,7 @@ fn nodes_of_a_trace_are_written_from_their_values() {
     }
 }
 
-/// These frames were checked by another program; so their checksums must be the ones we compute.
+/// Another program verified these frames, so their checksums must be the computed ones.
 #[test]
 fn checksums_are_those_of_frames_known_to_be_good() {
     let source_and_destination = 12..20;
