@@ -75,9 +75,9 @@ local REFUSALS = {
   bad_metadata_length = "the metadata length contradicts the metadata bits or the report length",
   undefined_report_type = "a report type whose contents are not defined; skipped",
   undefined_inner_type = "an inner type that is not defined; skipped",
-  leftover_words = "inner type none, and yet words are left; skipped",
-  int_truncated = "cut inside the INT shim, header or stack",
-  bad_shim = "the first bytes after the INT marker are no INT shim",
+  leftover_words = "inner type none, but words follow the metadata; skipped",
+  int_truncated = "truncated inside the INT shim, header or stack",
+  bad_shim = "the first bytes after the INT marker are not an INT shim",
   bad_next_protocol_type = "the shim's NPT contradicts the marker by which INT was found",
   bad_int_version = "an INT header of a version that its carrier does not allow",
   bad_int_length = "the INT length contradicts the header",
@@ -86,13 +86,13 @@ local REFUSALS = {
   int_not_marked = "INT that no configured mark announces: neither DSCP nor port nor probe marker",
   too_many_hops = "more hops than the header's own maximum",
   partial_hop = "the stack is not a whole number of hops",
-  bad_gre = "a GRE header with fields that cannot be stepped over",
-  bad_geneve = "a Geneve option runs over the options' end",
+  bad_gre = "a GRE header with fields that cannot be skipped",
+  bad_geneve = "a Geneve option exceeds the end of the options",
   bad_ioam = "an IOAM option contradicts itself",
-  bad_option = "the IPv6 option that holds INT contradicts the shim in it, or runs over its header's end",
+  bad_option = "the IPv6 option that holds INT contradicts the shim in it, or exceeds its header",
   sf_mismatch = "the SF flag of the INT header contradicts the shim's type",
   bad_sf_header = "SF-INT without a state, without node IDs, or with fields in use that it does not have",
-  bad_sf_stack = "SF-INT that is not urgent, and not just one record: a plain node has pushed",
+  bad_sf_stack = "SF-INT that is not urgent, with other than one record: a node without SF-INT pushed its record",
   nested = "a report about a report",
   bad_ip_header = "the IP header contradicts the bytes",
   bad_udp_length = "the UDP length contradicts the bytes",
@@ -100,19 +100,19 @@ local REFUSALS = {
   empty_aggregate = "an aggregate without a record",
   bad_record_length = "records too short for their kind, or count and length contradict the bytes",
   bad_scope = "the aggregate's node or flow is missing, or not that of its records",
-  bad_summary = "a summary whose numbers no values have",
+  bad_summary = "a summary whose numbers are impossible",
   bad_dta_opcode = "the DTA opcode is not defined",
-  bad_dta_priority = "there is no fourth priority",
-  bad_dta_length = "the datagram is not as long as its DTA headers say",
+  bad_dta_priority = "an undefined DTA priority",
+  bad_dta_length = "the datagram's length contradicts its DTA headers",
   bad_copies = "copies are 1 to 4",
   bad_key_length = "a key has 1 to 64 bytes",
   bad_data_length = "data have 1 to 1024 bytes",
   bad_entries = "no entries, or entries without a byte",
   bad_hop = "a hop of 0, or beyond the path's end",
-  bad_hop_value = "the value that means that there is none",
+  bad_hop_value = "the value that means \"no value\"",
   bad_sketch = "no columns, rows not 1 to 16, or counters not of 4 or 8 bytes (samples: of 8)",
   bad_merge_op = "undefined merge operation",
-  bad_control = "a control message of a type, length or level that is none",
+  bad_control = "a control message with an undefined type, length or level",
 }
 
 ---------------------------------------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ P.prefs.dta_ports = Pref.range("DTA ports", "40040,40044",
   "UDP ports of Direct Telemetry Access: reports, and control messages", 65535)
 P.prefs.roce_ports = Pref.range("Other RoCEv2 ports", "",
   "UDP ports of RoCEv2 besides 4791. hopwise computes the ICRC for port 4791 on these, too", 65535)
-P.prefs.dialect = Pref.enum("Dialect", 1, "Whose variant of the formats is spoken", dialect_choices, false)
+P.prefs.dialect = Pref.enum("Dialect", 1, "How bytes are read where devices differ", dialect_choices, false)
 P.prefs.dscp = Pref.string("INT DSCP", "",
-  "DSCP that marks INT, hexadecimal, perhaps with a mask: 17/3f. Empty: default of the dialect; 0/0: none")
+  "DSCP that marks INT, hexadecimal, with an optional mask: 17/3f. Empty: default of the dialect; 0/0: none")
 P.prefs.probe_marker = Pref.string("Probe marker", "",
   "The 8 bytes after the L4 header that announce INT, as 16 hexadecimal digits; empty: none")
 P.prefs.gre_protocol = Pref.string("GRE protocol type", "88b6", "GRE protocol type of INT, hexadecimal")
@@ -143,7 +143,7 @@ P.prefs.find = Pref.bool("Look for INT in all packets", true,
   "Look behind the DSCP mark, the probe marker, in tunnels and in IPv6 options. Off: only behind the INT ports")
 P.prefs.inner = Pref.bool("Dissect the packets inside reports", true,
   "Pass the packet inside a report, without its INT, to Wireshark's own dissectors")
-P.prefs.time_unit = Pref.string("Unit of time", "ns", "What the devices count time in; only shown beside the numbers")
+P.prefs.time_unit = Pref.string("Unit of time", "ns", "Unit of the devices' times; only shown beside the numbers")
 
 local C = {} -- the settings, as the walk uses them
 
@@ -242,7 +242,7 @@ local HOP_ITEMS = {
   { "egress_ts", "uint64", "Egress timestamp" },
   { "l2_ingress_if", "uint32", "Level-2 ingress interface" },
   { "l2_egress_if", "uint32", "Level-2 egress interface" },
-  { "tx_utilization", "uint32", "Egress TX utilisation" },
+  { "tx_utilization", "uint32", "Egress TX utilization" },
   { "buffer_id", "uint8", "Buffer ID" },
   { "buffer_occupancy", "uint24", "Buffer occupancy" },
 }
@@ -255,7 +255,7 @@ local function hop_fields(key, abbrev, name)
   end
   field(key .. ".checksum_complement", "uint32", abbrev .. ".checksum_complement", "Checksum complement", base.HEX)
   field(key .. ".domain", "bytes", abbrev .. ".domain", "Domain-specific words")
-  field(key .. ".reserved", "bytes", abbrev .. ".reserved", "Word of a bit that is not defined")
+  field(key .. ".reserved", "bytes", abbrev .. ".reserved", "Word of an undefined bit")
 end
 hop_fields("hop", "int.hop", "Hop")
 hop_fields("metadata", "report.hop", "The reporter's metadata")
@@ -287,19 +287,19 @@ field("r_ds_status", "uint16", "report.ds_status", "Domain-specific metadata sta
 field("r_domain", "bytes", "report.domain", "Domain-specific metadata")
 field("r_flow_id", "uint32", "report.flow_id", "Flow ID of the postcard", base.HEX)
 field("r_inner", "bytes", "report.inner", "Inner contents")
-field("r_packet_length", "uint32", "report.packet_length", "IP length of the packet, which is cut", base.DEC)
+field("r_packet_length", "uint32", "report.packet_length", "IP length of the truncated packet", base.DEC)
 field("tlv", "none", "report.tlv", "TLV")
 field("tlv_type", "uint8", "report.tlv.type", "Type", base.DEC,
   { [0] = "domain extension", "Ethernet", "IPv4", "IPv6" }, 0xf0)
 field("tlv_length", "uint8", "report.tlv.length", "Length (words)", base.DEC)
 field("tlv_template", "uint16", "report.tlv.template", "Data template", base.HEX)
 field("tlv_value", "bytes", "report.tlv.value", "Value")
-field("gap", "none", "report.gap", "Packets that did not arrive")
+field("gap", "none", "report.gap", "Missing packets")
 field("gap_source", "uint32", "report.gap.source", "Source node", base.DEC)
 field("gap_sink", "uint32", "report.gap.sink", "Sink node", base.DEC)
 field("gap_ts", "uint32", "report.gap.ts", "Time", base.DEC)
 field("gap_seq", "uint32", "report.gap.seq", "First missing sequence number", base.DEC)
-field("gap_count", "uint32", "report.gap.count", "How many", base.DEC)
+field("gap_count", "uint32", "report.gap.count", "Number of missing packets", base.DEC)
 
 local SHIM_TYPES = { "INT-MD", "destination", "INT-MX", "SF-INT" }
 local NPT = { [0] = "DSCP or marker", "UDP payload follows", "another header follows" }
@@ -326,7 +326,7 @@ field("probe", "bytes", "int.probe_marker", "Probe marker")
 field("option", "none", "int.option", "Option that holds INT")
 field("header", "none", "int.header", "INT header")
 field("h_discard", "bool", "int.flags.discard", "Discard at the sink (D, before 2.0: C)", base.NONE, YES)
-field("h_exceeded", "bool", "int.flags.hops_exceeded", "E: a hop found the hop count used up", base.NONE, YES)
+field("h_exceeded", "bool", "int.flags.hops_exceeded", "E: remaining hop count exhausted at a hop", base.NONE, YES)
 field("h_mtu", "bool", "int.flags.mtu_exceeded", "M: a hop could add nothing because of the MTU", base.NONE, YES)
 field("h_ver", "uint8", "int.header.version", "Version", base.DEC, nil, 0xf0)
 field("h_rep", "uint8", "int.replication", "Replication request", base.DEC, nil, 0x0c)
@@ -344,13 +344,13 @@ flag("sf", "int.sf", "SF: one record travels with the packet", 8, 0x01)
 flag("sf_urgent", "int.sf.urgent", "U: urgent, the stack grows", 8, 0x80)
 field("sf_state", "uint8", "int.sf.state", "State", base.DEC, { [0] = "invalid", "Low", "Medium", "High" }, 0x60)
 field("sf_packet_id", "uint16", "int.sf.packet_id", "Packet ID of the record carried", base.DEC)
-field("i_source_only", "bytes", "int.source_only", "Words of the source alone")
+field("i_source_only", "bytes", "int.source_only", "Source-only words")
 field("i_seq", "uint32", "int.seq", "Sequence number (host-int)", base.DEC)
 field("tail", "none", "int.tail", "INT 0.5 tail")
 field("t_proto", "uint8", "int.tail.proto", "Original IP protocol", base.DEC)
 field("t_port", "uint16", "int.tail.port", "Original destination port", base.DEC)
 field("t_dscp", "uint8", "int.tail.dscp", "Original DSCP", base.HEX)
-field("original", "none", "int.original", "Before INT came in")
+field("original", "none", "int.original", "Before INT was inserted")
 field("p_port", "uint16", "int.original.port", "Destination port", base.DEC)
 field("p_proto", "uint8", "int.original.proto", "IP protocol", base.DEC)
 field("p_dscp", "uint8", "int.original.dscp", "DSCP", base.DEC)
@@ -765,7 +765,7 @@ local function find_int(w, l4, body, dport)
   if is_int_dscp(l4.ip.dscp) and not (is_udp and is_tunnel(w, dport, body)) then return found("dscp", body) end
 end
 
--- What lies at `body`, should no mark announce it.
+-- The INT that may be at `body` without a mark.
 local function unmarked(w, l4, body)
   if not w.seek or w.fin <= body then return nil end
   local first = u8(w, body)
@@ -899,13 +899,13 @@ local function set_place(w, found, header, stack, fin, original)
   }
 end
 
--- How many records SF-INT may have if it is not urgent: in a report the sink's own may lie on the stack. 0: plain INT.
+-- Maximum number of records of non-urgent SF-INT: in a report the sink's own may be on the stack. 0: plain INT.
 function W.sf_records(w, kind)
   if kind ~= 4 then return 0 end
   return w.aim == "report" and 2 or 1
 end
 
--- Header and record of SF-INT, as read_2.
+-- Header and record of SF-INT; parameters as in read_2.
 function W.read_sf(w, header, fin, sf_records)
   local is_sf = u8(w, header) % 2 == 1
   if sf_records == 0 or not is_sf then refuse("sf_mismatch", header) end
@@ -1052,7 +1052,7 @@ function W.l4_shim(w, found)
   trail(w, "shim1", shim, 4)
   local length = u8(w, shim + 2)
   if length == 0 and version == "0.5" and C.dialect == "intcollector-gen" and shim + 12 <= w.fin then
-    -- The generator leaves the length out; the counts of the header say it.
+    -- The generator omits the length, which follows from the counts of the header.
     length = 4 + u8(w, shim + 5) % 32 * u8(w, shim + 7)
   end
   if length < 3 then refuse("bad_int_length", shim) end
@@ -1450,7 +1450,7 @@ local function finish(report, w)
     for i = #walk.ioam.nodes, 1, -1 do path[#path + 1] = ioam_node_id(walk, walk.ioam, walk.ioam.nodes[i]) or false end
     newest = path[#path]
   end
-  -- Under SF-INT the reporter's own record is of the packet that carried the other, which need not be about it.
+  -- With SF-INT the reporter's own record is of the carrying packet; the carried record may be of another packet.
   local sf = walk and walk.int and walk.int.sf
   if report.metadata and not (sf and not sf.one_packet) then
     local id = report.node_id
@@ -1628,7 +1628,7 @@ end
 ---------------------------------------------------------------------------------------------------------------------
 -- Showing. Offsets of the walk are offsets of the tvb.
 
--- Bytes [from, to) of the tvb, as far as they are there; at least something to point at.
+-- Bytes [from, to) of the tvb, as far as they are present; the range may be empty.
 local function range(tvb, from, to)
   local len = tvb:len()
   if from > len then from = len end
@@ -1802,7 +1802,7 @@ end
 
 local BITMAP_NAMES = {
   [0] = "node ID", "interfaces", "hop latency", "queue", "ingress ts", "egress ts", "level-2 interfaces",
-  "TX utilisation", "buffer", [15] = "checksum complement",
+  "TX utilization", "buffer", [15] = "checksum complement",
 }
 local function show_bitmap(sub, tvb, at)
   local item = add(sub, "h_bitmap", tvb, at, 2)
@@ -1818,7 +1818,7 @@ local function show_flags(sub, tvb, at, discard, exceeded, mtu)
   add(sub, "h_discard", tvb, at, 1, discard)
   if exceeded ~= nil then add(sub, "h_exceeded", tvb, at, 1, exceeded) end
   if mtu ~= nil then add(sub, "h_mtu", tvb, at, 2, mtu) end
-  if exceeded then sub:add_proto_expert_info(X.flags, "A hop found the hop count used up: the path is longer") end
+  if exceeded then sub:add_proto_expert_info(X.flags, "The hop count was exhausted: the path is longer") end
   if mtu then sub:add_proto_expert_info(X.flags, "A hop could add nothing because of the MTU") end
 end
 
@@ -1925,7 +1925,7 @@ local function show_int(tree, tvb, w, zero, problem)
     generated(sub:add(F.i_version, range(tvb, from, from), w.int.version))
     generated(sub:add(F.i_mode, range(tvb, from, from), w.int.mode))
   else
-    sub:set_text(problem and "INT, refused" or "INT for the destination, stepped over")
+    sub:set_text(problem and "INT, refused" or "INT for the destination, skipped")
   end
   if w.place and not problem then show_place(sub, tvb, w, zero) end
   local tail
@@ -1938,7 +1938,7 @@ local function show_int(tree, tvb, w, zero, problem)
   end
   if w.int and not problem then show_stack(sub, tvb, w) end
   if tail and not problem then TRAIL.tail(sub, tvb, tail.at) end
-  if w.destination then anomaly(sub, tvb, "destination", "INT for the destination is stepped over") end
+  if w.destination then anomaly(sub, tvb, "destination", "INT for the destination is skipped") end
   return sub
 end
 
@@ -2147,7 +2147,7 @@ local function show_report(tree, tvb, pinfo, report, number)
   end
   generated(sub:add(F.path, range(tvb, report.at, report.at), path_text(report.path)))
   generated(sub:add(F.path_hops, range(tvb, report.at, report.at), #report.path))
-  if report.partial then anomaly(sub, tvb, "partial", "A TLV runs over the report's end and is left out") end
+  if report.partial then anomaly(sub, tvb, "partial", "A TLV exceeds the report and is left out") end
   if report.odd_drop then anomaly(sub, tvb, "unflagged_drop_reason", "A drop reason without the drop flag") end
   if report.merged then anomaly(sub, tvb, "merged", "Header and top record are one hop: the header's items count") end
   if report.flags.drop then
@@ -2179,7 +2179,7 @@ local depth = 0
 local function be16(v) return string.char(floor(v / 256) % 256, v % 256) end
 local function put(s, at, new) return s:sub(1, at) .. new .. s:sub(at + #new + 1) end
 
--- The packet from `from` on as it was before INT came in, if INT lies behind its own TCP or UDP header and not in a
+-- The packet from `from` on as it was before INT was inserted, if INT lies behind its own TCP or UDP header and not in a
 -- tunnel.
 local function without_int(w, from)
   local place = w.place
@@ -2204,8 +2204,8 @@ local function without_int(w, from)
   return s:sub(from + 1)
 end
 
--- Packets in reports are cut, and a dissector has no way to say so: Wireshark would call each of them malformed. So IP
--- and UDP get the lengths that are there. Returns the bytes, and the IP length that they had if that changed.
+-- Packets in reports are truncated, which a dissector cannot state: Wireshark would show each of them as malformed. So
+-- IP and UDP get the lengths that are present. Returns the bytes, and the original IP length if it changed.
 local function fit_lengths(s, ip)
   local w = { s = s, fin = #s }
   local v6 = bits(u8(w, ip), 4, 4) == 6
@@ -2246,7 +2246,7 @@ hand_on = function(report, tvb, pinfo, tree)
   local kept = { src = pinfo.src, dst = pinfo.dst, src_port = pinfo.src_port, dst_port = pinfo.dst_port }
   depth = depth + 1
   pcall(function()
-    -- As it lies there if nothing was changed: Wireshark then shows which bytes a field is.
+    -- The original bytes if nothing was changed: Wireshark then shows the bytes of each field.
     local same = #bytes == packet.fin - packet.from and not length
     local inner = same and tvb(packet.from, #bytes):tvb() or ByteArray.new(bytes, true):tvb("Packet in the report")
     dissector:call(inner, pinfo, tree)
@@ -2298,7 +2298,7 @@ P.dissector = report_dissector
 
 local A = Proto("hopwise_aggregate", "Postcard aggregate (hopwise)")
 
--- What a postcard says of the packet: wire-formats 4.2.
+-- The packet fields of a postcard: wire-formats 4.2.
 local function show_packet_fields(sub, tvb, w, at)
   local function item(key, offset, len, name, is_there)
     if is_there then
@@ -2659,7 +2659,7 @@ local function link()
   if kind == 210 then return "ethertype", 0, 20 end -- Linux cooked, version 2
 end
 
-local QUIET = { bad_ip_header = true, bad_udp_length = true } -- Wireshark says these itself
+local QUIET = { bad_ip_header = true, bad_udp_length = true } -- shown by Wireshark itself
 
 local function show_packet(tree, tvb, w, problem)
   if problem and QUIET[problem.refused] then return nil end

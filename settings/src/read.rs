@@ -46,7 +46,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// The text of a file of settings.
 ///
 /// # Errors
-/// It cannot be read, is no UTF-8, or is longer than any file of settings: a device may have no end.
+/// It cannot be read, is not UTF-8, or exceeds the limit, without which a device could be read forever.
 pub fn file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
@@ -175,7 +175,7 @@ pub fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
         .map(|(_, name)| name)
 }
 
-/// Letters to insert, remove or replace to make one word of the other.
+/// The Levenshtein distance between two words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

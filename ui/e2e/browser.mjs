@@ -1,4 +1,4 @@
-// Debian's Chromium under playwright-core, closed against the outside.
+// Debian's Chromium under playwright-core, without access to other hosts.
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// What each page must show. Every check reads data off the page; that it loads is not enough.
+// The data that each page must show. Every check reads data from the page; it is not enough that the page loads.
 import assert from 'node:assert/strict';
 
 const WAIT = { timeout: 60_000 };
@@ -120,7 +120,7 @@ export async function topology(page, base) {
 export async function flow(page, base) {
   await open(page, base, 'flow');
   await until(page, '.flow-title h1', (text) => /→/.test(text), 'the slowest flow is shown');
-  // The slowest may be a burst of one moment, of which there is nothing to draw yet; the busiest always goes on.
+  // The slowest flow may be a single burst, with nothing to draw yet; the busiest one always continues.
   const list = page.locator('.flow-list').first();
   const sorted = page.waitForResponse((response) => response.url().includes('sort=reports'), WAIT);
   await list.getByLabel('Order').selectOption('reports');
@@ -158,7 +158,7 @@ export async function events(page, base) {
     await older.click();
     await growth;
   }
-  // In a burst the row that was clicked may be gone from the list at once: the next one then.
+  // In a burst the clicked row may leave the list at once: then the next one is tried.
   for (const deadline = Date.now() + WAIT.timeout; ;) {
     await page.locator('.event-line').first().click();
     const details = page.locator('.event-details .facts', { hasText: 'record' }).first();
@@ -190,7 +190,7 @@ async function grows(read, what) {
   assert.fail(`${what}: still ${first}`);
 }
 
-/** The list draws four times a second: the filter is right when nothing else is left in it. */
+/** The list is drawn four times a second: the filter works when only events of the chosen kind are left. */
 async function onlyKind(page, name) {
   const deadline = Date.now() + WAIT.timeout;
   let kinds = [];
@@ -202,7 +202,7 @@ async function onlyKind(page, name) {
   assert.deepEqual(kinds, [name], 'the filter by kind');
 }
 
-/** Whether the program has a collector memory. Without it both pages say what to do. */
+/** Whether the program has collector memory. Without it both pages explain how to add it. */
 async function hasMemory(page, name) {
   const found = page.locator(`.page.${name} tbody tr`).first();
   const none = page.locator('.empty', { hasText: 'No collector memory' });

@@ -36,13 +36,13 @@ async function check(name, run) {
   }
 }
 
-/** A page whose errors are kept. A failed request that the test itself causes is expected. */
+/** A page whose errors are collected. A failed request that the test itself causes is expected. */
 async function newPage(context, problems) {
   const page = await context.newPage();
   page.on('console', (message) => {
     if (message.type() !== 'error') return;
     const text = `${message.text()} ${message.location().url}`;
-    // A program without collector memory has nothing at /dta.
+    // Without collector memory, /dta answers 404.
     if (!/\/query\b.*|\/api\/v1\/dta|status of (400|401)/.test(text)) problems.push(text);
   });
   page.on('pageerror', (error) => problems.push(error.stack ?? error.message));
@@ -85,7 +85,7 @@ async function screenshots(page, base, directory) {
   }
 }
 
-/** What only the mock can show: nothing received yet, a token, a server that goes away and comes back. */
+/** States that only the mock has: nothing received yet, a token, a server that stops and returns. */
 async function special() {
   const { context, close } = await launch(chromium, { viewport: WIDE });
   const page = await context.newPage();

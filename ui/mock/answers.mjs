@@ -7,7 +7,7 @@ function input(known) {
   return { ...how, ...counts, drops: {}, passed: {}, device_drops: 0, decided_in_kernel: 0, ...known };
 }
 
-/** A socket, an interface on a lower receive path, and one that is gone. */
+/** A socket, an interface on a slower receive path, and an interface that was removed. */
 function inputs(read, dropped) {
   const half = Math.floor(read / 2);
   const busy = dropped === 0 ? {} : { ring_full: dropped };

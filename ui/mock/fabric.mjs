@@ -1,4 +1,4 @@
-// A leaf–spine fabric that moves: not a simulation, only numbers that look like one. Time is given in seconds.
+// A leaf–spine fabric with changing load: not a simulation, only plausible numbers. Time is given in seconds.
 import { generator, hex16 } from './random.mjs';
 
 export const LEAVES = [101, 102, 103, 104];
@@ -67,7 +67,7 @@ export class Fabric {
     });
   }
 
-  /** One second goes by. */
+  /** Advances the time by one second. */
   step() {
     this.now += 1;
     const age = this.now - this.started;
@@ -143,7 +143,7 @@ export class Fabric {
     };
   }
 
-  /** Something small every second, so that the live stream lives. */
+  /** A small event every second, so that the live stream has data. */
   noticeLink() {
     const value = Math.round(1e6 * this.load.get(202));
     const previous = this.link ?? value;

@@ -51,11 +51,11 @@ function serve(state, request, response) {
 
 function read({ fabric, empty }, path, query) {
   if (path === 'status') return answers.status(fabric, empty);
-  // A program that was just started: the store is what remembers.
+  // As of a program that was just started: earlier rates come from the store.
   if (path === 'rates') return { rates: [] };
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
-  // Without anything there is no collector memory either.
+  // The empty mock has no collector memory.
   if (name === 'dta') return empty ? null : dta(fabric, words, query);
   if (name === 'flows' && part === 'history') return answers.history(fabric, id);
   if (name === 'flows' && id) return answers.flow(fabric, id);

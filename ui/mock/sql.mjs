@@ -1,4 +1,4 @@
-// Not SQL: answers to the queries that the pages and their examples ask, by their words.
+// Not an SQL engine: fixed answers to the queries of the pages and their examples, selected by their words.
 import { events, flows } from './answers.mjs';
 
 export function answer(fabric, sql) {

@@ -3,5 +3,5 @@ try {
   const theme = localStorage.getItem('hopwise-theme');
   if (theme === 'dark' || theme === 'light') document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage is switched off: the system's theme is used.
+  // Storage is disabled: the system's theme is used.
 }

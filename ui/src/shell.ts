@@ -10,7 +10,7 @@ export interface Shell {
   show(page: string, element: HTMLElement): void;
 }
 
-/** What is around every page: navigation, whether the server answers, the theme. */
+/** The frame around every page: navigation, the state of the connection, the theme. */
 export function shell(pages: { name: string; title: string }[]): Shell {
   const tabs = pages.map(({ name, title }) => h('a', { href: link(name), data: { page: name } }, title));
   const main = h('main', { id: 'page', tabindex: '-1' });

@@ -56,7 +56,7 @@ test('a loss shows its number, stage, reason, and recent losses', () => {
   assert.equal(judge(lost).tone, 'warn');
 });
 
-test('what is missing without support is said, and not counted', () => {
+test('missing reports without enough evidence are stated, and not counted', () => {
   const evidence = { unconfirmed: 5000, datagrams: 3 };
   const found = judge({ network: { in: 103, drops: { lost: 3 }, evidence } });
   assert.equal(found.headline, '3 reports lost in the network');
@@ -99,7 +99,7 @@ test('the unit and the queued number come from the server if present', () => {
   assert.deepEqual([view.input, view.output, view.queued, view.unexplained], ['datagram', 'datagram', 4, 3]);
 });
 
-test('a stage that gives more than it took is a mistake of ours', () => {
+test('a stage with more output than input is a bug of hopwise', () => {
   const found = judge({ state: { out: 105 } });
   assert.equal(found.tone, 'bad');
   assert.equal(found.headline, 'The counters of stage state are unbalanced by 5');

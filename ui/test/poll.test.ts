@@ -3,7 +3,7 @@ import { afterEach, beforeEach, mock, test } from 'node:test';
 import { Unreachable } from '../src/api/client';
 import { poll, type Poll } from '../src/api/poll';
 
-/** The part of `document` that polling looks at. */
+/** The part of `document` that polling uses. */
 const page = Object.assign(new EventTarget(), { hidden: false });
 Object.assign(globalThis, { document: page });
 
@@ -50,21 +50,21 @@ function hide(hidden: boolean): void {
   page.dispatchEvent(new Event('visibilitychange'));
 }
 
-test('asks at once and after each interval', async () => {
+test('polls at once and after each interval', async () => {
   begin();
   await pass(1000);
   await pass(1000);
   assert.deepEqual(shown, [1, 2, 3]);
 });
 
-test('never has two requests in flight, however slow the answer', async () => {
+test('never has two requests in flight, however slow the response', async () => {
   answer = () => new Promise(() => undefined);
   begin();
   await pass(60_000);
   assert.equal(asked, 1);
 });
 
-test('asks less and less often while it fails, and as before when it is well again', async () => {
+test('polls less and less often while it fails, and at the interval again after a success', async () => {
   answer = () => (asked < 4 ? Promise.reject(new Unreachable('down')) : Promise.resolve(asked));
   begin();
   for (const ms of [2000, 4000, 8000, 1000]) await pass(ms);
@@ -72,7 +72,7 @@ test('asks less and less often while it fails, and as before when it is well aga
   assert.deepEqual(shown, [4, 5]);
 });
 
-test('rests while the tab is hidden and asks at once when it is back', async () => {
+test('pauses while the tab is hidden and polls at once when it is visible again', async () => {
   begin();
   await pass(0);
   hide(true);
@@ -83,7 +83,7 @@ test('rests while the tab is hidden and asks at once when it is back', async () 
   assert.deepEqual(shown, [1, 2]);
 });
 
-test('an answer that comes after the end, or after a newer question, is thrown away', async () => {
+test('a response that arrives after the end, or after a newer request, is discarded', async () => {
   const resolves: ((value: number) => void)[] = [];
   answer = () => new Promise((resolve) => resolves.push(resolve));
   const polling = begin();

@@ -5,7 +5,7 @@ import { Ring } from '../src/lib/ring';
 import { LossClock, pastRates, sinceStart, worstByNode } from '../src/model/rates';
 import { order, pathChanges, sample, stack } from '../src/model/stack';
 
-test('a ring keeps the newest and refuses to run back', () => {
+test('a ring keeps the newest points and ignores those out of order', () => {
   const ring = new Ring(2, 3);
   for (const time of [1, 2, 2, 1, 3, 4]) ring.push(time, [time * 10]);
   assert.deepEqual(ring.data(), [
@@ -119,7 +119,7 @@ const point = (ts: number, hops: [number | null, number | null][], total: number
   hops: hops.map(([node, latency]) => ({ node, latency })),
 });
 
-test('hops stand on each other; a path that changed keeps the order of both', () => {
+test('hops are stacked; a path that changed keeps the order of both', () => {
   const series = [
     point(
       1,
@@ -160,7 +160,7 @@ test('hops stand on each other; a path that changed keeps the order of both', ()
   });
 });
 
-test('a point without hops is a hole; a loop has two areas; unknown nodes are named so', () => {
+test('a point without hops is a gap; a loop has two areas; unknown nodes are named so', () => {
   const loop: [number | null, number][] = [
     [1, 2],
     [1, 3],
@@ -176,7 +176,7 @@ test('a point without hops is a hole; a loop has two areas; unknown nodes are na
   ]);
 });
 
-test('a flow that speaks gives a point, a silent one a hole', () => {
+test('a flow with recent reports gives a point, a silent one a gap', () => {
   const hop = {
     ingress_if: 1,
     egress_if: 2,

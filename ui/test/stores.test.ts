@@ -27,7 +27,7 @@ const store = (more: object): Store =>
     ...more,
   }) as unknown as Store;
 
-test('stores say what they are made of', () => {
+test('stores show their layout', () => {
   assert.equal(shapeText(store({ slots: 1_048_576, data: 20 })), '1.05 M slots of 20 bytes');
   const append = store({ kind: 'append', lists: 1, entries: 4096, entry: 18 });
   assert.equal(shapeText(append), '1 list of 4.1 k entries of 18 bytes');
@@ -46,7 +46,7 @@ test('expected answers are listed by copies', () => {
   assert.match(expectedText(store({ expected })), /^78\.7 % with 1, 83(\.0)? % with 2$/);
 });
 
-test('each kind has its question', () => {
+test('each kind has its query', () => {
   const kinds: [Store['kind'], ReturnType<typeof questionOf>][] = [
     ['key-write', 'get'],
     ['postcarding', 'get'],
@@ -70,7 +70,7 @@ const answer = (more: Partial<Answer>): Answer => ({
   ...more,
 });
 
-test('answers are sentences, and doubt is said', () => {
+test('answers are sentences, and state uncertainty', () => {
   assert.deepEqual(answerText(answer({})), { good: true, text: '0b (2 copies of 2 agree)' });
   const fields = { path: [11, null, 13], reason: 71 };
   assert.equal(
@@ -82,7 +82,7 @@ test('answers are sentences, and doubt is said', () => {
   assert.match(answerText(answer({ answer: 'ambiguous' })).text, /2 copies with different values/);
   assert.match(answerText(answer({ answer: 'torn' })).text, /try again/);
   const unproven = answerText(answer({ answer: 'unproven', path: [11, null], copies: null }));
-  assert.deepEqual(unproven, { good: true, text: '11 › ? (unproven: the slot does not say whose it is)' });
+  assert.deepEqual(unproven, { good: true, text: '11 › ? (unproven: the slot does not identify its key)' });
 });
 
 test('counts and sketches state their error', () => {

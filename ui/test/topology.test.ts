@@ -67,7 +67,7 @@ test('a line is drawn as a line', () => {
   assert.equal(arrange(graph, uses).shape, 'chain');
 });
 
-test('a ring or a mesh is neither, and stands the same way each time', () => {
+test('a ring or a mesh is neither, and has the same layout each time', () => {
   const uses = paths([1, 2], [2, 3], [3, 1], [3, 4], [4, 1]);
   const graph = graphOf(uses);
   const first = arrange(graph, uses);
@@ -80,7 +80,7 @@ test('a ring or a mesh is neither, and stands the same way each time', () => {
   }
 });
 
-test('parallel links are one edge, the busier speaks', () => {
+test('parallel links are one edge, with the values of the busier one', () => {
   const graph = buildGraph(
     [],
     [link(1, 2, { flows: 1, utilization: 0.1 }), link(1, 2, { flows: 5, utilization: 0.9 })],

@@ -71,7 +71,7 @@ function errorSentence(body: string, status: number): string {
     const parsed = JSON.parse(body) as { error?: unknown };
     if (typeof parsed.error === 'string') return parsed.error;
   } catch {
-    // Not JSON: a proxy in between answered.
+    // Not JSON: the response is from a proxy.
   }
   return `the server answered with status ${status}`;
 }

@@ -5,12 +5,12 @@ const RETRY_MS = 3_000;
 
 export interface StreamHandlers {
   event(event: TelemetryEvent): void;
-  /** We were too slow and the server left out this many. */
+  /** The number of events that the server skipped because this client was too slow. */
   shed(count: number): void;
   state(state: 'connecting' | 'live' | 'lost'): void;
 }
 
-/** The live events. Reconnects by itself; `stop` ends it. */
+/** Live events. Reconnects automatically; `stop` ends it. */
 export function stream(params: Params, handlers: StreamHandlers): { stop(): void } {
   let source: EventSource | undefined;
   let retry: ReturnType<typeof setTimeout> | undefined;
@@ -26,7 +26,7 @@ export function stream(params: Params, handlers: StreamHandlers): { stop(): void
     source.addEventListener('shed', (message) => handlers.shed(shedCount(String(message.data))));
     source.onerror = () => {
       handlers.state('lost');
-      // A refused connection (401, 503) is closed for good by the browser; a broken one it reopens itself.
+      // The browser reopens a broken connection, but closes a refused one (401, 503) permanently.
       if (source?.readyState === EventSource.CLOSED) retry = setTimeout(open, RETRY_MS);
     };
   }

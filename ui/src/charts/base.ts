@@ -51,7 +51,7 @@ export class Chart {
     this.endTheme = onTheme(() => this.plot?.redraw(false));
   }
 
-  /** Sets data; new options (another set of series) build the drawing anew. */
+  /** Sets data; new options (another set of series) rebuild the drawing. */
   update(data: uPlot.AlignedData, options?: Omit<uPlot.Options, 'width' | 'height'>): void {
     this.data = data;
     if (options) {
@@ -96,7 +96,7 @@ export function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
   };
 }
 
-/** From zero up, with air above; never an empty range. */
+/** From zero up, with a margin above; never an empty range. */
 export function fromZero(_: uPlot, __: number | null, high: number | null): [number, number] {
   return [0, high === null || high <= 0 ? 1 : high * 1.12];
 }

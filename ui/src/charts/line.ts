@@ -9,7 +9,7 @@ export interface LineSeries {
   /** Name of a colour variable. */
   colour: string;
   fill?: boolean;
-  /** Draw over holes. */
+  /** Draw a line across gaps. */
   bridge?: boolean;
 }
 

@@ -6,7 +6,7 @@ import type { PathChange, Stack } from '../model/stack';
 import { axes, Chart, fromZero, lastMinutes } from './base';
 import { tooltip, type Reading } from './tooltip';
 
-/** Latency of each hop as areas that stand on each other; the flow's own latency as a line above. */
+/** Latency of each hop as stacked areas; the flow's own latency as a line above. */
 export class StackedChart {
   private readonly chart: Chart;
   private shown: Stack = { labels: [], times: [], own: [], tops: [], total: [] };
@@ -34,7 +34,7 @@ export class StackedChart {
     this.chart.update([stack.times, ...stack.tops, stack.total], changed ? this.build() : undefined);
   }
 
-  /** The flow's own latency holds the time on links too, and can dwarf the hops. */
+  /** The flow's own latency includes the time on links, and can be much larger than the hops'. */
   showTotal(shown: boolean): void {
     this.withTotal = shown;
     this.key = '';

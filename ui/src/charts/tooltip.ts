@@ -8,7 +8,7 @@ export interface Reading {
   text: string;
 }
 
-/** A box beside the cursor with the time and what `read` says of that point. */
+/** A box beside the cursor with the time and the result of `read` for that point. */
 export function tooltip(read: (index: number) => Reading[]): uPlot.Plugin {
   const box = h('div', { class: 'chart-tip', role: 'status' });
   box.hidden = true;

@@ -90,7 +90,7 @@ export function percent(fraction: Maybe): string {
   return `${Number(value.toPrecision(1)).toString()} %`;
 }
 
-/** How long ago, in words as short as they can be. Both in nanoseconds. */
+/** The time since `ts`, in one unit. Both in nanoseconds. */
 export function ago(ts: Maybe, now: number): string {
   if (!known(ts) || ts === 0) return 'never';
   const seconds = (now - ts) / 1e9;

@@ -23,7 +23,7 @@ export class Ring {
     if (this.times.length > this.capacity) this.trim();
   }
 
-  /** Puts older points before those that are there. */
+  /** Inserts older points before the present ones. */
   prepend(points: readonly (readonly [number, readonly (number | null)[]])[]): void {
     const first = this.times[0] ?? Infinity;
     const older = points.filter(([time]) => time < first).sort((a, b) => a[0] - b[0]);

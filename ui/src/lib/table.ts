@@ -1,6 +1,6 @@
 import { h, setText, show } from './dom';
 
-/** What a cell shows. Plain data, so that a refresh changes only what differs. */
+/** The content of a cell. Plain data, so that a refresh changes only cells that differ. */
 export interface CellView {
   text: string;
   href?: string;
@@ -37,7 +37,7 @@ export class LiveTable<T> {
   constructor(private readonly options: TableOptions<T>) {
     this.body = h('tbody');
     this.note = h('p', { class: 'table-note' }, options.empty);
-    // Nothing is known yet; that is not the same as nothing being there.
+    // No data yet, which differs from data without rows.
     this.note.hidden = true;
     const heads = options.columns.map((column) =>
       h(
@@ -62,7 +62,7 @@ export class LiveTable<T> {
     show(this.note, rows.length === 0);
   }
 
-  /** Changes what is said when there are no rows. */
+  /** Changes the text that is shown when there are no rows. */
   setEmpty(text: string): void {
     setText(this.note, text);
   }

@@ -18,7 +18,7 @@ export function toggleTheme(): void {
   try {
     localStorage.setItem(KEY, next);
   } catch {
-    // Storage is switched off: the choice lasts as long as the page.
+    // Storage is disabled: the choice lasts as long as the page.
   }
   announce();
 }
@@ -29,7 +29,7 @@ function announce(): void {
 
 system.addEventListener('change', announce);
 
-/** Canvas drawings do not follow CSS by themselves. Returns what ends the watch. */
+/** Calls the listener at each change, since canvas drawings do not follow CSS. Returns a function that removes it. */
 export function onTheme(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);

@@ -95,7 +95,7 @@ export interface StageView {
   dropped: number;
   /** In the stage now. */
   queued: number;
-  /** Missing in the network without support for a loss: not in `in`. */
+  /** Missing in the network without enough evidence of a loss: not in `in`. */
   unconfirmed: number;
   /** Datagrams received in the streams in which any are missing. */
   support: number;
@@ -184,7 +184,7 @@ function uncountable(sources: readonly Source[]): string {
   return `Losses of ${plural(silent, 'source')} are not countable: the sequence number never advances.`;
 }
 
-/** Missing datagrams that do not count as lost, and what the lost ones rest on. */
+/** Missing datagrams that do not count as lost, and the evidence for those that do. */
 function evidence(stages: readonly StageView[]): string {
   const network = stages.find((view) => view.unconfirmed > 0);
   if (!network) return '';

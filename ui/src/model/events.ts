@@ -150,7 +150,7 @@ export function sentence(event: TelemetryEvent): string {
   return known ? known(event) : `${kindLabel(event.kind)} ${subject(event)}`;
 }
 
-/** Annotations of a latency that is not a plain measurement; people must see them beside the value. */
+/** Annotation of a latency that is not a plain measurement, to be shown beside the value. */
 export function basisMark(basis: string | null): { mark: string; hint: string } | null {
   if (basis === 'hop_sum' || basis === 'hopsum') {
     return { mark: 'Σ hops', hint: 'Sum of the hop latencies, without the time on the links' };
@@ -163,7 +163,7 @@ export function basisMark(basis: string | null): { mark: string; hint: string } 
     return { mark: 'by hop limit', hint: 'Joined from postcards, in the order of the packet’s hop limit' };
   }
   if (basis === 'stamps') {
-    return { mark: 'by stamps', hint: 'Joined from postcards, in the order of their timestamps' };
+    return { mark: 'by timestamps', hint: 'Joined from postcards, in the order of their timestamps' };
   }
   if (basis === 'topology') {
     return { mark: 'by links', hint: 'Joined from postcards, in the order of the configured links' };
@@ -201,7 +201,7 @@ export class EventLog {
   private readonly kinds = new Map<string, TelemetryEvent[]>();
   private readonly ids = new Set<string>();
   readonly counts = new Map<string, number>();
-  /** From this time on every event is here; of older ones only those of rarer kinds. */
+  /** Events from this time on are complete; of older ones only rare kinds are present. */
   completeSince = 0;
 
   constructor(private perKind: number) {}
@@ -251,7 +251,7 @@ function identity(event: TelemetryEvent): string {
   return [event.id, event.ts, event.kind, event.metric, event.node, event.queue, event.rule].join('|');
 }
 
-/** Newest first; almost always the new one belongs at the front. */
+/** Newest first; a new event nearly always belongs at the front. */
 function insert(list: TelemetryEvent[], event: TelemetryEvent): void {
   let at = 0;
   while (at < list.length && (list[at]?.ts ?? 0) > event.ts) at += 1;

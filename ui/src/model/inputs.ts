@@ -27,7 +27,7 @@ export interface InputState {
   text: string;
   /** What it means. */
   hint: string;
-  /** Why it is not better; empty where nothing is to be said. */
+  /** Why no faster path is used; empty if there is no reason. */
   why: string;
 }
 

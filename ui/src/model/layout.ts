@@ -49,7 +49,7 @@ function lowestAbove(id: number, near: Neighbours): number {
   return Math.min(...(near.get(id) ?? []), Infinity);
 }
 
-/** Mean place of those below that stand already, rounded so that equal neighbours fall back to the order of ids. */
+/** Mean x of the neighbours below, which are placed already, rounded so that nodes with equal neighbours are ordered by id. */
 function meanBelow(id: number, near: Neighbours, positions: Positions): number {
   const below = [...(near.get(id) ?? [])].flatMap((other) => positions.get(other)?.x ?? []);
   return below.length === 0 ? 0 : Math.round(below.reduce((sum, x) => sum + x, 0) / below.length);
@@ -67,11 +67,11 @@ function spread(members: readonly number[], y: number, most: number, positions: 
   members.forEach((id, i) => positions.set(id, { x: (i - (members.length - 1) / 2) * step, y }));
 }
 
-/** Pairs of nodes looked at, in all rounds: keeps a large network from stopping the page. */
+/** Limit of node pairs computed in all rounds, so that a large network does not block the page. */
 const MAX_PAIRS = 3e7;
 const MAX_ROUNDS = 300;
 
-/** A small spring layout: starts on a circle in the order of ids, uses no chance. */
+/** A small spring layout: starts on a circle in the order of ids, without randomness. */
 function free(graph: Graph): Positions {
   const ids = graph.nodes.map((node) => node.id);
   const radius = (STEP_X * Math.max(ids.length, 3)) / 6;

@@ -4,9 +4,9 @@ import type { RatesThen, Rollup } from '../api/types';
 export const WINDOW_SECONDS = 900;
 
 /**
- * Reports/s and events/s of the seconds before `until`, from what the store has: reports were counted per minute, events
- * per second. A second without events is 0; before the first that is known there is nothing. The minute in which the
- * program was started is only as long as what was left of it.
+ * Reports/s and events/s of the seconds before `until`, from the store: reports are counted per minute, events per
+ * second. A second without events is 0; there are no points before the first count. The minute in which the program
+ * was started counts only from its start.
  */
 export function pastRates(
   reportsByMinute: ReadonlyMap<number, number>,
@@ -40,7 +40,7 @@ export function sinceStart(
   return [...stored.filter(([time]) => time < first), ...points];
 }
 
-/** One column per key (the worst first, at most `most`), over the union of times. */
+/** One column per key (at most `most`, those with the highest values), over the union of times. */
 export interface Columns {
   keys: number[];
   /** How many keys there are, shown or not. */
@@ -90,7 +90,7 @@ export class LossClock {
     return first && last ? last.total - first.total : 0;
   }
 
-  /** Over how many seconds, at most 60: less while the page is young. */
+  /** The seconds that the difference covers: 60, or less in the first minute of the page or the program. */
   seconds(): number {
     const first = this.points[0];
     const last = this.points[this.points.length - 1];

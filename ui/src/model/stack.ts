@@ -15,14 +15,14 @@ export interface Stack {
   total: Column;
 }
 
-/** Seconds between the end of a value and the hole behind it. */
+/** Seconds between the end of a value and the gap after it. */
 const INSTANT = 0.001;
 
 type Hops = ReadonlyMap<string, number | null>;
 
 /**
- * Latencies of a flow's hops over time as areas that stand on each other. A value holds until the next point; a point
- * without hops is a silence and drawn as a hole.
+ * Latencies of a flow's hops over time as stacked areas. A value holds until the next point; a point without hops means
+ * that the flow has no reports, and is drawn as a gap.
  */
 export function stack(series: readonly HistoryPoint[]): Stack {
   const points = [...series].sort((a, b) => a.ts - b.ts);
@@ -40,7 +40,7 @@ export function stack(series: readonly HistoryPoint[]): Stack {
     const last = result.times[result.times.length - 1];
     let time = point.ts / 1e9;
     if (last !== undefined && time <= last) continue;
-    // The chart draws nothing from the last value to a hole, so the value is repeated where the hole begins.
+    // The chart draws nothing from the last value to a gap, so the value is repeated where the gap begins.
     if (hops.size === 0 && held) {
       add(result, time, held.hops, held.total);
       time += INSTANT;
@@ -99,7 +99,7 @@ function silentAfter(flow: FlowDetail): number {
   return Math.max(SILENT_NS, SILENT_INTERVALS * interval);
 }
 
-/** What a flow says now, as one more point of its history; a silent flow gives a hole. */
+/** The flow's current state as one more point of its history; a flow without recent reports gives a gap. */
 export function sample(flow: FlowDetail, now: number): HistoryPoint {
   if (now - flow.last_seen > silentAfter(flow)) return { ts: now, flow_latency: null, hops: [] };
   const hops = flow.hops.map(({ node, hop_latency }) => ({ node, latency: hop_latency }));
@@ -112,7 +112,7 @@ export interface PathChange {
   path: (number | null)[];
 }
 
-/** Where the path became another. What the flow took when it was first seen is no change. */
+/** The times at which the path changed. The path with which the flow was first seen is not a change. */
 export function pathChanges(paths: FlowHistory['paths'], firstSeen: number): PathChange[] {
   const sorted = [...paths].sort((a, b) => a.ts - b.ts);
   const isChange = (at: number): boolean => {

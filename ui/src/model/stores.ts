@@ -1,7 +1,7 @@
 import type { Answer, CountAnswer, Fields, SketchAnswer, Store } from '../api/dta';
 import { count, exact, NONE, percent, plural } from '../lib/format';
 
-/** What a store is made of, in a few words. */
+/** The layout of a store, in a few words. */
 export function shapeText(store: Store): string {
   switch (store.kind) {
     case 'key-write':
@@ -17,7 +17,7 @@ export function shapeText(store: Store): string {
   }
 }
 
-/** What share of its keys such a store answers, by copies: `93 % with 1, 98 % with 2`. */
+/** The expected share of keys that a query finds, by copies: `93 % with 1, 98 % with 2`. */
 export function expectedText(store: Store): string {
   if (store.expected.length === 0) return NONE;
   return store.expected.map((one) => `${percent(one.answered)} with ${one.copies}`).join(', ');
@@ -86,7 +86,7 @@ export function answerText(answer: Answer): { good: boolean; text: string } {
       };
     case 'unproven': {
       const path = (answer.path ?? []).map((hop) => hop ?? '?').join(' › ');
-      return { good: true, text: `${path} (unproven: the slot does not say whose it is)` };
+      return { good: true, text: `${path} (unproven: the slot does not identify its key)` };
     }
     case 'torn':
       return { good: false, text: 'is being written; try again' };

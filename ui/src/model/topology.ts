@@ -24,7 +24,7 @@ export function edgeId(from: number, to: number): string {
   return `${from}>${to}`;
 }
 
-/** Nodes and links as one graph. Parallel links between two nodes are one edge: the busier one speaks for both. */
+/** Nodes and links as one graph. Parallel links between two nodes are one edge, with the values of the busier one. */
 export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Graph {
   const byId = new Map<number, GraphNode>();
   for (const node of nodes)
@@ -44,8 +44,8 @@ export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Grap
 }
 
 /**
- * What a node shows through a lens, in the lens's unit: the worst of the last second, so that a burst of a millisecond is
- * seen. Null where it never said.
+ * A node's value of the selected metric (lens), in its unit: the maximum or p99 of the last second, so that a burst of a
+ * millisecond is visible. Null if the node never reported it.
  */
 export function nodeValue(entry: GraphNode, graph: Graph, lens: Lens): number | null {
   const latency = entry.node?.hop_latency;
@@ -86,7 +86,7 @@ export function edgeNodes(paths: readonly PathUse[]): Set<number> {
 
 /**
  * Tiers of a leaf–spine or fat tree: 0 where paths begin and end, then by distance. Null where links stay inside a tier
- * or skip one, or where the network is a chain: then it is no such tree.
+ * or skip one, or where the network is a chain: such a network is not drawn as a tree.
  */
 export function tiers(graph: Graph, paths: readonly PathUse[]): Map<number, number> | null {
   const near = neighbours(graph);
@@ -125,14 +125,14 @@ export function chain(graph: Graph): number[] | null {
   return order.length === near.size ? order : null;
 }
 
-/** Scale of colours: 0 is calm, 1 is the worst that is shown. */
+/** Scale of colours, from `low` to `high`. */
 export interface Scale {
   low: number;
   high: number;
   log: boolean;
 }
 
-/** Whole decades around latencies; zero to a round number for queues; always 0 to 1 for utilisation. */
+/** Whole decades around latencies; zero to a round number for queues; always 0 to 1 for utilization. */
 export function scaleFor(lens: Lens, values: readonly (number | null)[], previous: Scale | null): Scale {
   if (lens === 'utilization') return { low: 0, high: 1, log: false };
   const known = values.filter((value): value is number => value !== null && value > 0);
@@ -142,7 +142,7 @@ export function scaleFor(lens: Lens, values: readonly (number | null)[], previou
   }
   const low = 10 ** Math.floor(Math.log10(Math.min(...known, 1e4)));
   const high = 10 ** Math.ceil(Math.log10(Math.max(...known, low * 1000)));
-  // Only ever wider, so that colours keep their meaning while one watches.
+  // The scale only widens, so that colours keep their meaning while the page is open.
   return {
     low: Math.min(low, previous?.low ?? low),
     high: Math.max(high, previous?.high ?? high),
@@ -155,7 +155,7 @@ function roundUp(value: number): number {
   return ([1, 2, 5, 10].find((step) => step * decade >= value) ?? 10) * decade;
 }
 
-/** Place of a value on the scale, 0 to 1; null stays null. */
+/** Position of a value on the scale, 0 to 1; null stays null. */
 export function place(scale: Scale, value: number | null): number | null {
   if (value === null) return null;
   const { low, high, log } = scale;

@@ -77,7 +77,7 @@ function chip(kind: string) {
     update(count: number, chosen: boolean): void {
       setText(number, exact(count));
       element.classList.toggle('zero', count === 0);
-      // The periodic push is no change; its button appears with its first event.
+      // The periodic push is not a change; its button appears with its first event.
       show(element, count > 0 || chosen || kind !== PUSHED);
     },
   };

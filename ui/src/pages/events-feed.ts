@@ -26,7 +26,7 @@ export class EventFeed {
   waiting: TelemetryEvent[] = [];
   /** Events skipped by the server because this client was slow, or by the page because it was paused for long. */
   shed = 0;
-  /** The last page was the last; or why there is none. */
+  /** Whether there are older pages (`more`, `last`), or why they cannot be loaded. */
   end: 'more' | 'last' | string = 'more';
   /** Called when there is something to draw. */
   dirty = true;
@@ -37,7 +37,7 @@ export class EventFeed {
 
   constructor(private query: EventQuery) {}
 
-  /** Changes the query. A change of what the server filters (node, flow) reloads; a change of what the page filters only loads more. */
+  /** Changes the query. A change of a filter of the server (node, flow) reloads; a change of a filter of the page only loads more. */
   change(query: EventQuery): void {
     const before = JSON.stringify(this.serverPart());
     this.query = query;
@@ -85,7 +85,7 @@ export class EventFeed {
     this.dirty = true;
   }
 
-  /** The page before the oldest that is shown without a hole. */
+  /** Loads the page before the oldest event that is shown without a gap. */
   older(): void {
     const shown = this.selection();
     const oldest = shown[shown.length - 1]?.ts ?? null;
@@ -103,7 +103,7 @@ export class EventFeed {
     else this.shed += 1;
   }
 
-  /** The server knows a node and a whole flow; a part of a flow's text is looked for here. */
+  /** The server filters by a node and a complete flow; the page filters by a part of a flow's text. */
   private serverPart(): { node: string; flow: string } {
     const { node, flow } = this.query;
     return { node: /^\d+$/.test(node) ? node : '', flow: isFlowText(flow) ? flow : '' };

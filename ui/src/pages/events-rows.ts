@@ -4,7 +4,7 @@ import { clock, dateTime, flowName, pathText } from '../lib/format';
 import { basisMark, kindLabel, sentence, tone } from '../model/events';
 import { link } from '../router';
 
-/** The list; a row is made once and moved after that, so that an open one stays open. */
+/** The list; a row is created once and then moved, so that an open row stays open. */
 export function eventRows() {
   const list = h('ol', { class: 'event-list', aria: { label: 'Events, newest first' } });
   const nothing = h('div');
@@ -16,7 +16,7 @@ export function eventRows() {
   const made = new Map<TelemetryEvent, HTMLElement>();
   return {
     element: h('div', {}, list, nothing),
-    /** `completeSince`: before this time not all kinds are here; a line says so. */
+    /** `completeSince`: before this time not all kinds are present; a line states it. */
     update(events: readonly TelemetryEvent[], filtered: boolean, completeSince: number): void {
       const wanted = new Set(events);
       for (const [event, element] of made) {

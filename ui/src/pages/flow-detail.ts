@@ -44,7 +44,7 @@ export function flowView() {
   };
 }
 
-/** Links take so much more time than hops that the hops would be a line at the bottom. */
+/** Above this ratio of flow latency to the hops' sum, the stacked hops would be a line at the bottom. */
 const DWARFED = 4;
 
 /** Stored and live latencies of the flow in one chart. */

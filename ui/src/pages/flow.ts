@@ -8,7 +8,7 @@ import { link, type Page, type Route } from '../router';
 import { flowView } from './flow-detail';
 import { flowList } from './flow-list';
 
-/** One flow: its path hop by hop, and where its time goes. The address names it by its id or its text. */
+/** One flow: its path hop by hop, and the latency of each hop. The address names the flow by its id or its text. */
 export function flowPage(route: Route): Page {
   const detail = h('div', { class: 'flow-detail' });
   let name = route.argument;

@@ -87,7 +87,7 @@ function showDrops(list: HTMLElement, view: StageView): void {
       note: percent(count / view.in),
       title:
         reason === 'lost'
-          ? `Rests on ${exact(view.support)} ${plural('datagram', view.support)} received`
+          ? `Evidence: ${exact(view.support)} ${plural('datagram', view.support)} received`
           : '',
     };
   });
@@ -99,7 +99,7 @@ function showDrops(list: HTMLElement, view: StageView): void {
       class: 'waiting',
       text: `${exact(view.unconfirmed)} unconfirmed`,
       note: '',
-      title: `Missing, but not supported by the ${exact(view.support)} datagrams received: not counted as lost`,
+      title: `Missing, but the ${exact(view.support)} datagrams received are not enough evidence: not counted as lost`,
     });
   }
   const key = JSON.stringify(lines);

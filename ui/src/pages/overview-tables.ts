@@ -47,7 +47,7 @@ export function flowTable() {
   };
 }
 
-/** A count that is a failure when it is not zero. Of a source that cannot be counted nothing is known. */
+/** A count that is a failure when it is not zero; "not countable" for a source whose sequence number never advances. */
 function failing(row: Source, value: number): CellView {
   if (!row.countable) {
     const title = 'Its sequence number never advances, so losses cannot be counted';

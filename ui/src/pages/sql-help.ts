@@ -54,12 +54,12 @@ export const SCHEMA: readonly { table: string; hint: string; columns: string }[]
   },
   {
     table: 'losses',
-    hint: 'reports that never came',
+    hint: 'reports that never arrived',
     columns: 'ts, node, source, hw_id, lost, reordered, duplicated',
   },
   {
     table: 'reports',
-    hint: 'every report, when switched on',
+    hint: 'every report, if enabled',
     columns: 'one row per hop, everything it carried',
   },
 ];

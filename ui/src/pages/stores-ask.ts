@@ -10,7 +10,7 @@ const WORDS = {
   sketch: 'Estimate for',
 };
 
-/** A form that asks a store about a key. */
+/** A form that queries a store for a key. */
 export function askPanel() {
   const key = h('input', {
     type: 'text',

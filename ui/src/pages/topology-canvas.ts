@@ -42,7 +42,7 @@ export class TopologyCanvas {
     });
   }
 
-  /** Places nodes; only when nodes or links came or went, so that the picture stays still. */
+  /** Arranges nodes, only if nodes or links were added or removed, so that the picture does not move. */
   arrange(graph: Graph, paths: readonly PathUse[]): void {
     const shape = [...graph.nodes.map(({ id }) => id), ...graph.edges.map(({ id }) => id)].join();
     if (shape === this.shape) return;
@@ -65,7 +65,7 @@ export class TopologyCanvas {
     return scale;
   }
 
-  /** Nodes on their places, all in sight; tiers are drawn apart so that the picture fills the box. */
+  /** Positions all nodes inside the box; tiers are drawn apart so that the picture fills it. */
   fit(): void {
     const { positions, shape } = this.arranged;
     const squeeze = this.isCompact() ? 0.55 : 1;
@@ -101,7 +101,7 @@ export class TopologyCanvas {
   }
 }
 
-/** How far tiers must stand apart for the picture to have the shape of its box. */
+/** Factor on the distance of tiers that gives the picture the aspect ratio of its box. */
 function stretchFor(box: HTMLElement, positions: Positions, squeeze: number): number {
   const points = [...positions.values()];
   const extent = (values: number[]): number => Math.max(...values) - Math.min(...values);
@@ -111,7 +111,7 @@ function stretchFor(box: HTMLElement, positions: Positions, squeeze: number): nu
   return Math.min(2, Math.max(0.7, ((width * box.clientHeight) / box.clientWidth - 120) / height));
 }
 
-/** Adds what is new and takes out what is gone. */
+/** Adds new elements and removes those that no longer exist. */
 function sync(cy: Core, graph: Graph): void {
   const wanted = new Map<string, ElementDefinition>();
   for (const { id } of graph.nodes)
@@ -138,7 +138,7 @@ function listen(cy: Core, select: (selected: Selection | null) => void): void {
   });
 }
 
-/** Arrow keys walk over the nodes in the order of their ids; Escape lets go. */
+/** Arrow keys select the nodes in the order of their ids; Escape clears the selection. */
 function keyboard(
   element: HTMLElement,
   cy: Core,

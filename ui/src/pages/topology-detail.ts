@@ -108,7 +108,7 @@ function describeLink(graph: Graph, from: number, to: number): Description | nul
   const { link: found } = edge;
   const facts: Fact[] = [
     ['interfaces', `${found.egress_if ?? '?'} → ${found.ingress_if ?? '?'}`],
-    ['utilisation', percent(found.utilization)],
+    ['utilization', percent(found.utilization)],
     ['queue', count(found.queue_occupancy)],
     ['hop latency', `${duration(found.hop_latency)} at ${from}`],
     ['flows', exact(found.flows)],

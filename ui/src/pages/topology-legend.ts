@@ -19,13 +19,13 @@ const LENSES: readonly { lens: Lens; title: string; legend: string; note: string
   },
   {
     lens: 'utilization',
-    title: 'Utilisation',
-    legend: 'Link utilisation',
+    title: 'Utilization',
+    legend: 'Link utilization',
     note: `Nodes: busiest link. ${LINKS}`,
   },
 ];
 
-/** What the colours mean, chosen. */
+/** Buttons that choose the metric (lens) of the colours. */
 export function lensPicker(first: Lens, chosen: (lens: Lens) => void): HTMLElement {
   const buttons = LENSES.map(({ lens, title }) => {
     const button = h(
@@ -47,7 +47,7 @@ export function lensText(lens: Lens, value: number | null): string {
   return lens === 'queue' ? count(value) : percent(value);
 }
 
-/** The scale of colours with its units, and what the widths mean. */
+/** The scale of colours with its units, and the meaning of the widths. */
 export function legendView() {
   const title = h('span', { class: 'legend-title' });
   const steps = h('div', { class: 'ticks' });

@@ -85,7 +85,7 @@ function paintEdge(element: EdgeSingular, edge: GraphEdge, most: number, brush: 
   );
 }
 
-/** Sets what differs: each change makes the map work out an element's style anew. */
+/** Sets only data that differ: each change makes the map recompute an element's style. */
 function change(
   element: NodeSingular | EdgeSingular,
   values: Readonly<Record<string, string | number>>,
@@ -107,7 +107,7 @@ function highlighted({ path }: Picture): Set<string> | null {
   return on;
 }
 
-/** The map's looks in the theme's colours. */
+/** The map's style sheet in the theme's colours. */
 export function styles(): StylesheetJson {
   return [
     {

@@ -130,7 +130,7 @@ class TopologyPage implements Page {
     });
   }
 
-  /** Follows the flow that the address names; one that has expired is let go without a word. */
+  /** Follows the flow that the address names; one that has expired is ignored. */
   private async followNamed(route: Route): Promise<void> {
     const name = route.query.get('flow') ?? '';
     if (name === '') return;
