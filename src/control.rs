@@ -61,7 +61,7 @@ impl Control {
     /// Starts a thread. If it panics, the main thread ends the program: hopwise does not run without one of its threads.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn spawn(
         &self,
         name: &str,
@@ -69,7 +69,7 @@ impl Control {
     ) -> Result<JoinHandle<()>, CliError> {
         let (control, about) = (self.clone(), name.to_owned());
         let watched = move || {
-            // What the thread owned is gone with it; the rest is shared through locks whose values stay valid.
+            // The thread's own data is dropped with it; the rest is shared through locks whose values stay valid.
             if std::panic::catch_unwind(AssertUnwindSafe(work)).is_err() {
                 control.failed(format!(
                     "the thread `{about}` has died; this is a fault in hopwise, please report it"
@@ -81,7 +81,7 @@ impl Control {
     }
 
     fn send(&self, message: Message) {
-        // Fails when the main thread is past listening, which means that the program ends already.
+        // Fails only when the main thread no longer receives, because the program is ending.
         let _ = self.sender.send(message);
     }
 }

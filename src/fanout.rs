@@ -78,7 +78,7 @@ impl Load {
         self.entries.extend(other.entries.iter().map(|entry| Entry { end: begin + entry.end, ..*entry }));
     }
 
-    /// Leaves out the datagrams that `keep` does not want, by their source and size.
+    /// Removes the datagrams for which `keep` is false, by their source and size.
     fn retain(&mut self, mut keep: impl FnMut([u8; 16], usize) -> bool) {
         let (mut start, mut end) = (0, 0);
         let bytes = &mut self.bytes;
@@ -116,7 +116,7 @@ pub(crate) struct FanoutStats {
     pub(crate) datagrams: u64,
     /// Datagrams whose worker's queue was full.
     pub(crate) full: u64,
-    /// Datagrams whose source had its share of a worker's queue.
+    /// Datagrams whose source already occupied its share of a worker's queue.
     pub(crate) share: u64,
 }
 
@@ -296,7 +296,7 @@ impl Spreader {
     }
 }
 
-/// The counter that numbered a datagram. Reports 0.5 are numbered per address, for all nodes.
+/// The stream to which a datagram's sequence number belongs. Reports 0.5 have one per address, for all nodes.
 fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
     let (version, node) = match peek.version {
         Version::V05 => (5, None),
@@ -369,13 +369,13 @@ impl Load {
     }
 }
 
-/// Datagrams handed to a worker at once.
+/// Datagrams after which a load is passed on, and the maximum per call of the worker.
 const SHARE: usize = 64;
 /// Bytes after which a load is passed on, regardless of the number of datagrams.
 const SHARE_BYTES: usize = 256 << 10;
 /// Bytes that an empty load keeps.
 const SPARE_BYTES: usize = 32 << 10;
-/// Bytes of a load's place in a queue, and in the accounts of sources.
+/// Overhead of a load in a queue and in the accounts of sources, bytes.
 const LOAD_OVERHEAD: usize = 512;
 /// Interval between reports of losses, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;

@@ -44,7 +44,7 @@ use crate::{
 use settings::values::Size;
 use terminal::CliError;
 
-/// A hopwise that collects. Inert until [`Server::start`].
+/// The program with its roles. Nothing runs before [`Server::start`].
 #[derive(Debug)]
 pub(crate) struct Server {
     file: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub(crate) struct Server {
     memory: Option<memory_role::Role>,
     api: Option<Api>,
     generation: u32,
-    /// Gives up privileges when they are no longer needed.
+    /// Drops privileges that are no longer needed.
     gives_up: bool,
     /// Whether state could not be saved for the next start.
     lost: bool,
@@ -112,7 +112,7 @@ struct Dta {
 }
 
 impl Dta {
-    /// All but RDMA devices.
+    /// Opens everything except RDMA devices.
     fn open(settings: &Settings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);

@@ -30,7 +30,7 @@ impl Filter {
     }
 }
 
-/// Hands events to the clients of the live stream.
+/// Passes events to the clients of the live stream.
 #[derive(Debug)]
 pub(crate) struct Hub {
     clients: Mutex<Clients>,
@@ -70,7 +70,7 @@ impl Subscription {
 }
 
 impl Hub {
-    /// A hub for `max_clients`, each with room for `queue` events; `reasons` are names of drop reasons.
+    /// A hub for `max_clients`, each with a queue of `queue` events; `reasons` are names of drop reasons.
     pub(crate) fn new(max_clients: usize, queue: usize, reasons: ReasonNames) -> Self {
         Self { clients: Mutex::default(), max_clients, queue: queue.max(1), reasons }
     }

@@ -41,7 +41,7 @@ use link::Links;
 use regions::Offered;
 use terminal::CliError;
 
-/// Most datagrams received at once.
+/// Maximum datagrams per receive call.
 const BURST: usize = 256;
 /// Poll interval, ms, which bounds the time to notice a stop.
 const SLEEP: u32 = 50;
@@ -51,7 +51,7 @@ const RECEIVES: u32 = 4096;
 /// Shared with the API and the exchange.
 pub(crate) type Handle = Arc<Memory>;
 
-/// The memory and all that belongs to it, shared by its threads, the API and the exchange.
+/// The memory and its state, shared by its threads, the API and the exchange.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) settings: MemorySettings,

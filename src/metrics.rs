@@ -1,4 +1,4 @@
-//! `/metrics`: the figures in Prometheus' text format or as OpenMetrics. Names and labels exist only here; never is a flow a label.
+//! `/metrics`: the figures in Prometheus' text format or as OpenMetrics. Names and labels exist only here; a flow is never a label.
 
 #[cfg(test)]
 mod check;
@@ -184,9 +184,9 @@ fn stages(text: &mut Text, monitor: &Monitor, missing: collector::Losses) {
         }
     }
     let evidence = stages.iter().find_map(|stage| stage.evidence).unwrap_or_default();
-    let help = "Datagrams missing in sequences, and not counted as lost: those received do not support it.";
+    let help = "Datagrams missing in sequences, and not counted as lost, because the datagrams received do not support it.";
     text.single("unconfirmed_losses", "gauge", help, evidence.unconfirmed);
-    let help = "Datagrams received in the streams in which any are missing: what the losses rest on.";
+    let help = "Datagrams received in the streams in which any are missing: the evidence for losses.";
     text.single("loss_evidence_datagrams", "gauge", help, evidence.datagrams);
 }
 
@@ -227,7 +227,7 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
     receive_paths(text, &inputs);
 }
 
-/// How each input receives, and what it lost.
+/// The receive path of each input, and its losses.
 fn receive_paths(text: &mut Text, inputs: &[view::InputView]) {
     text.metric("input_up", "gauge", "1 while an input receives, 0 while it cannot be opened.");
     inputs.iter().for_each(|input| text.sample("input_up", &[("listen", &input.listen)], u8::from(input.up)));
@@ -589,7 +589,7 @@ fn reference(document: &str) -> String {
     out
 }
 
-/// Reporters, nodes, queues and links reported one by one.
+/// Maximum number of reporters, nodes, queues and links with samples of their own.
 const MAX_SERIES: usize = 1_024;
 
 #[cfg(test)]
@@ -656,7 +656,7 @@ mod tests {
         testkit::compare_page("docs/reference/metrics.md", &made);
     }
 
-    /// A monitor of nothing.
+    /// A monitor without inputs and workers.
     fn idle() -> Monitor {
         let hub = Arc::new(Hub::new(1, 1, BTreeMap::new()));
         let config = pipeline::Config {

@@ -86,7 +86,7 @@ impl Monitor {
         }
     }
 
-    /// Notes the totals; called once a second.
+    /// Samples the totals; called once a second.
     pub(crate) fn sample(&self) {
         let stats: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let sample = Sample {
@@ -164,7 +164,7 @@ impl Monitor {
 
     /// Nodes, links and paths, at most a second old.
     pub(crate) async fn topology(&self) -> Result<Arc<Topology>, Busy> {
-        // Held in the meantime: those who come now get the same answer.
+        // Locked until the end, so that concurrent requests get the same result.
         let mut cached = self.topology.lock().await;
         if let Some((at, topology)) = &*cached
             && at.elapsed() < Duration::from_secs(1)
@@ -179,7 +179,7 @@ impl Monitor {
         Ok(whole)
     }
 
-    /// Streams, sources and tables, as last published by the workers and by those who account in front of them. Never waits.
+    /// Streams, sources and tables, as last published by the workers and by the fan-outs in front of them. Never waits.
     pub(crate) fn detail(&self) -> Detail {
         let mut detail = Detail::default();
         for worker in &self.workers {
@@ -201,7 +201,7 @@ impl Monitor {
         detail
     }
 
-    /// The stages of the loss budget, in order. `missing`: what [`Detail::losses`] says.
+    /// The stages of the loss budget, in order. `missing`: those of [`Detail::losses`].
     pub(crate) fn stages(&self, missing: Losses) -> Vec<Stage> {
         // Later stages are read first: then a stage never seems to have more output than input.
         let later = self.pipeline.stages();

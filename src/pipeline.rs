@@ -40,7 +40,7 @@ pub(crate) struct Config {
     pub(crate) store: Option<store::Config>,
 }
 
-/// Counters of what the workers found.
+/// Counters of the workers' results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     events: u64,
@@ -142,7 +142,7 @@ impl Pipeline {
     pub(crate) fn start(&mut self) -> Result<(), CliError> {
         let mut feed = self.feed.take();
         if let Some(config) = self.config.store.clone() {
-            // What it has no room for waits in our queue, which knows what to shed.
+            // Records that do not fit into the store's queue wait in ours, which sheds by priority.
             let config =
                 store::Config { policy: store::Policy::Block, queue_batches: STORE_BATCHES, ..config };
             let opened = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
@@ -180,7 +180,7 @@ impl Outlet {
         Batch::with_capacity(self.batch)
     }
 
-    /// Hands over what is in `batch` and empties it. The policy applies when the queue is full.
+    /// Queues the records of `batch` and empties it. The policy applies when the queue is full.
     pub(crate) fn send(&self, batch: &mut Batch, rules: &RuleNames) {
         self.hand_over(batch, rules, self.policy);
     }
@@ -190,7 +190,7 @@ impl Outlet {
         self.hand_over(batch, rules, Policy::Block);
     }
 
-    /// Hands over reports for the table of reports. The policy applies when the queue is full.
+    /// Queues reports for the table of reports. The policy applies when the queue is full.
     pub(crate) fn send_reports(&self, rows: Vec<ReportRow>) {
         self.sender.send_reports(rows, self.policy == Policy::Block);
     }
@@ -287,7 +287,7 @@ fn reasons(shed: &Shed) -> NamedCounts {
     [("queue_full", shed.full), ("source_share", shed.share), ("displaced", shed.displaced)].into()
 }
 
-/// Shows records to the live stream, and passes them on to the store.
+/// Publishes records in the live stream, and passes them on to the store.
 fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&RecordSender>, block: bool) {
     receiver.run(|parcel| match parcel {
         Parcel::Results(batch, rules) => {
@@ -305,7 +305,7 @@ fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&R
     });
 }
 
-/// Passes records to the store, which makes us wait while it has no room.
+/// Passes records to the store; blocks while the store's queue is full.
 fn feed_store(receiver: RecordReceiver, shared: &Shared) {
     let mut named: Option<RuleNames> = None;
     receiver.run(|parcel| {
@@ -333,5 +333,5 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 
 /// Batches in the store's own queue.
 const STORE_BATCHES: usize = 8;
-/// Nodes whose drops are counted one by one.
+/// Maximum number of nodes whose drops are counted individually.
 const MAX_NODES: usize = 65_536;

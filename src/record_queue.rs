@@ -13,18 +13,18 @@ use crate::{
 /// Counters of records: `offered = delivered + sum of shed + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Put in, or to be put in.
+    /// Records that senders offered, including those that still wait for space.
     pub(crate) offered: u64,
-    /// Taken out, and dealt with.
+    /// Records that the receiver has processed.
     pub(crate) delivered: u64,
-    /// Shed.
+    /// Records shed, by reason.
     pub(crate) shed: Shed,
     /// Bytes in the queue.
     pub(crate) bytes: u64,
 }
 
 impl Account {
-    /// Records in the queue, or being dealt with.
+    /// Records that wait for space, are in the queue, or are being processed.
     pub(crate) fn queued(&self) -> u64 {
         self.offered - self.delivered - self.shed.sum()
     }
@@ -43,17 +43,17 @@ struct Inner {
 #[derive(Debug)]
 struct Shared {
     inner: Mutex<Inner>,
-    /// There is something, or nothing more will come.
+    /// Signaled when there are records, or when the last sender ends.
     filled: Condvar,
-    /// There is room.
+    /// Signaled when there is space, or when the receiver ends.
     emptied: Condvar,
 }
 
-/// An end where records are put in.
+/// A sending end.
 #[derive(Debug)]
 pub(crate) struct RecordSender(Arc<Shared>);
 
-/// The end where they come out.
+/// The receiving end.
 #[derive(Debug)]
 pub(crate) struct RecordReceiver(Arc<Shared>);
 
@@ -61,7 +61,7 @@ pub(crate) struct RecordReceiver(Arc<Shared>);
 #[derive(Clone, Debug)]
 pub(crate) struct QueueGauge(Arc<Shared>);
 
-/// A queue with room for `limit` bytes.
+/// A queue for `limit` bytes.
 pub(crate) fn record_queue(limit: usize) -> (RecordSender, RecordReceiver) {
     let inner = Inner { backlog: Backlog::new(limit), offered: 0, delivered: 0, senders: 1, closed: false };
     let shared =
@@ -70,12 +70,12 @@ pub(crate) fn record_queue(limit: usize) -> (RecordSender, RecordReceiver) {
 }
 
 impl RecordSender {
-    /// Puts the records of a batch in. `block`: waits for room, otherwise sheds what finds none.
+    /// Queues the records of a batch. `block`: waits for space; otherwise records that do not fit are shed.
     pub(crate) fn send(&self, batch: &Batch, rules: &RuleNames, block: bool) {
         self.put(batch.len() as u64, records(batch), rules, block);
     }
 
-    /// Puts reports in, likewise.
+    /// Queues reports, likewise.
     pub(crate) fn send_reports(&self, rows: Vec<ReportRow>, block: bool) {
         let rules = RuleNames::from([]);
         self.put(rows.len() as u64, rows.into_iter().map(Record::Report), &rules, block);

@@ -1,4 +1,4 @@
-//! Nodes, links and paths of all workers, put together. Each worker keeps its own, in bounded tables.
+//! Nodes, links and paths of all workers, merged. Each worker has its own, in bounded tables.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -16,7 +16,7 @@ use crate::{
     worker::visit_network,
 };
 
-/// What the flows and reports of all workers say about the network.
+/// The network, as derived from the flows and reports of all workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     nodes: BTreeMap<u32, Node>,
@@ -45,7 +45,7 @@ struct Path {
     reports: u64,
 }
 
-/// What a slice of a worker's tables has.
+/// The contents of a slice of a worker's tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slice {
     /// Maximum numbers of nodes, links and paths.
@@ -60,7 +60,7 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// What a worker knows, in the slots from `first` on, and the next slot.
+    /// The contents of a worker's slots from `first` on, and the next slot.
     pub(crate) fn of(collector: &Collector, first: u32, now: Nanos) -> (Self, Option<u32>) {
         let Tables { path_nodes, path_links, paths, .. } = collector.tables();
         let room = |table: Table| usize::try_from(table.capacity).unwrap_or(usize::MAX);
@@ -81,7 +81,7 @@ impl Slice {
     }
 }
 
-/// Gathers slices of workers.
+/// Merges slices of workers.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     /// Maximum numbers of nodes, links and paths: those of one worker. More are left out.
@@ -89,7 +89,7 @@ pub(crate) struct Gathering {
     workers: Vec<Known>,
 }
 
-/// What a worker knows. An entry that two slices have is the same entry, of which the later is newer.
+/// The contents of a worker's tables. If two slices have the same entry, the later one is newer and replaces the other.
 #[derive(Debug, Default)]
 struct Known {
     nodes: BTreeMap<u32, NodeUse>,
@@ -117,7 +117,7 @@ impl Gathering {
         known.queues.extend(slice.queues.into_iter().map(keyed));
     }
 
-    /// All of it together.
+    /// The merged network.
     pub(crate) fn topology(self) -> Topology {
         let [max_nodes, max_links, max_paths] = self.max;
         Topology {

@@ -45,7 +45,7 @@ use transport::RdmaTransport;
 use upstream::Upstream;
 use view::TranslatorView;
 
-/// Most datagrams received from a socket at once.
+/// Maximum datagrams per receive call of a socket.
 const BURST: usize = 128;
 /// Longest sleep, which bounds the time to notice events of links and a stop.
 const SLEEP: Duration = Duration::from_millis(20);

@@ -225,7 +225,7 @@ impl From<&Rollup> for RollupView {
     }
 }
 
-/// A utilisation in millionths as a fraction of 1.
+/// A utilization in millionths as a fraction of 1.
 pub(crate) fn fraction(millionths: u64) -> f64 {
     millionths as f64 / 1e6
 }

@@ -37,7 +37,7 @@ pub(crate) const TICK: Nanos = 20_000_000;
 /// Maximum number of queued queries of a worker.
 const QUESTIONS: usize = 16;
 
-/// Time for queries per tick; the rest waits for the next tick.
+/// Time for queries per tick; the others wait for the next tick.
 const QUESTION_TIME: Duration = Duration::from_millis(5);
 
 /// Work for a worker between two bursts. It must be short: datagrams queue in the meantime.
@@ -75,7 +75,7 @@ pub(crate) struct WorkerHandle {
 }
 
 impl Worker {
-    /// A worker around `collector`, with a handle for others. `tap` also keeps every report.
+    /// A worker around `collector`, with a handle for others. `recorder` stores every report.
     pub(crate) fn new(
         collector: Collector,
         outlet: Outlet,
@@ -161,7 +161,7 @@ impl Worker {
         self.publish();
     }
 
-    /// Runs what others asked for. Datagrams wait in the meantime, so what does not fit waits for the next tick.
+    /// Runs tasks of other threads. Datagrams queue in the meantime, so tasks beyond the time limit wait for the next tick.
     fn run_tasks(&mut self) {
         let begun = Instant::now();
         while begun.elapsed() < QUESTION_TIME
@@ -192,7 +192,7 @@ impl Worker {
         &self.collector
     }
 
-    /// At once, unless a kernel program must apply them first.
+    /// Applies thresholds and rules at once, unless a kernel program must apply them first.
     fn set_detection(&mut self, pending: PendingDetection) {
         self.pending = Some(pending);
         if !self.removals.is_asked() {
@@ -200,7 +200,7 @@ impl Worker {
         }
     }
 
-    /// Applies them.
+    /// Applies the pending ones.
     pub(crate) fn apply_detection(&mut self) {
         let Some(PendingDetection { detection, rules, done }) = self.pending.take() else { return };
         // Results so far refer to the old rules.
@@ -230,7 +230,7 @@ impl Worker {
         self.pending.as_ref().map(|pending| Arc::clone(&pending.detection))
     }
 
-    /// Adds to what was counted outside the collector.
+    /// Adds counts of datagrams that were processed outside the collector.
     pub(crate) fn count(&mut self, more: &Stats) {
         self.elsewhere += more;
     }
@@ -309,7 +309,7 @@ impl WorkerHandle {
         lock(&self.published).stats
     }
 
-    /// The figures, and what the tables hold, as of the last tick or second.
+    /// The counters as of the last tick, and the contents of the tables as of the last second.
     pub(crate) fn snapshot(&self) -> Snapshot {
         lock(&self.published).clone()
     }

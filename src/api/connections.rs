@@ -44,7 +44,7 @@ pub(super) struct Slot(Mutex<Doing>);
 struct Doing {
     phase: Phase,
     since: Instant,
-    /// Closed in favor of a newer connection.
+    /// Evicted by a newer connection.
     evicted: bool,
     waker: Option<Waker>,
 }

@@ -100,7 +100,7 @@ fn speed(text: &str) -> Result<Speed, String> {
     }
 }
 
-/// Datagrams given to the collector at once.
+/// Maximum datagrams per call of the collector.
 const BURST: usize = 64;
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
@@ -161,13 +161,13 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
         build::receive_on(&mut profile.wire, &args.ports);
     }
     config.access = Arc::new(build::access_by_port(settings, &args.all_ports()));
-    // The same capture gives the same answer, always.
+    // The same capture always gives the same results.
     config.seed = collector::Config::default().seed;
     Ok(config)
 }
 
 fn open(dir: &Path, settings: &Settings) -> Result<Keeper, CliError> {
-    // The input can wait: nothing is shed. What is replayed may be old: retention would delete it at once.
+    // The input can wait, so nothing is shed. Replayed records may be old: retention would delete them at once.
     let config = store::Config {
         dir: dir.to_path_buf(),
         policy: Policy::Block,
@@ -192,7 +192,7 @@ pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliErr
     Ok(replay.finish().collector.stats().reports)
 }
 
-/// What is printed, in either form.
+/// The results to print, as text or as JSON.
 struct Summary<'a> {
     files: &'a [PathBuf],
     account: &'a Account,
@@ -213,7 +213,7 @@ struct Replay {
     /// Receive time of the latest datagram.
     last: u64,
     aggregate_ports: AggregatePorts,
-    /// Each is a listener, by its index.
+    /// The ports of reports; the index of a port is the number of its listener.
     ports: Vec<u16>,
 }
 
@@ -223,7 +223,7 @@ struct Replayed {
     stored: Option<store::Stats>,
 }
 
-/// Datagrams that wait to be handled together: copies, because a capture lends one frame at a time.
+/// Datagrams to process together: copies, because a capture lends one frame at a time.
 #[derive(Default)]
 struct Burst {
     bytes: Vec<u8>,
@@ -275,7 +275,7 @@ impl Replay {
         }
     }
 
-    /// Handles what waits, and ticks when it is time.
+    /// Processes the waiting datagrams, and runs a tick when it is due.
     fn flush(&mut self) {
         let Some(last) = self.burst.heads.last() else { return };
         self.last = self.last.max(last.received);
@@ -316,15 +316,15 @@ impl Replay {
     }
 }
 
-/// Keeps the capture's time in step with the clock on the wall.
+/// Paces the capture's time by the wall clock.
 struct Pace {
     speed: Speed,
-    /// The first timestamp, and when it was met.
+    /// The first timestamp, and the wall-clock time at which it was read.
     begin: Option<(u64, Instant)>,
 }
 
 impl Pace {
-    /// When `ts` is due, from now.
+    /// Time from now until `ts` is due.
     fn due(&mut self, ts: u64) -> Option<Duration> {
         let Speed::Times(times) = self.speed else { return None };
         let (first, met) = *self.begin.get_or_insert((ts, Instant::now()));

@@ -242,7 +242,7 @@ impl What {
                 key: &key.0,
             },
             Self::Sketch(sketch) => sketch.operation(scratch)?,
-            Self::Load(_) => return Err(CliError::new("a load is no single report")),
+            Self::Load(_) => return Err(CliError::new("a load is not a single report")),
         })
     }
 }

@@ -56,7 +56,7 @@ section! {
 }
 
 choice! {
-    /// What an aggregator makes.
+    /// The kind of aggregates that an aggregator sends.
     pub(crate) enum AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
         /// Agg(R).
         Agg = "agg",
@@ -74,7 +74,7 @@ choice! {
 }
 
 choice! {
-    /// By what a destination is chosen.
+    /// The key that selects a destination.
     pub(crate) enum AggregateSpread("\"flow\" or \"node\"") {
         /// The flow.
         Flow = "flow",

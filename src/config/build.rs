@@ -1,4 +1,4 @@
-//! From settings to what the other folders take: thresholds, rules, profiles, tables.
+//! Converts settings to the configuration of the other crates: thresholds, rules, profiles, tables.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
@@ -57,7 +57,7 @@ fn one_override(written: &OverrideSettings) -> (Match, [Option<u64>; Metric::COU
 /// The rules.
 ///
 /// # Errors
-/// The first rule that is wrong.
+/// The first invalid rule.
 pub(crate) fn rules(settings: &Settings) -> Result<RuleSet, RuleError> {
     let rules: Vec<_> = settings.rules.iter().map(|rule| (rule.name.clone(), rule.when.clone())).collect();
     RuleSet::compile(&rules)
@@ -89,7 +89,7 @@ pub(crate) fn store(settings: &Settings) -> store::Config {
     }
 }
 
-/// The settings of each of `workers` collectors. With several, the losses are accounted for in front of them.
+/// The settings of each of `workers` collectors. With several, the fan-out in front of them accounts for losses.
 ///
 /// # Errors
 /// A sentence; it cannot happen with settings that were checked.
@@ -179,8 +179,8 @@ pub(crate) fn access(settings: &Settings, inputs: impl IntoIterator<Item = usize
     Access::new(inputs.into_iter().map(grants))
 }
 
-/// Who may report to each of `ports`, where the interface and the address are not known. A port without a listener is like all
-/// listeners.
+/// Who may report to each of `ports`, if the interface and the address are unknown. The senders of all listeners may report to a
+/// port without a listener.
 pub(crate) fn access_by_port(settings: &Settings, ports: &[u16]) -> Access {
     let collector = &settings.collector;
     let known = |port: &u16| collector.listen.iter().any(|listen| listen.ports().contains(port));
@@ -207,13 +207,13 @@ pub(crate) fn profiles(settings: &Settings) -> (Profile, Vec<(Prefix, Profile)>)
     (listening("default"), by_source.collect())
 }
 
-/// The profiles of nodes that count in units of their own.
+/// The profiles of nodes whose units differ from those of their reporters.
 pub(crate) fn node_profiles(settings: &Settings) -> Vec<(u32, Profile)> {
     let named = settings.nodes.iter().filter_map(|(id, node)| Some((*id, node.0.profile.as_ref()?)));
     named.map(|(id, name)| (id, profile(settings, name))).collect()
 }
 
-/// Adds ports on which reports are received to those by which reports about reports are recognised, as far as there is room.
+/// Adds ports on which reports are received to those by which reports about reports are recognised, up to the maximum.
 pub(crate) fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
     for port in ports {
         let known = profile.telemetry_ports;
@@ -288,7 +288,7 @@ pub(crate) fn wire_profiles(settings: &Settings) -> Profiles {
     }
 }
 
-/// What queue occupancies are counted in, by the profile's number in the collector ([`SeriesView::profile`]).
+/// The units of queue occupancy, by the profile's number in the collector ([`SeriesView::profile`]).
 ///
 /// [`SeriesView::profile`]: collector::SeriesView::profile
 pub(crate) fn queue_units(settings: &Settings) -> Vec<String> {

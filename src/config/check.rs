@@ -1,4 +1,4 @@
-//! What the types of single settings cannot say: bounds, and settings that must fit each other.
+//! Checks that the types of single settings cannot express: bounds, and consistency between settings.
 
 use std::ops::Range;
 
@@ -20,13 +20,13 @@ use settings::{
 pub(crate) const BUILT_IN_PROFILES: [&str; 6] =
     ["default", "strict", "geant", "hostint", "intcollector-gen", "onos"];
 
-/// Most prefixes, and most ranges of nodes, in all entries of `[[collector.allow]]`.
+/// Maximum number of prefixes, and of ranges of nodes, in all entries of `[[collector.allow]]`.
 const MAX_ALLOWED: usize = 65_536;
 
-/// Most rules.
+/// Maximum number of rules.
 const MAX_RULES: usize = detect::rule::MAX_RULES;
 
-/// Notes everything that is wrong with settings which are right each by itself.
+/// Reports every problem of settings that are valid individually.
 pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut checker = Checker { root, reader };
     checker.collector(settings);
@@ -91,7 +91,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The size of a queue. In the smallest one a datagram or record of any size finds room.
+    /// The size of a queue. A datagram or record of any size fits into the smallest one.
     fn queue(&mut self, path: &[&str], size: Size) {
         if !(1 << 20..=16 << 30).contains(&size.0) {
             self.refuse(path, "a queue has a size in bytes; write \"1 MiB\" to \"16 GiB\"");
@@ -394,7 +394,7 @@ impl Checker<'_, '_> {
                 remembered.push((position.clone(), rule.when.clone()));
             }
         }
-        // What all rules together remember is bounded.
+        // The history of all rules together is bounded.
         if remembered.len() <= MAX_RULES
             && let Err(error) = RuleSet::compile(&remembered)
         {
@@ -442,7 +442,7 @@ impl Checker<'_, '_> {
     }
 }
 
-/// What is wrong with `[aggregator]`: the key, and a sentence.
+/// The problems of `[aggregator]`: the key, and a message.
 fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
     use ::aggregator::ConfigError;
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! `[switch.dta]`: reports by Direct Telemetry Access, as text and as what the reporter works with.
+//! `[switch.dta]`: reports by Direct Telemetry Access, as settings and as the configuration of the reporter.
 
 use std::{
     net::SocketAddr,
@@ -136,13 +136,13 @@ section! {
 }
 
 choice! {
-    /// An occasion to report.
+    /// A trigger of reports.
     pub(crate) enum OccasionName("\"path\", \"hop\", \"sample\", \"drop\", \"queue\", \"congested_packet\", \"packet\", \"evicted\", \"period\", \"passed\" or \"window\"") {
         /// A sink strips INT from a packet that its filters report.
         Path = "path",
         /// The switch reports its own hop only: INT-MX, postcards.
         Hop = "hop",
-        /// A sink of SF-INT takes one node's record out.
+        /// A sink extracts the record of one node from a packet with SF-INT.
         Sample = "sample",
         /// A packet of a watched flow is dropped.
         Drop = "drop",
@@ -152,13 +152,13 @@ choice! {
         CongestedPacket = "congested_packet",
         /// Every packet.
         Packet = "packet",
-        /// A table's record makes room for another.
+        /// A table's record is evicted by another.
         Evicted = "evicted",
         /// A table's period is over: each of its records.
         Period = "period",
-        /// A table's record has come to meet the conditions; once in a period.
+        /// A table's record begins to meet the conditions; at most once per period.
         Passed = "passed",
-        /// A table's period is over: what there was in all.
+        /// A table's period is over: the totals of its records.
         Window = "window",
     }
 }
@@ -178,13 +178,13 @@ choice! {
 }
 
 choice! {
-    /// What may be lost first.
+    /// Priority of reports under congestion.
     pub(crate) enum PriorityName("\"low\", \"medium\" or \"high\"") {
-        /// At the first sign of congestion.
+        /// Dropped first.
         Low = "low",
-        /// When that is not enough.
+        /// Dropped when dropping reports of low priority is not enough.
         Medium = "medium",
-        /// Not for congestion.
+        /// Not dropped because of congestion.
         High = "high",
     }
 }
@@ -282,22 +282,22 @@ section! {
 choice! {
     /// A kind of sketch.
     pub(crate) enum SketchName("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
-        /// How often each key was there, never too little.
+        /// Count of each key, never too low.
         CountMin = "count-min",
-        /// How often each key was there, as often too much as too little.
+        /// Count of each key, too high as often as too low.
         Count = "count",
-        /// How many keys there were.
+        /// Number of distinct keys.
         HyperLogLog = "hyperloglog",
         /// A sample of the keys, each as likely as any other.
         Aroma = "aroma",
     }
 }
 
-/// What reports, keys and data are made of.
+/// A field of a key or of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldSetting(pub(crate) Field);
 
-/// When something is reported.
+/// A condition for a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ConditionSetting(pub(crate) Condition);
 
@@ -333,7 +333,7 @@ impl Setting for ConditionSetting {
     }
 }
 
-/// A text that says itself what is wrong with it.
+/// Reads a text whose parser gives the error message.
 fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
     node: &Node<'_>,
     reader: &mut Reader<'_>,
@@ -346,7 +346,7 @@ fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
     text.parse().map_err(|error: T::Err| reader.refuse(node.span(), error.to_string())).ok()
 }
 
-/// A setting of one table of a list, and what is wrong with it.
+/// A setting of one table of a list, and its problem.
 struct Wrong {
     place: (&'static str, usize),
     key: &'static str,
@@ -516,23 +516,23 @@ impl SketchSettings {
 }
 
 impl DtaSettings {
-    /// What the reporter of node `node` works with.
+    /// The configuration of the reporter of node `node`.
     ///
     /// # Errors
-    /// What does not fit together, in words; [`check`] says where.
+    /// The settings are inconsistent, as a message; [`check`] gives the position.
     pub(crate) fn config(&self, node: u32) -> Result<Config, String> {
         self.build(node).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
-    /// Where reports for each collector go, and which of them gets what. A map is read now.
+    /// The destination of the reports for each collector, and the assignment of keys to collectors. Reads the map, if there is one.
     ///
     /// # Errors
-    /// A map that cannot be read or does not fit; in words.
+    /// The map cannot be read, or contradicts the settings, as a message.
     pub(crate) fn destinations(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
         self.spread().map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
-    /// The collectors' addresses, and which of them gets what.
+    /// The collectors' addresses, and the assignment of keys to collectors.
     fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
         let at = |key| move |why| Wrong { place: ("", 0), key, why };
         let lists =
@@ -591,7 +591,7 @@ impl DtaSettings {
     }
 }
 
-/// Notes what does not fit together. `refuse` takes the path of the setting, below `[switch]`, and what is wrong.
+/// Reports inconsistent settings. `refuse` takes the path of the setting, below `[switch]`, and a message.
 pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.collectors.is_empty() && settings.map.is_none() {
         let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
@@ -634,7 +634,7 @@ pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[
 /// The map of several collectors in a file.
 ///
 /// # Errors
-/// It cannot be read, or is none.
+/// The file cannot be read, or is not a map.
 pub(crate) fn load_map(file: &Path) -> Result<CollectorMap, CliError> {
     let remedy = "make one with `hopwise map new NAME=URL …`";
     let shown = file.display();
@@ -657,7 +657,7 @@ are made of. This page is generated.\n\nA field is written as its name, `hop_lat
 not have. A number with a width, `7:u32`, is itself. Numbers are big-endian. One that does not fit is one less than the largest; of \
 times and `packet_id` the low bits are reported. One that is not known is all ones; in a key, and as `delta` or `value`, it makes no \
 report, which is counted (`missing_value`).\n\nA condition is a number's field, `==`, `!=`, `<`, `<=`, `>` or `>=`, and a number: \
-`\"hop_latency > 500us\"`, `\"loss_rate >= 1%\"`, `\"queue_occupancy >= 64KiB\"`. What is not known meets none.\n\n\
+`\"hop_latency > 500us\"`, `\"loss_rate >= 1%\"`, `\"queue_occupancy >= 64KiB\"`. A condition on an unknown value is not met.\n\n\
 | field | bytes in data | what |\n| --- | --- | --- |\n"
         .to_owned();
     for (name, bytes, text) in NAMES.iter().chain(NUMBERS) {

@@ -122,12 +122,12 @@ choice! {
     }
 }
 
-/// The filters and roles of a switch, with what they depend on.
+/// The filters and roles of a switch, and the settings on which they depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilterSet<'a> {
-    /// In the order in which they decide.
+    /// The filters, in order: the first match applies.
     pub(crate) filters: &'a [FilterSettings],
-    /// In the order in which they decide.
+    /// The roles, in order: the first match applies.
     pub(crate) roles: &'a [RoleSettings],
     /// Registers of each filter.
     pub(crate) registers: usize,
@@ -135,10 +135,10 @@ pub(crate) struct FilterSet<'a> {
     pub(crate) clocks: Clocks,
 }
 
-/// Most memory of all filters' registers, bytes.
+/// Maximum memory of the registers of all filters, bytes.
 const MAX_BYTES: u64 = 128 << 20;
 
-/// A key of `[[switch.filter]]`, and what is wrong with it.
+/// A key of `[[switch.filter]]`, and a message.
 type Problem = (&'static str, String);
 
 impl FilterSettings {
@@ -162,7 +162,7 @@ impl FilterSettings {
             position: 0,
             length: text.len(),
             message: format!(
-                "this rule does not fit the switch's table: {reason}; make it shorter, or two filters of it"
+                "this rule does not fit the switch's table: {reason}; shorten it, or split it into two filters"
             ),
         })
     }
@@ -240,7 +240,7 @@ impl FilterSettings {
         })
     }
 
-    /// 256ths.
+    /// The weight, in units of 1/256.
     fn weight(&self) -> Result<u8, Problem> {
         let millionths = u64::from(self.alpha.unwrap_or(Fraction(250_000)).0);
         let weight = u8::try_from((millionths * 256 + 500_000) / 1_000_000).unwrap_or(0);
@@ -261,7 +261,7 @@ impl FilterMetric {
     }
 }
 
-/// Notes what is wrong with filters and roles; what is wrong inside of a rule is [`rule_errors`]'s.
+/// Reports the problems of filters and roles; [`rule_errors`] gives those within a rule.
 pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)) {
     let registers = set.registers;
     if !registers.is_power_of_two() || registers > MAX_REGISTERS {
@@ -349,7 +349,7 @@ fn contradiction(detector: Detector) -> Result<(), Problem> {
     }
 }
 
-/// What is wrong inside of filters' rules, with the filter's index.
+/// The errors in the rules of filters, each with the filter's index.
 pub(crate) fn rule_errors(filters: &[FilterSettings]) -> Vec<(usize, RuleError)> {
     let errors = filters.iter().enumerate();
     errors.filter_map(|(index, filter)| Some((index, filter.program().err()?))).collect()

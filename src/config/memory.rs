@@ -1,4 +1,4 @@
-//! `[collector.memory]`: memory that translators write by RDMA, and what lies in it.
+//! `[collector.memory]`: memory that translators write by RDMA, and its stores.
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -56,7 +56,7 @@ section! {
 }
 
 choice! {
-    /// Who answers RoCEv2.
+    /// The RoCEv2 responder.
     pub(crate) enum MemoryMode("\"socket\", \"xdp\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
@@ -68,7 +68,7 @@ choice! {
 }
 
 choice! {
-    /// Which answer holds when the copies of a key differ.
+    /// The policy when the copies of a key differ.
     pub(crate) enum AnswerPolicy("\"first\", \"majority\" or \"strict\"") {
         /// The first that is found.
         First = "first",
@@ -172,7 +172,7 @@ choice! {
 }
 
 choice! {
-    /// How keys find their slots.
+    /// The hash functions that map keys to slots.
     pub(crate) enum HashFamily("\"v1\" or \"artifact\"") {
         /// Four independent CRCs.
         V1 = "v1",
@@ -188,7 +188,7 @@ choice! {
         CountMin = "count-min",
         /// Count sketch.
         Count = "count",
-        /// Distinct things.
+        /// The number of distinct keys.
         HyperLogLog = "hyperloglog",
         /// Samples.
         Aroma = "aroma",
@@ -196,11 +196,11 @@ choice! {
 }
 
 choice! {
-    /// What kind of event an entry is.
+    /// The kind of event that an entry becomes.
     pub(crate) enum EventKind("\"new\", \"change\", \"path_change\", \"drop\" or \"loss\"") {
         /// A key seen for the first time.
         New = "new",
-        /// A value that moved.
+        /// A significant change.
         Change = "change",
         /// Another path.
         PathChange = "path_change",
@@ -211,7 +211,7 @@ choice! {
     }
 }
 
-/// A number of things: `65536`, `"64K"`, `"1M"`, `"4G"` (powers of 1024).
+/// A count: `65536`, `"64K"`, `"1M"`, `"4G"` (powers of 1024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u64);
 
@@ -226,7 +226,7 @@ const COUNTS: [(&str, u64); 7] = [
 ];
 
 impl Count {
-    /// Reads what may be written in a file and on the command line.
+    /// Parses the form of files and of the command line.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         text.parse().ok().or_else(|| with_unit(text, &COUNTS)).map(Self)
     }
@@ -315,9 +315,9 @@ impl MemorySettings {
     }
 }
 
-/// Most stores of one memory.
+/// Maximum number of stores of one memory.
 pub(crate) const MAX_STORES: usize = 64;
-/// Most lists of one memory.
+/// Maximum number of lists of one memory.
 pub(crate) const MAX_LISTS: u64 = 65_536;
 
 impl RegionSettings {
@@ -331,7 +331,7 @@ impl RegionSettings {
         self.entry.map_or_else(|| self.fields.as_ref().map_or(0, |fields| fields.0.size()), usize::from)
     }
 
-    /// The kind-group in which its ID must be unique.
+    /// The group of kinds within which its ID must be unique.
     fn group(&self) -> &'static str {
         match self.kind {
             StoreKind::Sketch => "sketch",
@@ -340,7 +340,7 @@ impl RegionSettings {
     }
 }
 
-/// What is wrong with `[collector.memory]`: where, and a sentence.
+/// Reports the problems of `[collector.memory]`. `refuse` takes the path of the setting and a message.
 pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let at = ["collector", "memory"];
     let mut refuse_at = |key: &str, message: &str| refuse(&[at[0], at[1], key], message.to_owned());
@@ -376,7 +376,7 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
     }
 }
 
-/// How RoCEv2 is answered.
+/// Checks the mode, the interface and the address together.
 fn way(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
     match (memory.mode, &memory.interface) {
         (MemoryMode::Socket, None) => return,
@@ -415,7 +415,7 @@ fn snapshots(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
     }
 }
 
-/// Name and numbers, which must not be another's.
+/// Checks the name and the IDs, which must be unique.
 fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -461,7 +461,7 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
     wrong
 }
 
-/// Sizes.
+/// Checks the sizes.
 fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     let mut refuse = |key: &'static str, message: &str| wrong.push((key, message.to_owned()));

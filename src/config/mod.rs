@@ -1,4 +1,4 @@
-//! The configuration: declared once in `sections.rs`, read and checked in one step, so that later code cannot meet a bad one.
+//! The configuration: declared once in `sections.rs`, read and checked in one step, so that all other code gets a valid one.
 
 pub(crate) mod aggregator;
 pub(crate) mod build;
@@ -32,7 +32,7 @@ impl Settings {
     /// The settings of a file, or the defaults without one.
     ///
     /// # Errors
-    /// The file cannot be read, or something in it is wrong; the message names each line.
+    /// The file cannot be read or is invalid; the message names each line.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, CliError> {
         let Some(path) = file else { return Ok(Self::default()) };
         let text = read::file(path).map_err(|error| {
@@ -54,7 +54,7 @@ impl Settings {
             if let Some(read) = Self::read(&root, &mut reader) {
                 settings = read;
             }
-            // A file for another role makes no collector.
+            // A file for another role alone runs no collector.
             let other =
                 settings.switch.is_some() || settings.translator.is_some() || settings.aggregator.is_some();
             if other && !read::is_written(&root, &["collector"]) {
@@ -70,8 +70,8 @@ impl Settings {
         self.collector.enabled.unwrap_or(true)
     }
 
-    /// What a running program takes over from `new`: all that can change live. The names of the other settings that differ
-    /// come back; they stay as they are.
+    /// These settings with every change in `new` that can be applied at run time, and the names of the other settings that
+    /// differ, which stay unchanged.
     pub(crate) fn reload(&self, new: Self) -> (Self, Vec<String>) {
         let mut kept = Vec::new();
         let mut merged = new;
@@ -82,7 +82,7 @@ impl Settings {
     /// Checks that the API is protected where it is reachable. For settings that were changed after they were read.
     ///
     /// # Errors
-    /// A sentence that says what to do.
+    /// The API needs a token; the message says what to do.
     pub(crate) fn is_guarded(&self) -> Result<(), String> {
         if self.api.listen.ip().is_loopback() || self.api.token.is_some() {
             return Ok(());
@@ -131,7 +131,7 @@ impl Settings {
         self.show().to_json()
     }
 
-    /// The directory of the store: as configured, else where systemd says, else in the current directory.
+    /// The directory of the store: as configured, else `$STATE_DIRECTORY` (systemd), else in the current directory.
     pub(crate) fn store_directory(&self) -> PathBuf {
         let configured = self.store.dir.clone();
         configured
@@ -140,7 +140,7 @@ impl Settings {
     }
 }
 
-/// What the command line says instead of the file; it holds after a reload, too.
+/// Settings of the command line, which override those of the file, also after a reload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
     /// Instead of `[collector] listen`, unless empty.
@@ -152,10 +152,10 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
-    /// The settings with what the command line says.
+    /// The settings with these overrides.
     ///
     /// # Errors
-    /// The API may not be served there; a sentence.
+    /// The settings and the overrides contradict each other, or the API needs a token, as a message.
     pub(crate) fn apply(&self, mut settings: Settings) -> Result<Settings, String> {
         if !self.listen.is_empty() {
             settings.collector.listen.clone_from(&self.listen);

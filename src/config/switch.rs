@@ -334,7 +334,7 @@ impl SwitchSettings {
     }
 }
 
-/// Notes what does not fit together. `refuse` takes the path of the setting and what is wrong.
+/// Reports inconsistent settings. `refuse` takes the path of the setting and a message.
 pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.node == 0 {
         refuse(&["switch", "node"], "a switch needs an id; add node = 11 or the like".to_owned());
@@ -367,7 +367,7 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
             refuse(&path, message);
         });
     }
-    // What is left are contradictions inside of INT.
+    // The remaining problems are contradictions between settings of INT.
     if let Err(error) = switch::Switch::new(settings.node, int_config(settings), watchlist(&settings.watch)) {
         use switch::ConfigError::{
             BadCongestion, BadDscp, BadPort, BadRegisters, BadSfWatch, ComplementWithoutStack, NeedsReport20,
@@ -467,13 +467,13 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
     }
 }
 
-/// How its INT part is set up.
+/// The configuration of its INT.
 pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
     let version = match settings.report_version {
         ReportVersion::V10 => Version::V10,
         ReportVersion::V20 => Version::V20,
     };
-    // A report by 1.0 has no room for all that a record has: there it goes onto the packet's stack.
+    // Report 1.0 has no fields for the whole record, so the record goes onto the packet's stack.
     let metadata_on_stack = version == Version::V10;
     switch::Config {
         mark: Mark {
@@ -506,7 +506,7 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
     }
 }
 
-/// Which queues it reports.
+/// The thresholds of queue reports.
 pub(crate) fn congestion(settings: &SwitchSettings) -> Option<Congestion> {
     settings.queue_reports.as_ref().map(|limits| Congestion {
         rise: bytes(limits.rise),

@@ -102,7 +102,7 @@ section! {
 }
 
 choice! {
-    /// Who writes into collectors' memory.
+    /// How the translator writes into collectors' memory.
     pub(crate) enum TransportMode("\"socket\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
@@ -169,7 +169,7 @@ section! {
 }
 
 choice! {
-    /// Which reports a trigger looks at.
+    /// The operation of the reports that a trigger examines.
     pub(crate) enum TriggerOperation("\"key-write\", \"append\", \"key-increment\", \"postcard\" or \"sketch-merge\"") {
         /// Key-Write.
         KeyWrite = "key-write",
@@ -184,7 +184,7 @@ choice! {
     }
 }
 
-/// Things per second: `2000000`, `"2M/s"` (powers of 1000).
+/// A rate per second: `2000000`, `"2M/s"` (powers of 1000).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PerSecond(pub(crate) u64);
 
@@ -221,7 +221,7 @@ impl Setting for PerSecond {
 }
 
 impl TranslatorSettings {
-    /// Where reports for each collector come to.
+    /// The address that receives the reports for each collector.
     pub(crate) fn listens(&self) -> Vec<SocketAddr> {
         let one = |(index, collector): (usize, &TargetSettings)| {
             collector.listen.or((index == 0).then_some(self.listen))
@@ -229,7 +229,7 @@ impl TranslatorSettings {
         self.collectors.iter().enumerate().filter_map(one).collect()
     }
 
-    /// What the switch intercepts: destinations, each with the number of its collector.
+    /// The destinations that the switch intercepts, each with the number of its collector.
     pub(crate) fn intercepted(&self) -> Vec<(SocketAddr, u8)> {
         let of = |(number, collector): (usize, &TargetSettings)| {
             collector.intercept.iter().map(|to| (*to, number as u8)).collect::<Vec<_>>()
@@ -243,7 +243,7 @@ impl TranslatorSettings {
     }
 }
 
-/// What is wrong with `[translator]`: where, and a sentence.
+/// Reports the problems of `[translator]`. `refuse` takes the path of the setting and a message.
 pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let mut wrong = |key: &str, message: &str| refuse(&["translator", key], message.to_owned());
     if dta.collectors.is_empty() {
@@ -304,7 +304,7 @@ pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], St
     }
 }
 
-/// What is wrong with the destinations to intercept. `has_switch`: there is a switch in the file.
+/// Reports the problems of the destinations to intercept. `has_switch`: there is a switch in the file.
 pub(crate) fn check_intercept(
     dta: &TranslatorSettings,
     has_switch: bool,
@@ -372,7 +372,7 @@ fn triggers(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
 }
 
 impl TriggerSettings {
-    /// As the translator takes it; `None` if it cannot be read.
+    /// The translator's form of the trigger; `None` if it is invalid.
     pub(crate) fn built(&self) -> Option<Trigger> {
         Some(Trigger {
             opcode: match self.operation {
@@ -394,7 +394,7 @@ impl TriggerSettings {
 }
 
 impl TranslatorSettings {
-    /// The translator's settings, of collectors that are not known yet.
+    /// The translator's configuration; its collectors connect later.
     pub(crate) fn config(&self) -> Config {
         Config {
             collectors: vec![None; self.collectors.len()],
@@ -444,7 +444,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// As the section takes it.
+    /// The configuration of the section.
     pub(crate) fn config(&self) -> SectionConfig {
         SectionConfig {
             collector: self.collector,
@@ -456,7 +456,7 @@ impl UpstreamSettings {
 }
 
 impl TargetSettings {
-    /// How much it bears.
+    /// Its rate limits.
     pub(crate) fn limit(&self) -> translator::Rate {
         translator::Rate {
             messages: self.rate.map_or(0, |rate| rate.0),

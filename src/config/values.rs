@@ -54,14 +54,14 @@ impl Setting for Amount {
     }
 }
 
-/// Where reports come in.
+/// An input of reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
     /// UDP on every address of this machine, both families.
     UdpAny(u16),
     /// UDP on one address.
     Udp(SocketAddr),
-    /// What arrives on an interface for these UDP ports.
+    /// UDP datagrams to these ports that arrive on an interface.
     Xdp {
         /// The interface's name.
         interface: String,
@@ -223,7 +223,7 @@ impl Setting for LinkSetting {
     }
 }
 
-/// The flow that a Flow ID means.
+/// A Flow ID and its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowIdSetting(pub(crate) u32, pub(crate) wire::FlowKey);
 

@@ -27,7 +27,7 @@ pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     checks
 }
 
-/// Those that matter to any program on it.
+/// The checks that matter to every XDP program.
 pub(super) fn of_programs(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![link(facts), driver(facts), program(facts)];
     checks.extend(peer_queues(facts));
@@ -145,7 +145,7 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
     Some(check(format!("{named}, sends on {}", units::counted(sends.into(), "queue"))))
 }
 
-/// As many descriptors as a burst of a millisecond at some millions per second takes.
+/// Descriptors for a burst of one millisecond at some millions of frames per second.
 const RING: u32 = 4096;
 
 fn ring(facts: &Facts) -> Option<Check> {

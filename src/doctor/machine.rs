@@ -10,14 +10,14 @@ use terminal::units;
 /// The check that each socket repeats when it opens.
 pub(super) const RECEIVE_BUFFER: &str = "receive_buffer";
 
-/// What AF_XDP wants of a machine.
+/// The requirements of AF_XDP.
 struct Need<'a> {
     machine: &'a Machine,
     /// Bytes of frames in all.
     frames: u64,
-    /// The kernel is to decide what is an event.
+    /// `mode = "kernel"` is configured: detection in the kernel.
     kernel_mode: bool,
-    /// What it means that something is missing: blocking if an interface was requested.
+    /// The verdict if a requirement is not met: blocking if an interface was requested.
     verdict: Verdict,
 }
 

@@ -92,7 +92,7 @@ impl Writer {
     }
 }
 
-/// What was found for it.
+/// The facts about its interface and devices.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) facts: Option<Facts>,
@@ -106,7 +106,7 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
     match writer {
         Writer::Kernel { interface } => {
             let mut kernel = kernel(machine);
-            // Some distributions bring what is newer into a kernel of an older number: what loads is the answer.
+            // Some distributions backport features to a kernel with an older version: then the result of loading decides.
             if program.as_ref().is_some_and(|program| program.verdict == Verdict::Ok)
                 && kernel.verdict == Verdict::Blocking
             {
@@ -116,7 +116,7 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
             checks.extend(program);
             match &found.facts {
                 None => checks.push(interface::missing(interface).because(
-                    "Until it is there hopwise does not start: mode = \"xdp\" never falls back to a socket by itself.",
+                    "Until the interface exists, hopwise does not start: mode = \"xdp\" never falls back to a socket by itself.",
                 )),
                 Some(facts) => checks.extend(interface::of_programs(facts)),
             }
@@ -143,7 +143,7 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
 fn kernel(machine: &Machine) -> Check {
     let (name, why) = (
         "kernel",
-        "The responder calls what came with Linux 5.18; where hopwise gives up its privileges, 5.19.",
+        "The responder uses functions of Linux 5.18; if hopwise drops its privileges, it needs 5.19.",
     );
     let Some(version) = machine.kernel_version() else { return Check::unknown(name, why) };
     let check = Check::good(name, machine.kernel.clone().unwrap_or_default(), why);
@@ -176,14 +176,14 @@ fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
     }
 }
 
-/// Gives a program what the responder takes.
+/// Grants the capabilities that the responder needs.
 const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
 
 fn capabilities(machine: &Machine) -> Check {
     let (name, why) = (
         "capabilities",
-        "Loading the responder and putting it on its interface takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. This is what the process \
-         that asks now has; the packaged service has no CAP_PERFMON.",
+        "Loading the responder and attaching it requires CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. These are the capabilities of this \
+         process; the packaged service has no CAP_PERFMON.",
     );
     let Some(capabilities) = machine.capabilities else { return Check::unknown(name, why) };
     let wanted = [
@@ -214,8 +214,8 @@ fn library(found: Result<(), &'static str>) -> Check {
 fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
     let (name, why) = (
         "rdma_device",
-        "The kernel shows the devices that speak RoCEv2, and their addresses, in /sys/class/infiniband; an address is the device's when it is its \
-         network interface's. Soft-RoCE will do: `rdma link add rxe0 type rxe netdev eth1`.",
+        "The kernel shows the devices that speak RoCEv2, and their addresses, in /sys/class/infiniband; a device has the addresses of its network \
+         interface. Soft-RoCE works, too: `rdma link add rxe0 type rxe netdev eth1`.",
     );
     if let Some(device) = devices.iter().find(|device| device.addresses.contains(&address)) {
         return Check::good(name, format!("{} has {address}", device.name), why);
@@ -231,8 +231,8 @@ fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
 fn locked(bytes: u64, machine: &Machine) -> Check {
     let (name, why) = (
         "memlock",
-        "What an RDMA device writes, or reads, is locked in memory; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both, \
-         but keeps devices away: docs/how-to/dta.md, section 6.",
+        "Memory that an RDMA device reads or writes is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both, \
+         but no access to devices: docs/how-to/dta.md, section 6.",
     );
     if machine.capabilities.is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK)) {
         return Check::good(name, "not limited, by CAP_IPC_LOCK", why);

@@ -105,7 +105,7 @@ fn quoted(name: &str) -> String {
 /// Why some settings cannot be seen.
 const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
 
-/// An input, and what it takes.
+/// An input, and what it opens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Input {
     /// As it is written in the configuration.
@@ -121,7 +121,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// What `xdp://INTERFACE` would take.
+    /// The input `xdp://INTERFACE`.
     pub(crate) fn interface(name: &str, requested: bool) -> Self {
         Self {
             listen: format!("xdp://{name}"),
@@ -139,7 +139,7 @@ impl Input {
         let sockets = match listen {
             Listen::Udp(address) => vec![*address],
             Listen::UdpAny(port) => any(*port).collect(),
-            // For what the program leaves to the kernel's own stack.
+            // For packets that the XDP program passes to the network stack.
             Listen::Xdp { ports, .. } => ports.iter().copied().flat_map(any).collect(),
         };
         let interface = listen.interface().map(str::to_owned);
@@ -162,11 +162,11 @@ pub(crate) struct Requirements {
     receive_buffer: u64,
     /// Memory for the frames of an interface.
     memory: nic::xdp::Options,
-    /// The kernel is to decide what is an event.
+    /// `mode = "kernel"` is configured: detection in the kernel.
     kernel_mode: bool,
-    /// No receive path above this is to be taken.
+    /// The fastest allowed receive path.
     best: RxPath,
-    /// A receive path below this is not good enough.
+    /// The slowest acceptable receive path.
     lowest: RxPath,
     /// Roles that write memory other than by a socket.
     writers: Vec<Writer>,
@@ -190,7 +190,7 @@ impl Requirements {
     }
 }
 
-/// How far the examination goes.
+/// Intrusive checks, each only on request.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Depth {
     /// Attach a program and open sockets, for a moment.
@@ -205,7 +205,7 @@ pub(crate) struct Examined {
     pub(crate) input: Input,
     /// Of the interface, when there is one.
     pub(crate) facts: Option<Facts>,
-    /// How it will be read; not known of what is not there.
+    /// The expected receive path; `None` if the interface does not exist.
     pub(crate) expected: Option<Expected>,
     pub(crate) checks: Vec<Check>,
 }
@@ -362,7 +362,7 @@ pub(crate) fn at_start(settings: &Settings) {
         Ok(report) => report,
         Err(error) => return tracing::warn!(%error, "cannot examine this machine"),
     };
-    // The socket logs the buffer it got, and the memory that it is open to all.
+    // The socket logs the size of its buffer, and the memory role a missing secret.
     let logged = [machine::RECEIVE_BUFFER, memory::EXCHANGE_SECRET];
     let machine = report.checks.iter().filter(|check| !logged.contains(&check.name));
     let machine = machine.map(|check| ("machine", check));

@@ -89,7 +89,7 @@ fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     }
 }
 
-/// Capabilities that AF_XDP takes and this process lacks.
+/// Capabilities that AF_XDP requires and this process lacks.
 pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str>> {
     let capabilities = machine.capabilities?;
     let has = |cap| capabilities.effective.has(cap);

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use super::handshake::RefusalCause;
 use crate::view::NamedCounts;
 
-/// Most translators connected at the same time.
+/// Maximum number of connected translators.
 pub(super) const MAX_LINKS: usize = 64;
-/// Most pending connections: those without a valid hello (with a secret: without a proof). One more evicts the oldest connection of
+/// Maximum number of pending connections: those without a valid hello (with a secret: without a proof). One more evicts the oldest connection of
 /// the address with the most pending ones, so that a flood from one address evicts only itself.
 pub(super) const MAX_PENDING: usize = 16;
-/// Least time between two log lines about refusals.
+/// Minimum time between two log lines about refusals.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Admission control, shared by the connections' threads.

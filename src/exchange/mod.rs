@@ -136,7 +136,7 @@ pub(crate) struct Accept {
     /// Its reliable queue pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reliable: Option<u32>,
-    /// Most outstanding fetch-and-adds.
+    /// Maximum number of outstanding fetch-and-adds.
     pub(crate) atomics: u32,
     /// Next PSN that it expected on this link's previous reliable queue pair, if still known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

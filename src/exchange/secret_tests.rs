@@ -1,4 +1,4 @@
-//! The exchange with a secret: who knows it, who does not, who has only listened, and who presses.
+//! The exchange with a secret: peers with it, without it, with recorded messages only, and floods of connections.
 
 use std::{
     net::Shutdown,
@@ -23,7 +23,7 @@ fn file(secret: &str) -> Arc<SecretFile> {
     SecretFile::fixed(&secret.replace(' ', "-"))
 }
 
-/// A collector, and what it saw.
+/// A collector that records its connections.
 struct Place {
     recorder: Arc<Recorder>,
     access: Arc<AccessControl>,
@@ -58,7 +58,7 @@ impl Place {
         all
     }
 
-    /// What a translator with this secret gets.
+    /// The outcome for a translator with this secret.
     fn tried(&self, secret: Option<&str>) -> (LinkEvent, [u64; RefusalCause::COUNT]) {
         let (sender, events) = channel();
         let target = Target { collector: 0, exchange: self.at, secret: secret.map(file) };
@@ -105,7 +105,7 @@ impl Raw {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// As a translator: begins, and gives what both drew.
+    /// As a translator: begins, and returns the nonces of both sides.
     fn begin(&mut self) -> Nonces {
         let translator = [7; LEN];
         self.send(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }));
@@ -113,7 +113,7 @@ impl Raw {
         Nonces { translator, collector: read_nonce(&nonce).unwrap() }
     }
 
-    /// What it is refused for, and the sentence.
+    /// The cause of the refusal, and its message.
     fn refused(&mut self) -> (String, String) {
         let message = self.message();
         let Message::Refused { reason, cause: Some(cause) } = message else { panic!("{message:?}") };
@@ -171,7 +171,7 @@ fn a_translator_with_a_secret_refuses_a_collector_without() {
     assert_eq!(place.became(), [("not_secured", 1)]);
 }
 
-/// Those that pose as a collector: what they answer to the beginning, and to the proof.
+/// Impostors of a collector: their response to `begin`, and to the proof.
 #[test]
 fn an_impostor_collector_gets_no_hello() {
     let accept = Message::Accept(accept());
@@ -285,18 +285,18 @@ fn truncated_lines_are_refused() {
     let Message::Proof { proof } = proof(SECRET, Side::Translator, &nonces) else { panic!() };
     raw.send(&Message::Proof { proof: proof[..62].to_owned() });
     assert_eq!(raw.refused().0, "wrong_secret");
-    // What only a collector says, in the translator's place.
+    // A message that only a collector sends.
     let mut raw = place.connect();
     raw.begin();
     raw.send(&Message::Refused { reason: "for the log".to_owned(), cause: Some("full".to_owned()) });
     assert_eq!(raw.refused(), ("malformed".to_owned(), "expected a proof".to_owned()));
-    // Gone in the middle of a line.
+    // Disconnected in the middle of a line.
     let mut raw = place.connect();
     raw.begin();
     raw.stream.write_all(br#"{"type":"proof","pro"#).unwrap();
     raw.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(raw.receive_line(), "");
-    // A line longer than anybody needs who has proved nothing.
+    // A line longer than an unauthenticated peer may send.
     let mut raw = place.connect();
     raw.say(&[b'x'; MAX_SHORT_LINE]);
     assert!(raw.refused().1.contains("longer than 4 KiB"));

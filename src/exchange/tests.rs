@@ -99,7 +99,7 @@ fn an_impossible_store_is_not_opened() {
     assert_eq!(StoreOffer { address: "x".to_owned(), ..good }.va(), None);
 }
 
-/// A collector that says yes, and notes who came and went.
+/// A collector that accepts translators, and records connections and disconnections.
 #[derive(Default)]
 pub(super) struct Recorder(pub(super) Mutex<Vec<String>>);
 
@@ -140,7 +140,7 @@ fn a_translator_is_accepted_and_its_disconnection_is_detected() {
     link.hello(hello("a1"));
     let Ok(LinkEvent::Accepted(3, got)) = events.recv_timeout(TIMEOUT) else { panic!("not accepted") };
     assert_eq!(*got, accept());
-    // The translator finds its queue pairs broken, and comes again.
+    // The translator's queue pairs broke: it reconnects.
     link.reconnect("broken");
     let Ok(LinkEvent::Lost(3, reason)) = events.recv_timeout(TIMEOUT) else { panic!("not lost") };
     assert_eq!(reason, "broken");
@@ -178,7 +178,7 @@ fn idle_connections_do_not_exclude_a_translator() {
         match events.recv_timeout(TIMEOUT).unwrap() {
             LinkEvent::Reached(..) => link.hello(hello("a1")),
             LinkEvent::Accepted(..) => break,
-            // One of those evicted in the meantime was its own: it comes again.
+            // Its own connection may be among those evicted: it reconnects.
             LinkEvent::Lost(..) => {}
         }
     }

@@ -1,5 +1,5 @@
-//! The queue of a worker: datagrams in loads, bounded in bytes of memory. In the upper half of the queue the sources of datagrams
-//! share: what one has there may be as much as is still free.
+//! The queue of a worker: datagrams in loads, bounded in bytes of memory. The sources of datagrams share the
+//! upper half of the queue: each may occupy as many bytes there as are still free.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,12 +10,12 @@ use std::{
 use super::Load;
 use crate::lock::lock;
 
-/// Datagrams that found no room.
+/// Datagrams that were dropped at the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refused {
     /// The queue was full.
     pub(super) full: u64,
-    /// Their source had its share.
+    /// Their source already occupied its share.
     pub(super) share: u64,
 }
 
@@ -25,7 +25,7 @@ struct Inner {
     loads: VecDeque<Queued>,
     /// Empty loads, for reuse.
     spare: Vec<Load>,
-    /// Bytes of memory of the loads that are queued or in work.
+    /// Bytes of memory of the loads that are queued or being processed.
     used: usize,
     /// Bytes of datagrams in the upper half, by source.
     by_source: HashMap<[u8; 16], usize>,
@@ -34,7 +34,7 @@ struct Inner {
     closed: bool,
 }
 
-/// A load, with what it takes.
+/// A load, and the memory that it occupies.
 #[derive(Debug)]
 struct Queued {
     load: Load,
@@ -48,11 +48,11 @@ struct Shared {
     filled: Condvar,
 }
 
-/// A spreader's end.
+/// The sending end, of a spreader.
 #[derive(Debug)]
 pub(crate) struct LoadSender(Arc<Shared>);
 
-/// The worker's end.
+/// The receiving end, of the worker.
 #[derive(Debug)]
 pub(crate) struct LoadReceiver(Arc<Shared>);
 
@@ -72,7 +72,7 @@ pub(crate) fn load_queue(limit: usize) -> (LoadSender, LoadReceiver) {
 }
 
 impl LoadSender {
-    /// Queues a load. What finds no room is left out and counted. Returns an empty load to fill next.
+    /// Queues a load. Datagrams that do not fit are dropped and counted. Returns an empty load to fill next.
     pub(super) fn send(&self, mut load: Load) -> (Refused, Load) {
         let mut inner = lock(&self.0.inner);
         let (mut refused, by_source) = inner.admit(&mut load);
@@ -97,14 +97,14 @@ impl Drop for LoadSender {
     }
 }
 
-/// What there is for the worker.
+/// The result of waiting for a load.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// A load was processed.
     Load,
-    /// Nothing came in time.
+    /// No load arrived in time.
     Nothing,
-    /// Nothing more will come.
+    /// All senders have ended, and the queue is empty.
     End,
 }
 
@@ -145,7 +145,7 @@ impl Drop for LoadReceiver {
 type BySource = Vec<([u8; 16], usize)>;
 
 impl Inner {
-    /// Leaves out the datagrams of sources that have their share.
+    /// Removes the datagrams of sources that already occupy their share.
     fn admit(&mut self, load: &mut Load) -> (Refused, BySource) {
         let (mut refused, mut by_source) = (Refused::default(), BySource::new());
         if self.used + load.memory() <= self.limit / 2 || self.closed {
@@ -183,7 +183,7 @@ impl Inner {
             return load;
         }
         if self.used + load.memory() > self.limit / 2 {
-            // What was left out takes no memory.
+            // Releases the memory of removed datagrams.
             load.shrink();
         }
         let bytes = load.memory();

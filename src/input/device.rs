@@ -28,7 +28,7 @@ use terminal::CliError;
 /// An entry `xdp://…` of the configuration.
 pub(super) struct Device {
     active_config: Arc<ActiveConfig>,
-    /// As of the last opening: thresholds may have been reloaded since the one before.
+    /// The settings at the last opening: a reload may have changed the thresholds since then.
     settings: Arc<Settings>,
     listen: String,
     interface: String,
@@ -284,7 +284,7 @@ struct Health {
     counted: Counters,
 }
 
-/// What a watch counts; what it counted before, while it cannot be asked.
+/// The counters of a watch, or the last known ones while they cannot be read.
 fn count(watch: &mut Watch, counted: &mut Counters) -> Counters {
     *counted = watch.counters().unwrap_or(*counted);
     *counted

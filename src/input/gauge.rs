@@ -29,7 +29,7 @@ impl Setup {
     pub(crate) fn sentence(&self) -> String {
         let Some(interface) = &self.interface else { return self.kind.to_owned() };
         let mut text = self.kind.to_owned();
-        // Where the stack reads them, they are none of ours.
+        // 0: the network stack reads the queues.
         if interface.queues > 0 {
             let queues = terminal::units::counted(interface.queues.into(), "queue");
             text.push_str(&format!(" on {queues}"));

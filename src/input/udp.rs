@@ -73,7 +73,7 @@ pub(crate) fn inside<T: Send>(
     let Some(name) = &settings.namespace else { return Ok(work()) };
     nic::netns::within(name, work).map_err(|error| {
         CliError::new(format!(
-            "cannot enter the network namespace {name} ({error}); `ip netns list` shows those there are, and it takes root"
+            "cannot enter the network namespace {name} ({error}); `ip netns list` lists the namespaces; entering one requires root"
         ))
     })
 }

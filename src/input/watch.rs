@@ -155,7 +155,7 @@ impl Watched {
         self.work.gauge.setup().listen
     }
 
-    /// From opened to read.
+    /// Starts the threads of an input that was opened.
     fn begin(&mut self, now: Instant, control: &Control) {
         let soon = State::Closed(now + SHORTEST, SHORTEST);
         let State::Opened(opened) = std::mem::replace(&mut self.state, soon) else { return };
@@ -210,7 +210,7 @@ impl Watched {
             }
             Err(why) => {
                 let (known, _) = self.work.gauge.trouble();
-                // Once is enough, however often it is tried.
+                // Logged once per cause, not at every attempt.
                 if known.as_ref() != Some(&why) {
                     tracing::error!(input = self.name(), reason = why, "cannot reopen the input; retrying");
                 }
@@ -251,7 +251,7 @@ mod tests {
         worker::Worker,
     };
 
-    /// Gives one datagram, then nothing, or fails.
+    /// Returns its datagrams, then nothing, or fails.
     struct Once {
         left: u64,
         fails: bool,
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Opens by its script: the number of datagrams, and whether the source fails after them; or not at all.
+    /// The result of each opening: the number of datagrams, and whether the source fails after them; or an error.
     struct Script(VecDeque<Result<(u64, bool), String>>);
 
     impl super::super::Open for Script {
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// An input of this script, open, with what it needs to live.
+    /// An open input with this script, and the objects that it depends on.
     fn watched(script: Vec<Result<(u64, bool), String>>) -> (Watched, Arc<InputGauge>, Control, Pipeline) {
         let control = Control::new().0;
         let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(gauge.stats().datagrams, 3);
         // Tried after half a second, then after one more, then after two more.
         let mut tried = Vec::new();
-        // No further: the input that is open then fails at any time.
+        // No later: the source of the input that is open then fails at an arbitrary time.
         for tenths in 1..=35 {
             input.look(start + Duration::from_millis(100 * tenths), &control);
             let now = gauge.trouble();

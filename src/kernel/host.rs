@@ -22,7 +22,7 @@ pub(crate) trait CollectorHost {
     /// Applies the pending ones.
     fn apply_detection(&mut self);
 
-    /// Adds counts from outside the collector.
+    /// Adds counts of datagrams that were processed outside the collector.
     fn count(&mut self, more: &Stats);
 
     /// Passes what the collector removed since the last call of this input to `visit`.

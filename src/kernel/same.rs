@@ -50,7 +50,7 @@ impl Output for Answer {
     }
 }
 
-/// A collector and what it answers.
+/// A collector and its results.
 type Bench = super::tests::Bench<Answer>;
 
 impl Bench {
@@ -93,7 +93,7 @@ impl Bench {
     }
 }
 
-/// Traffic, and how it is read and judged. From each step on other thresholds and rules are active.
+/// Traffic, and the configuration of the collector. From each step on other thresholds and rules are active.
 struct Traffic {
     config: Config,
     frames: Vec<Vec<u8>>,
@@ -266,7 +266,7 @@ fn assert_same(what: &str, ours: &Answer, theirs: &Answer) {
     assert_eq!(ours.flows.len(), theirs.flows.len(), "{what}");
 }
 
-/// What needs capabilities that this process has not is left out, aloud.
+/// Skips, with a message, what needs capabilities that this process lacks.
 fn unless_forbidden<T>(what: &str, tried: Result<T, nic::Error>) -> Option<T> {
     /// EPERM, EACCES.
     const FORBIDDEN: [i32; 2] = [1, 13];
@@ -393,7 +393,7 @@ fn every_vector() {
     }
     let mut count = 0;
     for (at, (profile, payloads)) in by_profile.iter().enumerate() {
-        // Twice: what is new at first is not the second time; and turned round, so that paths and values change.
+        // Twice, because nothing is new the second time; then in reverse order, so that paths and values change.
         let again = payloads.iter().chain(payloads).chain(payloads.iter().rev());
         let traffic = Traffic::new(Profile::new("vectors", *profile), frames(again.map(Vec::as_slice)));
         count += traffic.frames.len();
@@ -408,7 +408,7 @@ fn every_vector() {
 fn random_datagrams() {
     let mut rng = rng::Rng(0x5a3e);
     for at in 0..3 {
-        // Few enough that flows, nodes and numbers are met again.
+        // Few enough that flows, nodes and sequence numbers repeat.
         let mut pool: Vec<Vec<u8>> = (0..400).map(|_| datagrams::datagram(&mut rng)).collect();
         let some = (0..5000).map(|_| rng.below(pool.len())).collect::<Vec<_>>();
         let mut payloads = Vec::new();

@@ -19,7 +19,7 @@ const BOOT: Nanos = 5 * SECOND;
 /// Time, slot of the stream, the run before it, the frame.
 type Record = (Nanos, Option<u32>, Option<Run>, Vec<u8>);
 
-/// A kernel that is written down.
+/// The tables of a simulated kernel.
 #[derive(Default)]
 struct Tables {
     ring: Vec<Record>,
@@ -139,7 +139,7 @@ pub(super) struct Bench<S> {
     pub(super) elsewhere: Stats,
     removals: Removals,
     pub(super) coming: Option<Arc<Detection>>,
-    /// From when on time goes a thousand times slower, if it does: a machine with much else to do must not make streams look silent.
+    /// Time from which the collector's clock runs a thousand times slower, if set: on a busy machine no stream must look silent.
     pub(super) slow_from: Option<Nanos>,
 }
 
@@ -206,7 +206,7 @@ impl<S: Output + Default> CollectorHost for Bench<S> {
     }
 }
 
-/// A sync of a written kernel, with the frames of a workload of eight flows.
+/// A [`KernelSync`] of a simulated kernel, with the frames of a workload of eight flows.
 struct Setup {
     sync: KernelSync<Fake>,
     kernel: Fake,

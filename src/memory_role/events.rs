@@ -27,7 +27,7 @@ use dta::fields::Fields;
 
 /// Poll interval of lists without immediates.
 const EVERY: Duration = Duration::from_millis(10);
-/// Most batches read from one list before the next one.
+/// Maximum batches read from one list before the next one.
 const MAX_BATCHES: usize = 64;
 
 /// Counters of reported entries and immediates.

@@ -21,7 +21,7 @@ use terminal::CliError;
 
 /// Longest payload of a packet that it accepts, bytes.
 pub(super) const MAX_PAYLOAD: u16 = 2048;
-/// Most completions read at once.
+/// Maximum completions per read.
 const BURST: usize = 1024;
 /// Poll interval of the interface.
 const LOOK: Duration = Duration::from_secs(1);

@@ -267,5 +267,5 @@ impl Pairs<'_> {
 
 fn usable_mtu(asked: u16) -> Result<u16, String> {
     let fitting = PMTUS.into_iter().rfind(|mtu| *mtu <= asked);
-    fitting.ok_or_else(|| format!("a path MTU of {asked} is none; RoCEv2 has 256 to 4096"))
+    fitting.ok_or_else(|| format!("{asked} is not a path MTU of RoCEv2, which has 256 to 4096"))
 }

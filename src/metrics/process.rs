@@ -34,7 +34,7 @@ pub(super) fn process(text: &mut Text) {
     single("process_threads", "gauge", "Threads.", of(|stat| stat.threads));
 }
 
-/// What `/proc/self/stat` says.
+/// The values in `/proc/self/stat`.
 #[derive(PartialEq, Debug)]
 struct Stat {
     cpu: f64,

@@ -1,10 +1,10 @@
-//! SQL of users and of unknown clients, in processes of its own.
+//! SQL of users and of untrusted clients, in separate processes.
 //!
 //! SQLite can be stopped between two steps of its virtual machine only, and a hostile query can make one step last minutes, or
 //! fill the memory. So each query runs in a helper process (`hopwise sql-helper DIR`), which has limits of its own and is killed
 //! when the time is over or the client has gone. Helpers that answered in time are used again.
 //!
-//! Both sides speak lines of JSON: a [`Request`] goes in; a [`Header`] comes out, and after it as many bytes as it says.
+//! Messages are lines of JSON: a [`Request`] goes in; a [`Header`] comes out, followed by as many bytes as it states.
 
 pub(crate) mod helper;
 mod pool;
@@ -45,7 +45,7 @@ enum Header {
         storage: bool,
         /// One sentence.
         message: String,
-        /// Where in the text of the query, bytes from its start.
+        /// Position in the text of the query, bytes from its start.
         offset: Option<usize>,
     },
 }

@@ -36,12 +36,12 @@ pub(crate) enum Failure {
     Unavailable(String),
 }
 
-/// What is wrong with a query.
+/// The error of a query.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryFailure {
     /// One sentence.
     pub(crate) message: String,
-    /// Where in its text, bytes from its start.
+    /// Position in its text, bytes from its start.
     pub(crate) offset: Option<usize>,
 }
 
@@ -52,7 +52,7 @@ impl From<String> for QueryFailure {
 }
 
 impl Pool {
-    /// Queries over the files in `directory`. `more_time`: how their time limit is raised.
+    /// Queries over the files in `directory`. `more_time`: the option or setting that raises their time limit.
     pub(crate) fn new(directory: PathBuf, more_time: &'static str) -> Self {
         Self { directory, more_time, idle: Mutex::default() }
     }

@@ -52,7 +52,7 @@ pub(crate) struct Handle {
     /// Set when work is in the channel. Relaxed: the channel orders its contents.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
-    /// What it answered last.
+    /// Its last view.
     last: Arc<Mutex<Option<SwitchView>>>,
 }
 
@@ -108,7 +108,7 @@ impl Role {
     /// Applies another file's ports, routes and flows.
     ///
     /// # Errors
-    /// What is wrong; the change may be incomplete.
+    /// The cause, as a message; the change may be incomplete.
     pub(crate) fn reload(&self, settings: SwitchSettings) -> Result<(), String> {
         // The map may have changed; all other DTA settings stay until a restart.
         let mapped = settings.dta.as_ref().filter(|dta| dta.map.is_some());
@@ -153,7 +153,7 @@ impl Handle {
         if asked { time::timeout(PATIENCE, answer).await.ok()?.ok() } else { None }
     }
 
-    /// Its view; when it has no time, the last one that it gave.
+    /// Its view, or the last one if it does not respond in time.
     pub(crate) async fn last_view(&self) -> Option<SwitchView> {
         if let Ok(Some(view)) = time::timeout(MOMENT, self.ask(|forwarder| forwarder.view())).await {
             *lock(&self.last) = Some(view);

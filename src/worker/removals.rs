@@ -1,4 +1,4 @@
-//! What the collector removed, for each input that must delete it too.
+//! Entries that the collector removed, for each input that must delete them too.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ impl Removals {
     pub(crate) fn update(&mut self, collector: &mut Collector, input: usize, visit: &mut dyn FnMut(Removed)) {
         collector.drain_removed(|removed| {
             for queue in self.queues.iter_mut().flatten() {
-                // An input that no longer asks keeps its last word: all of it must be compared.
+                // A full queue is replaced by `Overflow`: the input must then compare all of its entries.
                 if queue.len() < MAX_REMOVALS {
                     queue.push_back(removed);
                 } else {
@@ -62,7 +62,7 @@ impl Removals {
 
 #[cfg(test)]
 impl Removals {
-    /// As after more removals than an input's queue holds.
+    /// Adds a queue that has overflowed.
     pub(crate) fn add_full(&mut self) {
         self.queues.push(Some([Removed::Overflow].into()));
     }

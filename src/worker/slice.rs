@@ -50,7 +50,7 @@ fn visit_slots(
 
 /// Time of a slice: a small part of a tick.
 const SLICE: Duration = Duration::from_millis(2);
-/// Slots between two looks at the clock: well below a slice, with the longest paths too.
+/// Slots between two reads of the clock: far less than a slice, even with the longest paths.
 const SLOTS_PER_LOOK: u32 = 64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a worker publishes of its own accord, so that nobody has to wait for it: its figures at every tick, and the contents of
-//! its smaller tables at least once a second.
+//! State that a worker publishes periodically, so that readers need not wait for it: its counters at every tick, and the contents
+//! of its smaller tables at least once a second.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,20 +8,20 @@ use collector::{Collector, Losses, SeriesView, SourceView, Stats, StreamView, st
 
 use crate::lock::lock;
 
-/// What a worker published last.
+/// The state that a worker published last.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     /// Counters.
     pub(crate) stats: Stats,
-    /// How full the tables are.
+    /// Occupancy of the tables.
     pub(crate) tables: Tables,
-    /// What streams have lost, evicted ones included.
+    /// Losses of streams, evicted ones included.
     pub(crate) losses: Losses,
-    /// What the tables hold.
+    /// Contents of the tables.
     pub(crate) entries: Arc<Entries>,
 }
 
-/// Entries of tables, at most so many of each.
+/// Entries of tables, up to a maximum of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
     /// Numbered streams of reports.
@@ -52,12 +52,12 @@ impl Entries {
     }
 }
 
-/// The worker's end.
+/// The publishing side, of the worker.
 #[derive(Debug)]
 pub(super) struct Publisher {
     published: Arc<Mutex<Snapshot>>,
     entries: Arc<Entries>,
-    /// When the entries were copied, and what it costs to copy them.
+    /// Time of the last copy of the entries.
     copied: Instant,
     losses: Losses,
 }
@@ -76,7 +76,7 @@ impl Publisher {
 
     /// Publishes `stats`, and the tables.
     pub(super) fn publish(&mut self, collector: &Collector, stats: Stats) {
-        // A few entries are copied at every tick; many at intervals, because the copy takes time from datagrams.
+        // A few entries are copied at every tick; many at intervals, because the copy delays datagrams.
         if self.entries.count() <= FEW || self.copied.elapsed() >= PUBLISH_INTERVAL {
             self.entries = Arc::new(Entries::of(collector));
             self.losses = losses(collector);
@@ -84,7 +84,7 @@ impl Publisher {
         }
         let (tables, losses) = (collector.tables(), self.losses);
         let new = Snapshot { stats, tables, losses, entries: Arc::clone(&self.entries) };
-        // Put in whole, so a panic elsewhere leaves a good one.
+        // The value is replaced as a whole, so it is valid even after a panic of another thread.
         *lock(&self.published) = new;
     }
 }
@@ -97,7 +97,7 @@ fn losses(collector: &Collector) -> Losses {
 
 /// Entries that are copied at every tick.
 const FEW: usize = 128;
-/// How old a copy of many entries can be.
+/// Maximum age of a copy of many entries.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 /// Streams, and sources, published per worker.
 const MAX_SOURCES: usize = 4_096;

@@ -1,5 +1,5 @@
-//! What a replay stores of the collector's results: the latest of each flow, extremes per node and queue, drops,
-//! losses. Everything is bounded; what did not fit is counted.
+//! The results of the collector that a replay stores: the latest state of each flow, extremes per node and queue, drops,
+//! losses. Everything is bounded; results that do not fit are counted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,9 +9,9 @@ use detect::Metric;
 use store::Store;
 use wire::FlowKey;
 
-/// Flows remembered at most.
+/// Maximum number of flows.
 const MAX_FLOWS: usize = 2_000_000;
-/// Notes about sequence numbers remembered at most.
+/// Maximum number of notes about sequence numbers.
 const MAX_NOTES: usize = 100_000;
 
 /// See the module documentation.
@@ -19,7 +19,7 @@ const MAX_NOTES: usize = 100_000;
 pub(super) struct Findings {
     /// Flows with their last state.
     pub(super) flows: HashMap<FlowKey, Flow>,
-    /// Flows that found no room here.
+    /// Flows beyond [`MAX_FLOWS`].
     pub(super) flows_left_out: u64,
     /// Values per metric, node and queue or interface.
     pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
@@ -27,24 +27,24 @@ pub(super) struct Findings {
     pub(super) drops: BTreeMap<(Option<u32>, Option<u8>), u64>,
     /// Drop reports per reason code, by the name that the profile gives it.
     reasons: BTreeMap<u8, String>,
-    /// What was odd about sequence numbers, when it is wanted.
+    /// Anomalies of sequence numbers, if they were requested.
     pub(super) notes: Option<Vec<SequenceEvent>>,
-    /// Notes that found no room here.
+    /// Notes beyond [`MAX_NOTES`].
     pub(super) notes_left_out: u64,
-    /// What queue occupancy is counted in, by the profile's number.
+    /// The unit of queue occupancy, by the profile's number.
     units: Vec<String>,
-    /// Which profile read what each node reported, by the node's id, `u32::MAX` where unavailable.
+    /// The profile that decoded the values of each node, by the node's id, `u32::MAX` where unavailable.
     read_by: BTreeMap<u32, u8>,
 }
 
 /// A flow as last reported.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Flow {
-    /// The last row, its reports and first time over all of the flow's lives.
+    /// The last row; its `reports` and `first_seen` include the time before the flow last expired.
     pub(super) row: FlowRow,
     /// Reports before the flow last expired.
     earlier: u64,
-    /// `first_seen` of the present life.
+    /// `first_seen` since the flow last expired.
     born: u64,
     /// Its nodes, `u32::MAX` where unavailable.
     pub(super) path: Box<[u32]>,
@@ -55,9 +55,9 @@ pub(super) struct Flow {
 pub(super) struct Extremes {
     /// Values.
     pub(super) count: u64,
-    /// The least.
+    /// The minimum.
     pub(super) min: u64,
-    /// The greatest.
+    /// The maximum.
     pub(super) max: u64,
     /// Their sum.
     pub(super) sum: u64,
@@ -89,13 +89,13 @@ impl Findings {
         }
     }
 
-    /// Remembers which profile reads each node that reports queues. A node that was silent for long may be forgotten by the
-    /// collector, so this is polled at intervals.
+    /// Records which profile decodes the values of each node that reports queues. The collector may evict a silent node, so this is
+    /// called at intervals.
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
         self.read_by.extend(collector.queues().map(|queue| (queue.node, queue.profile)));
     }
 
-    /// What the node's queue occupancies are counted in; empty where that is not known.
+    /// The unit of the node's queue occupancies; empty if it is unknown.
     pub(super) fn queue_unit(&self, node: Option<u32>) -> &str {
         let profile = self.read_by.get(&node.unwrap_or(u32::MAX)).copied();
         profile.and_then(|profile| self.units.get(usize::from(profile))).map_or("", String::as_str)
@@ -207,7 +207,7 @@ impl Flow {
     }
 }
 
-/// Gives what was found to a store too.
+/// Writes the results to a store, too.
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) store: Store,
@@ -215,7 +215,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Hands the batch over when enough is in it; waits when the store is behind.
+    /// Submits the batch when enough is in it; waits while the store's queue is full.
     fn hand_over(&mut self) {
         if self.batch.len() >= self.batch.capacity() / 32 {
             self.submit();
@@ -230,14 +230,14 @@ impl Keeper {
         });
     }
 
-    /// Everything is on disk after this.
+    /// Closes the store; then everything is on disk.
     pub(super) fn close(mut self) -> store::Stats {
         self.submit();
         self.store.close()
     }
 }
 
-/// Where a replayed collector's results go.
+/// The output of a replayed collector.
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) findings: Findings,

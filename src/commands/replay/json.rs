@@ -1,4 +1,4 @@
-//! What a replay found, for programs. See `docs/reference/cli-json.md`.
+//! The results of a replay as JSON. See `docs/reference/cli-json.md`.
 
 use collector::event::Kind;
 use collector::event::SequenceEvent;

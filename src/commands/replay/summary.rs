@@ -8,7 +8,7 @@ use wire::Refusal;
 
 use super::Summary;
 
-/// How often something was refused for this reason: as a frame, or as a report.
+/// Number of frames and reports that were refused for this reason.
 pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
     let frames = summary.account.refused.get(refusal.name()).copied().unwrap_or(0);
     frames + stats.refused[refusal.index()]
@@ -31,7 +31,7 @@ pub(super) fn source(id: &StreamId) -> String {
     Ipv6Addr::from(id.source).to_canonical().to_string()
 }
 
-/// The word for what happened, the first number it is about, and how many numbers.
+/// The name of the anomaly, the first sequence number that it concerns, and the number of sequence numbers.
 pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
     match *kind {
         SequenceEventKind::Gap { first, count } => ("gap", first, count),

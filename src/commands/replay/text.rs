@@ -58,7 +58,7 @@ fn head(summary: &Summary<'_>) -> String {
     }
     if stats.implausible_latencies > 0 {
         let count = units::count(stats.implausible_latencies);
-        out.push_str(&format!("implausible hop latencies, left out: {count}\n"));
+        out.push_str(&format!("implausible hop latencies, not used: {count}\n"));
     }
     out
 }
@@ -73,7 +73,7 @@ fn joined(summary: &Summary<'_>) -> String {
         "SF-INT: {} of {} in {}, {} single\n",
         units::counted(sf.complete.records, "record"),
         units::count(sf.records),
-        units::counted(sf.complete.sets, "whole set"),
+        units::counted(sf.complete.sets, "complete set"),
         units::count(sf.samples()),
     );
     let reasons = collector::stats::Reason::ALL.iter().zip(&sf.partial);
@@ -82,7 +82,7 @@ fn joined(summary: &Summary<'_>) -> String {
         .map(|(reason, count)| format!("{}: {}", reason.name(), units::count(count.sets)))
         .collect();
     if !sets.is_empty() {
-        out.push_str(&format!("sets that did not become whole: {}\n", sets.join(", ")));
+        out.push_str(&format!("incomplete sets: {}\n", sets.join(", ")));
     }
     out
 }
@@ -255,15 +255,15 @@ fn sources(summary: &Summary<'_>) -> String {
 fn sequence(summary: &Summary<'_>) -> String {
     let Some(notes) = &summary.findings.notes else { return String::new() };
     if notes.is_empty() {
-        return "nothing odd in any sequence of numbers\n".into();
+        return "no anomalies of sequence numbers\n".into();
     }
     use Align::{Left, Right};
     let mut table = Table::new([
-        ("NOTICED", Left),
+        ("TIME", Left),
         ("SOURCE", Left),
         ("NODE", Right),
         ("HW", Right),
-        ("WHAT", Left),
+        ("ANOMALY", Left),
         ("FIRST", Right),
         ("COUNT", Right),
     ]);
@@ -283,7 +283,7 @@ fn sequence(summary: &Summary<'_>) -> String {
     if summary.findings.notes_left_out > 0 {
         out.push_str(&format!("… and {} more\n", units::count(summary.findings.notes_left_out)));
     }
-    out.push_str("gap: skipped, may still come; lost: did not come in time, confirmed or not\n");
+    out.push_str("gap: skipped, may still arrive; lost: did not arrive in time, confirmed or not\n");
     out
 }
 

@@ -114,7 +114,7 @@ fn due(elapsed: u64, rate: u64) -> u64 {
 
 /// Bytes of a key: a 5-tuple of IPv4.
 const KEY: usize = 13;
-const _: () = assert!(KEY <= MAX_KEY, "a key of a load is a key");
+const _: () = assert!(KEY <= MAX_KEY, "a key of a load is too long");
 
 impl Args {
     /// The report with this number.

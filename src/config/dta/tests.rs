@@ -12,7 +12,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/dta")
 }
 
-/// The reporter of an example, and what it has sent.
+/// The reporter of an example, and its sent datagrams.
 struct Example {
     reporter: Reporter,
     out: Outbox,
@@ -30,7 +30,7 @@ impl Example {
         Self { reporter, out }
     }
 
-    /// What was sent, as hexadecimal digits: base header, sub-header, the rest.
+    /// The sent datagrams, as hexadecimal digits: base header, sub-header, the rest.
     fn sent(&mut self) -> Vec<String> {
         let hex = |bytes: &[u8]| {
             bytes.iter().fold(String::new(), |mut text, byte| {
@@ -213,7 +213,7 @@ fn pint() {
     let mut example = Example::of("pint.toml");
     let mut seen = std::collections::BTreeMap::new();
     for sport in 0..200_u16 {
-        // The example's paths are all alike; packets differ in when they came.
+        // All paths of the example are the same; packets differ in their receive time.
         let metadata = Hop { ingress_ts: Some(sport.into()), ..metadata() };
         let words: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
         let stack = Stack { bytes: &words, layout: Layout::int_2(0x8000, 1, false).unwrap(), count: 4 };
@@ -279,7 +279,7 @@ fn turboflow() {
     let evicted = example.reporter.tables().next().map(|(_, stats)| stats.evicted).unwrap();
     let kept: u64 = example.reporter.destinations(0).map(|to| to.stats.overwritten).sum();
     assert!(evicted > 20_000, "{evicted}");
-    // Nothing was sent in between: the outbox, and then the ring, were full. What did not fit is known.
+    // Nothing was sent in between: the outbox, and then the ring, were full. Operations that did not fit are counted.
     assert!(added <= 60_000 && kept > 0, "{added}");
     assert!(example.reporter.mappings().all(|(_, stats)| stats.is_balanced()));
 }
