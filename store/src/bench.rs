@@ -1,8 +1,8 @@
-//! What the store can do on this machine: `hopwise bench store-insert` and `store-query`.
+//! Benchmarks of the store on this machine: `hopwise bench store-insert` and `store-query`.
 //!
-//! The events are of a network that is busy: most are changes of hop latencies and queues, one in 30 is a path, one in a
-//! thousand a drop. A fifth of them belong to a hundred hot flows, the others are spread evenly. They are 500 µs apart, so
-//! 20 M of them are 2.8 hours; a hundred rollups come with each second of that.
+//! The events are those of a busy network: most are changes of hop latencies and queues, one in 30 is a path, one in a
+//! thousand a drop. A fifth of them belong to a hundred hot flows, the others are spread evenly. They are 500 µs apart, so that
+//! 20 M events are 2.8 hours, with a hundred rollups in each second.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::reader::Reader;
 use crate::rows::{EventFilter, RollupFilter};
 use crate::store::Store;
 
-/// What inserting took.
+/// Result of inserting.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Inserted {
     /// Events committed, with all indexes.
@@ -41,9 +41,9 @@ pub struct QueryTiming {
     pub name: &'static str,
     /// Rows in the result.
     pub rows: usize,
-    /// The first time, by a connection that is new.
+    /// The first time, on a new connection.
     pub first: Duration,
-    /// After that: least, median and greatest of [`ROUNDS`].
+    /// After that: minimum, median and maximum of [`ROUNDS`].
     pub again: [Duration; 3],
 }
 
@@ -60,7 +60,7 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     for n in 0..events {
         traffic.event(n, &mut batch);
         if batch.len() >= BATCH - ROLLUPS_PER_SECOND || n + 1 == events {
-            // The policy is to block: nothing comes back unwritten.
+            // The policy is to block: every batch is written.
             batch = store.submit(batch).unwrap_or_default();
         }
     }
@@ -76,7 +76,7 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
 /// Runs the queries of the UI and typical SQL on a store that [`insert`] filled with `events` events.
 ///
 /// # Errors
-/// A question fails, or takes longer than ten seconds.
+/// A query fails, or takes longer than ten seconds.
 pub fn questions(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
     let end = START + events * SPACING;
     let ago = |minutes: u64| (end - (minutes * 60_000_000_000).min(end - START)) as i64;
@@ -132,7 +132,7 @@ pub fn questions(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError
     Ok(asked)
 }
 
-/// How often a question is repeated.
+/// How often a query is repeated.
 pub const ROUNDS: usize = 5;
 
 fn measure(
@@ -155,7 +155,7 @@ fn measure(
     Ok(QueryTiming { name, rows, first, again: [again[0], again[ROUNDS / 2], again[ROUNDS - 1]] })
 }
 
-/// The events of a made-up network: always the same.
+/// The events of a simulated network: always the same.
 struct Traffic {
     flows: u32,
     random: u64,

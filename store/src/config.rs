@@ -1,4 +1,4 @@
-//! Settings of a store and what can be wrong with opening one.
+//! Settings of a store, and errors of opening it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ impl Period {
 /// What [`crate::Store::submit`] does when the queue is full.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
-    /// Refuse the batch and count its records: the collector never waits. For live traffic.
+    /// Drop the batch and count its records as shed: the collector never waits. For live traffic.
     #[default]
     Shed,
-    /// Wait for room: nothing is lost. For replay, where the input can wait.
+    /// Wait for space: nothing is lost. For replay, where the input can wait.
     Block,
 }
 
@@ -43,16 +43,16 @@ pub struct Config {
     pub dir: PathBuf,
     /// How much time one file covers.
     pub period: Period,
-    /// Commit at the latest this long after a record arrived: what a `kill -9` may cost.
+    /// Commit at the latest this long after a record arrived: the maximum loss at a `kill -9`.
     pub commit_every: Duration,
     /// Batches that may wait for the writer. With the batches' capacity, this bounds memory.
     pub queue_batches: usize,
-    /// What happens when that many wait.
+    /// Policy when that many batches wait.
     pub policy: Policy,
     /// Delete files that were last written longer ago than this. `None`: keep.
     pub max_age: Option<Duration>,
-    /// Delete the oldest files when all together are larger than this, bytes; looked at every few seconds. A file that has
-    /// grown to an eighth of it is continued in a new one, so that there is something to delete. `None`: the disk's size.
+    /// Delete the oldest files when all together are larger than this, bytes; checked every few seconds. A file that has
+    /// grown to an eighth of it is continued in a new one, so that there are old files to delete. `None`: no limit but the disk.
     pub max_bytes: Option<u64>,
     /// Keep a row per hop of every decoded report (view `reports`). Off by default: it is by far the largest table.
     pub reports_table: bool,
@@ -83,18 +83,18 @@ pub enum Error {
     Locked(PathBuf),
     /// The file was written by a newer hopwise.
     Newer {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its schema version.
         found: u32,
-        /// The newest that we know.
+        /// The newest version that this program knows.
         known: u32,
     },
-    /// The file is an SQLite database, but not ours.
+    /// The file is an SQLite database, but not of hopwise.
     Foreign(PathBuf),
     /// There is nothing in the file yet (it is being created).
     Empty(PathBuf),
-    /// SQLite refused.
+    /// An error of SQLite.
     Sqlite(PathBuf, rusqlite::Error),
 }
 

@@ -91,7 +91,7 @@ pub(crate) struct StoreFile {
     pub(crate) modified: SystemTime,
 }
 
-/// The store's files in `dir`, oldest period first. A file that vanishes while we look is left out.
+/// The store's files in `dir`, oldest period first. A file that is removed meanwhile is left out.
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -108,7 +108,7 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
     Ok(found)
 }
 
-/// Which of `found` (oldest first) must go so that the rest is young and small enough. Never `current`.
+/// The files of `found` (oldest first) to delete so that the rest is recent and small enough. Never `current`.
 pub(crate) fn expired(
     found: &[StoreFile],
     current: Option<FileId>,
@@ -141,7 +141,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames a damaged file and its log to the first free `….corrupt-N`, so that it can be examined. Returns the name.
+/// Renames a damaged file and its log to the first unused name `….corrupt-N`, for examination. Returns the name.
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     let aside = loop {

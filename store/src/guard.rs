@@ -36,8 +36,8 @@ pub(crate) fn deadline(
 fn judge(context: AuthContext<'_>) -> Authorization {
     let allowed = match context.action {
         AuthAction::Select | AuthAction::Recursive => true,
-        // Of what no column is read, only the rows count: SQLite asks then under the name in the query, which may be that of
-        // a common table expression, and does not say so. Real tables in the files hold nothing but ours.
+        // A query such as `count(*)` reads no column: then SQLite passes the name used in the query, which may be that of a
+        // common table expression. The files have no tables other than those of hopwise.
         AuthAction::Read { table_name, column_name: "" } => is_known(table_name) || !is_built_in(table_name),
         AuthAction::Read { table_name, .. } => TABLES.contains(&table_name),
         AuthAction::Function { function_name } => {
@@ -126,8 +126,8 @@ const READABLE: &str = "the tables are events, rollups, flows, drops, losses, re
 /// The virtual machine checks the clock after this many steps: some 20 µs.
 const STEPS_BETWEEN_LOOKS: i32 = 2000;
 
-/// Limits of a query. Sizes in bytes, depths and counts in items. A row in memory is at most its columns times
-/// the length of a value. What a query sorts or collects goes through temporary files, whose size only the time limit bounds.
+/// Limits of a query. Sizes in bytes, depths and counts in items. A row in memory is at most its columns times the
+/// length of a value. Sorting and grouping use temporary files, whose size only the time limit bounds.
 const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, 1 << 20),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 256 << 10),
@@ -167,7 +167,7 @@ const TABLES: &[&str] = &[
     "json_tree",
 ];
 
-/// What else can be named in a `FROM` without being in a file, beside those known by how they begin.
+/// Other names that a `FROM` can have without a table in a file, besides those recognised by their prefix.
 const MODULES: &[&str] = &["bytecode", "dbstat", "geopoly", "tables_used"];
 
 /// Functions that compute a value from their arguments and nothing else.

@@ -1,7 +1,7 @@
-//! Small numbers for what repeats: flows, paths, rules.
+//! Interning: small numbers for repeated values, which are flows, paths and rules.
 //!
-//! The tables in the file are the truth; the maps here only save asking. They are bounded: a full map is emptied, and from
-//! then on an unknown name is looked up before it is added. After a failed transaction they are thrown away with the file.
+//! The tables in the file are authoritative; the maps here are caches. They are bounded: a full map is emptied, and from
+//! then on an unknown name is looked up before it is added. After a failed transaction they are discarded with the file.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -34,12 +34,12 @@ impl Names {
         })
     }
 
-    /// How many flows the file knows.
+    /// Number of flows in the file.
     pub(crate) fn flow_count(&self) -> i64 {
         self.flows.last
     }
 
-    /// Forgets which index means which rule: there is a new rule set.
+    /// Clears the mapping from rule indices to names: there is a new rule set.
     pub(crate) fn forget_rules(&mut self) {
         self.rules.clear();
     }
@@ -94,7 +94,7 @@ impl Names {
             self.flows.learn(flow, id);
             return Ok(id);
         }
-        // Where only the Flow ID is known there are no addresses.
+        // A flow known only by its Flow ID has no addresses.
         let (src, dst) = match flow.known_id() {
             Some(_) => (self.text.clone(), String::new()),
             None => (flow.src().to_string(), flow.dst().to_string()),
@@ -142,12 +142,12 @@ fn path_text(path: &[u32], text: &mut String) {
     }
 }
 
-/// The nodes of a path as [`path_text`] writes it. What is no number is unavailable.
+/// The nodes of a path as [`path_text`] writes it. A word that is not a number is an unavailable node.
 pub(crate) fn parse_path(text: &str) -> Vec<u32> {
     text.split('>').map(|node| node.parse().unwrap_or(u32::MAX)).collect()
 }
 
-/// A bounded map from name to number, and how far the numbers go.
+/// A bounded map from name to number, and the highest number.
 #[derive(Debug)]
 struct Known<M> {
     map: M,
@@ -202,7 +202,7 @@ impl Known<Flows> {
     }
 }
 
-/// Flows by their seeded hash, which is fast, and which a sender cannot aim at one bucket. The whole key is compared.
+/// Flows by their hash, which is fast and seeded, so that a sender cannot provoke collisions. The whole key is compared.
 #[derive(Debug)]
 struct Flows {
     seed: u64,

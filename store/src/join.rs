@@ -58,7 +58,7 @@ impl Joined {
     }
 }
 
-/// How many files one connection can join: what SQLite was compiled with.
+/// Maximum number of files that one connection can join: a compile-time limit of SQLite.
 pub(crate) fn most_files() -> usize {
     let limit = Connection::open_in_memory().and_then(|conn| conn.limit(Limit::SQLITE_LIMIT_ATTACHED));
     limit.map_or(1, |limit| usize::try_from(limit).unwrap_or(1))

@@ -1,17 +1,17 @@
 //! Events, rollups, flows, drops and losses on disk, and SQL over them.
 //!
-//! # What it must do
+//! # Requirements
 //!
-//! Take 400,000 events per second and core with their indexes, answer `WHERE flow = '…' AND ts > …` over 20 M events in
-//! less than 100 ms, lose at most the last second at a `kill -9`, and never stand in the way of collecting: a full disk or
-//! a slow one costs rows that are counted, nothing else.
+//! Store 400,000 events per second and core with their indexes, answer `WHERE flow = '…' AND ts > …` over 20 M events in
+//! less than 100 ms, lose at most the last second at a `kill -9`, and never block collection: a full or slow disk causes only
+//! the loss of rows, which are counted.
 //!
 //! # Invariants
 //!
 //! * **Accounts balance.** At any time, `submitted = committed + shed + failed + queued` ([`Stats`]), counted in records.
 //! * **One writer.** A lock file keeps a second process from writing into the same directory. Readers need no lock.
-//! * **A file is whole or absent.** A transaction holds everything that is derived from a batch: rows, interned names, the
-//!   sequence number, the file's time range. SQLite's write-ahead log makes it all or nothing.
+//! * **Batches are atomic.** A transaction holds everything that is derived from a batch: rows, interned names, the
+//!   sequence number, the file's time range. SQLite's write-ahead log commits all of it or nothing.
 //! * **Documented names are views.** Tables are compact and may change with the schema version; the views `events`,
 //!   `rollups`, `flows`, `drops`, `losses`, `reports` are the public interface, and any SQLite tool can read them:
 //!   no function of ours is needed.
@@ -20,41 +20,41 @@
 //!
 //! One file per period, named by its start in UTC: `hopwise-2026-11-21.db` (day) or `hopwise-2026-11-21T14.db` (hour); a
 //! file that has grown past its share of `max_bytes` is continued in `hopwise-2026-11-21.2.db`. A batch goes into the file
-//! of its newest record, as a whole; what comes late by at most one period goes into the current file. Each file therefore
-//! carries its real time range (table `meta`), and readers go by that, not by the name.
+//! of its newest record, as a whole; records that are late by at most one period go into the current file. Each file therefore
+//! stores its real time range (table `meta`), and readers use that, not the name.
 //!
-//! Numbers that repeat are interned per file: flows (`flow_key`), paths (`path_text`), rules (`rule_text`). A flow has a
+//! Values that repeat are interned per file: flows (`flow_key`), paths (`path_text`), rules (`rule_text`). A flow has a
 //! small number counted from 1, so rows are short and two flows never share one.
 //!
 //! Rows are clustered by time (`PRIMARY KEY (ts, seq) WITHOUT ROWID`): "the latest" and "since" are one range. An index on
 //! the flow over the whole file would touch a random page per insert; so its first column is `chunk`, the row's sequence
-//! number divided by 65,536: inserts stay within one megabyte that is in the cache, and a query for a flow asks each chunk
-//! once (SQLite's skip-scan, some 5 µs per chunk). The planner cannot know that this pays off, so the
+//! number divided by 65,536: inserts stay within one megabyte that is in the cache, and a query for a flow searches each chunk
+//! once (SQLite's skip-scan, some 5 µs per chunk). The planner does this only with suitable statistics, so the
 //! store writes `sqlite_stat1` itself when it creates a file.
 //!
-//! Many rows go into one `INSERT OR FAIL`: cursors stay open and at the right edge of what grows there.
+//! One `INSERT OR FAIL` inserts many rows: cursors stay open, and at the right edge of trees that grow there.
 //!
 //! # Reading
 //!
 //! A query runs on a read-only connection in which each documented name is the union of that view over the files of its
 //! time range, behind an authorizer that knows only our tables and functions that compute; with limits on time, rows,
-//! bytes and sizes. A file may be written, deleted or set aside meanwhile: what was committed is seen, a file that went
-//! away takes its rows with it, one that cannot be read is skipped with a warning.
+//! bytes and sizes. A file may be written, deleted or set aside meanwhile: committed rows are visible, those of a
+//! deleted file are missing, and a file that cannot be read is skipped with a warning.
 //!
 //! # Measured
 //!
 //! On two cores that were busy with other things (AMD EPYC), with [`bench`](mod@bench): 20 M events of 50,000 flows with a million
-//! rollups, 750,000 events per second of processor time, 124 bytes each; then a flow's events since a moment in 2 to 25 ms,
+//! rollups, 750,000 events per second of processor time, 124 bytes each; then a flow's events since a point in time in 2 to 25 ms,
 //! the latest 200 of any kind, node or flow in less than 4 ms (70 ms for a rare kind at one node), a node's rollups of the
-//! last quarter of an hour in 20 ms, all warm. What must look at all 20 M rows takes 3 s (one column) to more than the ten
-//! seconds that a query gets (groups by flow): such questions want a time range.
+//! last quarter of an hour in 20 ms, all warm. A query that reads all 20 M rows takes 3 s (one column) to more than the ten
+//! seconds that a query may take (groups by flow): such queries need a time range.
 //!
 //! # Recovery
 //!
 //! Opening a file after a crash is SQLite's own recovery of the write-ahead log. A file that is damaged is renamed to
-//! `….corrupt-N` with its log, counted, and a new one begun. A file of a newer schema is left alone with a clear error. When
-//! a write fails (disk full, I/O error), the transaction is gone: its records are counted as failed, the file is closed, and
-//! once a second the next batch is the probe that finds out whether there is space again. Until then batches are shed.
+//! `….corrupt-N` with its log, counted, and replaced by a new one. A file of a newer schema is not changed, and the error says so. When
+//! a write fails (disk full, I/O error), the transaction is lost: its records are counted as failed, the file is closed, and
+//! once a second the next batch is written to test whether there is space again. Until then batches are shed.
 //!
 //! # Example
 //! ```

@@ -17,7 +17,7 @@ use crate::rows::{
 };
 
 impl Reader {
-    /// Events, newest first. Pages by `before` step over further events of the very nanosecond in which a page ended.
+    /// Events, newest first. Paging by `before` skips further events with the same timestamp as the last one of a page.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -78,7 +78,7 @@ impl Reader {
         self.latest(LOSS_COLUMNS, "losses", &clause, filter.limit, loss)
     }
 
-    /// The latest state of one flow or of the flows seen last, newest first.
+    /// The latest state of one flow, or of the flows seen most recently, newest first.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -105,7 +105,7 @@ impl Reader {
         clause.scattered = true;
         clause.terms.push("metric IN ('flow_path', 'flow_latency', 'hop_latency')".to_owned());
         clause.terms.push("kind IN ('new', 'change', 'path_change', 'path_loop', 'latest')".to_owned());
-        // A point is a flow latency and some hops' latencies; this many events make at least `limit` points or all.
+        // A point is a flow latency and the latencies of some hops; this many events give at least `limit` points, or all.
         let most = limit.saturating_mul(EVENTS_PER_POINT);
         let mut events = self.latest(EVENT_COLUMNS, "events", &clause, most, event_row)?;
         let cut = events.len() == most;
@@ -122,7 +122,7 @@ impl Reader {
         Ok(history)
     }
 
-    /// What is in the files. Cheap: each file keeps count.
+    /// Totals over all files. Cheap: each file has its counts in `meta`.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -177,9 +177,9 @@ impl Reader {
         })
     }
 
-    /// How to look for the newest rows, cheapest first, as `(files, from)`: an answer that is full is the answer. Rows that
-    /// an index gives in the order of time are found at once, so only files are spared. Those that it gives by chunk are all
-    /// read and sorted, which is a lot for a flow that was never quiet: they are sought in the last minutes first.
+    /// The searches for the newest rows, cheapest first, as `(files, from)`: the first that returns enough rows ends it. Rows that
+    /// an index returns in the order of time are found at once, so only files are saved. Those that it returns by chunk must all be
+    /// read and sorted, which is slow for a flow with many events: the last minutes are searched first.
     fn attempts(&self, clause: &Clause) -> Result<Vec<(usize, Option<Nanos>)>, QueryError> {
         let mut attempts = Vec::new();
         if clause.scattered && clause.from.is_none() {
@@ -223,8 +223,8 @@ impl FlowHistory {
         }
     }
 
-    /// Puts each point's hops into the order of the path that was taken then, and leaves out nodes that were no longer on
-    /// it. Where no path was reported, or only a part of it, they are in the order of their numbers.
+    /// Sorts each point's hops into the order of the path at that time, and removes nodes that were no longer on it. If no path
+    /// was reported, or only a part of it, they are in the order of their node ids.
     fn arrange(&mut self) {
         for point in &mut self.series {
             let later = self.paths.partition_point(|(ts, _)| *ts <= point.ts);
@@ -247,7 +247,7 @@ struct Clause {
     from: Option<Nanos>,
     before: Option<Nanos>,
     order: &'static str,
-    /// The index for it is one by chunks.
+    /// Its index is ordered by chunk.
     scattered: bool,
 }
 
@@ -271,7 +271,7 @@ impl Clause {
         self.compare("ts <", before.map(nanos));
     }
 
-    /// The same from `from` on; that is not earlier than before.
+    /// The same from `from` on, which is not earlier than the previous bound.
     fn since(&self, from: Option<Nanos>) -> Self {
         let mut clause = self.clone();
         if from != self.from {
@@ -341,7 +341,7 @@ fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
         flow: flow(row)?,
         ts: unsigned(row, 5)?,
         interval: row.get(6)?,
-        // As for kinds: a metric that we do not know.
+        // As for kinds: an unknown metric.
         metric: metric(row, 7)?.unwrap_or(Metric::FlowPath),
         node: row.get(8)?,
         interface: row.get(9)?,
@@ -441,7 +441,7 @@ const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated
 const FLOW_COLUMNS: &str =
     "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
 
-/// Frequent kinds.
+/// The frequent kinds.
 const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
 
 /// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.

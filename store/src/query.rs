@@ -8,7 +8,7 @@ use collector::event::Nanos;
 /// One value of a row.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// Nothing.
+    /// NULL.
     Null,
     /// A whole number.
     Int(i64),
@@ -20,7 +20,7 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-/// Bounds of a query. Everything has one.
+/// Limits of a query.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueryOptions {
     /// Only files with records at or after this time. `None`: from the beginning.
@@ -58,9 +58,9 @@ pub struct Table {
     pub columns: Vec<String>,
     /// Rows, each as long as `columns`.
     pub rows: Vec<Vec<Value>>,
-    /// There was more than the limits allow.
+    /// There were more rows than the limits allow.
     pub truncated: bool,
-    /// Sentences that the asker must see, such as files left out.
+    /// Sentences that the user must see, such as about files left out.
     pub notes: Vec<String>,
 }
 
@@ -82,11 +82,11 @@ pub enum QueryErrorKind {
 /// Why the query failed: one sentence with a remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueryError {
-    /// What sort of error.
+    /// The kind of error.
     pub kind: QueryErrorKind,
     /// The sentence.
     pub message: String,
-    /// Where in the text of the query (bytes from its start), where SQLite knows.
+    /// Position in the text of the query (bytes from its start), if SQLite reports it.
     pub offset: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Questions over the files, while they are being written or long after.
+//! Queries over the files, while they are being written or long after.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -48,10 +48,10 @@ struct Shared {
     known: Mutex<HashMap<Identity, Known>>,
 }
 
-/// What we know about a file.
+/// Cached facts about a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// Size and time of last writing when we looked; a file that has changed since is looked at again.
+    /// Size and time of the last write when it was read; a file that changed since is read again.
     bytes: u64,
     modified: SystemTime,
     pub(crate) meta: HashMap<String, i64>,
@@ -83,7 +83,7 @@ impl Reader {
         Ok(Self { shared: Arc::new(shared), stop: None })
     }
 
-    /// The same reader, whose questions end with [`QueryErrorKind::Timeout`] soon after `stop` is set.
+    /// The same reader, whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set.
     #[must_use]
     pub fn until(&self, stop: Arc<AtomicBool>) -> Self {
         Self { shared: Arc::clone(&self.shared), stop: Some(stop) }
@@ -98,8 +98,7 @@ impl Reader {
     /// with records in the time range of `options`. (The range chooses files; rows are chosen by the query's `WHERE`.)
     ///
     /// # Errors
-    /// Anything but reading is refused; so is what takes longer or is larger than `options` allow. The message says what
-    /// to do.
+    /// The query does not only read, or takes longer or returns more than `options` allow. The message says what to do.
     pub fn query(&self, sql: &str, options: &QueryOptions) -> Result<Table, QueryError> {
         self.again(|| {
             let choice = self.choose(options.from, options.to, usize::MAX)?;
@@ -119,7 +118,7 @@ impl Reader {
     }
 
     /// Closes connections that are not in use. A deleted file takes space until the last connection to it is closed, so
-    /// call it periodically (every minute, say) when there are no queries for a long time.
+    /// call it periodically, for example every minute, when there are no queries for a long time.
     pub fn tidy(&self) {
         lock(&self.shared.idle).clear();
         let present = |file: &Identity| Identity::of(&file.path).as_ref() == Some(file);
@@ -139,8 +138,8 @@ impl Reader {
         self.with_rows(choice.files, sql, options, |_, row| row.map_or(Ok(()), &mut take))
     }
 
-    /// Asks a second time, with nothing taken for known, when a file could not be read: it may have gone, been set aside or
-    /// been replaced under our hands.
+    /// Repeats a query once with empty caches when a file could not be read: it may have been deleted, set aside or replaced
+    /// meanwhile.
     pub(crate) fn again<T>(&self, mut ask: impl FnMut() -> Result<T, QueryError>) -> Result<T, QueryError> {
         match ask() {
             Err(error) if error.kind == QueryErrorKind::Storage => {
@@ -203,7 +202,7 @@ impl Reader {
         Ok(choice)
     }
 
-    /// What is in a file: `None` when it is gone or empty. `fresh`: it must not have been written since we looked.
+    /// The facts about a file: `None` if it was deleted or is empty. `fresh`: the cached ones must be of its current state.
     fn look(&self, file: &StoreFile, fresh: bool) -> Result<Option<(Identity, Known)>, Error> {
         let Some(identity) = Identity::of(&file.path) else { return Ok(None) };
         let known = lock(&self.shared.known).get(&identity).cloned();
@@ -226,7 +225,7 @@ impl Reader {
     /// A connection over `files`: one that is idle, or a new one.
     fn connect(&self, files: Vec<Identity>, timeout: Duration) -> Result<Joined, QueryError> {
         let mut idle = lock(&self.shared.idle);
-        // Those over a file that is gone keep its space: away with them.
+        // Connections to a deleted file keep its space: close them.
         idle.retain(|joined| joined.files.iter().all(|file| Identity::of(&file.path).as_ref() == Some(file)));
         if let Some(i) = idle.iter().position(|joined| joined.files == files) {
             return Ok(idle.swap_remove(i));
@@ -294,7 +293,7 @@ fn bind(statement: &mut Statement<'_>, params: &[Value]) -> rusqlite::Result<()>
     params.iter().enumerate().try_for_each(|(i, value)| statement.raw_bind_parameter(i + 1, value))
 }
 
-/// What a row weighs in memory: a fixed part per value, and its text or bytes.
+/// Size of a row in memory: a fixed part per value, and its text or bytes.
 fn size(row: &Row<'_>, columns: usize) -> usize {
     let weigh = |value: ValueRef<'_>| match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
@@ -304,7 +303,7 @@ fn size(row: &Row<'_>, columns: usize) -> usize {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these locks can panic half-way through a change.
+    // No code under these locks can panic in the middle of a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -332,5 +331,5 @@ impl ToSql for Value {
     }
 }
 
-/// Connections kept for the next query. Each may hold [`join`]'s page cache.
+/// Connections kept for the next query. Each may have a page cache as large as [`join`] allows.
 const MAX_IDLE: usize = 4;

@@ -49,7 +49,7 @@ impl ReportRow {
         }
     }
 
-    /// The node of each hop; `u32::MAX` where it is not available. Empty when no hop carries its node ID.
+    /// The node of each hop; `u32::MAX` where it is not available. Empty when no hop has a node id.
     pub(crate) fn path(&self) -> Vec<u32> {
         let known = self.hops.iter().any(|hop| hop.node_id.is_some());
         self.hops.iter().filter(|_| known).map(|hop| hop.node_id.unwrap_or(u32::MAX)).collect()

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::config::Error;
 use crate::files;
 
-/// The version that this program writes. Raised with each change that an older program could not live with.
+/// The version that this program writes. Raised with each change that an older program could not read.
 pub(crate) const VERSION: u32 = 1;
 
 /// Everything in a file, as one script.
@@ -38,7 +38,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     }
     let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
     conn.busy_timeout(BUSY).map_err(fail)?;
-    // Looked at before anything is set: a foreign file stays as it is.
+    // Checked before anything is written: a foreign file is not changed.
     match check(&conn, "main", path) {
         Ok(()) => conn.execute_batch(SETTINGS).map_err(fail)?,
         Err(Error::Empty(_)) => {
@@ -101,7 +101,7 @@ fn create(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.execute_batch(LOAD_STATISTICS)
 }
 
-/// Pages of 8 KiB: fewer levels and splits than 4 KiB, measured. The checkpoint is the writer's business. Dirty pages of a
+/// Pages of 8 KiB: fewer levels and splits than 4 KiB, measured. The writer checkpoints explicitly. Dirty pages of a
 /// transaction stay in the 64 MB cache.
 const SETTINGS: &str = "
 PRAGMA page_size = 8192;

@@ -73,7 +73,7 @@ impl Segment {
         self.open
     }
 
-    /// Forgets the names of rules: their indices have a new meaning.
+    /// Clears the names of rules: their indices have a new meaning.
     pub(crate) fn forget_rules(&mut self) {
         self.names.forget_rules();
     }
@@ -133,13 +133,13 @@ impl Segment {
     /// it is in the file, it is written again from its beginning.)
     ///
     /// SQLite is asked, by a checkpoint that does nothing. Reading the log's index ourselves would be shorter, and wrong:
-    /// closing a file gives up every lock that the process holds on it, SQLite's too, and the next process that opens the
-    /// store takes the index for abandoned and truncates it under our feet.
+    /// closing a file releases every lock that the process holds on it, SQLite's too, and the next process that opens the
+    /// store considers the index abandoned and truncates it while we use it.
     pub(crate) fn log(&self) -> Log {
         let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
         let (reach, done) = match self.conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages) {
             Ok((reach, done)) => (reach.max(0).cast_unsigned(), done.max(0).cast_unsigned()),
-            // Not known: as if all of the log were waiting.
+            // Unknown: assume that the whole log is still to be copied.
             Err(_) => (self.log_bytes() / schema::PAGE_SIZE, 0),
         };
         Log { reach: reach * schema::PAGE_SIZE, waiting: reach.saturating_sub(done) * schema::PAGE_SIZE }
@@ -465,7 +465,7 @@ fn flow_number(
     flow.map(|flow| names.flow(conn, flow)).transpose()
 }
 
-/// SQLite's numbers are signed; what is beyond is kept as the greatest.
+/// SQLite's integers are signed; larger values are stored as the maximum.
 #[inline]
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! What the store did, in numbers that add up.
+//! Counters of the store. They add up: see [`Stats::balance`].
 
 use collector::event::Nanos;
 
@@ -10,7 +10,7 @@ pub enum State {
     Ok,
     /// The disk is full: rows are shed until there is space again.
     Full,
-    /// Something else is wrong (see [`Stats::message`]): rows are shed, and it is tried again every second.
+    /// Another error (see [`Stats::message`]): rows are shed, and writing is retried every second.
     Failing,
     /// Closed.
     Closed,
@@ -47,17 +47,17 @@ pub struct Stats {
     pub queue_len: usize,
     /// Room in the queue, batches.
     pub queue_capacity: usize,
-    /// Records that the submitted batches themselves had refused because they were full. Not part of `submitted`.
+    /// Records that did not fit into the submitted batches. Not part of `submitted`.
     pub refused: u64,
     /// Whether rows are written.
     pub state: State,
-    /// What is wrong and what to do, when `state` is not [`State::Ok`].
+    /// The error and its remedy, when `state` is not [`State::Ok`].
     pub message: Option<String>,
     /// When the last transaction was committed (wall clock).
     pub last_commit: Option<Nanos>,
-    /// Bytes of all files, logs included, at the last look (every few seconds).
+    /// Bytes of all files, logs included, when last counted (every few seconds).
     pub bytes: u64,
-    /// Files at the last look.
+    /// Files when last counted.
     pub files: u64,
     /// Files deleted by retention.
     pub deleted: u64,

@@ -17,7 +17,7 @@ use crate::stats::{State, Stats};
 use crate::writer::{Message, Shared, Writer};
 
 /// Writes batches into the files of a directory, on a thread of its own. Submitting is cheap and may be done from several
-/// threads; what is on disk is never touched by them.
+/// threads; only the store's own thread accesses the disk.
 ///
 /// ```
 /// use collector::{Batch, FlowRow, Output as _, event::Basis};
@@ -53,8 +53,8 @@ impl Store {
     /// Opens the store, creating its directory when there is none, continuing the newest file when there is one.
     ///
     /// # Errors
-    /// The directory cannot be used, another process writes into it, or its newest file is not ours or of a newer hopwise.
-    /// A damaged file is no error: it is set aside and counted.
+    /// The directory cannot be used, another process writes into it, or its newest file is not of hopwise or of a newer version.
+    /// A damaged file is not an error: it is set aside and counted.
     pub fn open(config: Config) -> Result<Self, Error> {
         let dir = &config.dir;
         fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
@@ -85,10 +85,10 @@ impl Store {
     }
 
     /// Checks that this process could open a store in `dir`. Creates the directory if it is missing and a file in it, and
-    /// removes both again. A store that is open there does no harm.
+    /// removes both again. It does not disturb a store that is open there.
     ///
     /// # Errors
-    /// The directory cannot be made, or it or what is in it cannot be written.
+    /// The directory cannot be created, or it or a file in it cannot be written.
     pub fn probe(dir: &Path) -> Result<(), Error> {
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let missing: Vec<&Path> = dir.ancestors().take_while(missing).collect();
@@ -105,7 +105,7 @@ impl Store {
     ///
     /// # Errors
     /// The queue was full and the policy is to shed: the same batch, whose records have been counted as shed. Clear it and
-    /// go on.
+    /// continue.
     #[expect(
         clippy::result_large_err,
         reason = "a batch comes back either way, and moving it costs nothing beside filling it"
@@ -125,7 +125,7 @@ impl Store {
     }
 
     /// Gives decoded reports to the writer, where [`Config::reports_table`] is on; otherwise does nothing. Each report is a
-    /// record in the accounts. Returns whether they were taken: what is not, has been counted as shed.
+    /// record in the accounts. Returns whether they were accepted: otherwise they are counted as shed.
     pub fn submit_reports(&self, reports: Vec<ReportRow>) -> bool {
         let Some(queue) = self.queue.as_ref().filter(|_| self.reports_table && !reports.is_empty()) else {
             return true;
@@ -149,7 +149,7 @@ impl Store {
     pub fn flush(&self) {
         let (done, wait) = sync_channel(1);
         self.send(Message::Flush(done));
-        // The writer answers, or is gone with everything committed.
+        // The writer answers, or has ended with everything committed.
         let _ = wait.recv();
     }
 
@@ -207,7 +207,7 @@ impl Store {
             stats.failed += std::mem::take(&mut stats.queued);
             stats.message = Some(DEAD.to_owned());
         }
-        // Not left to closing the file: a process that is just being started may hold a copy of it for a short time.
+        // Unlocked explicitly, because closing may not suffice: a process that is being started may briefly have a copy of the descriptor.
         let _ = self.lock.unlock();
     }
 }
@@ -225,7 +225,7 @@ fn emptied(mut batch: Batch) -> Batch {
     batch
 }
 
-/// Says if the files that a store in `dir` writes first could not be written.
+/// Checks that the files that a store in `dir` writes first can be written.
 fn probe_files(dir: &Path) -> Result<(), Error> {
     let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
     for path in newest.map(|newest| newest.path).into_iter().chain([dir.join(LOCK)]) {

@@ -1,5 +1,5 @@
-//! The thread that writes: takes batches from the queue, commits in time, rolls files over, deletes old ones, and lives
-//! through full disks and damaged files.
+//! The thread that writes: receives batches from the queue, commits in time, rolls files over, deletes old ones, and recovers
+//! from full disks and damaged files.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -17,7 +17,7 @@ use crate::schema;
 use crate::segment::{self, Segment};
 use crate::stats::{State, Stats};
 
-/// What travels to the writer, in order.
+/// A message to the writer; processed in order.
 #[derive(Debug)]
 pub(crate) enum Message {
     Batch(Batch),
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The accounts. Locked once per batch on each side, for a few nanoseconds.
     pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
-        // Nothing that runs under this lock can panic half-way through a change.
+        // No code under this lock can panic in the middle of a change.
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl Writer {
                 }
                 Ok(Message::Flush(done)) => {
                     self.commit();
-                    // The caller may have gone away.
+                    // The caller may no longer wait for the answer.
                     let _ = done.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -184,7 +184,7 @@ impl Writer {
         };
         if let Err(error) = written {
             let error = Error::sqlite(segment.path(), error);
-            // It was counted as part of the transaction only once that was open.
+            // It counts as part of the transaction only after that was opened.
             let uncounted = if segment.uncommitted() == 0 { records } else { 0 };
             self.fail(&error, uncounted);
             return;
@@ -264,7 +264,7 @@ impl Writer {
         self.checkpoint();
     }
 
-    /// Keeps the log short: at once when it is long, earlier when there is nothing else to do.
+    /// Keeps the log short: copies it at once when it is long, and earlier when the queue is empty.
     fn checkpoint(&mut self) {
         let Some(segment) = &self.segment else { return };
         let log = segment.log();
@@ -273,7 +273,7 @@ impl Writer {
         if log.waiting < if calm { CALM_LOG } else { LONG_LOG } && !endless {
             return;
         }
-        // Readers that never pause keep the log from beginning anew; when it gets out of hand they are waited for.
+        // Continuous readers prevent a reset of the log; when it becomes huge, wait for them.
         if let Err(error) = segment.checkpoint(endless)
             && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
         {
@@ -333,7 +333,7 @@ impl Writer {
         self.housekeeping_at = Instant::now();
     }
 
-    /// Deletes what is too old or too much, begins a new part when the file has grown large, looks at sizes.
+    /// Deletes files by age and total size, begins a new part when the file has grown large, and updates the sizes.
     pub(crate) fn housekeeping(&mut self, now: Instant) {
         self.roll_if_large();
         self.housekeeping_at = now + HOUSEKEEPING;
@@ -403,7 +403,7 @@ mod tests {
         let (mut writer, shared) = writer(&dir);
         deliver(&mut writer, &shared, changes(START, 100, 10));
         writer.commit();
-        // The file may not grow: what SQLite says then is what it says when the disk is full.
+        // The file may not grow: SQLite then returns the same error as for a full disk.
         writer.segment.as_ref().unwrap().forbid_growth();
         (1..=3).for_each(|i| deliver(&mut writer, &shared, changes(START + i * SECOND, 5000, 1000)));
         writer.commit();
@@ -414,7 +414,7 @@ mod tests {
         // Within the second nothing is tried.
         deliver(&mut writer, &shared, changes(START, 10, 1));
         assert_eq!(shared.stats().shed, stats.shed + 10);
-        // Afterwards the next batch is the probe. Names given in the lost transaction are given anew.
+        // Afterwards the next batch tests the disk. Names interned in the lost transaction are interned again.
         writer.retry_at = Some(Instant::now());
         deliver(&mut writer, &shared, changes(START, 5000, 1000));
         assert_eq!(shared.stats().state, State::Full);
@@ -435,7 +435,7 @@ mod tests {
             assert!(log.waiting <= CALM_LOG && log.reach <= CALM_LOG + (2 << 20), "{log:?}");
             seen.push(log);
         }
-        // It grew for many commits, was copied as a whole, and began anew, several times.
+        // It grew for many commits, was copied as a whole, and was reset, several times.
         let copied = seen.iter().filter(|log| log.waiting == 0).count();
         assert!((2..20).contains(&copied), "{copied} of {}", seen.len());
         let anew = seen.windows(2).filter(|pair| pair[1].reach < pair[0].reach).count();
@@ -446,7 +446,7 @@ mod tests {
     fn under_a_flood_a_file_goes_on_in_the_next_at_its_share() {
         let dir = Dir::new("flood");
         let (mut writer, shared) = writer(&dir);
-        // Four parts of the least size. Neither the clock nor housekeeping has its turn.
+        // Four parts of the minimum size. Neither the commit timer nor housekeeping runs.
         let max_bytes = 4 * LEAST_PART;
         writer.config.max_bytes = Some(max_bytes);
         for i in 0..40 {

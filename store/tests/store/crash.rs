@@ -32,7 +32,7 @@ fn sound(path: &Path) -> u64 {
     rows as u64
 }
 
-/// What the child process does: writes until it is killed, and prints how much is committed. In a normal run: nothing.
+/// The child process: writes until it is killed, and prints the number of committed records. Does nothing in a normal run.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -81,7 +81,7 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
         assert_eq!(rows % u64::from(BATCH), 0, "a batch is in the file as a whole or not at all");
         before = rows;
     }
-    // And in this process: it opens, and continues.
+    // In this process the store opens the file, and continues.
     let store = Store::open(Config::new(dir.path())).unwrap();
     store.submit(changes(START, BATCH, 10)).unwrap();
     let stats = store.close();
@@ -154,7 +154,7 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     let write_until = |store: &Store, state: State, deadline: Duration| {
         let start = Instant::now();
         loop {
-            // Submitting never fails and never hangs: the batch is taken and accounted for.
+            // Submitting never fails and never hangs: the batch is accepted and accounted for.
             store.submit(changes(START, BATCH, 1000)).unwrap();
             store.flush();
             let stats = store.stats();
@@ -214,7 +214,7 @@ fn files_where_nothing_may_be_written_can_be_read() {
     let reader = Reader::open(dir.path()).unwrap();
     let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
     assert_eq!((table.rows, table.notes), (vec![vec![Value::Int(i64::from(BATCH))]], vec![]));
-    // And a store says at once that it cannot work there.
+    // Opening a store there fails at once.
     let error = Store::open(Config::new(dir.path())).unwrap_err();
     assert!(error.to_string().contains("check that it exists and that this user may write there"), "{error}");
 }

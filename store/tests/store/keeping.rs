@@ -39,7 +39,7 @@ fn a_new_period_begins_a_new_file_and_late_records_join_it() {
         expected.push(file(hour));
         let names: Vec<String> = dir.names().into_iter().filter(|name| name.ends_with(".db")).collect();
         assert_eq!(names, expected);
-        // Files of the past are closed, with their log in them.
+        // Files of past periods are closed, with their logs merged.
         assert_eq!(dir.names().iter().filter(|name| name.ends_with("-wal")).count(), 1);
     }
     // From the hour before: into the current file. Much older, as when a capture is replayed: into its own.
@@ -192,14 +192,14 @@ fn a_file_that_is_damaged_inside_is_set_aside_when_it_shows() {
     store.close();
     let path = dir.path().join(FILE);
     let mut bytes = std::fs::read(&path).unwrap();
-    // Everything behind the schema.
+    // Everything after the schema.
     let schema = bytes.len() / 8;
     bytes[schema..].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     let store = Store::open(Config { commit_every: Duration::ZERO, ..Config::new(dir.path()) });
     let mut stats = store.as_ref().map(Store::stats).unwrap_or_default();
     if let Ok(store) = &store {
-        // It may show at the first batch, which is then lost and counted.
+        // The damage may be found at the first batch, which is then lost and counted.
         keep(store, changes(START, 20_000, 100));
         stats = store.stats();
         balanced(&stats);
@@ -281,7 +281,7 @@ fn a_file_that_grows_past_its_share_is_continued_in_parts() {
     let store = Store::open(config(32 << 20)).unwrap();
     (0..6).for_each(|i| keep(&store, changes(START + i * SECOND, 10_000, 10)));
     store.close();
-    // Sizes are looked at when the store is opened, and every few seconds.
+    // Sizes are checked when the store is opened, and every few seconds.
     let store = Store::open(config(32 << 20)).unwrap();
     keep(&store, changes(START, 10, 1));
     let stats = store.close();

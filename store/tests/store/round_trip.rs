@@ -1,4 +1,4 @@
-//! What is written is what is read: every kind of record, every column.
+//! Records read back as written: every kind of record, every column.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use collector::event::Basis;
@@ -22,7 +22,7 @@ fn keep(dir: &Dir, batch: Batch) {
     assert_eq!((stats.submitted, stats.committed), (records, records), "{stats:?}");
 }
 
-/// One event of each kind, each with other absent fields, with the path and rule name it should come back with.
+/// One event of each kind, each with different absent fields, and its expected row.
 fn every_event() -> Vec<(Event, EventRow)> {
     let flows = odd_flows();
     let event = |(i, kind): (usize, Kind)| {
@@ -177,7 +177,7 @@ fn the_documented_names_are_there_and_readable_by_any_tool() {
     let event = Event { rule: Some(1), ..change(START, flow(7), 101, 5) };
     batch.event(&event, &[101, 102]);
     keep(&dir, batch);
-    // Another connection, with nothing of ours.
+    // A plain SQLite connection, without functions of hopwise.
     let conn = rusqlite::Connection::open(dir.path().join("hopwise-2026-11-21.db")).unwrap();
     let mut select = conn.prepare("SELECT * FROM events").unwrap();
     let names: Vec<String> = select.column_names().map(str::to_owned).collect();
@@ -273,7 +273,7 @@ fn report_columns(reader: &Reader) -> Vec<Vec<Value>> {
     reader.query(sql, &QueryOptions::default()).unwrap().rows
 }
 
-/// A dropped packet's report, of one hop that says everything and one that says nothing.
+/// A dropped packet's report, with one hop that has all fields and one that has none.
 fn report() -> ReportRow {
     use wire::report::Flags;
     let first = wire::Hop {
@@ -345,7 +345,7 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
     ];
     assert_eq!(report_columns(&Reader::open(dir.path()).unwrap()), expected);
 
-    // Off by default: taken, and not kept.
+    // Off by default: accepted, and not stored.
     let dir = Dir::new("no-reports");
     let store = Store::open(Config::new(dir.path())).unwrap();
     assert!(store.submit_reports(vec![report]));

@@ -1,4 +1,4 @@
-//! SQL over the files: what is allowed, what bounds it, what it is planned like, and many files as one.
+//! SQL over the files: permissions, limits, query plans, and many files as one.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use std::time::{Duration, Instant};
@@ -181,7 +181,7 @@ fn rows_bytes_values_and_time_are_bounded() {
         assert_eq!((error.kind, error.message.as_str()), (QueryErrorKind::Timeout, expected));
     }
     assert!(start.elapsed() < Duration::from_secs(5));
-    // What gives rows all the while ends at the limit of rows.
+    // A query that returns rows continuously ends at the limit of rows.
     let rows = QueryOptions { max_rows: 10, ..QueryOptions::default() };
     let first = with(&endless.replace("max(i)", "i"), rows).unwrap();
     assert_eq!((first.rows.len(), first.truncated), (10, true));
@@ -199,7 +199,7 @@ fn rows_bytes_values_and_time_are_bounded() {
     assert!(with(&deep, QueryOptions::default()).is_err());
 }
 
-/// The plan that SQLite makes, one line per step, without what is the same in all: the look-ups of names.
+/// SQLite's query plan, one line per step, without the look-ups of names, which all plans have.
 fn plan(reader: &Reader, sql: &str) -> Vec<String> {
     let table = ask(reader, &format!("EXPLAIN QUERY PLAN {sql}"));
     let detail =
@@ -282,7 +282,7 @@ fn a_query_over_many_files_equals_one_over_a_single_file() {
     let times: Vec<u64> = events.iter().map(|row| row.event.ts).collect();
     let expected = (0..14).rev().flat_map(|hour| (0..10).rev().map(move |i| START + hour * HOUR + i * 1000));
     assert_eq!(times, expected.clone().take(75).collect::<Vec<_>>());
-    // Likewise for what an index gives by chunks, which is sought in the last minutes, then hours, then everywhere.
+    // Likewise for rows from an index by chunk, which are searched in the last minutes, then hours, then everywhere.
     for limit in [1, 10, 11, 75, 140, 141] {
         let filter = EventFilter { flow: Some(flow(0)), limit, ..EventFilter::default() };
         let times: Vec<u64> = reader.events(&filter).unwrap().iter().map(|row| row.event.ts).collect();
@@ -300,7 +300,7 @@ fn a_query_over_many_files_equals_one_over_a_single_file() {
         QueryOptions { from: Some(START + 3 * HOUR), to: Some(START + 5 * HOUR), ..QueryOptions::default() };
     assert_eq!(ints(&reader.query("SELECT count(*) FROM events", &options).unwrap()), [[30]]);
     assert_eq!(reader.totals().unwrap().events, 140);
-    // A file that goes away takes its rows with it, at once.
+    // The rows of a deleted file are gone at once.
     std::fs::remove_file(dir.path().join(&names[13])).unwrap();
     assert_eq!(ints(&ask(&reader, "SELECT count(*) FROM events")), [[130]]);
     let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -340,7 +340,7 @@ fn committed_rows_are_visible_during_writes() {
         batch.event(&Event { kind: Kind::Drop, ..bare(START + round * SECOND) }, &[]);
         store.submit(batch).unwrap();
         store.flush();
-        // An open transaction does not disturb.
+        // An open transaction does not disturb queries.
         store.submit(changes(START + round * SECOND, 1, 1)).unwrap();
         let count = ints(&ask(&reader, "SELECT count(*) FROM events WHERE kind = 'drop'"));
         assert_eq!(count, [[round as i64]]);
