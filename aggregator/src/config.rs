@@ -46,7 +46,7 @@ pub struct Config {
     pub destinations: usize,
     /// What selects the destination of a postcard.
     pub spread: Spread,
-    /// Sends with each postcard what it says of the packet ([`wire::aggregate::PacketFields`]), from which a collector proves
+    /// Sends each postcard with its fields about the packet ([`wire::aggregate::PacketFields`]), by which a collector proves
     /// paths; for Agg kinds.
     pub packet_fields: bool,
     /// Sends coalesced postcards of Report 2.0 instead of aggregates; for Agg_N and Agg_{N,F}.

@@ -10,7 +10,7 @@ use crate::Config;
 pub const LEN: usize = 44;
 /// Nodes that send.
 pub const NODES: u32 = 3;
-/// First ingress stamp.
+/// First ingress timestamp.
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
 /// One case of the benchmark.

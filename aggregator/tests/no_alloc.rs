@@ -22,7 +22,7 @@ fn processing_postcards_does_not_allocate() {
         let mut aggregator = aggregator::Aggregator::new(case.config()).expect("valid settings");
         let mut out = CountingOutput(0);
         let before = allocations();
-        // One postcard per burst needs the decoder.
+        // One postcard of each burst needs the full decoder.
         let mut irregular = [0; LEN];
         irregular.copy_from_slice(&datagrams[..LEN]);
         irregular[17] |= 1;

@@ -35,9 +35,9 @@
 //!   would be per-flow with another threshold.)
 //! - **change**: a digest of the path and of each hop's latency and queue in buckets. Report if it differs from that of the last
 //!   packet reported, or if that was `keep_alive` or longer ago. Buckets are powers of two: `v >> bits`. The digest is CRC-32C of
-//!   the number of hops (4 bytes) and, for each, node id (4 bytes), `latency >> latency_bits` (8), `queue >> queue_bits` (8), what is absent all-ones.
-//! - **rule**: a [`Program`]. Report every packet for which a rule is true, and the first one after that for which none is, so
-//!   that the collector sees the end.
+//!   the number of hops (4 bytes) and, for each, node id (4 bytes), `latency >> latency_bits` (8), `queue >> queue_bits` (8); absent values are all-ones.
+//! - **rule**: a [`Program`]. Report every packet for which a rule is true, and the first packet after it for which no rule is
+//!   true, so that the collector sees the end.
 //! - **noop**: report every packet.
 //!
 //! The first packet of a key is always reported, and so is a packet with missing values: one without the value, or, per hop,
@@ -91,7 +91,7 @@ pub struct Detector {
     pub algorithm: Algorithm,
     /// The metric. [`Algorithm::Noop`], [`Algorithm::Change`] and [`Algorithm::Rule`] ignore it.
     pub metric: Metric,
-    /// In the metric's unit (ns, device units, millionths); as with the metric.
+    /// In the metric's unit (ns, device units, millionths). The same algorithms ignore it.
     pub threshold: u64,
 }
 
@@ -412,7 +412,7 @@ impl Monitor {
         let (register, decision) = match self.find(crc, crc) {
             Lookup::New(register) => (register, Decision::First),
             Lookup::Known(register) if register.last_reported != digest => (register, Decision::Event),
-            // A clock that went back makes this long ago.
+            // If the clock was set back, the difference wraps, and the keep-alive time has passed.
             Lookup::Known(register) if now.wrapping_sub(register.extra) >= change.keep_alive => {
                 (register, Decision::KeepAlive)
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is measured. The ids a value belongs to are given beside each.
+/// A measured quantity. The text of each begins with the ids to which its values belong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Metric {
@@ -16,7 +16,7 @@ pub enum Metric {
     QueueOccupancy = 3,
     /// Node and queue: congestion status (INT 0.5) or occupancy of the shared buffer (2.x), device units.
     QueueCongestion = 4,
-    /// Node and egress interface: utilisation, device units (scaled to a fraction of 1 by the profile).
+    /// Node and egress interface: utilization, device units (scaled to a fraction of 1 by the profile).
     LinkUtilization = 5,
 }
 

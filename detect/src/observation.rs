@@ -22,7 +22,7 @@ pub struct HopValues {
     pub queue_occupancy: u64,
     /// Queue congestion or occupancy of the shared buffer, device units.
     pub queue_congestion: u64,
-    /// Utilisation of the egress link, millionths ([`UTILIZATION_ONE`]).
+    /// Utilization of the egress link, millionths ([`UTILIZATION_ONE`]).
     pub link_utilization: u64,
     /// Node id, or [`NO_NODE`].
     pub node: u32,

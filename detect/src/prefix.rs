@@ -65,7 +65,7 @@ impl Prefix {
         self.contains_bits(u128::from_be_bytes(*address))
     }
 
-    /// The addresses in both, which is the longer of the two, if it lies in the other.
+    /// The addresses in both: the longer prefix, if it lies in the other.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let (long, short) = if self.mask >= other.mask { (self, other) } else { (other, self) };
         short.contains_bits(long.network).then_some(*long).filter(|_| self.v6 == other.v6)
@@ -114,7 +114,7 @@ impl FromStr for Prefix {
         let Some((address, length)) = text.split_once('/') else {
             return text.parse().map(|address: IpAddr| Self::from(address)).map_err(|_| malformed());
         };
-        // `u8::from_str` accepts a plus sign, which is no valid prefix length.
+        // `u8::from_str` accepts a plus sign, which is not valid in a prefix length.
         if !length.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(malformed());
         }
@@ -141,12 +141,12 @@ pub enum PrefixError {
     TooLong {
         /// The address.
         address: IpAddr,
-        /// The length asked for.
+        /// The given length.
         length: u8,
     },
     /// Bits beyond the length are set.
     HostBits {
-        /// The length asked for.
+        /// The given length.
         length: u8,
         /// The probable intended prefix.
         network: IpAddr,

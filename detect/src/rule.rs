@@ -9,7 +9,7 @@
 //!   `count(queue_occupancy)` is the number of hops with the value. A hop metric without an aggregate means any hop:
 //!   `queue_occupancy > 50` is `any(queue_occupancy > 50)`.
 //! - Values of one node: `queue_occupancy@102 > 50`, also inside an aggregate.
-//! - Numbers: whole, decimal, `0x…`; times in `ns`, `us`, `ms`, `s` (without a unit: ns); a utilisation as `80%` or `0.8`;
+//! - Numbers: whole, decimal, `0x…`; times in `ns`, `us`, `ms`, `s` (without a unit: ns); a utilization as `80%` or `0.8`;
 //!   `k`, `M`, `G` are powers of a thousand. Comparisons: `<` `<=` `>` `>=` `==` `!=`.
 //! - `not` before `and` before `or`; parentheses.
 //!
@@ -60,7 +60,7 @@ use error::Fault;
 use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, NormalFormError};
 use history::{Cells, EMPTY, HistoryCells, NO_CELL, look};
 
-/// Rules a set holds at most: [`RuleSet::evaluate`] gives one bit for each.
+/// Maximum number of rules of a set: [`RuleSet::evaluate`] returns one bit for each.
 pub const MAX_RULES: usize = 64;
 
 /// Compiled rules.
@@ -87,12 +87,12 @@ pub struct RuleSet {
     /// Ends of the clauses in `terms`; a clause begins where the one before ends.
     clause_ends: Vec<u32>,
     terms: Vec<Term>,
-    /// The cells that each of `terms` looks at.
+    /// The history cells that each of `terms` uses.
     places: Vec<HistoryCells>,
     cells: Cells,
-    /// Bit `i` is set when rule `i` looks at earlier reports.
+    /// Bit `i` is set when rule `i` uses earlier reports.
     stateful: u64,
-    /// Bit `m` is set when a term looks at metric `m`.
+    /// Bit `m` is set when a term uses metric `m`.
     metrics: u8,
 }
 
@@ -109,9 +109,9 @@ impl RuleSet {
     /// Compiles rules, given as name and text. Rule `i` is bit `i` of [`RuleSet::evaluate`].
     ///
     /// # Errors
-    /// The first rule that is wrong, with the place: syntax, unknown names, units that do not fit, more than [`MAX_RULES`]
-    /// rules, two of one name, a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms, or more than
-    /// [`CELLS`] remembered values of all rules together.
+    /// The first invalid rule, with the position of the error: syntax, unknown names, units that do not fit, more than
+    /// [`MAX_RULES`] rules, two of one name, a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms, or
+    /// more than [`CELLS`] history cells of all rules together.
     pub fn compile(rules: &[(String, String)]) -> Result<Self, RuleError> {
         let mut set = Self::default();
         for (index, (name, text)) in rules.iter().enumerate() {
@@ -171,7 +171,7 @@ impl RuleSet {
         (first..end).map(|clause| self.clause(clause as usize))
     }
 
-    /// What is remembered of each flow, one number of 64 bits for each; none unless a rule looks at earlier reports.
+    /// The history cells of each flow, one 64-bit number each; none unless a rule uses earlier reports.
     pub fn cells(&self) -> &[Cell] {
         self.cells.as_slice()
     }
@@ -181,14 +181,14 @@ impl RuleSet {
         index < MAX_RULES && self.stateful >> index & 1 == 1
     }
 
-    /// Which cells term `at` of clause `clause` of rule `index` looks at.
+    /// Which cells term `at` of clause `clause` of rule `index` uses.
     pub(crate) fn places(&self, index: usize, clause: usize, at: usize) -> HistoryCells {
         let first = self.rules.get(index).map_or(0, |rule| rule.first_clause as usize);
         self.places[self.terms_of(first + clause).start + at]
     }
 
-    /// Bit `i` of the result is set when rule `i` is true of `observation`, as a flow's first report. Costs a few ns per
-    /// term; allocates nothing.
+    /// Bit `i` of the result is set when rule `i` is true for `observation` as a flow's first report. Costs a few ns per
+    /// term, and does not allocate.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
         if self.stateful != 0 {

@@ -1,4 +1,4 @@
-//! Rules in fixed-size arrays: the form that a kernel map, or the registers of a switch, can hold.
+//! Rules in fixed-size arrays, which fit into a kernel map or the registers of a switch.
 //!
 //! # The form
 //! A [`Table`] is a list of [`Row`]s, each one comparison that belongs to a clause, and for each rule the set of clauses
@@ -33,11 +33,11 @@ use crate::observation::{ABSENT, NO_NODE, Observation};
 use crate::rule::term::{Aggregate, Comparison, Subject};
 use crate::rule::{MAX_RULES, RuleSet, Term};
 
-/// Rules a table holds: bit `i` is rule `i` of its [`RuleSet`].
+/// Maximum number of rules in a table: bit `i` is rule `i` of its [`RuleSet`].
 pub const RULES: usize = MAX_RULES;
-/// Clauses a table holds, of all rules together: one bit each in a number.
+/// Maximum number of clauses in a table, of all rules together: one bit each in a number.
 pub const CLAUSES: usize = 64;
-/// Rows a table holds, of all rules together.
+/// Maximum number of rows in a table, of all rules together.
 pub const TERMS: usize = 128;
 
 /// One comparison, and the clause it belongs to. Codes are those of [`Subject`], [`Aggregate`] and [`Comparison`].
@@ -50,11 +50,11 @@ pub struct Row {
     pub node: u32,
     /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side.
     pub hops: u32,
-    /// What is looked at ([`Subject`]).
+    /// The subject ([`Subject`]).
     pub subject: u8,
-    /// What is made of the hops' values ([`Aggregate`]).
+    /// How the hops' values are aggregated ([`Aggregate`]).
     pub aggregate: u8,
-    /// How `value` is compared with ([`Comparison`]).
+    /// How the subject is compared with `value` ([`Comparison`]).
     pub comparison: u8,
     /// How the number of hops is compared with `hops` ([`Comparison`]).
     pub hops_comparison: u8,
@@ -62,13 +62,13 @@ pub struct Row {
     pub clause: u32,
 }
 
-/// Rules in fixed-size arrays; see the module's text.
+/// Rules in fixed-size arrays; see the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Table {
     /// Bit `i`: rule `i` is in the table.
     pub rules: u64,
-    /// Bit `m`: a row looks at metric `m`; the path for the number of hops and loops.
+    /// Bit `m`: a row uses metric `m`; the path for the number of hops and loops.
     pub metrics: u32,
     /// Rows in use.
     pub terms: u32,
@@ -105,13 +105,13 @@ pub enum Reason {
 /// Rules, divided between the table and user space.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// What runs as a table.
+    /// The table.
     pub table: Table,
     /// Bit `i`: rule `i` is in the table.
     pub kernel: u64,
-    /// The rules that are not, and why.
+    /// The rules that are not in the table, and why.
     pub user: Vec<(usize, Reason)>,
-    /// Bit `m`: one of those looks at metric `m`.
+    /// Bit `m`: one of those uses metric `m`.
     pub user_metrics: u8,
     /// One of those uses history, so that it needs every report of a flow, also one that equals the previous one.
     pub user_needs_all: bool,
@@ -139,7 +139,7 @@ impl Table {
         }; TERMS],
     };
 
-    /// Puts rules into a table, in their order, as far as it has room.
+    /// Puts rules into a table, in their order, as far as they fit.
     pub fn split(rules: &RuleSet) -> Split {
         let mut writer = Writer { table: Self::EMPTY, known: Vec::new() };
         let (mut user, mut user_metrics, mut user_needs_all) = (Vec::new(), 0, false);
@@ -157,7 +157,7 @@ impl Table {
         Split { kernel: writer.table.rules, table: writer.table, user, user_metrics, user_needs_all }
     }
 
-    /// Bit `i` of the result is set when rule `i` is in the table and true of `observation`.
+    /// Bit `i` of the result is set when rule `i` is in the table and true for `observation`.
     ///
     /// Written so that it can be ported line by line: two loops of fixed bounds over plain numbers.
     #[inline]
@@ -196,7 +196,7 @@ impl Table {
         self.metrics >> (metric as u32) & 1 == 1
     }
 
-    /// As it lies in history, in the machine's byte order: for a map.
+    /// Its bytes as in memory, in the machine's byte order, for a kernel map.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(&self.rules.to_ne_bytes());
@@ -223,16 +223,16 @@ impl Default for Table {
 /// The aggregates of the hops for one row. The fields are the registers of the kernel program.
 #[derive(Clone, Copy, Default)]
 struct HopAggregate {
-    /// Hops that gave the value.
+    /// Hops that have the value.
     count: u32,
-    /// Of those, the ones whose value compares as asked.
+    /// Those of them for which the comparison is true.
     hits: u32,
     greatest: u64,
     least: u64,
     /// The sum of the values, in two halves.
     sum: u64,
     sum_high: u64,
-    /// The right-hand side, added up as often as there are values.
+    /// The right-hand side times the number of values, by repeated addition.
     wanted: u64,
     wanted_high: u64,
 }
@@ -251,7 +251,7 @@ impl Row {
         }
     }
 
-    /// True of one report; neither false nor unknown.
+    /// Whether it is true for one report, so neither false nor unknown.
     #[inline]
     fn is_true(&self, observation: &Observation<'_>) -> bool {
         if self.subject == Subject::FlowLatency as u8 {
@@ -311,7 +311,7 @@ impl Row {
         if self.aggregate == Aggregate::Count as u8 {
             return holds(self.comparison, u64::from(all.count), self.value);
         }
-        // A value that no hop has is unknown.
+        // If no hop has the value, the result is unknown.
         if all.count == 0 {
             return false;
         }
@@ -364,7 +364,7 @@ fn holds(comparison: u8, a: u64, b: u64) -> bool {
     }
 }
 
-/// Of numbers in two halves: where the upper ones are equal the lower ones decide.
+/// Compares numbers in two halves: if the upper ones are equal, the lower ones decide.
 #[inline]
 fn holds_wide(comparison: u8, (a_high, a): (u64, u64), (b_high, b): (u64, u64)) -> bool {
     if a_high == b_high { holds(comparison, a, b) } else { holds(comparison, a_high, b_high) }
@@ -414,12 +414,12 @@ impl Writer {
 }
 
 impl Split {
-    /// Text: each rule that runs in user space, with its name and the reason.
+    /// The name of each rule that runs in user space, with the reason.
     pub fn in_user_space<'a>(&'a self, rules: &'a RuleSet) -> impl Iterator<Item = (&'a str, Reason)> {
         self.user.iter().map(|(rule, reason)| (rules.name(*rule), *reason))
     }
 
-    /// The metrics of which user space needs every report that differs from its flow's report before.
+    /// The metrics for which user space needs every report that differs from its flow's previous one.
     pub fn metrics_for_user(&self) -> impl Iterator<Item = Metric> {
         let metrics = self.user_metrics;
         Metric::ALL.into_iter().filter(move |metric| metrics >> (*metric as u8) & 1 == 1)

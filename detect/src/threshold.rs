@@ -22,10 +22,10 @@ pub type Set = [u64; Metric::COUNT];
 /// Values of an override. `None`: a less specific override applies.
 pub type Override = [Option<u64>; Metric::COUNT];
 
-/// Overrides a [`Thresholds`] takes at most: a flow is compared with each when it is first seen.
+/// Maximum number of overrides in a [`Thresholds`]: a new flow is compared with each.
 pub const MAX_OVERRIDES: usize = 1024;
 
-/// Different threshold sets that overlapping overrides may add up to.
+/// Maximum number of different threshold sets that overlapping overrides may combine to.
 pub const MAX_SETS: usize = 4096;
 
 /// Ports from `first` to `last`, both included.
@@ -130,14 +130,14 @@ impl Match {
             && self.dst_port.contains(flow.dst_port())
     }
 
-    /// Sorts from general to specific; see the module's rules 1 to 3.
+    /// Sorts from general to specific by the criteria 1 to 3 of the module documentation.
     fn specificity(&self) -> impl Ord + use<> {
         let bits = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u16::from(prefix.len()));
         let port_pairs = self.src_port.size() * self.dst_port.size();
         (bits(self.src) + bits(self.dst), std::cmp::Reverse(port_pairs), self.proto.is_some())
     }
 
-    /// The flows that both match; `None` when there can be none.
+    /// The flows that both match; `None` if there can be none.
     fn intersection(&self, other: &Self) -> Option<Self> {
         let both = Self {
             src: both(self.src, other.src, |a, b| a.intersection(&b))?,
@@ -271,8 +271,8 @@ fn resolve<'a>(mut set: Set, matching: impl Iterator<Item = &'a (Match, Override
     set
 }
 
-/// Every set some flow can have, that of the defaults first. A flow's set depends on which overrides match it, and those
-/// are the ones that cover the intersection of their matches: so the intersections are enumerated, step by step.
+/// Every set that a flow can have, that of the defaults first. A flow's set depends on which overrides match it, and these
+/// are exactly the overrides that cover the intersection of their matches: so the intersections are enumerated.
 fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<Set>, ThresholdError> {
     let mut regions = vec![Match::default()];
     let mut known: HashSet<Match> = regions.iter().copied().collect();

@@ -1,6 +1,6 @@
 //! Writes `vectors/` and the inputs in `corpus/` as the seeds of a coverage-guided target:
 //! `cargo run --example corpus -- DIRECTORY [TARGET]`.
-#![allow(clippy::unwrap_used, reason = "a corpus that cannot be written is an error, with its place")]
+#![allow(clippy::unwrap_used, reason = "a corpus that cannot be written is an error, with its position")]
 
 #[allow(dead_code, reason = "shared by tests")]
 use std::path::PathBuf;

@@ -82,7 +82,7 @@ fn stack_holds_together(stack: &Stack<'_>) {
         let hop = stack.hop(i);
         let mut again = vec![0xa5; record.len()];
         stack.layout.write(&hop, &mut again);
-        // All ones are "unavailable": the largest value beside queue 255, which the queue's occupancy named, is written one less.
+        // All ones mean "unavailable": with queue id 255, from the occupancy word, the largest value is written one less.
         let hop = match (hop.queue_id, hop.queue_congestion) {
             (Some(0xff), Some(0x00ff_ffff)) => Hop { queue_congestion: Some(0x00ff_fffe), ..hop },
             _ => hop,
@@ -114,7 +114,7 @@ fn header_reads_back(first: &Report<'_>, payload: &[u8], profile: &Profile) {
             let len = repr.emit(profile.dialect, &mut out);
             assert_eq!(len + inner.len(), payload.len());
             out[len..].copy_from_slice(inner);
-            // The generator's length nibble cannot say that there are optional words.
+            // The length nibble of INTCollector's generator does not include optional words.
             if profile.dialect != wire::Dialect::IntCollectorGen {
                 assert_eq!(v10::Repr::parse(&out, profile), Ok((repr, inner)));
             }
@@ -180,7 +180,7 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
         Version::V20 => false,
     };
     let at = payload.len() - first.inner.len() + 12;
-    // The version of INTCollector's generator follows from where the EtherType lies.
+    // For INTCollector's generator, the offset of the EtherType determines the version.
     let by_place = profile.dialect == wire::Dialect::IntCollectorGen;
     if !ethernet_inside || by_place || payload.len() < at + 2 {
         return;

@@ -1,4 +1,4 @@
-//! Fuzz bodies for whole stages: what a stage counts adds up, and how its input is divided changes nothing.
+//! Fuzz bodies for whole stages: the counters of a stage add up, and the division of its input into bursts changes nothing.
 
 use collector::{Batch, Collector, Config, Datagram, FlowRow, Stats, StreamView};
 use dataplane::report::Outbox;
@@ -37,7 +37,7 @@ struct Collected {
     stats: Stats,
 }
 
-/// The datagrams of the input, three times: what is new at first is not so later.
+/// Processes the datagrams of the input three times: entries that are new at first are known later.
 fn collected(parts: &[&[u8]], profile: &Profile, burst: usize) -> Collected {
     let default_profile = collector::Profile::new("fuzz", *profile);
     let config = Config { max_flows: 256, push_interval: 0, default_profile, ..Config::default() };
@@ -71,7 +71,7 @@ fn collected(parts: &[&[u8]], profile: &Profile, burst: usize) -> Collected {
     }
 }
 
-/// Telemetry datagrams through the whole collector: everything is counted once, and datagrams one by one give what a burst gives.
+/// Telemetry datagrams through the whole collector: everything is counted once, and single datagrams give the result of a burst.
 pub fn collect(bytes: &[u8], profile: &Profile) {
     let parts = parts(bytes);
     let one_by_one = collected(&parts, profile, 1);
@@ -80,7 +80,7 @@ pub fn collect(bytes: &[u8], profile: &Profile) {
 }
 
 /// A frame through source, transit and sink, in the mode that its first byte chooses: every switch counts it once, reports can be
-/// read, and what came without INT leaves as it came.
+/// read, and a frame that came without INT leaves unchanged.
 pub fn switch(frame: &[u8], _: &Profile) {
     let modes = [Mode::Md21, Mode::Md10, Mode::Sf, Mode::Mx21, Mode::Postcard];
     let mode = modes[frame.first().map_or(0, |byte| usize::from(*byte) % modes.len())];
@@ -139,7 +139,7 @@ fn outcomes(stats: &switch::Stats) -> u64 {
         + stats.filtered
 }
 
-/// The text of a rule: an error has a place, and of a rule without memory and its negation, exactly one is true of a report in which
+/// The text of a rule: an error has a position; of a rule without history and its negation, exactly one is true for a report in which
 /// no value is missing.
 pub fn rule(bytes: &[u8], _: &Profile) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -165,7 +165,7 @@ pub fn rule(bytes: &[u8], _: &Profile) {
             .collect();
         let observation = Observation { flow_latency: Some(scale), looped: scale & 1 == 1, hops: &hops };
         let (one, other) = (rules.evaluate(&observation), negation.evaluate(&observation));
-        // A rule about a node or a hop that is not there is neither true nor false.
+        // A rule about a node or a hop that the report lacks is neither true nor false.
         let certain = !rules.is_stateful(0) && !text.contains(['@', '[']);
         assert!(one + other == 1 || !certain, "{one} and {other} of {observation:?}");
     }

@@ -185,7 +185,7 @@ impl FlowKey {
     pub fn flow_id_v4((src, dst): (u32, u32), (src_port, dst_port): (u16, u16), proto: u8) -> u32 {
         let ports = u32::from(src_port) << 16 | u32::from(dst_port);
         let bytes = u128::from(src) << 96 | u128::from(dst) << 64 | u128::from(ports) << 32;
-        // Thirteen bytes of sixteen: the three lowest of the last word are left out.
+        // Thirteen bytes: the three after the protocol are not hashed.
         !crc_32c_of_bytes::<13>(u32::MAX, bytes | u128::from(proto) << 24)
     }
 

@@ -1,11 +1,11 @@
-//! CRC-32C (Castagnoli), which every target computes, of keys of registers.
+//! CRC-32C (Castagnoli) of register keys: every P4 target can compute it.
 
 use wire::FlowKey;
 
 /// Polynomial 0x1EDC6F41, reflected.
 const REFLECTED: u32 = 0x82f6_3b78;
 
-/// Slices of four: what a byte adds when 0 to 3 bytes follow it.
+/// Tables for four bytes at a time: the contribution of a byte if 0 to 3 bytes follow it.
 const SLICES: [[u32; 256]; 4] = slices();
 
 const fn slices() -> [[u32; 256]; 4] {
@@ -39,20 +39,20 @@ const fn slices() -> [[u32; 256]; 4] {
 pub struct Crc(u32);
 
 impl Crc {
-    /// Of no bytes.
+    /// The CRC of no bytes.
     #[inline]
     pub fn new() -> Self {
         Self(u32::MAX)
     }
 
-    /// With one byte more.
+    /// Appends a byte.
     #[inline]
     #[must_use]
     pub fn byte(self, byte: u8) -> Self {
         Self((self.0 >> 8) ^ SLICES[0][((self.0 ^ u32::from(byte)) & 0xff) as usize])
     }
 
-    /// With the four bytes of a number, the most significant first.
+    /// Appends the four bytes of a number, the most significant first.
     #[inline]
     #[must_use]
     pub fn word(self, word: u32) -> Self {
@@ -60,7 +60,7 @@ impl Crc {
         Self(SLICES[3][a] ^ SLICES[2][b] ^ SLICES[1][c] ^ SLICES[0][d])
     }
 
-    /// With the eight bytes of a number, the most significant first.
+    /// Appends the eight bytes of a number, the most significant first.
     #[inline]
     #[must_use]
     pub fn long(self, long: u64) -> Self {
@@ -80,8 +80,8 @@ impl Default for Crc {
     }
 }
 
-/// Of a flow's 5-tuple, 13 bytes for IPv4, 37 for IPv6: its value is the [Flow ID](FlowKey::flow_id) of postcards. A flow of which
-/// only that is known counts as one from an address of this number to nowhere.
+/// The CRC of a flow's 5-tuple, 13 bytes for IPv4, 37 for IPv6: its value is the [Flow ID](FlowKey::flow_id) of postcards. For a
+/// flow of which only the Flow ID is known, source and destination address are that number and 0.
 #[inline]
 pub fn flow_crc(flow: &FlowKey) -> Crc {
     let id = match flow.known_id() {

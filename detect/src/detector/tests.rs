@@ -39,7 +39,7 @@ fn course(monitor: &mut Monitor, packets: &[&[(u32, u64)]]) -> String {
 #[test]
 fn the_algorithms_match_manual_calculations() {
     let queue = Metric::QueueOccupancy;
-    // Only an event moves what is compared with: 10, 15, 20 are each within 10 of 10.
+    // Only an event changes the last reported value: 10, 15, 20 are each within 10 of 10.
     let single = |values: &[u64]| values.iter().map(|value| vec![(7, *value)]).collect::<Vec<_>>();
     let run = |algorithm, values: &[u64]| {
         let packets = single(values);
@@ -53,7 +53,7 @@ fn the_algorithms_match_manual_calculations() {
     // Half of the new value. Averages 0, 16, 24, 28, 30: reported are 0, 16, 28; 30 is within 10 of 28.
     let half = Algorithm::MovingAverage { alpha: 128 };
     assert_eq!(run(half.clone(), &[0, 32, 32, 32, 32, 32, 0]), "f!.!..!");
-    // A single spike of 20 moves it by 10: not reported, while per-flow reports it twice.
+    // A single spike of 20 changes the average by 10: not reported, while per-flow reports it twice.
     assert_eq!(run(half, &[100, 120, 100, 100, 120, 120]), "f...!.");
     assert_eq!(run(Algorithm::PerFlow, &[100, 120, 100, 100, 120, 120]), "f!!.!.");
     // Two nodes: each is compared with itself, the sum with the sum.
@@ -61,7 +61,7 @@ fn the_algorithms_match_manual_calculations() {
         [&[(1, 10), (2, 50)], &[(2, 50), (1, 10)], &[(1, 21), (2, 40)], &[(3, 1), (1, 60)]];
     assert_eq!(course(&mut monitor(Algorithm::PerHop, queue, 10), &packets), "f.!!");
     assert_eq!(course(&mut monitor(Algorithm::PerFlow, queue, 10), &packets), "f...");
-    // A hop that does not say where it is.
+    // A hop without a node id.
     let packets: [&[(u32, u64)]; 2] = [&[(1, 10)], &[(1, 10), (NO_NODE, 10)]];
     assert_eq!(course(&mut monitor(Algorithm::PerHop, queue, 10), &packets), "fu");
 }
@@ -82,7 +82,7 @@ fn changes_and_durations_match_a_manual_calculation() {
         (vec![(1, 1024), (2, 4096)], 2000, Decision::Suppressed),
         (vec![(2, 1024), (1, 4096)], 2000, Decision::Event),
         (vec![(2, ABSENT), (1, 4096)], 2000, Decision::Event),
-        // A clock that went back.
+        // A clock that was set back.
         (vec![(2, ABSENT), (1, 4096)], 1999, Decision::KeepAlive),
     ];
     for (path, now, expected) in steps {

@@ -1,8 +1,8 @@
-//! What is wrong with a rule, and where.
+//! Errors in rules, with their positions.
 
 use std::fmt;
 
-/// A rule that was refused. `Display` is several lines: the sentence, the line of the rule, and a mark under the place.
+/// A rule that was refused. `Display` gives several lines: the message, the line of the rule, and a marker under the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
     /// The rule's name.
@@ -13,7 +13,7 @@ pub struct RuleError {
     pub position: usize,
     /// Bytes it covers; 0 at the end of the text.
     pub length: usize,
-    /// What is wrong and what to do.
+    /// The error, and how to correct it.
     pub message: String,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for RuleError {
         else {
             return write!(f, " (at line {line}, column {column})");
         };
-        // A tab or another control character would move the mark away from its place.
+        // A tab or another control character would shift the marker.
         let shown: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let covered = self.text.get(self.position..self.position + self.length).unwrap_or("");
         let width = covered.lines().next().map_or(1, |part| part.chars().count().max(1));

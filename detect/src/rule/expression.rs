@@ -1,10 +1,10 @@
-//! A rule as it was written, and its conjunctive normal form.
+//! The expression of a rule, and its conjunctive normal form.
 
 use super::history::{History, MAX_VALUE, Quantity};
 use super::term::Term;
 use crate::observation::{ABSENT, Observation};
 
-/// What the parser makes of a rule.
+/// The result of parsing a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expression {
     Term(Term),
@@ -23,8 +23,8 @@ pub(crate) enum ForError {
 }
 
 impl Expression {
-    /// Three-valued, of the last of a flow's reports in their order: `None` is unknown, which is neither. This is the
-    /// meaning of a rule; the normal form, and what is remembered, are checked against it.
+    /// The truth of the expression for the last of a flow's reports, in three-valued logic: `None` is unknown. This defines the
+    /// meaning of a rule; the tests compare the normal form and the history cells with it.
     pub(crate) fn truth(&self, history: &[Observation<'_>]) -> Option<bool> {
         match self {
             Self::Term(term) => truth_of(term, history),
@@ -34,7 +34,7 @@ impl Expression {
         }
     }
 
-    /// The condition that this one (or its negation) was true of the last `reports` reports: that all its parts were.
+    /// The condition that all parts of this one (or of its negation) were true for the last `reports` reports.
     pub(crate) fn lasting(self, reports: u16, negate: bool) -> Result<Self, ForError> {
         match (self, negate) {
             (Self::Term(term), _) if term.reports != 0 => Err(ForError::Nested),
@@ -53,7 +53,7 @@ impl Expression {
     }
 }
 
-/// By the definition: everything is looked up in the reports before, nothing is remembered.
+/// The truth by definition: computed from all earlier reports, without history cells.
 fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
     let (last, before) = history.split_last()?;
     if term.reports != 0 {
@@ -82,7 +82,7 @@ fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
     }
 }
 
-/// One part that is `deciding` decides; otherwise an unknown part leaves all unknown.
+/// If one part is `deciding`, so is the result; otherwise, if one is unknown, the result is unknown.
 fn decided(parts: &[Expression], history: &[Observation<'_>], deciding: bool) -> Option<bool> {
     let mut result = Some(!deciding);
     for part in parts {
@@ -193,7 +193,7 @@ fn without_implied(mut clauses: Clauses) -> Result<Clauses, NormalFormError> {
         if kept.iter().all(|smaller| clause & smaller != *smaller) {
             kept.push(clause);
         }
-        // Sorted by size, so nothing that was kept is dropped again: stop early, and the work stays bounded.
+        // Sorted by size, so a clause that was kept is not dropped later: an early exit keeps the work bounded.
         if kept.len() > MAX_CLAUSES {
             return Err(NormalFormError::Clauses);
         }

@@ -7,11 +7,11 @@ use super::parser;
 use super::{RuleSet, Term};
 use crate::observation::{ABSENT, HopValues, Observation};
 
-/// Reads `data` as a rule and, behind a zero byte, as values. Any text is either refused at a place inside it, or its
-/// compiled form says the same as its meaning; a term's text reads back as the term.
+/// Reads `data` as a rule and, after a zero byte, as values. Any text is either refused at a position inside it, or its
+/// compiled form is equivalent to the expression; the text of a term parses to the same term.
 ///
 /// # Panics
-/// When one of these does not hold.
+/// If one of these does not hold.
 pub fn rule(data: &[u8]) {
     let end = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
     let text = String::from_utf8_lossy(&data[..end]);
@@ -35,7 +35,7 @@ fn covers_characters(fault: &Fault, text: &str) -> bool {
     text.get(fault.position..fault.position + fault.length).is_some()
 }
 
-/// Values from bytes, few enough that they often meet the rule's numbers; the reports of one flow.
+/// Compares both forms on the reports of one flow: values from bytes, few enough to equal the rule's numbers often.
 fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
     let value = |byte: u8| if byte >= 0xf0 { ABSENT } else { u64::from(byte) };
     let hops: Vec<HopValues> = bytes

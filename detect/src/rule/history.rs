@@ -26,16 +26,16 @@ pub const MAX_RUN: u64 = u16::MAX as u64;
 /// One number of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Quantity {
-    /// What is looked at.
+    /// The value that is used.
     pub subject: Subject,
-    /// What is made of the hops' values: the greatest, the least, the sum, how many.
+    /// How the hops' values are aggregated: maximum, minimum, sum or count.
     pub aggregate: Aggregate,
     /// Only the hops of this node; [`NO_NODE`] for every hop.
     pub node: u32,
 }
 
 impl Quantity {
-    /// Its value, at most [`MAX_VALUE`]; [`ABSENT`] when the report does not give it.
+    /// Its value, at most [`MAX_VALUE`]; [`ABSENT`] if the report lacks it.
     #[inline]
     pub fn of(&self, observation: &Observation<'_>) -> u64 {
         let value = match self.subject {
@@ -67,7 +67,7 @@ impl Quantity {
 /// The content of one cell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cell {
-    /// The value of the report before.
+    /// The value of the previous report.
     Previous(Quantity),
     /// Its moving average, of this weight in 256ths.
     Average(Quantity, u8),
@@ -97,7 +97,7 @@ pub fn averaged(average: u64, value: u64, k: u8) -> u64 {
     average + value * k - ((average * k) >> 8)
 }
 
-/// The cells of a rule set, in an order in which each comes behind those that it looks at.
+/// The cells of a rule set, in an order in which each follows those that it uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cells {
     cells: Vec<Cell>,

@@ -20,7 +20,7 @@ pub(crate) enum Token<'a> {
     End,
 }
 
-/// A number as written: `digits / 10^decimals`, times the factor of its unit.
+/// The value of a number: `digits / 10^decimals`, times the factor of its unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Number {
     pub digits: u64,
@@ -72,7 +72,7 @@ impl<'a> Lexer<'a> {
         &self.text[self.at..]
     }
 
-    /// Takes bytes as long as they are `wanted` (which must be ASCII).
+    /// Consumes bytes as long as they are `wanted` (which must be ASCII).
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.rest();
         let len = rest.bytes().position(|byte| !wanted(byte)).unwrap_or(rest.len());
@@ -164,7 +164,7 @@ impl<'a> Lexer<'a> {
         Fault::new(start, written.len(), format!("`{written}` is not a number of at most 64 bits"))
     }
 
-    /// The unit right behind a number, or after blanks. A word after blanks that is not a unit is left to the
+    /// The unit directly after a number, or after blanks. A word after blanks that is not a unit is left to the
     /// parser.
     fn unit(&mut self) -> Result<Unit, Fault> {
         const UNITS: [(&str, Unit); 10] = [

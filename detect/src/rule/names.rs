@@ -15,7 +15,7 @@ pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
 /// A longer word is not a typo of any known name.
 const MAX_BYTES: usize = 40;
 
-/// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`.
+/// Number of letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before = vec![0; b.len() + 1];

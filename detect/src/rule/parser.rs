@@ -1,4 +1,4 @@
-//! Words to an [`Expression`].
+//! The parser of rules: tokens to an [`Expression`].
 //!
 //! ```text
 //! rule       = and { "or" and }
@@ -23,7 +23,7 @@ use crate::observation::{NO_NODE, UTILIZATION_ONE};
 
 /// Longest text of a rule, bytes.
 pub(crate) const MAX_TEXT: usize = 4096;
-/// How deep parentheses and `not` may nest: parsing recurses.
+/// Maximum nesting of parentheses and `not`: parsing recurses.
 const MAX_DEPTH: usize = 64;
 
 const AGGREGATES: [Aggregate; 7] = [
@@ -36,7 +36,7 @@ const AGGREGATES: [Aggregate; 7] = [
     Aggregate::All,
 ];
 
-/// The weight of a new value in an average that does not say, 256ths: a quarter.
+/// The default weight of a new value in an average, 256ths: a quarter.
 const USUAL_WEIGHT: u8 = 64;
 
 /// The meaning of `text`.
@@ -66,7 +66,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// The left side of a comparison, or a whole one.
+/// The left side of a comparison, or a whole comparison.
 enum Value {
     Comparable(Term),
     Complete(Term),
@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
         Ok(expression)
     }
 
-    /// `for 5`, or `for 5 reports`, behind a condition.
+    /// `for 5`, or `for 5 reports`, after a condition.
     fn lasting(&mut self, condition: Expression) -> Result<Expression, Fault> {
         if self.now.token != Token::Name("for") {
             return Ok(condition);
@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Puts the right-hand side into a comparable term.
+    /// Completes a term with its right-hand side.
     fn finish(
         &self,
         term: Term,
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
             }
             return Ok(Value::Comparable(Term::flow(subject, Comparison::Equal, 0)));
         }
-        // A hop's metric by itself: true when any hop's value is.
+        // A hop's metric without an aggregate: true if the comparison is true for any hop.
         self.at_node(subject, Aggregate::Any).map(Value::Comparable)
     }
 
@@ -414,12 +414,12 @@ fn is_one_number(term: &Term) -> bool {
     matches!(term.aggregate, Flow | Max | Min | Sum | Count)
 }
 
-/// What one of a value's units is, to read a number in.
+/// The unit of a value, to convert a number to it.
 enum Scale {
     Nanoseconds,
     /// Millionths of a whole.
     Fraction,
-    /// Counted; with its name.
+    /// A count; with its name.
     Plain(&'static str),
 }
 
@@ -446,7 +446,7 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
         (_, Unit::Factor(factor)) => factor,
         (Scale::Nanoseconds, Unit::Percent) => return Err("a latency is a time: use ns, us, ms or s".into()),
         (Scale::Fraction, Unit::Time(_)) => {
-            return Err("a utilisation is a fraction: write 80% or 0.8".into());
+            return Err("a utilization is a fraction: write 80% or 0.8".into());
         }
         (Scale::Plain(what), Unit::Percent) => {
             return Err(format!("this value is {what}: `%` has no meaning here"));

@@ -21,7 +21,7 @@ pub enum Subject {
     QueueOccupancy = 4,
     /// Queue congestion at a hop, device units.
     QueueCongestion = 5,
-    /// Utilisation of a hop's egress link, millionths.
+    /// Utilization of a hop's egress link, millionths.
     LinkUtilization = 6,
 }
 
@@ -36,7 +36,7 @@ impl Subject {
         Self::LinkUtilization,
     ];
 
-    /// Its name in rules: the metric's, where it is one.
+    /// Its name in rules: that of the metric, if it is one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hops => "hops",
@@ -67,28 +67,28 @@ impl Subject {
     }
 }
 
-/// How the hops' values become one answer. All are over the hops that gave the value; unless noted otherwise the answer is
-/// unknown when none did.
+/// How the hops' values are aggregated. Each is over the hops that have the value; unless noted otherwise the result is
+/// unknown if no hop has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Aggregate {
     /// Not per hop: the flow's own value.
     Flow = 0,
-    /// The greatest value.
+    /// The maximum.
     Max = 1,
-    /// The least value.
+    /// The minimum.
     Min = 2,
     /// The sum.
     Sum = 3,
     /// The mean, compared exactly (no rounding).
     Avg = 4,
-    /// How many hops gave the value. Always known.
+    /// How many hops have the value. Always known.
     Count = 5,
-    /// How many hops' values compare as asked.
+    /// For how many hops the comparison is true.
     CountWhere = 6,
-    /// At least one hop's value compares as asked.
+    /// The comparison is true for at least one hop.
     Any = 7,
-    /// Every hop's value compares as asked.
+    /// The comparison is true for every hop.
     All = 8,
 }
 
@@ -115,11 +115,11 @@ pub const EMPTY: u64 = ABSENT;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum History {
-    /// Nothing: the value itself.
+    /// None: the current value.
     Now = 0,
-    /// The value of the report before.
+    /// The value of the previous report.
     Previous = 1,
-    /// How far the value is from the one before, up or down.
+    /// The absolute difference from the previous value.
     Change = 2,
     /// The moving average, the current value included.
     Average = 3,
@@ -194,7 +194,7 @@ impl Comparison {
         }
     }
 
-    /// As it is written.
+    /// Its symbol in rules.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -219,9 +219,9 @@ pub struct Term {
     pub hops: u32,
     /// The value compared.
     pub subject: Subject,
-    /// What is made of the hops' values.
+    /// How the hops' values are aggregated.
     pub aggregate: Aggregate,
-    /// How `value` is compared with: by each hop (`CountWhere`, `Any`, `All`) or by the aggregate.
+    /// How each hop (`CountWhere`, `Any`, `All`) or the aggregate is compared with `value`.
     pub comparison: Comparison,
     /// [`Aggregate::CountWhere`]: how the number of hops is compared with `hops`. `Less` otherwise.
     pub hops_comparison: Comparison,
@@ -229,16 +229,16 @@ pub struct Term {
     pub history: History,
     /// [`History::Average`]: the weight of a new value, 256ths. 0 otherwise.
     pub alpha: u8,
-    /// How many reports in sequence the comparison must have been true of; 0 asks for none, and only this report counts.
+    /// For how many consecutive reports the comparison must have been true; with 0 only the current report counts.
     pub reports: u16,
-    /// The condition must have been true of fewer than `reports` reports. `false` when `reports` is 0.
+    /// The comparison must have been true for fewer than `reports` reports. `false` if `reports` is 0.
     pub lapsed: bool,
 }
 
 const _: () = assert!(size_of::<Term>() == 32, "two to a line of memory");
 
 impl Term {
-    /// Of the whole flow.
+    /// A comparison of a value of the whole flow.
     pub(crate) fn flow(subject: Subject, comparison: Comparison, value: u64) -> Self {
         let (aggregate, hops_comparison) = (Aggregate::Flow, Comparison::Less);
         let (history, alpha, reports, lapsed) = (History::Now, 0, 0, false);
@@ -286,7 +286,7 @@ impl Term {
         (run != EMPTY && run >= u64::from(self.reports)) != self.lapsed
     }
 
-    /// Whether it is true for one report by itself. `None` if the report lacks the value. Ignores history.
+    /// Whether it is true for one report alone. `None` if the report lacks the value. Ignores history.
     #[inline]
     pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
         let compared = |value: u64| self.comparison.holds(&value, &self.value);
@@ -318,7 +318,7 @@ impl Term {
         }
     }
 
-    /// Roughly what it costs to evaluate: cheap terms are tried first.
+    /// Approximate cost of evaluation: cheap terms are evaluated first.
     pub(crate) fn cost(&self) -> u32 {
         let per_hop = self.subject.is_per_hop() && !self.is_stateful();
         if per_hop { 8 } else { 1 }
@@ -338,7 +338,7 @@ impl Term {
             }
             Aggregate::Avg => {
                 let (sum, count) = sum_and_count(given);
-                // sum / count against value, without the division's rounding.
+                // Compares sum / count with the value, without rounding by a division.
                 (count > 0)
                     .then(|| self.comparison.holds(&sum, &(u128::from(self.value) * u128::from(count))))
             }
@@ -422,7 +422,7 @@ impl Term {
         self.write_comparison(f)
     }
 
-    /// A flow's value, or an aggregate of its hops'.
+    /// Writes a flow's value, or an aggregate of its hops.
     fn write_value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.aggregate == Aggregate::Flow {
             return f.write_str(self.subject.name());

@@ -93,7 +93,7 @@ fn a_missing_value_fires_nothing() {
             }
         }
     }
-    // Only the number of hops that reported a value is always known.
+    // Only the number of hops with a value is always known.
     assert!(fires("count(queue_congestion) == 0"));
 }
 
@@ -259,7 +259,7 @@ fn errors_point_at_the_place() {
         ("hop_latency@4294967295 > 5", "4294967295", "a node id is a whole number below 4294967295"),
         ("hop_latency@1.5 > 5", "1.5", "a node id is a whole number below 4294967295"),
         ("flow_latency > 5%", "5%", "a latency is a time: use ns, us, ms or s"),
-        ("link_utilization > 5ms", "5ms", "a utilisation is a fraction: write 80% or 0.8"),
+        ("link_utilization > 5ms", "5ms", "a utilization is a fraction: write 80% or 0.8"),
         ("queue_occupancy > 5%", "5%", "this value is in the device's own units: `%` has no meaning here"),
         ("hops > 5 ms", "5 ms", "this value is a number of hops: a unit of time has no meaning here"),
         ("hops > 1.5", "1.5", "this value is a number of hops, which are whole: write a whole number"),
@@ -494,7 +494,7 @@ fn queue(occupancy: u64) -> [HopValues; 1] {
     [hop(1, 1, occupancy)]
 }
 
-/// `1` for each of a flow's reports with these queues that the rule is true for, `.` for the others. `u64::MAX` is a report without the value.
+/// `1` for each of a flow's reports with these queues for which the rule is true, else `.`. `u64::MAX`: without the value.
 fn course(text: &str, queues: &[u64]) -> String {
     let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
     let mut cells = vec![ABSENT; rules.cells().len()];
@@ -513,7 +513,7 @@ fn previous_values_are_stored() {
         ("previous(max(queue_occupancy)) > 5", &[9, 9, 1, 1, 9], ".11.."),
         ("change(max(queue_occupancy)) > 100", &[500, 600, 499, 601, 601], "..11."),
         ("change(max(queue_occupancy)) == 0", &[500, 500, 499], ".1."),
-        // A value that a report lacks stays as it was.
+        // If a report lacks a value, the previous one remains.
         ("change(max(queue_occupancy)) > 100", &[500, NO, 700, NO, 700], "..1.."),
         ("previous(max(queue_occupancy)) > 5", &[9, NO, 1, NO, 9], ".11.."),
         ("not change(max(queue_occupancy)) > 100", &[500, 500, NO, 700], ".1.."),

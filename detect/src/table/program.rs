@@ -117,7 +117,7 @@ impl Program {
     /// All of `rules`, including those with history.
     ///
     /// # Errors
-    /// The first rule for which there is no room, and why.
+    /// The first rule that does not fit, and why.
     pub fn new(rules: &RuleSet) -> Result<Self, (usize, Reason)> {
         let mut writer = Writer { table: Table::EMPTY, known: Vec::new() };
         let mut program = Self::EMPTY;
@@ -144,7 +144,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Bit `i` of the result is set when rule `i` is true of `observation` given the flow's `history`, which is
+    /// Bit `i` of the result is set when rule `i` is true for `observation` given the flow's `history`, which is
     /// updated. If `history` is too short, this counts as the flow's first report.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
@@ -272,7 +272,7 @@ impl Row {
             _ if all.count == 0 => ABSENT,
             1 => saturate(all.greatest),
             2 => saturate(all.least),
-            // More than 64 bits saturate.
+            // A sum of more than 64 bits saturates.
             _ if all.sum_high > 0 => MAX_VALUE,
             _ => saturate(all.sum),
         }
