@@ -25,7 +25,8 @@ pub struct Stats {
     pub swapped: u64,
     /// Packets whose hop count was used up: nothing added, E set.
     pub hops_exceeded: u64,
-    /// Packets without room for a record (M set) or, at the source, for INT at all, or whose IPv6 options a sink could not restore.
+    /// Packets without room for a record (M set) or, at the source, for INT at all, or whose IPv6 options or
+    /// checksums a sink could not restore.
     pub mtu_exceeded: u64,
     /// Packets reported: by the sink, or by a node of INT-MX or postcards.
     pub reported: u64,

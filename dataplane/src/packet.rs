@@ -291,14 +291,16 @@ impl Headers {
     /// forward the packet otherwise, and updating the checksum would hide the damage.
     fn at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Option<Self> {
         let v6 = frame.get(ip)? >> 4 == 6;
-        let class = if v6 {
-            ipv6::Packet::new_checked(&frame[ip..]).ok()?.traffic_class()
+        let (class, len) = if v6 {
+            let header = ipv6::Packet::new_checked(&frame[ip..]).ok()?;
+            (header.traffic_class(), usize::from(header.payload_len()) + ipv6::HEADER_LEN)
         } else {
             let header =
                 ipv4::Packet::new_checked(&frame[ip..]).ok().filter(ipv4::Packet::verify_checksum)?;
-            header.tos()
+            (header.tos(), usize::from(header.total_len()))
         };
-        let rest = frame.get(l4..)?;
+        // Behind the IP packet's end there is padding: a header that reaches into it is malformed.
+        let rest = frame.get(l4..ip + len)?;
         match proto {
             HOP_BY_HOP if v6 => ipv6::OptionsHeader::new_checked(rest).map(|_| ()).ok()?,
             UDP => udp::Packet::new_checked(rest).map(|_| ()).ok()?,
@@ -310,9 +312,7 @@ impl Headers {
             TCP => tcp::HEADER_LEN,
             _ => 8 + usize::from(*rest.get(1)?) * 8,
         };
-        let headers = Self { ip, v6, l4, proto, dscp: class >> 2, l4_len };
-        let end = ip + headers.ip_len(frame);
-        (headers.body() <= end && end <= frame.len()).then_some(headers)
+        (l4_len <= rest.len()).then_some(Self { ip, v6, l4, proto, dscp: class >> 2, l4_len })
     }
 
     /// These headers after INT has grown or shrunk.
@@ -489,6 +489,15 @@ impl Headers {
             self.l4_len
         };
         self.set_ip_len(frame, before - taken);
+    }
+
+    /// Whether the checksums are the same again after INT was inserted and stripped. One that is updated or computed is never
+    /// all-ones, the other form of zero; of UDP it is never the other one. `wrapped`: INT is inserted before L4.
+    pub(crate) fn checksums_can_be_restored(&self, frame: &[u8], wrapped: bool) -> bool {
+        let ip = ipv4::Packet::new_checked(&frame[self.ip..]).map(|header| header.checksum());
+        let l4 = tcp::Packet::new_checked(&frame[self.l4..]).map(|header| header.checksum());
+        let is_tcp = self.proto == TCP && !wrapped;
+        (self.v6 || ip != Ok(0xffff)) && !(is_tcp && l4 == Ok(0xffff))
     }
 
     /// Opens a gap of `len` bytes at `at`, which lies at an even offset behind the L4 header, has it filled, updates the lengths, and

@@ -45,7 +45,7 @@ pub(crate) fn process(
     } else {
         insert(frame, headers, watch, mark, mtu)
     };
-    if inserted == Inserted::MtuExceeded {
+    if inserted == Inserted::No {
         return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::MtuExceeded));
     }
     let packet = node.parse(frame);
@@ -70,7 +70,7 @@ fn process_sf(
     let number = node.registers.number(sf::tag(flow), visit.queue_occupancy);
     let sf = Sf { urgent: number.urgent, state: State::Medium, packet_id: number.packet_id };
     let mtu = usize::from(visit.mtu);
-    if insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) == Inserted::MtuExceeded {
+    if insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) == Inserted::No {
         return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::MtuExceeded));
     }
     node.stats.urgent += u64::from(number.urgent);
@@ -93,8 +93,8 @@ fn process_sf(
 enum Inserted {
     /// The packet carries INT.
     Yes,
-    /// The headers alone would exceed the egress MTU. The packet is unchanged.
-    MtuExceeded,
+    /// The headers alone would exceed the egress MTU, or a sink could not restore the packet. It is unchanged.
+    No,
 }
 
 /// Inserts shim and metadata header, according to `watch`, into a packet of at most `mtu` bytes.
@@ -117,7 +117,7 @@ fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usi
 fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) -> Inserted {
     match headers.option_len(frame, bytes.len()) {
         Some(more) if headers.ip_len(frame) + more <= mtu => headers.insert_option(frame, bytes),
-        _ => return Inserted::MtuExceeded,
+        _ => return Inserted::No,
     }
     Inserted::Yes
 }
@@ -166,8 +166,10 @@ fn put(
     mtu: usize,
 ) -> Inserted {
     let udp_len = if matches!(next, Next::Protocol(_)) { wire::udp::HEADER_LEN } else { 0 };
-    if headers.ip_len(frame) + bytes.len() + udp_len > mtu {
-        return Inserted::MtuExceeded;
+    if headers.ip_len(frame) + bytes.len() + udp_len > mtu
+        || !headers.checksums_can_be_restored(frame, udp_len != 0)
+    {
+        return Inserted::No;
     }
     match (port, next) {
         (Some(port), Next::Protocol(_)) => headers.wrap(frame, port, bytes),
