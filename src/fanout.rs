@@ -65,7 +65,7 @@ impl Load {
         self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>() + LOAD_OVERHEAD
     }
 
-    /// Whether there is room for `other` without allocation.
+    /// Whether `other` can be appended without allocation.
     fn can_take(&self, other: &Self) -> bool {
         let fits = |used: usize, more: usize, capacity: usize| used + more <= capacity;
         fits(self.entries.len(), other.entries.len(), self.entries.capacity())

@@ -174,7 +174,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The next batch, which may be empty. The one before it is forgotten.
+    /// The next batch, which may be empty. The previous one is discarded.
     pub(crate) fn receive(&mut self) -> &Batch {
         self.taken.clear();
         // Read before the slot: a batch that comes in between wakes again.

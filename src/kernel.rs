@@ -9,8 +9,8 @@
 //!   the first under the new.
 //! - Each datagram is **counted** once: by the kernel program if it suppressed or dropped it, otherwise here.
 //!
-//! [`collector::suppressed`] states what is the same as without a filter, and what is not. If several inputs work in this mode, or
-//! datagrams of a flow bypass the kernel program (fragments do), each program compares with what it reported itself.
+//! [`collector::suppressed`] states which results are the same as without a filter. If several inputs work in this mode, or datagrams
+//! of a flow bypass the kernel program (fragments do), each program compares values with those that it passed on itself.
 //!
 //! [`KernelSync`] works against the [`Kernel`] trait, so that tests need no kernel.
 
@@ -83,7 +83,7 @@ pub(crate) trait Kernel: Send {
     /// Slots for streams; a stream stays in its slot until it is removed.
     fn streams(&self) -> u32;
 
-    /// The stream in a slot, and its present run; the count goes on over runs, modulo 2^31.
+    /// The stream in a slot, and its current run; the count continues across runs, modulo 2^31.
     fn stream(&self, slot: u32) -> Option<(StreamId, Run)>;
 
     /// Frees the slot of a stream.

@@ -39,7 +39,7 @@ impl Sockets {
     /// Listens on `control`. Collectors that cannot be reached yet are tried again by [`Sockets::look`].
     ///
     /// # Errors
-    /// The port is in use, or the address is not local; says what to do.
+    /// The port is in use, or the address is not local; the message says what to do.
     pub(crate) fn open(collectors: &[SocketAddr], control: SocketAddr) -> Result<Self, nic::Error> {
         // Do not wait for a full batch: requests for retransmission are urgent.
         let options = Options { recv_buffer: 1 << 20, batch_wait: Duration::ZERO, ..Options::default() };
@@ -146,7 +146,7 @@ fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
     exact.or_else(alone).and_then(|at| u8::try_from(at).ok())
 }
 
-/// The sequence with which a reporter that starts at `now` (ns) begins. The sequence space wraps in 262 s, so the number can be ahead of
+/// The first sequence number of a reporter that starts at `now` (ns). The sequence space wraps in 262 s, so the number can be ahead of
 /// or behind the translator's state: a translator detects a restart by eight reports in a row that are far behind.
 pub(crate) fn first_sequence(now: u64) -> u16 {
     (now / 4_000_000) as u16

@@ -128,8 +128,8 @@ impl Gathering {
     }
 }
 
-/// One list of all nodes: of those with a hop latency, of those on a path, and of those with a queue, in this order until
-/// there is no more room.
+/// One list of all nodes: of those with a hop latency, of those on a path, and of those with a queue, in this order, up to
+/// `max`.
 fn nodes(workers: &[Known], max: usize) -> BTreeMap<u32, Node> {
     let mut nodes = BTreeMap::new();
     let latencies = workers.iter().flat_map(|known| known.latencies.values());

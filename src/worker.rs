@@ -146,7 +146,7 @@ impl Worker {
         }
     }
 
-    /// Does what is due at `now`: the collector's timers, queries, pending results, statistics.
+    /// Runs work due at `now`: the collector's timers, queries, pending results, statistics.
     pub(crate) fn poll(&mut self, now: Nanos) {
         // The clock may have been set back.
         if self.ticked.is_some_and(|ticked| now >= ticked && now - ticked < TICK) {

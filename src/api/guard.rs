@@ -108,8 +108,8 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 /// The checks, in order: host, origin, token.
 fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let host = text(headers, &header::HOST).unwrap_or("");
-    // On a loopback address there is no token by default. A web site could let its name point to 127.0.0.1 and read the
-    // API through a visitor's browser; but the browser then sends the site's name.
+    // On a loopback address there is no token by default. By DNS rebinding a web site could point its name to 127.0.0.1 and
+    // read the API through a visitor's browser; but the browser then sends that name in `Host`.
     if settings.listen.ip().is_loopback() && !is_local(host, &settings.hosts) {
         let message =
             "this host name is not served; use 127.0.0.1 or localhost, or add the name to [api] hosts";

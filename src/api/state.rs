@@ -23,7 +23,7 @@ use crate::{
     view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread},
 };
 
-/// Everything on the first screen.
+/// The state of the program: rates, loss budget, inputs, tables, store.
 pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     params.only(&[])?;
     let (monitor, settings) = (Arc::clone(&context.monitor), context.active_config.settings());

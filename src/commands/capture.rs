@@ -29,12 +29,12 @@ pub(super) struct Account {
     pub(super) datagrams: u64,
     /// Frames with broken headers, by cause.
     pub(super) refused: BTreeMap<&'static str, u64>,
-    /// Frames that are no telemetry, by what they are instead.
+    /// Frames that are not telemetry, by class.
     pub(super) skipped: BTreeMap<&'static str, u64>,
 }
 
 impl Account {
-    /// All frames that are no telemetry.
+    /// All frames that are not telemetry.
     pub(super) fn skipped_total(&self) -> u64 {
         self.skipped.values().sum()
     }

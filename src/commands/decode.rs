@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         line: String::new(),
         summary: Summary::default(),
     };
-    // A person who reads the reports as they come needs no bar between them.
+    // On a terminal the reports are printed as they are decoded; a progress bar would interleave with them.
     let progress = Progress::new("decoding", "frames", capture::total_bytes(&args.files));
     let progress = progress.silenced(Terminal::stdout().interactive);
     let mut tally = Tally { account: Account::default(), progress };

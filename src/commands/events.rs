@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The latest events that pass, oldest first. The server does not leave out known events, so a query may be repeated.
+/// The latest events that pass, oldest first. The server cannot exclude `latest` events, so several requests may be needed.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
     let mut passed = Vec::new();
     let mut before = String::new();

@@ -9,7 +9,7 @@ use terminal::CliError;
 #[derive(clap::Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct Args {
-    /// Directory to write into; made if it is not there
+    /// Directory to write into; created if missing
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }

@@ -92,7 +92,7 @@ fn list(flows: &[FlowDetail]) -> String {
     table.render()
 }
 
-/// One flow: a drawing of its path, what is known of it, and a line per hop.
+/// One flow: a drawing of its path, its latency and reports, and a line per hop.
 fn picture(detail: &FlowDetail, terminal: Terminal) -> String {
     let flow = &detail.flow;
     let mut out = format!("{}\n\n", terminal.paint(Tone::Strong, &flow.text));

@@ -101,7 +101,7 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
-    // Says what is wrong with the directory.
+    // Reports a missing or unreadable store.
     super::stored::open(&dir)?;
     let request = Request {
         sql: args.sql,

@@ -105,7 +105,7 @@ const BURST: usize = 64;
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
 const SECOND: u64 = 1_000_000_000;
-/// Records in a batch for the store. It is handed over long before it is full, because a path may have 256 nodes.
+/// Records in a batch for the store. It is submitted long before it is full, because a path may have 256 nodes.
 const BATCH: usize = 65_536;
 
 /// Runs the command.
@@ -180,7 +180,7 @@ fn open(dir: &Path, settings: &Settings) -> Result<Keeper, CliError> {
     Ok(Keeper { store, batch: Batch::with_capacity(BATCH) })
 }
 
-/// Replays one file at full speed and says how many reports it contained: the work that the benchmark measures.
+/// Replays one file at full speed and returns the number of its reports: the work that the benchmark measures.
 pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliError> {
     let findings = Findings::new(&config, false);
     let mut replay = Replay::new(config, Outlet { findings, keeper: None }, Speed::Max);

@@ -59,7 +59,7 @@ pub(crate) enum View {
     Links,
 }
 
-/// What comes first.
+/// The order of the rows.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// The slowest

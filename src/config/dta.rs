@@ -148,7 +148,7 @@ choice! {
         Drop = "drop",
         /// A queue is congested, or has recovered (`[switch.queue_reports]`).
         Queue = "queue",
-        /// A packet passes a congested queue, as far as its quota goes.
+        /// A packet passes a congested queue, up to the quota of the queue.
         CongestedPacket = "congested_packet",
         /// Every packet.
         Packet = "packet",
@@ -194,9 +194,9 @@ choice! {
     pub(crate) enum AtName("\"anywhere\", \"source\" or \"sink\"") {
         /// All that it forwards.
         Anywhere = "anywhere",
-        /// Those that come in from a host.
+        /// Packets that enter from a host.
         Source = "source",
-        /// Those that go out to a host.
+        /// Packets that leave to a host.
         Sink = "sink",
     }
 }

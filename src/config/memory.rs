@@ -135,8 +135,8 @@ section! {
         pub(crate) columns: Count = Count(65_536),
         /// Bytes of a counter of a `sketch`: 4 or 8.
         pub(crate) width: u8 = 4,
-        /// Interval at which the counters of `key-increment` begin again at 0. What they counted until then is kept as a snapshot
-        /// (`[collector.memory.snapshots] keep`); without space for it the counters go on. Not set: they are never cleared.
+        /// Interval at which the counters of `key-increment` are cleared. Their values are kept as a snapshot
+        /// (`[collector.memory.snapshots] keep`); without disk space for it the counters continue. Not set: they are never cleared.
         pub(crate) clear_every: Option<Duration> = None,
         /// Number of reporters whose sketches are merged: a column is written when all of them have sent it.
         pub(crate) reporters: u16 = 1,

@@ -43,7 +43,7 @@ section! {
         /// queues and links on its own, so that a change of one of these can be reported twice.
         pub(crate) workers: usize = 1,
         /// Socket receive buffer to ask the kernel for. The kernel grants at most `net.core.rmem_max` unless the program has
-        /// CAP_NET_ADMIN; what was granted is logged at start.
+        /// CAP_NET_ADMIN; the granted size is logged at the start.
         pub(crate) receive_buffer: Size = Size(16 << 20),
         /// Datagrams received from a socket at once.
         pub(crate) burst: usize = 64,
@@ -56,7 +56,7 @@ section! {
         /// counted.
         pub(crate) batch: usize = 4096,
         /// Records queued between the workers and the live stream, bytes. The rest is dropped and counted: routine records
-        /// before events, drops and losses. Those of one source may fill as much as they leave free.
+        /// before events, drops and losses. The records of one source may fill as many bytes as are still free.
         pub(crate) result_queue: Size = Size(32 << 20),
         /// Capacity of the flow table, over all workers. When the table is full, the flows idle for longest are evicted.
         pub(crate) max_flows: usize = 262_144,
@@ -211,7 +211,7 @@ choice! {
         Auto = "auto",
         /// No.
         Never = "never",
-        /// It must be.
+        /// Always; slower receive paths are refused.
         Require = "require",
     }
 }

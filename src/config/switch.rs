@@ -40,7 +40,7 @@ section! {
         pub(crate) report_version: ReportVersion = ReportVersion::V20,
         /// The mark that distinguishes packets with INT; the same in the whole INT domain.
         pub(crate) mark: MarkSettings = MarkSettings::default(),
-        /// Treatment of the L4 checksum of packets with INT, the same in the whole INT domain. With a foreign node between this
+        /// Treatment of the L4 checksum of packets with INT, the same in the whole INT domain. With another vendor's node between this
         /// source and its sink, write what that node does: `leave` for the programs of ONOS and fabric. A wrong setting gives
         /// every packet a wrong checksum, and hosts drop them: the sink examines one packet of 64 and counts.
         pub(crate) l4_checksum: L4ChecksumSetting = L4ChecksumSetting::Update,
@@ -272,7 +272,7 @@ choice! {
         L2Interfaces = "l2_interfaces",
         /// Utilization of the egress link, millionths.
         TxUtilization = "tx_utilization",
-        /// Buffer ID (0) and what the packet found in all egress queues, bytes.
+        /// Buffer ID (0) and the bytes in all egress queues when the packet arrived.
         Buffer = "buffer",
         /// Checksum complement, in packets only: with `l4_checksum = "leave"` it keeps the L4 checksum right while INT is in the packet;
         /// otherwise it is all-ones, because the switch updates the checksum itself.
@@ -291,7 +291,7 @@ impl Item {
         Self::TxUtilization,
     ];
 
-    /// Those that a report or record of this switch has a value for.
+    /// Items for which reports and records of this switch have a value.
     const DELIVERED: [Self; 9] = [
         Self::NodeId,
         Self::Interfaces,

@@ -80,7 +80,7 @@ impl Secret {
     /// The secret in `file`: its text, without white space at its ends.
     ///
     /// # Errors
-    /// The file cannot be read, is readable by others, or contains no valid secret; says what to do. The error never contains its contents.
+    /// The file cannot be read, is readable by others, or contains no valid secret. The message says what to do, and never contains the secret.
     pub(crate) fn read(file: &Path) -> Result<Self, CliError> {
         let named = file.display();
         let unreadable = |error| {

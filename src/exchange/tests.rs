@@ -1,4 +1,4 @@
-//! The exchange over loopback: both ends, wrong messages, a collector that comes and goes.
+//! The exchange over loopback: both ends, invalid messages, a collector that restarts.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -169,7 +169,7 @@ impl Inner {
         (refused, by_source)
     }
 
-    /// Adds a load to the last one if that has memory for it, else behind it. Returns an empty one.
+    /// Appends a load to the last one if that has memory for it, otherwise queues it. Returns an empty one.
     fn push(&mut self, mut load: Load, by_source: BySource, refused: &mut Refused) -> Load {
         if load.is_empty() {
             return load;

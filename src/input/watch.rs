@@ -70,7 +70,7 @@ impl Watch {
     /// Starts reading an input, and supervises it.
     pub(crate) fn add(&self, input: Watched) {
         if let Some(inputs) = &self.inputs {
-            // Fails when the thread has died, which ends the program already.
+            // Fails only when the thread has panicked, which already ends the program.
             let _ = inputs.send(input);
         }
     }

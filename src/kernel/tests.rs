@@ -280,7 +280,7 @@ fn suppressed_numbers_come_before_the_record_after_them() {
     assert_eq!(setup.stream(), (8, 0, 0));
     assert_eq!(setup.bench.collector.stats().datagrams, 3);
     assert_eq!(setup.bench.collected.0[0].ts, START, "the kernel's time is put on our scale");
-    // The rest of a run comes with the round, once; a count read before a record is not applied again.
+    // The round applies the rest of a run, once; a count that was read before a record is not applied again.
     setup.kernel.tables().streams = vec![Some((stream(), run(57, 55)))];
     setup.poll(START + 2 * SECOND);
     setup.poll(START + 4 * SECOND);
@@ -419,7 +419,7 @@ fn a_round_ends_though_the_ring_is_never_empty() {
     setup.kernel.tables().floods = true;
     setup.poll(START + 2 * SECOND);
     setup.poll(START + 4 * SECOND);
-    // Twice a whole ring, and what each poll drains.
+    // Twice the capacity of the ring, and the records that each poll drains.
     assert_eq!(setup.sync.stats().datagrams, 2 * (9 + 1) * 1024);
 }
 

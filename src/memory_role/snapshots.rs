@@ -130,11 +130,11 @@ impl Memory {
 }
 
 impl Memory {
-    /// Begins the counters of a store again at 0. Their values until then become a snapshot, and only these are subtracted: what is
-    /// added meanwhile counts for the next period. Blocks on the disk.
+    /// Clears the counters of a store: takes a snapshot of them and subtracts its values, so that concurrent additions count for the
+    /// next period. Blocks on the disk.
     ///
     /// # Errors
-    /// One sentence; the counters go on.
+    /// One sentence; the counters continue.
     fn clear(&self, name: &str) -> Result<(), String> {
         let taken = self.snapshot(&[name.to_owned()])?;
         let store = self.source.find(name)?;

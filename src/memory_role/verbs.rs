@@ -45,7 +45,7 @@ impl Verbs {
     /// The device that has this address, for at most `most` queue pairs.
     ///
     /// # Errors
-    /// There is none; says what to do.
+    /// There is none; the message says what to do.
     pub(super) fn open(address: IpAddr, most: usize) -> Result<Self, CliError> {
         let device = Device::open(address).map_err(|error| {
             CliError::new(format!("[collector.memory] mode = \"verbs\": {error}; or write mode = \"socket\""))

@@ -1,4 +1,4 @@
-//! A strict reader of both formats, for tests: what it accepts, `promtool check metrics` and Prometheus accept.
+//! A strict reader of both formats, for tests: `promtool check metrics` and Prometheus accept every document that it accepts.
 
 use std::collections::{BTreeMap, HashSet};
 

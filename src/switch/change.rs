@@ -46,7 +46,7 @@ pub(crate) fn filters(settings: &SwitchSettings, body: Value) -> Result<Vec<Filt
     checked(&changed).map(|()| filter)
 }
 
-/// A port with other values, from a table with some keys of `[[switch.ports]]`; null sets one back to its default.
+/// A port with other values, from a table with some keys of `[[switch.ports]]`; null restores the default.
 ///
 /// # Errors
 /// A message for the user.

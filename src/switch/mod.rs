@@ -69,7 +69,7 @@ impl Ready {
     /// intercepted for.
     ///
     /// # Errors
-    /// An interface cannot be opened; says what to do.
+    /// An interface cannot be opened; the message says what to do.
     pub(crate) fn open(settings: SwitchSettings, intercept: Option<SwitchEnd>) -> Result<Self, CliError> {
         let forwarder = Forwarder::open(settings, intercept)?;
         let (requests, work) = sync_channel(MAX_REQUESTS);

@@ -128,7 +128,7 @@ impl Forwarder {
     /// Opens the interfaces. `intercept`: the connection to a translator that reports are intercepted for.
     ///
     /// # Errors
-    /// An interface cannot be opened; says what to do.
+    /// An interface cannot be opened; the message says what to do.
     pub(crate) fn open(settings: SwitchSettings, intercept: Option<SwitchEnd>) -> Result<Self, CliError> {
         let mut ports = Vec::new();
         for port in &settings.ports {

@@ -26,7 +26,7 @@ fn comment(indent: &str, text: &str) -> String {
 fn form(schema: &Value, indent: &str) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap().to_owned();
-        // Fields beside the reference, as of a flattened one.
+        // A flattened struct gives a reference with further fields beside it.
         return if schema["properties"].is_object() {
             format!("{name} & {}", fields(schema, indent))
         } else {

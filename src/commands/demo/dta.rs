@@ -261,7 +261,7 @@ impl Done {
             && translator["collectors"][0]["unacknowledged"].as_u64().unwrap_or(0) == 0
     }
 
-    /// The budget, stage by stage, and the verdict. `found`: of how many flows the memory knows the path.
+    /// The budget, stage by stage, and the verdict. `found`: the number of flows whose path is in memory.
     pub(super) fn budget(&self, reported: &Reported, found: usize) -> String {
         let again = match reported.again {
             0 => String::new(),
