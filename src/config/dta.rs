@@ -651,14 +651,14 @@ pub(crate) fn load_map(file: &Path) -> Result<CollectorMap, CliError> {
 #[cfg(test)]
 fn fields_page() -> String {
     use dataplane::dta::field::{NAMES, NUMBERS};
-    let mut page = "# Fields of DTA reports\n\nWhat keys, data and conditions of `[[switch.dta.report]]`, of tables and of sketches \
-are made of. This page is generated.\n\nA field is written as its name, `hop_latency`; with another width, `hop_latency:u16` \
-(u8, u16, u24, … u64); those of a hop also as a list over the first hops of the path, `node[5]`, zero for hops that the path does \
-not have. A number with a width, `7:u32`, is itself. Numbers are big-endian. One that does not fit is one less than the largest; of \
-times and `packet_id` the low bits are reported. One that is not known is all ones; in a key, and as `delta` or `value`, it makes no \
-report, which is counted (`missing_value`).\n\nA condition is a number's field, `==`, `!=`, `<`, `<=`, `>` or `>=`, and a number: \
-`\"hop_latency > 500us\"`, `\"loss_rate >= 1%\"`, `\"queue_occupancy >= 64KiB\"`. A condition on an unknown value is not met.\n\n\
-| field | bytes in data | what |\n| --- | --- | --- |\n"
+    let mut page = "# Fields of DTA reports\n\nThe fields of keys, data and conditions of `[[switch.dta.report]]`, of tables and of sketches. \
+This page is generated.\n\nA field is written as its name, `hop_latency`; with another width, `hop_latency:u16` \
+(u8, u16, u24, … u64). A field of a hop can also be a list over the first hops of the path, `node[5]`, with zero for hops that the \
+path does not have. A number with a width, `7:u32`, is a constant. Numbers are big-endian. A number that does not fit is reported as \
+one less than the largest; of times and `packet_id` the low bits are reported. An unknown value is all ones; in a key, and as `delta` \
+or `value`, it prevents the report, which is counted (`missing_value`).\n\nA condition is a numeric field, an operator (`==`, `!=`, \
+`<`, `<=`, `>`, `>=`) and a number: `\"hop_latency > 500us\"`, `\"loss_rate >= 1%\"`, `\"queue_occupancy >= 64KiB\"`. A condition on \
+an unknown value is not met.\n\n| field | bytes in data | meaning |\n| --- | --- | --- |\n"
         .to_owned();
     for (name, bytes, text) in NAMES.iter().chain(NUMBERS) {
         let bytes = if *bytes == 0 { "N".to_owned() } else { bytes.to_string() };
