@@ -1,6 +1,6 @@
-//! How many datagrams per second this machine's kernel gives to one socket: thrown away, and received by [`nic::udp`].
+//! How many datagrams per second this machine's kernel delivers to one socket: discarded, and received by [`nic::udp`].
 //!
-//! Root only: sender and receiver sit in namespaces of their own, with a link between. `receive_rate [SECONDS]`.
+//! Root only: sender and receiver run in namespaces of their own, with a link between them. `receive_rate [SECONDS]`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

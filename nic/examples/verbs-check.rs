@@ -1,4 +1,4 @@
-//! The verbs of `nic::verbs` against a device at an address of this machine, by which it talks to itself: run by
+//! Tests `nic::verbs` with a device at an address of this machine, which is both ends of each connection: run by
 //! `scripts/test-verbs` in a guest whose kernel has soft-RoCE. `verbs-check ADDRESS`.
 
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Err
     Ok(Ends { memory, receiver, sender })
 }
 
-/// Until it holds, or for too long.
+/// Waits until the condition holds; an error after [`PATIENCE`].
 fn wait(mut until: impl FnMut() -> bool, what: &str) -> Outcome {
     let start = Instant::now();
     while !until() {
@@ -87,7 +87,7 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
     let Ends { memory, mut receiver, mut sender } = ends(address, reliable)?;
     receiver.receive(2)?;
     let (base, key) = (memory.address(), memory.key());
-    // More than the slots, each elsewhere, so that all are used again and again.
+    // More writes than slots, each to another address, so that every slot is reused.
     let data = |at: u64| [at.to_le_bytes(), (!at).to_le_bytes(), (at * 3).to_le_bytes()].concat();
     for at in 0..2000_u64 {
         loop {

@@ -1,7 +1,8 @@
-//! BPF programs and maps: loaded from an embedded object, attached to interfaces, read and written, run on test input.
+//! BPF programs and maps: loads them from an embedded object, attaches programs to interfaces, accesses maps, and runs programs on
+//! test input.
 //!
-//! Loading (maps, relocations, BTF) is the `aya` crate's work. Access to maps is by whole keys and values as bytes, so that
-//! this module needs to know nothing of what is in them.
+//! The `aya` crate loads objects (maps, relocations, BTF). Access to maps is by whole keys and values as bytes, so that
+//! this module does not depend on their contents.
 
 mod ids;
 mod map;
@@ -18,10 +19,10 @@ pub use program::{Attachment, Mode, Run};
 
 use crate::error::Error;
 
-/// How an object is fitted to its task before it is loaded.
+/// Changes to an object before it is loaded.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions<'a> {
-    /// Other numbers of entries than the object's own, by map.
+    /// Numbers of entries by map, in place of the object's own.
     pub max_entries: Vec<(&'a str, u32)>,
     /// Constants, by name: global variables of the object that the verifier then treats as constants.
     pub constants: Vec<(&'a str, u32)>,
@@ -39,8 +40,8 @@ impl Object {
     /// Loads the maps of an object and verifies and loads its XDP programs.
     ///
     /// # Errors
-    /// The object is none, the kernel lacks something it needs, or permission is missing (CAP_BPF and CAP_NET_ADMIN); a
-    /// refusal of the verifier comes with its last words.
+    /// The object is invalid, the kernel lacks a feature, or permission is missing (CAP_BPF and CAP_NET_ADMIN); an error of
+    /// the verifier includes the end of its log.
     pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self, Error> {
         let mut loader = EbpfLoader::new();
         for (map, entries) in &options.max_entries {
@@ -73,13 +74,13 @@ impl Object {
     /// The ring buffer of this name, to be read. A second call finds none: a ring has one reader.
     ///
     /// # Errors
-    /// There is no such ring buffer, or not any more.
+    /// There is no such ring buffer, or it was taken before.
     pub fn ring(&mut self, name: &str) -> Result<Ring, Error> {
         let map = self.bpf.take_map(name).ok_or_else(|| program::missing("ring buffer", name))?;
         Ring::new(map)
     }
 
-    /// The kernel's number of a program, as `bpftool prog` shows it.
+    /// The kernel's ID of a program, as `bpftool prog` shows it.
     ///
     /// # Errors
     /// The object has none of this name.
@@ -87,10 +88,10 @@ impl Object {
         program::id(&self.bpf, program)
     }
 
-    /// The kernel's numbers of all of it.
+    /// The kernel's IDs of all programs and maps.
     ///
     /// # Errors
-    /// The system refused to say.
+    /// The system call failed.
     pub fn ids(&self) -> Result<Ids, Error> {
         let names = self.bpf.programs().map(|(name, _)| name);
         let programs = names.map(|name| self.program_id(name)).collect::<Result<_, _>>()?;
@@ -123,7 +124,7 @@ impl Object {
     }
 
     /// Sends a frame `count` times through a program, each as a frame of its own that the program's verdict forwards or drops, as if it had
-    /// come in by `interface` (of the caller's network namespace).
+    /// arrived on `interface` (of the caller's network namespace).
     ///
     /// # Errors
     /// The kernel refused, for example because it is older than 5.18.

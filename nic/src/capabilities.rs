@@ -1,10 +1,10 @@
-//! What this process may do beyond an ordinary one, and giving it up.
+//! Linux capabilities of this process: reads and drops them.
 //!
-//! Linux keeps capabilities per thread, and a new thread inherits them from the one that made it. So a process gives them up
+//! Linux keeps capabilities per thread, and a new thread inherits them from the one that created it. So a process drops them
 //! *before* it has other threads: after the sockets are open and the programs are loaded, and before the first worker
-//! starts. [`drop_to`] refuses to run later than that, because what it could do then would hold for one thread alone. Where
-//! one thread is to keep more than the others, each of the others calls [`drop_thread_to`]: at best the first thread, before
-//! it makes them, but after it made the one that keeps more; and those that that one makes, first thing.
+//! starts. [`drop_to`] refuses to run later than that, because it would affect one thread only. If one thread must keep more
+//! than the others, the first thread creates it, then calls [`drop_thread_to`], and then creates the others; threads that the
+//! privileged one creates call [`drop_thread_to`] at their start.
 
 use std::fmt;
 use std::fs;
@@ -29,19 +29,19 @@ impl Cap {
     pub const NET_ADMIN: Self = Self(12);
     /// Sockets that see whole frames: AF_XDP, AF_PACKET.
     pub const NET_RAW: Self = Self(13);
-    /// Memory that stays, beyond the limit for locked memory; huge pages.
+    /// Locking memory beyond the limit; huge pages.
     pub const IPC_LOCK: Self = Self(14);
     /// Includes what CAP_BPF allows, and much more.
     pub const SYS_ADMIN: Self = Self(21);
-    /// What the verifier allows programs beyond what any user's may do: computing an address from what is in a frame.
+    /// Operations that the verifier denies to unprivileged programs: computing an address from the contents of a frame.
     pub const PERFMON: Self = Self(38);
     /// Loading programs and making maps.
     pub const BPF: Self = Self(39);
 
-    /// Capabilities there can be: as many as a mask has bits.
+    /// All possible capabilities: as many as a mask has bits.
     const ALL: std::ops::Range<u8> = 0..64;
 
-    /// `"cap_net_admin"`; of a capability younger than this program the number, `"cap_57"`.
+    /// `"cap_net_admin"`; for a capability newer than this program its number, `"cap_57"`.
     pub fn name(self) -> String {
         match NAMES.get(usize::from(self.0)) {
             Some(name) => format!("cap_{name}"),
@@ -147,15 +147,15 @@ impl fmt::Debug for CapSet {
 /// The capabilities of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Capabilities {
-    /// What it can do now.
+    /// Capabilities in effect.
     pub effective: CapSet,
-    /// What it can make effective.
+    /// Capabilities that it can make effective.
     pub permitted: CapSet,
-    /// What programs it starts may keep, if their files say so.
+    /// Capabilities that programs it starts may keep, if their files permit it.
     pub inheritable: CapSet,
-    /// What programs it starts keep.
+    /// Capabilities that programs it starts keep.
     pub ambient: CapSet,
-    /// What programs it starts can have at most.
+    /// Upper bound of the capabilities of programs it starts.
     pub bounding: CapSet,
     /// Programs it starts get no more capabilities than it has.
     pub no_new_privileges: bool,
@@ -174,7 +174,7 @@ impl Capabilities {
         self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
     }
 
-    /// From a `status` file of /proc; `None` when something is not there, which no kernel since 4.10 leaves out.
+    /// Parses a `status` file of /proc; `None` if a field is missing, which every kernel since 4.10 has.
     pub fn parse(status: &str) -> Option<Self> {
         let words = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -205,11 +205,11 @@ pub fn current() -> Result<Capabilities, Error> {
     Capabilities::parse(&text).ok_or_else(unreadable)
 }
 
-/// Gives up all capabilities of this process but those of `keep` that it has, for good; see [`drop_thread_to`]. Returns the
+/// Drops all capabilities of this process except those of `keep` that it has, permanently; see [`drop_thread_to`]. Returns the
 /// capabilities that are left, read back from the kernel.
 ///
 /// # Errors
-/// This process has more than one thread already (see above), or the system refused. The capabilities are then what [`current`] says.
+/// This process has more than one thread already (see above), or the system refused. [`current`] returns the capabilities then.
 pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
     let mut threads = threads()?;
     for _ in 0..THREAD_EXIT_MS {
@@ -226,12 +226,12 @@ pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
     drop_thread_to(keep)
 }
 
-/// Gives up all capabilities of the calling thread, and of those it will make, but those of `keep` that it has: they leave
+/// Drops all capabilities of the calling thread, and of those it will create, except those of `keep` that it has: they leave
 /// the permitted, inheritable and ambient set, the bounding set too where that is allowed (CAP_SETPCAP), and `no_new_privs`
 /// is set, so that no program it starts has more. Returns the capabilities that are left, read back from the kernel.
 ///
 /// # Errors
-/// The system refused. The capabilities are then what [`current`] says.
+/// The system refused. [`current`] returns the capabilities then.
 pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     let now = current()?;
     let retained = now.permitted.and(keep);
@@ -240,7 +240,7 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
             control("prctl PR_CAPBSET_DROP", libc::PR_CAPBSET_DROP, u64::from(cap.0))?;
         }
     }
-    // With it a program that is started has what its file grants, and what is ambient, even when we have not.
+    // Without this limit, a program that is started would have the capabilities of its file, and the ambient ones, even if we do not.
     control("prctl PR_CAP_AMBIENT", libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64)?;
     set(retained)?;
     control("prctl PR_SET_NO_NEW_PRIVS", libc::PR_SET_NO_NEW_PRIVS, 1)?;

@@ -1,7 +1,7 @@
 //! Capture files: pcap and pcapng, of either byte order, also gzipped.
 //!
 //! A [`Reader`] lends one frame after the other from a buffer of fixed size: nothing is allocated per frame, and a hostile
-//! file can neither make it grow nor make it loop. A file that ends inside a packet gives an error with the offset, after all
+//! file can neither make it grow nor make it loop endlessly. A file that ends inside a packet gives an error with the offset, after all
 //! packets before it. A [`Writer`] writes pcap with nanoseconds.
 //!
 //! ```
@@ -39,15 +39,15 @@ pub use writer::Writer;
 /// One captured frame, borrowed from the reader until the next is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// When it was captured, ns since the epoch; 0 in the one kind of block that does not say.
+    /// When it was captured, ns since the epoch; 0 in a simple packet block, which has no timestamp.
     pub ts: u64,
     /// Its bytes, as many as were captured.
     pub data: &'a [u8],
-    /// What `data` begins with.
+    /// The type of the header at the start of `data`.
     pub link: LinkType,
-    /// How long it was on the wire.
+    /// Its length on the wire.
     pub length: u32,
-    /// It was longer than what was captured.
+    /// Only a part of it was captured.
     pub truncated: bool,
 }
 
@@ -91,7 +91,7 @@ impl Order {
     }
 }
 
-/// A packet found in the buffer: what a [`Frame`] is made of.
+/// A packet found in the buffer: the basis of a [`Frame`].
 #[derive(Clone, Copy, Debug)]
 struct PacketRef {
     ts: u64,

@@ -31,21 +31,21 @@ pub const OUR_PROGRAMS: &str = "hopwise_";
 pub struct Facts {
     /// Its name in this network namespace.
     pub name: String,
-    /// Its number in this network namespace.
+    /// Its index in this network namespace.
     pub index: u32,
-    /// It was set up, by `ip link set … up` or the like.
+    /// It is administratively up, by `ip link set … up` or the like.
     pub up: bool,
     /// The link has a carrier.
     pub carrier: Option<bool>,
-    /// Longest packet, without the Ethernet header, bytes.
+    /// MTU: the longest packet without the Ethernet header, bytes.
     pub mtu: Option<u32>,
-    /// What the kernel calls interfaces of its kind, such as `"veth"`, `"bond"`; hardware has none.
+    /// The kernel's name for its kind of interface, such as `"veth"`, `"bond"`; hardware has none.
     pub kind: Option<String>,
     /// The driver.
     pub driver: Option<String>,
     /// Its bus address, such as `"0000:01:00.0"`.
     pub bus: Option<String>,
-    /// The memory node its bus is close to. `None` also where there is only one.
+    /// The NUMA node of its bus. `None` also where there is only one.
     pub numa: Option<u32>,
     /// Queues.
     pub queues: Option<Queues>,
@@ -65,12 +65,12 @@ pub struct Facts {
     pub lost: Option<RxErrors>,
 }
 
-/// How many there are, and can be.
+/// A current number and its maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// In force.
+    /// The current number.
     pub now: u32,
-    /// As many as the driver allows.
+    /// The maximum that the driver supports.
     pub max: u32,
 }
 
@@ -100,7 +100,7 @@ impl Queues {
 /// An offload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feature {
-    /// In force.
+    /// It is active.
     pub on: bool,
     /// It cannot be changed here.
     pub fixed: bool,
@@ -109,17 +109,17 @@ pub struct Feature {
 /// Offloads by their long names in `ethtool -k`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Offloads {
-    /// `large-receive-offload`: the device joins packets of a connection.
+    /// `large-receive-offload`: the device merges packets of a connection.
     pub lro: Option<Feature>,
-    /// `generic-receive-offload`: the kernel joins packets.
+    /// `generic-receive-offload`: the kernel merges packets.
     pub gro: Option<Feature>,
-    /// `rx-gro-hw`: the device joins packets as the kernel would.
+    /// `rx-gro-hw`: the device merges packets as the kernel would.
     pub gro_hw: Option<Feature>,
     /// `rx-gro-list`: the kernel chains packets, UDP too.
     pub gro_list: Option<Feature>,
-    /// `rx-udp-gro-forwarding`: the kernel joins UDP datagrams though no socket asked for it.
+    /// `rx-udp-gro-forwarding`: the kernel merges UDP datagrams although no socket requested it.
     pub udp_gro_forwarding: Option<Feature>,
-    /// `rx-vlan-offload`: the device takes the VLAN tag out of the frame.
+    /// `rx-vlan-offload`: the device strips the VLAN tag from the frame.
     pub rx_vlan: Option<Feature>,
     /// `ntuple-filters`: the device steers flows to queues.
     pub ntuple: Option<Feature>,
@@ -130,7 +130,7 @@ pub struct Offloads {
 pub struct XdpFeatures(pub u64);
 
 impl XdpFeatures {
-    /// It runs programs itself, and does what they say.
+    /// It runs programs itself, and supports their basic verdicts.
     pub fn native(self) -> bool {
         self.0 & 1 != 0
     }
@@ -145,7 +145,7 @@ impl XdpFeatures {
         self.0 & 8 != 0
     }
 
-    /// It gives programs frames that lie in several buffers.
+    /// It supports frames in several buffers.
     pub fn frags(self) -> bool {
         self.0 & 32 != 0
     }
@@ -176,9 +176,9 @@ impl Mode {
 /// An XDP program on an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attached {
-    /// The kernel's number of it.
+    /// The kernel's ID of it.
     pub id: u32,
-    /// Its name, at most 15 bytes. To see it takes CAP_SYS_ADMIN.
+    /// Its name, at most 15 bytes. Reading it needs CAP_SYS_ADMIN.
     pub name: Option<String>,
     /// Where it runs.
     pub mode: Mode,
@@ -189,7 +189,7 @@ pub struct Attached {
 /// The other end of a veth.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub index: u32,
     /// It is in another network namespace: then the rest is unknown.
     pub elsewhere: bool,
@@ -208,7 +208,7 @@ pub struct Member {
     pub kind: String,
     /// Name of the bridge or bond.
     pub of: Option<String>,
-    /// Its number.
+    /// Its index.
     pub index: Option<u32>,
 }
 
@@ -226,7 +226,7 @@ pub struct RxErrors {
 /// Facts that the kernel reports about an interface; `None` if there is none of this name.
 ///
 /// # Errors
-/// The kernel cannot be asked at all.
+/// Netlink does not work at all.
 pub fn facts(interface: &str) -> Result<Option<Facts>, Error> {
     let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
     let Some(link) = link::get(&netlink, LinkSelector::Name(interface))? else { return Ok(None) };
@@ -268,14 +268,14 @@ fn known_peer(peer: Peer, link: impl Fn(u32) -> Option<Link>) -> Peer {
     Peer { name: Some(link.name), mtu: link.mtu, tx_queues, ..peer }
 }
 
-/// The memory node of the bus. Asked of the bus and not of the interface's own folder in /sys, because that folder is the one
-/// of the network namespace in which /sys was mounted.
+/// The NUMA node of the bus. Read from the directory of the bus in /sys, because that of the interface belongs to the network
+/// namespace in which /sys was mounted.
 fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
     let (kind, address) = match (&link.parent, bus) {
         (Some((kind, address)), _) => (kind.as_str(), address.as_str()),
         (None, address) => ("pci", address?),
     };
-    // Names from the kernel, but they make a path here.
+    // The names come from the kernel, but become parts of a path here.
     if [kind, address]
         .iter()
         .any(|part| part.is_empty() || part.contains(['/', '\0']) || part.starts_with('.'))
@@ -283,7 +283,7 @@ fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
         return None;
     }
     let file = Path::new("/sys/bus").join(kind).join("devices").join(address).join("numa_node");
-    // −1: the firmware does not say.
+    // −1: the firmware does not report it.
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 

@@ -21,17 +21,17 @@ impl Error {
         Self { call, about: about.to_string(), port: None, advice: None, source }
     }
 
-    /// Of the call that just returned a negative number.
+    /// The error of the call that just returned a negative number.
     pub(crate) fn last(call: &'static str, about: impl fmt::Display) -> Self {
         Self::new(call, about, io::Error::last_os_error())
     }
 
-    /// Of the call that just returned a negative number, on a socket of `address`.
+    /// The error of the call that just returned a negative number, on a socket of `address`.
     pub(crate) fn socket(call: &'static str, address: SocketAddr) -> Self {
         Self { port: Some(address.port()), ..Self::last(call, address) }
     }
 
-    /// The same, with what it means and what to do.
+    /// The same, with an explanation and a remedy.
     #[must_use]
     pub(crate) fn with_advice(self, advice: String) -> Self {
         Self { advice: Some(advice), ..self }
@@ -47,7 +47,7 @@ impl Error {
         self.source.raw_os_error()
     }
 
-    /// What to do, where it is known.
+    /// The remedy, if it is known.
     fn advice(&self) -> Option<String> {
         if self.advice.is_some() {
             return self.advice.clone();

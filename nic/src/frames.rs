@@ -1,8 +1,8 @@
-//! Whole frames in and out of interfaces, for a program that switches them: AF_PACKET, a ring for what comes in
-//! (TPACKET_V2: each frame is handed over at once, which the blocks of V3 are not), batches for what goes out.
+//! Whole frames in and out of interfaces, for a program that switches them: AF_PACKET, with a ring to receive
+//! (TPACKET_V2: each frame is delivered at once, unlike the blocks of V3) and batches to send.
 //!
-//! What offloading left undone comes with a frame ([`Unfinished`]): between the network stacks of one machine checksums are
-//! not computed and TCP is not cut into packets. VLAN tags that the kernel took out are put back. A port does not receive frames that
+//! Each frame states the work that its sender left to offloading ([`Unfinished`]): between the network stacks of one machine
+//! checksums are not computed and TCP is not segmented. VLAN tags that the kernel stripped are inserted again. A port does not receive frames that
 //! the machine itself sends through its interface.
 
 mod port;
@@ -45,7 +45,7 @@ impl std::fmt::Debug for PollFds {
     }
 }
 
-/// Silences the kernel's own network stack on an interface: no IPv6 (it would configure an address and send), no ARP replies, no
+/// Stops the kernel's own network stack from sending on an interface: no IPv6 (it would configure an address and send), no ARP replies, no
 /// forwarding. Returns a message for each setting that could not be changed.
 pub fn silence(interface: &str) -> Vec<String> {
     const SETTINGS: [(&str, &str, &str); 3] =

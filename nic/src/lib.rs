@@ -1,6 +1,6 @@
-//! Frames in and out: UDP sockets, capture files; and what a worker needs of the system: clocks, cores.
+//! Frames in and out: AF_XDP, AF_PACKET and UDP sockets, capture files, RDMA verbs; and the system calls around them.
 //!
-//! This is one of the two crates that may be unsafe, because system calls are. It knows nothing of what a report is.
+//! This is one of the two crates with unsafe Rust, because system calls are unsafe. It knows nothing about reports.
 //!
 //! # Example
 //! Datagrams from a UDP socket, many per system call:

@@ -1,4 +1,4 @@
-//! An interface that is received from: asked again and again, by sockets of the namespace they were opened in.
+//! An interface that is received from: its state is polled, by sockets of the namespace in which they were opened.
 
 use crate::device::ethtool::Ethtool;
 use crate::device::link::{self, LinkSelector};
@@ -16,16 +16,16 @@ pub(crate) struct Link {
     ethtool: Ethtool,
 }
 
-/// How an interface is.
+/// State of an interface.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct LinkState {
     /// Frames that the device or its driver dropped on reception, for any receiver.
     pub(crate) dropped: u64,
     /// XDP programs on it.
     pub(crate) programs: Vec<Attached>,
-    /// Longest packet, bytes, without the Ethernet header.
+    /// MTU: the longest packet without the Ethernet header, bytes.
     pub(crate) mtu: Option<u32>,
-    /// It is set up.
+    /// It is administratively up.
     pub(crate) up: bool,
 }
 
@@ -59,7 +59,7 @@ impl Link {
         &self.netlink
     }
 
-    /// How it is now; `None` when it is gone.
+    /// Its current state; `None` if it was removed.
     pub(crate) fn state(&self) -> Result<Option<LinkState>, Error> {
         let Some(found) = link::get(&self.netlink, LinkSelector::Index(self.index))? else { return Ok(None) };
         Ok(Some(LinkState {
@@ -70,7 +70,7 @@ impl Link {
         }))
     }
 
-    /// Receive queues in use; 1 where the driver does not say.
+    /// Receive queues in use; 1 if the driver does not report them.
     pub(crate) fn queues(&self) -> u32 {
         self.ethtool.queues().map_or(1, |queues| queues.receiving()).max(1)
     }
@@ -94,7 +94,7 @@ pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: 
     netlink.request(RTM_SETLINK, &body)
 }
 
-/// The XDP programs on an interface; none when it is gone.
+/// The XDP programs on an interface; none if it was removed.
 pub(crate) fn programs(netlink: &Netlink, index: u32) -> Result<Vec<Attached>, Error> {
     Ok(link::get(netlink, LinkSelector::Index(index))?.and_then(|found| found.xdp).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Load, and the yardstick for it: what a receiver that throws everything away reaches on this machine.
+//! Load generation, and a baseline: the rate of a receiver that discards everything, on this machine.
 //!
 //! For measurements; nothing here is part of the collector.
 
@@ -16,15 +16,15 @@ use crate::udp::{Burst, Options, Receiver, SEGMENTS_PER_CALL, Sender};
 
 pub use live::{LiveFrames, Word};
 
-/// How load is made.
+/// Settings of the load.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Load {
     /// Hands the kernel many datagrams as one (UDP segmentation offload): several times faster. All payloads must have the
     /// length of the first then; others are left out.
     pub segmented: bool,
-    /// Datagrams per second; `None` as fast as it goes.
+    /// Datagrams per second; `None`: as fast as possible.
     pub per_second: Option<u64>,
-    /// Datagrams in all; `None` until stopped. May be overshot by one call's worth.
+    /// Total number of datagrams; `None`: until stopped. May be exceeded by the datagrams of one call.
     pub total: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ pub struct Discard {
 pub struct Discarded {
     /// Datagrams.
     pub datagrams: u64,
-    /// System calls that brought any.
+    /// System calls that returned any.
     pub calls: u64,
     /// From the first datagram to the last, ns.
     pub elapsed_ns: u64,
@@ -107,15 +107,15 @@ impl Discard {
         self.receiver.local_addr()
     }
 
-    /// Takes datagrams until `stop` becomes true *and* none are left. When none are left it waits for `wait`, or, if that is
-    /// zero, blocks for the next datagram (and looks at `stop` every 50 ms): which is faster depends on the machine, so measure both.
+    /// Receives datagrams until `stop` becomes true *and* none are left. When none are left it waits for `wait`, or, if that is
+    /// zero, blocks for the next datagram (and checks `stop` every 50 ms): which is faster depends on the machine, so measure both.
     ///
     /// # Errors
     /// The system refused.
     pub fn run(&mut self, wait: Duration, stop: &AtomicBool) -> Result<Discarded, Error> {
         let (mut result, mut first, mut last) = (Discarded::default(), 0, 0);
         loop {
-            // Read before the call: what was sent before the flag was set is there already.
+            // Read before the call: datagrams sent before the flag was set are in the socket already.
             let stopping = stop.load(Ordering::Acquire);
             let taken = self.take(wait.is_zero() && !stopping)?;
             if taken > 0 {
@@ -126,7 +126,7 @@ impl Discard {
             } else if stopping {
                 break;
             }
-            // A full burst has more behind it.
+            // After a full burst more are probably waiting.
             if !wait.is_zero() && !stopping && taken < self.burst.slots() as u64 {
                 time::sleep(wait);
             }
@@ -167,7 +167,7 @@ mod tests {
         (0..200u8).map(|n| vec![n; 220]).collect()
     }
 
-    /// Sends `load` to what `receive` listens on; both at once. Gives what was sent and what `receive` gave.
+    /// Sends `load` to the address that `receive` listens on, concurrently. Returns the number sent and the result of `receive`.
     fn against<T: Send>(
         sender: &mut Sender,
         load: Load,

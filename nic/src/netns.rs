@@ -26,7 +26,7 @@ impl Namespace {
     /// # Errors
     /// This needs root, and `ip`.
     pub fn create() -> Result<Self, Error> {
-        /// Distinguishes the namespaces of one process. Partner: itself, in other threads; only the number matters.
+        /// Distinguishes the namespaces of one process. Relaxed: threads only need different numbers.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("hopwise-{}-{number}", std::process::id());
@@ -60,7 +60,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // No caller is left to report it to; `ip netns` would show what stayed behind.
+        // No caller is left to report an error to; `ip netns` shows a namespace that remains.
         let _ = ip(&["netns", "delete", &self.name]);
     }
 }
@@ -76,7 +76,7 @@ impl Drop for Namespace {
 pub fn within<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     let path = Path::new("/run/netns").join(name);
     let namespace = File::open(&path).map_err(|source| Error::new("open", path.display(), source))?;
-    // A thread of its own, so that the caller's stays where it is.
+    // A thread of its own, so that the caller's thread stays in its namespace.
     let entered = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // SAFETY: no pointers; the descriptor is open.
@@ -91,11 +91,11 @@ pub fn within<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T,
 /// Two fresh namespaces with one link between them; removed when dropped.
 #[derive(Debug)]
 pub struct Pair {
-    /// The one side: 10.97.0.1 and fd97::1, on the device `veth0`.
+    /// One side: 10.97.0.1 and fd97::1, on the device `veth0`.
     pub near: Namespace,
     /// The other side: 10.97.0.2 and fd97::2, on the device `veth0`.
     pub far: Namespace,
-    /// Of each kind, at each end.
+    /// Receive queues at each end, and as many transmit queues.
     queues: u32,
 }
 
@@ -108,8 +108,8 @@ impl Pair {
     /// The device's name, on both sides.
     pub const DEVICE: &str = "veth0";
 
-    /// Makes the namespaces and the link. Each side knows the other's hardware address, so that no datagram waits (and is
-    /// perhaps lost) for it.
+    /// Makes the namespaces and the link. Each side knows the other's hardware address, so that no datagram waits for
+    /// address resolution (and is perhaps lost).
     ///
     /// # Errors
     /// This needs root, and `ip`.
@@ -130,7 +130,7 @@ impl Pair {
     /// Makes the link, also again after it was deleted.
     ///
     /// # Errors
-    /// There is one, or `ip` failed otherwise.
+    /// The link exists already, or `ip` failed otherwise.
     pub fn link(&self) -> Result<(), Error> {
         let (near_mac, far_mac) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
         let queues = self.queues.to_string();
@@ -164,7 +164,7 @@ impl Pair {
         self.wait_until_open()
     }
 
-    /// The kernel opens a link some time after it is set up, and drops what is sent before, without an error. So: sends until
+    /// The kernel opens a link some time after it is set up, and drops earlier frames without an error. So this sends until
     /// something arrives, in each direction and family.
     fn wait_until_open(&self) -> Result<(), Error> {
         let sides =
@@ -238,7 +238,7 @@ fn ip(arguments: &[&str]) -> Result<(), Error> {
     Err(Error::new("ip", about, io::Error::other(said)))
 }
 
-/// Sends frames as they are by an interface of the caller's namespace.
+/// Sends unmodified frames on an interface of the caller's namespace.
 ///
 /// # Errors
 /// This needs root; there is no such interface; a frame is too long for it.

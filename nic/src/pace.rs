@@ -1,8 +1,8 @@
-//! When to wait a little, so that more comes at once.
+//! Decides when to wait a little before the next receive call, so that it returns more datagrams.
 
 use std::time::Duration;
 
-/// Decides when it pays to wait for more before asking.
+/// Estimates from the arrival rate whether waiting saves system calls.
 #[derive(Debug)]
 pub(crate) struct Pace {
     wait: Duration,
@@ -43,12 +43,12 @@ mod tests {
             pace.note(filled, 64, pace.last + gap);
             pace.wait_first().is_some()
         };
-        // 4 in 10 us are 20 in 50 us.
+        // 4 in 10 us: 20 are expected in 50 us.
         assert!(after(4, 10_000));
-        // 4 in a millisecond are none.
+        // 4 in a millisecond: none is expected.
         assert!(!after(4, 1_000_000));
         assert!(!after(0, 10));
-        // More is there already.
+        // More datagrams are waiting already.
         assert!(!after(64, 10_000));
         assert!(!after(32, 10_000));
         assert!(after(31, 10_000));

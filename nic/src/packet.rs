@@ -1,11 +1,11 @@
-//! Frames from AF_PACKET: a ring shared with the kernel, which copies there what a filter picks (TPACKET_V3).
+//! Frames from AF_PACKET: a ring shared with the kernel, which copies frames into it that a filter selects (TPACKET_V3).
 //!
 //! For interfaces on which XDP is in use or refused. The network stack processes the same frames, too: so that it does
-//! not answer each datagram with "port unreachable", a UDP socket holds every port, with a filter that keeps nothing. Its drops
-//! appear as `InErrors` of UDP in the system's statistics; they are the price of this receive path, as is the stack's own work on each
-//! frame.
+//! not answer each datagram with "port unreachable", a UDP socket is bound to every port, with a filter that drops everything. Its drops
+//! appear as `InErrors` of UDP in the system's statistics; they are a cost of this receive path, like the stack's own work on
+//! each frame.
 //!
-//! Fragments of IPv4 are put together by the kernel before the ring gets them. Fragments of IPv6 are not: the first of each
+//! The kernel reassembles fragments of IPv4 before they reach the ring. Fragments of IPv6 are not: the first of each
 //! datagram, which names the port, is counted as refused.
 
 mod filter;
@@ -15,14 +15,14 @@ mod tests;
 
 pub use ring::Ring;
 
-/// How a [`Ring`] is set up.
+/// Settings of a [`Ring`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The UDP ports whose datagrams are wanted.
+    /// The UDP ports to receive from.
     pub ports: Vec<u16>,
-    /// Bytes of the ring, moved to a multiple of a block (1 MiB), at least two.
+    /// Bytes of the ring, rounded to a multiple of a block (1 MiB), at least two.
     pub ring: usize,
-    /// Holds the ports with UDP sockets that keep nothing; without, the stack answers datagrams with "port unreachable".
+    /// Binds UDP sockets that drop everything to the ports; without them, the stack answers datagrams with "port unreachable".
     pub hold_ports: bool,
 }
 

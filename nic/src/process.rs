@@ -48,7 +48,7 @@ impl Process {
         self.id
     }
 
-    /// The words of its command line; empty when it has ended, or is none of user space.
+    /// The words of its command line; empty if it has ended, or is a kernel thread.
     pub fn command(&self) -> Vec<String> {
         let bytes = fs::read(format!("/proc/{}/cmdline", self.id)).unwrap_or_default();
         if self.has_ended() {
@@ -99,7 +99,7 @@ impl Process {
         loop {
             let left = patience.saturating_sub(start.elapsed());
             let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
-            // A descriptor that cannot be waited for is none of a running process.
+            // A descriptor that cannot be polled is not that of a running process.
             let ended =
                 sys::poll(&mut [sys::readable(self.handle.as_fd())], timeout).map_or(true, |ready| ready > 0);
             if ended || left.is_zero() {
@@ -117,11 +117,11 @@ pub fn all() -> Result<Vec<Process>, Error> {
     let failed = |source: io::Error| Error::new("open", "/proc", source);
     let entries = fs::read_dir("/proc").map_err(failed)?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    // One that ended while we looked is none.
+    // One that ended meanwhile is left out.
     Ok(numbers.filter_map(|id| Process::open(id).ok().flatten()).collect())
 }
 
-/// Bounds this process: bytes of its private memory, and of the largest file that it may write. It leaves no core file.
+/// Limits this process: bytes of its private memory, and of the largest file that it may write. Disables core files.
 ///
 /// # Errors
 /// A sandbox forbids it; the limits that could be set are set.
@@ -146,13 +146,13 @@ mod tests {
 
     #[test]
     fn a_process_is_found_signalled_and_seen_to_have_ended() {
-        // A reader of the test's output does not wait for it.
+        // Without the test's output as its own: otherwise a reader of that output would wait for it.
         let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
         let mut command = Command::new("sleep");
         let mut child = command.arg("600").stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
         let process = all().unwrap().into_iter().find(|found| found.id() == child.id()).unwrap();
         assert!(!process.wait(Duration::from_millis(1)));
-        // It may be reported as started before its words can be read.
+        // It may be reported as started before its command line can be read.
         let end = Instant::now() + Duration::from_secs(20);
         while process.command().is_empty() && Instant::now() < end {
             assert!(!process.wait(Duration::from_millis(1)));

@@ -27,7 +27,7 @@ pub enum RxPath {
     Native,
     /// AF_XDP; the stack copies them, on any driver.
     Generic,
-    /// AF_PACKET: a ring beside the stack.
+    /// AF_PACKET: a ring in addition to the stack.
     Packet,
     /// Plain UDP sockets.
     Udp,
@@ -80,7 +80,7 @@ pub struct Options {
     pub packet_ring: usize,
     /// Sockets: those of the UDP receive path, and those for what XDP leaves to the stack.
     pub udp: udp::Options,
-    /// Bytes of a datagram that a socket's slot has room for.
+    /// Bytes of a socket's slot: longer datagrams are truncated.
     pub slot_size: usize,
 }
 
@@ -105,7 +105,7 @@ impl Default for Options {
 pub struct Refused {
     /// The receive path.
     pub rx_path: RxPath,
-    /// The error, what it means, what to do.
+    /// The error, with its meaning and remedy.
     pub reason: String,
 }
 
@@ -222,7 +222,7 @@ fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     Ok(OpenInterface { sources, stack_source: None, rx_path, queues: 0, pages: None, tried, warnings, watch })
 }
 
-/// A socket on a port, for what comes in by the interface.
+/// A socket on a port, for datagrams that arrive on the interface.
 fn receiver(link: &Link, port: u16, options: &Options) -> Result<Receiver, Error> {
     Receiver::bind_any(port, Some(link.name()), &options.udp)
 }

@@ -1,4 +1,4 @@
-//! Every frame that passes an interface, in both directions, as it is: for captures, not for receiving reports.
+//! Every frame that passes an interface, in both directions, unmodified: for captures, not for receiving reports.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -8,10 +8,10 @@ use crate::{sys, time};
 
 /// linux/sockios.h: the timestamp of the frame that was read last.
 const SIOCGSTAMPNS: u32 = 0x8907;
-/// Bytes of frames that may wait.
+/// Receive buffer, bytes.
 const BUFFER: i32 = 16 << 20;
 
-/// An interface that is listened to.
+/// A socket that receives all frames of an interface.
 #[derive(Debug)]
 pub struct Frames {
     socket: OwnedFd,
@@ -21,11 +21,11 @@ pub struct Frames {
 /// A frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Its bytes from the Ethernet header on, as much as fitted.
+    /// Its bytes from the Ethernet header on, as many as fitted.
     pub bytes: &'a [u8],
-    /// How long it was.
+    /// Its whole length.
     pub length: usize,
-    /// When the kernel had it, ns since the epoch.
+    /// When the kernel received or sent it, ns since the epoch.
     pub received: u64,
 }
 
@@ -37,9 +37,9 @@ impl Frames {
     pub fn open(interface: &str) -> Result<Self, Error> {
         let failed = |call| move |source| Error::new(call, interface, source);
         let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
-        // Protocol 0: nothing comes before the socket is bound to its interface.
+        // Protocol 0: nothing is received before the socket is bound to its interface.
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
-        // Without CAP_NET_ADMIN the buffer is as it is.
+        // Without CAP_NET_ADMIN the buffer keeps its default size.
         let _ = sys::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER);
         // SAFETY: integers, for which zero is a value.
         let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -53,7 +53,7 @@ impl Frames {
             return Err(Error::last("bind", interface));
         }
         let frames = Self { socket, interface: interface.to_owned() };
-        // The first question switches the stamps on.
+        // The first request enables timestamps.
         let _ = frames.stamp();
         Ok(frames)
     }
@@ -91,7 +91,7 @@ impl Frames {
         let mut stamp = MaybeUninit::<libc::timespec>::zeroed();
         // SAFETY: the kernel writes one `timespec`, exclusively ours through the call.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCGSTAMPNS as _, stamp.as_mut_ptr()) };
-        // SAFETY: it began as zeros, which is a value.
+        // SAFETY: it was initialised with zeros, which is a value.
         let stamp = unsafe { stamp.assume_init() };
         let whole = u64::try_from(stamp.tv_sec).ok()?.checked_mul(1_000_000_000)?;
         (result == 0 && whole > 0).then(|| whole + stamp.tv_nsec as u64)

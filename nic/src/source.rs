@@ -10,35 +10,35 @@ use crate::error::Error;
 /// One datagram as it arrived. Borrowed from the source's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// The UDP payload, as much of it as fitted.
+    /// The UDP payload, as many bytes as fitted.
     pub data: &'a [u8],
     /// The sender.
     pub source: SocketAddr,
     /// The UDP port it was sent to.
     pub port: u16,
-    /// When the kernel took it from the network, ns since the epoch.
+    /// When the kernel received it, ns since the epoch.
     pub received: u64,
     /// It was longer than the slot: `data` is its beginning.
     pub truncated: bool,
 }
 
-/// What a source did so far. What was sent to it is [`datagrams`](Self::datagrams) + [`lost`](Self::lost): every reason is
-/// counted apart.
+/// Counters of a source. The datagrams sent to it are [`datagrams`](Self::datagrams) + [`lost`](Self::lost): each reason is
+/// counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Datagrams delivered.
     pub datagrams: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Datagrams among them that were cut to the size of a slot.
+    /// Datagrams among them that were truncated to the size of a slot.
     pub truncated: u64,
     /// Datagrams among them that the kernel suppressed; always 0 for sources that deliver everything they receive.
     pub decided_in_kernel: u64,
     /// Datagrams that the kernel dropped because they were not read in time, or for lack of memory.
     pub kernel_drops: u64,
-    /// Frames that found the ring full: we were not fast enough.
+    /// Frames dropped because the receive ring was full: it was not read fast enough.
     pub ring_full: u64,
-    /// Frames for which there was no free memory in the ring's other direction: we gave none back in time.
+    /// Frames dropped because the fill ring was empty: frames were not returned fast enough.
     pub fill_empty: u64,
     /// Frames without a readable datagram, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
@@ -46,7 +46,7 @@ pub struct Stats {
     pub bursts: u64,
 }
 
-// Arrays of more than 32 have no default of their own.
+// Arrays of more than 32 elements do not implement `Default`.
 impl Default for Stats {
     fn default() -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Stats {
         self.kernel_drops + self.ring_full + self.fill_empty + self.refused.iter().sum::<u64>()
     }
 
-    /// What happened since `before`, an earlier reading of the same source.
+    /// The difference to `before`, an earlier reading of the same source.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut refused = self.refused;
@@ -113,10 +113,10 @@ pub trait Source: Send {
     /// many there were: 0 after the time-out, in which case `take` was not called.
     ///
     /// # Errors
-    /// The system refused; the source may be asked again.
+    /// The system refused; the call may be repeated.
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error>;
 
-    /// What happened so far, read freshly from the kernel.
+    /// The counters, read from the kernel now.
     fn stats(&mut self) -> Stats;
 
     /// The address listened on.
@@ -129,7 +129,7 @@ pub trait Source: Send {
 /// Packets delivered at once.
 pub(crate) const BURST: usize = 64;
 
-/// Packets collected for delivery: on the stack, and not written before they are there.
+/// Packets collected for delivery: on the stack, and uninitialised until pushed.
 pub(crate) struct PacketBatch<'a> {
     packets: [MaybeUninit<Packet<'a>>; BURST],
     len: usize,
@@ -156,7 +156,7 @@ impl<'a> PacketBatch<'a> {
         if self.len == BURST { self.deliver(stats, take) } else { 0 }
     }
 
-    /// Lends what there is, if anything.
+    /// Lends the collected packets, if any.
     #[inline]
     pub(crate) fn deliver(&mut self, stats: &mut Stats, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let len = std::mem::take(&mut self.len);

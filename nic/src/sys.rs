@@ -31,7 +31,7 @@ plain!(
     libc::xdp_options,
 );
 
-/// What it means that a socket which sees whole frames may not be had.
+/// Advice when a socket that receives whole frames cannot be opened.
 pub(crate) const NET_RAW_MISSING: &str = "CAP_NET_RAW is missing: grant it, or run as root";
 
 /// A new socket, closed on exec.
@@ -77,7 +77,7 @@ pub(crate) fn attach_filter(socket: &impl AsFd, filter: &[libc::sock_filter]) ->
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads a socket option; what the kernel has less than `T` stays as in `value`.
+/// Reads a socket option; bytes beyond those that the kernel returns stay as in `value`.
 pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: T) -> io::Result<T> {
     let mut value = value;
     let mut len = size_of::<T>() as libc::socklen_t;
@@ -87,7 +87,7 @@ pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-/// Waits until one of `poll_fds` can be read or has failed, at most `timeout_ms`. A signal ends it as the time does.
+/// Waits until one of `poll_fds` can be read or has failed, at most `timeout_ms`. A signal ends the wait like the time-out.
 pub(crate) fn poll(poll_fds: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<usize> {
     let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
     // SAFETY: `poll_fds` is an array of that many structures, ours alone.
@@ -152,7 +152,7 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// Memory from `mmap`, given back when dropped.
+/// Memory from `mmap`, unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -173,7 +173,7 @@ impl Mapping {
 
     /// Advises the kernel how the memory will be used.
     pub(crate) fn advise(&self, advice: i32) -> io::Result<()> {
-        // SAFETY: our own mapping; the advice we give changes nothing of what is in it.
+        // SAFETY: our own mapping; the advice used here does not change its contents.
         let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, advice) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -189,7 +189,7 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// Where it begins.
+    /// Its first address.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

@@ -1,8 +1,8 @@
-//! UDP sockets that take and send many datagrams per system call.
+//! UDP sockets that receive and send many datagrams per system call.
 //!
-//! What makes a receiver fast is the number of datagrams per call: one that asks again at once finds two or three and
-//! pays a system call for them, while the sender pays for waking it. A receiver that finds few although many are coming
-//! waits a moment ([`Options::batch_wait`]) before it calls again.
+//! The number of datagrams per call determines the speed of a receiver: one that calls again at once receives two or three
+//! per system call, and the sender spends time waking it. A receiver that gets few datagrams at a high rate waits briefly
+//! ([`Options::batch_wait`]) before it calls again.
 
 mod burst;
 mod receiver;
@@ -22,16 +22,16 @@ pub use sender::{SEGMENTS_PER_CALL, Sender};
 pub(crate) use socket::any_address;
 pub use source::{Buffered, Group};
 
-/// How a [`Receiver`] is set up.
+/// Settings of a [`Receiver`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Bytes of datagrams that the kernel queues until they are read. A burst of 300-byte reports at 1 M/s that has to
     /// wait 50 ms needs about 40 MB, because the kernel counts its own overhead, some 500 bytes per datagram, too. More than
     /// `net.core.rmem_max` needs `CAP_NET_ADMIN`; see [`Receiver::warning`].
     pub recv_buffer: usize,
-    /// How long to wait for more when few datagrams came although many are coming; at most [`MAX_BATCH_WAIT`], 0 = never. The
+    /// How long to wait for more when few datagrams came at a high rate; at most [`MAX_BATCH_WAIT`], 0 = never. The
     /// kernel adds the thread's timer slack, 50 us by default.
-    /// No datagram is delayed when few are coming.
+    /// No datagram is delayed at a low rate.
     pub batch_wait: Duration,
     /// Lets several sockets share the port; the kernel spreads senders over them.
     pub reuse_port: bool,

@@ -29,16 +29,16 @@ pub struct WorkCompletion {
     pub work: u64,
     /// 0 is success; [`status_name`] names the others.
     pub status: u32,
-    /// Immediate data of what was received.
+    /// Immediate data of the received message.
     pub immediate: u32,
-    /// Bytes of what was received.
+    /// Bytes of the received message.
     pub len: u32,
 }
 
 /// Outstanding reads and atomic operations of a queue pair, both as requester and as responder.
 pub const ATOMICS: u8 = 4;
 
-/// What is handed back by its address: null is a failure, which the system has numbered.
+/// Converts a returned pointer: null is a failure, whose cause is in errno.
 fn had<T>(made: *mut T, call: &'static str, about: impl std::fmt::Display) -> Result<NonNull<T>, Error> {
     NonNull::new(made).ok_or_else(|| Error::last(call, about))
 }
@@ -55,7 +55,7 @@ pub fn is_there() -> Result<(), &'static str> {
     library().map(|_| ())
 }
 
-/// What a status means, in libibverbs' words.
+/// The meaning of a status, as worded by libibverbs.
 pub fn status_name(status: u32) -> &'static str {
     let Ok(library) = library() else { return "unknown" };
     // SAFETY: the function returns one of its constant strings for any number.
@@ -64,7 +64,7 @@ pub fn status_name(status: u32) -> &'static str {
     unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("unknown")
 }
 
-/// An address as a device's table holds it.
+/// An address as it is stored in a device's GID table.
 fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -78,7 +78,7 @@ struct DeviceContext {
     context: NonNull<Context>,
     domain: NonNull<Domain>,
     port: u8,
-    /// Of the address in the port's table.
+    /// Index of the address in the port's GID table.
     gid_index: u8,
     mtu: u16,
 }
@@ -90,7 +90,7 @@ unsafe impl Sync for DeviceContext {}
 
 impl Drop for DeviceContext {
     fn drop(&mut self) {
-        // SAFETY: made once, given back once, after all that was made with it (which holds the `Arc`).
+        // SAFETY: created once and released once, after all objects made with it (they hold the `Arc`).
         unsafe {
             (self.library.ibv_dealloc_pd)(self.domain.as_ptr());
             (self.library.ibv_close_device)(self.context.as_ptr());
@@ -98,7 +98,7 @@ impl Drop for DeviceContext {
     }
 }
 
-/// A device's port that has the address: its number, where the address is in its table, and its path MTU.
+/// A device's port that has the address: its number, the address's index in the GID table, and the path MTU.
 fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Option<(u8, u8, u16)> {
     let mut device = DeviceAttributes::default();
     // SAFETY: the device is open, and what is written there is shorter than ours.
@@ -111,7 +111,7 @@ fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Opti
         if unsafe { (library.ibv_query_port)(context.as_ptr(), port, &raw mut attributes) } != 0 {
             continue;
         }
-        // What names a source has eight bits for it.
+        // The index of the source GID has eight bits in an address handle.
         for index in 0..=u8::try_from(attributes.gids.saturating_sub(1)).unwrap_or(u8::MAX) {
             let mut entry = GidEntry::default();
             let (at, len) = (index.into(), size_of::<GidEntry>());
@@ -127,7 +127,7 @@ fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Opti
     None
 }
 
-/// Whether it says that no device has the address.
+/// Whether the error means that no device has the address.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV))
 }
@@ -137,10 +137,10 @@ fn is_absent(error: &io::Error) -> bool {
 pub struct Device(Arc<DeviceContext>);
 
 impl Device {
-    /// The device that has this address. It works only in threads with the very credentials and capabilities that the calling one has now.
+    /// The device that has this address. It works only in threads with the same credentials and capabilities as the calling thread has now.
     ///
     /// # Errors
-    /// If there is none, or it cannot be opened; if this machine has no libibverbs.
+    /// There is none, or it cannot be opened; or this machine has no libibverbs.
     pub fn open(address: IpAddr) -> Result<Self, Error> {
         let library = library().map_err(|reason| {
             let advice = "install libibverbs, of rdma-core 32 or newer, and its drivers (Debian: libibverbs1 ibverbs-providers)";
@@ -153,12 +153,12 @@ impl Device {
         for at in 0..if list.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) } {
             // SAFETY: the list has `count` devices.
             let device = unsafe { *list.add(at) };
-            // SAFETY: the device is one of the list, which is there until it is given back below.
+            // SAFETY: the device is one of the list, which is valid until it is freed below.
             let context = NonNull::new(unsafe { (library.ibv_open_device)(device) });
             let tried = context
                 .ok_or_else(io::Error::last_os_error)
                 .and_then(|context| Self::of(library, context, octets(address)));
-            // One that could not be opened may be the one: that says more than that another is not.
+            // A device that could not be opened may have the address: its error is more useful than that another has not.
             let says_more = outcome.as_ref().is_err_and(is_absent);
             if tried.is_ok() || says_more {
                 outcome = tried;
@@ -175,13 +175,13 @@ impl Device {
             let advice = if is_absent(&error) {
                 format!("no RoCEv2 device has {address}: `rdma link` lists the devices, `ibv_devinfo -v` their addresses (GIDs)")
             } else {
-                "may /dev/infiniband/uverbs* be opened? See its permissions, and PrivateDevices= of a systemd unit".to_owned()
+                "check the permissions of /dev/infiniband/uverbs*, and PrivateDevices= of a systemd unit".to_owned()
             };
             Error::new("ibv_open_device", address, error).with_advice(advice)
         })
     }
 
-    /// An open device, which is closed if it has not the address.
+    /// Wraps an open device; closes it if it does not have the address.
     fn of(library: &'static Library, context: NonNull<Context>, address: [u8; 16]) -> io::Result<Self> {
         let found = find(library, context, address);
         let made = match found {
@@ -210,7 +210,7 @@ impl Device {
     /// Registers a region for reading by the device, and with `for_others` for remote writes and atomics under its rkey.
     ///
     /// # Errors
-    /// If the system does not allow it: usually the limit of locked memory.
+    /// The system refused, usually because of the limit of locked memory.
     pub fn register(&self, region: Arc<Region>, for_others: bool) -> Result<Registered, Error> {
         self.register_from(region, 0, for_others)
     }
@@ -231,17 +231,17 @@ impl Device {
         let at = region.as_ptr().wrapping_add(start as usize);
         let others = if for_others { access::REMOTE_WRITE | access::REMOTE_ATOMIC } else { 0 };
         let allowed = access::LOCAL_WRITE | others;
-        // SAFETY: `at` and the bytes from there lie in the mapping; it lives as long as the registration, which holds the region; what the device writes there at any time is
-        // what regions are for.
+        // SAFETY: `at` and the bytes from there are in the mapping; it lives as long as the registration, which holds the region;
+        // regions permit writes by a device at any time.
         let raw =
             unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, allowed) };
         let raw = had(raw, "ibv_reg_mr", region.len()).map_err(|error| {
             let advice = match error.errno() {
-                // The kernel lets no device write what it would have to write back to a disk.
+                // The kernel does not let devices write to memory of files on a disk.
                 Some(libc::EFAULT | libc::EOPNOTSUPP) => {
                     "a device can write only what stays in memory: put it on a tmpfs (/dev/shm) or hugetlbfs"
                 }
-                _ => "the device could not take the memory: raise the limit of locked memory (`ulimit -l`, LimitMEMLOCK=)",
+                _ => "the device could not register the memory: raise the limit of locked memory (`ulimit -l`, LimitMEMLOCK=)",
             };
             error.with_advice(advice.to_owned())
         })?;
@@ -252,16 +252,16 @@ impl Device {
 
     fn queue(&self, requests: u32) -> Result<NonNull<Queue>, Error> {
         let (none, requests) = (std::ptr::null_mut(), c_int::try_from(requests).unwrap_or(c_int::MAX));
-        // SAFETY: the device is open; nothing is asked for but the queue.
+        // SAFETY: the device is open; the queue has no channel and no context.
         let queue =
             unsafe { (self.0.library.ibv_create_cq)(self.0.context.as_ptr(), requests, none, none, 0) };
         had(queue, "ibv_create_cq", requests)
     }
 
-    /// A queue pair that can have `depth` requests outstanding and takes `receives` immediates before it must be asked.
+    /// A queue pair with up to `depth` outstanding requests, which can receive `receives` immediates before it is polled.
     ///
     /// # Errors
-    /// If the device cannot make one.
+    /// The device cannot create one.
     pub fn pair(&self, reliable: bool, depth: u32, receives: u32) -> Result<Pair, Error> {
         let about = if reliable { "RC" } else { "UC" };
         let mut pair = Pair {
@@ -307,7 +307,7 @@ impl Device {
     }
 }
 
-/// Memory that a device may touch, until this is dropped.
+/// Memory that a device may access, until this is dropped.
 #[derive(Debug)]
 pub struct Registered {
     raw: NonNull<MemoryRegion>,
@@ -337,7 +337,7 @@ impl Registered {
         self.region.len() - self.start
     }
 
-    /// Whether it has none. Nothing is registered that is empty.
+    /// Whether it has none. Registered memory is never empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -350,7 +350,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: registered once, given back once; the region is still mapped.
+        // SAFETY: registered once and deregistered once; the region is still mapped.
         unsafe { (self.device.0.library.ibv_dereg_mr)(self.raw.as_ptr()) };
     }
 }
@@ -362,9 +362,9 @@ pub struct Peer {
     pub address: IpAddr,
     /// Its queue pair.
     pub queue_pair: u32,
-    /// The number of its first packet, 24 bits.
+    /// The PSN of its first packet, 24 bits.
     pub psn: u32,
-    /// The number of our first packet.
+    /// The PSN of our first packet.
     pub own_psn: u32,
     /// Path MTU, bytes.
     pub mtu: u16,
@@ -373,7 +373,7 @@ pub struct Peer {
 /// A queue pair.
 #[derive(Debug)]
 pub struct Pair {
-    /// None of all three while it is being made.
+    /// All three are `None` while it is being created.
     raw: Option<NonNull<QueuePair>>,
     sent: Option<NonNull<Queue>>,
     received: Option<NonNull<Queue>>,
@@ -410,7 +410,7 @@ impl Pair {
     /// Makes it ready to receive and to send.
     ///
     /// # Errors
-    /// If the device refuses: usually because there is no route to the address.
+    /// The device refused, usually because there is no route to the address.
     pub fn connect(&mut self, peer: &Peer) -> Result<(), Error> {
         let about = format!("to {} queue pair {}", peer.address, peer.queue_pair);
         let address_vector = AddressVector {
@@ -438,10 +438,10 @@ impl Pair {
         let sending = QueuePairAttributes {
             state: state::READY_TO_SEND,
             sq_psn: peer.own_psn,
-            // 67 ms, seven times.
+            // Time-out 67 ms, seven retries.
             timeout: 14,
             retry_cnt: 7,
-            // Without end.
+            // Unlimited RNR retries.
             rnr_retry: 7,
             max_rd_atomic: ATOMICS,
             ..QueuePairAttributes::default()
@@ -451,10 +451,10 @@ impl Pair {
         self.modify(sending, mask, &about)
     }
 
-    /// Takes `count` more messages with immediate data; without, their senders wait.
+    /// Posts `count` receives for messages with immediate data; without receives their senders wait.
     ///
     /// # Errors
-    /// There is no room for that many.
+    /// The receive queue is full.
     pub fn receive(&mut self, count: u32) -> Result<(), Error> {
         let (next, pieces) = (std::ptr::null(), std::ptr::null());
         let request = ReceiveRequest { work: 0, next, pieces, count: 0 };
@@ -470,18 +470,18 @@ impl Pair {
         Ok(())
     }
 
-    /// What was received.
+    /// Completions of received messages.
     pub fn received<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
         poll(self.received, out)
     }
 
-    /// What was sent and is done.
+    /// Completions of sent requests.
     fn sent<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
         poll(self.sent, out)
     }
 }
 
-/// What a queue has, as far as there is room, and at most 16.
+/// Polls a queue for completions, as many as `out` can hold, and at most 16.
 fn poll(queue: Option<NonNull<Queue>>, out: &mut [WorkCompletion]) -> &[WorkCompletion] {
     let mut done = [Completion::default(); 16];
     let most = out.len().min(done.len());
@@ -498,7 +498,7 @@ fn poll(queue: Option<NonNull<Queue>>, out: &mut [WorkCompletion]) -> &[WorkComp
     &out[..count]
 }
 
-/// As the device numbers it.
+/// The verbs' code of a path MTU.
 fn mtu_code(bytes: u16) -> u32 {
     match bytes {
         4096.. => 5,
@@ -512,7 +512,7 @@ fn mtu_code(bytes: u16) -> u32 {
 impl Drop for Pair {
     fn drop(&mut self) {
         let library = self.device.0.library;
-        // SAFETY: each was made once and is given back once, the pair before its queues, and all before their device.
+        // SAFETY: each was created once and is destroyed once, the pair before its queues, and all before their device.
         unsafe {
             self.raw.map(|raw| (library.ibv_destroy_qp)(raw.as_ptr()));
             self.sent.map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));

@@ -1,4 +1,4 @@
-//! Giving up capabilities needs a process with one thread and leaves it without them, so this test is a program of its own.
+//! Dropping capabilities needs a process with one thread and leaves it without them, so this test is a program of its own.
 
 use std::fs;
 use std::io::Write as _;
@@ -26,19 +26,19 @@ fn main() {
     assert_eq!(left, expected);
     every_thread_has(expected);
 
-    // What is gone does not come back, and the rest can go too, though the bounding set then stays as it is.
+    // Dropped capabilities cannot be regained, and the rest can be dropped too, but then the bounding set does not change.
     let left = capabilities::drop_to(CapSet::of(&[Cap::NET_RAW, Cap::NET_ADMIN])).expect("drop_to");
     let only = CapSet::of(&[Cap::NET_RAW]);
     assert_eq!(left, Capabilities { effective: only, permitted: only, ..expected });
 
-    // A program that is started has no more, although root starts it.
+    // A started program has no more capabilities, although root starts it.
     let child = std::process::Command::new("cat").arg("/proc/self/status").output().expect("cat");
     let child = Capabilities::parse(&String::from_utf8_lossy(&child.stdout)).expect("a status");
     assert_eq!(child.permitted.and(only), child.permitted, "{child:?}");
     println!("1 passed, 0 failed");
 }
 
-/// What one thread gives up, the others keep.
+/// Other threads keep the capabilities that one thread drops.
 fn one_thread_has_less(before: Capabilities) {
     let less =
         std::thread::spawn(|| capabilities::drop_thread_to(CapSet::default()).expect("drop_thread_to"));

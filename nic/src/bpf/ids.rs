@@ -1,4 +1,4 @@
-//! Whether programs and maps are still there.
+//! IDs of programs and maps, to check whether the kernel still has them.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::system::{Number, bpf, command};
 
-/// The kernel's numbers of programs and maps. It gives a number again only after all others.
+/// The kernel's IDs of programs and maps. It reuses an ID only after all others.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ids {
     /// Of programs.
@@ -16,7 +16,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Those of them that the kernel still has. It frees unreferenced ones a little later, so ask again if there are some.
+    /// Those that the kernel still has. It frees unreferenced ones with a delay, so call this again if there are some.
     ///
     /// # Errors
     /// This needs CAP_SYS_ADMIN.
@@ -43,7 +43,7 @@ impl Ids {
         self.programs.is_empty() && self.maps.is_empty()
     }
 
-    /// From what `Display` wrote.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         let (programs, maps) = text.trim().split_once(';')?;
         let numbers = |text: &str| -> Option<Vec<u32>> {

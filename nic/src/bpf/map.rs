@@ -19,7 +19,7 @@ pub struct Map {
     value: usize,
     entries: u32,
     id: u32,
-    /// Of a per-CPU map, how many CPUs there can be: it has a value for each, in a multiple of eight bytes.
+    /// For a per-CPU map, the number of possible CPUs: it has a value for each, padded to a multiple of eight bytes.
     cpus: Option<usize>,
 }
 
@@ -46,12 +46,12 @@ impl Map {
         Ok(Self { fd, name: self.name.clone(), ..*self })
     }
 
-    /// The kernel's number of it, as `bpftool map` shows it.
+    /// The kernel's ID of it, as `bpftool map` shows it.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Entries at most.
+    /// Maximum number of entries.
     pub fn capacity(&self) -> u32 {
         self.entries
     }
@@ -78,7 +78,7 @@ impl Map {
         Error::new(call, format!("map {}", self.name), source)
     }
 
-    /// Reads the value of `key` into `value`; `false` if there is none. Of a per-CPU map `value` takes the values of all
+    /// Reads the value of `key` into `value`; `false` if there is none. For a per-CPU map, `value` receives the values of all
     /// possible CPUs, each padded to eight bytes: see [`Map::sum`].
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Map {
         }
     }
 
-    /// Writes a value; of a per-CPU map those of all possible CPUs.
+    /// Writes a value; for a per-CPU map, those of all possible CPUs.
     ///
     /// # Errors
     /// Wrong sizes, no room, or the system refused.
@@ -138,7 +138,7 @@ impl Map {
     /// The sum over all CPUs of a per-CPU value made of 64-bit counters, added to `sums`.
     ///
     /// # Errors
-    /// This is no per-CPU map of such values, or the system refused.
+    /// This is not a per-CPU map of such values, or the system refused.
     pub fn sum(&self, key: &[u8], sums: &mut [u64]) -> Result<(), Error> {
         self.check("value", sums.len() * 8, self.value)?;
         let mut values = vec![0_u8; self.span()];
@@ -152,10 +152,10 @@ impl Map {
         Ok(())
     }
 
-    /// The memory of an array that was made to be mapped.
+    /// The memory of an array with `BPF_F_MMAPABLE`.
     ///
     /// # Errors
-    /// The map is no such array.
+    /// The map is not such an array.
     pub fn map_memory(&self) -> Result<Mapped, Error> {
         let bytes = (self.value.next_multiple_of(8) * self.entries as usize).next_multiple_of(4096);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -234,7 +234,7 @@ impl Ring {
         Ok(Self { ring: RingBuf::try_from(map).map_err(failed)? })
     }
 
-    /// Gives the records that lie there to `take`, the oldest first, at most `most`; returns how many there were.
+    /// Passes the waiting records to `take`, the oldest first, at most `most`; returns their number.
     pub fn consume(&mut self, most: usize, mut take: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
         while count < most {
@@ -276,7 +276,7 @@ impl AsRawFd for Ring {
     }
 }
 
-/// CPUs that per-CPU maps have room for. To guess would be to let the kernel write behind our memory.
+/// CPUs that per-CPU maps have values for. A wrong number would let the kernel write beyond our memory.
 fn possible_cpus() -> Result<usize, Error> {
     aya::util::nr_cpus().map_err(|(file, source)| {
         let advice = "it says how many CPUs there can be: mount sysfs at /sys".to_owned();

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Where in the kernel a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// In the driver, before the kernel makes anything of a frame.
+    /// In the driver, before the kernel processes a frame.
     Native,
     /// In the stack, on any driver.
     Generic,
@@ -30,8 +30,8 @@ pub struct Run {
     pub frame: Vec<u8>,
 }
 
-/// A program attached to an interface. It is detached when this is dropped, and when the process ends for any reason (but for kernels
-/// before 5.9, which know no links: there it stays when the process is killed, and is found by its name).
+/// A program attached to an interface. It is detached when this is dropped, and when the process ends for any reason. (Kernels
+/// before 5.9 have no BPF links: there it stays attached when the process is killed, and is found by its name.)
 #[derive(Debug)]
 pub struct Attachment {
     interface: u32,
@@ -47,7 +47,7 @@ impl Attachment {
     /// is there.
     ///
     /// # Errors
-    /// The system refused to say.
+    /// The system call failed.
     pub fn replaced(&self) -> Result<Option<u32>, Error> {
         let programs = crate::link::programs(&self.netlink, self.interface)?;
         if programs.iter().any(|program| program.id == self.program) {
@@ -75,7 +75,7 @@ impl From<Mode> for crate::device::Mode {
     }
 }
 
-/// An error of `aya`, with everything that it knows about its cause.
+/// An error of `aya`, with all its causes.
 pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Error) -> Error {
     let mut text = error.to_string();
     let (mut cause, mut errno) = (error.source(), None);
@@ -90,7 +90,7 @@ pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Err
     }
 }
 
-/// The same, with the capabilities that are missing, if that is it.
+/// The same, with the missing capabilities, if that is the cause.
 pub(super) fn load_error(error: Error) -> Error {
     if error.errno() == Some(libc::EPERM) {
         let advice = "BPF programs need CAP_BPF and CAP_NET_ADMIN: grant both, or run as root";
@@ -107,7 +107,7 @@ pub(super) fn missing(what: &str, name: &str) -> Error {
     )
 }
 
-/// The verifier's message for what CAP_PERFMON would permit ("prohibited for !root").
+/// In the verifier's message about operations that need CAP_PERFMON ("prohibited for !root").
 const NOT_FOR_ALL: &str = "!root";
 
 pub(super) fn load(name: &str, program: &mut Program) -> Result<(), Error> {
@@ -164,7 +164,7 @@ pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> R
     let link = match unsafe { bpf(command::LINK_CREATE, &mut arguments) } {
         // SAFETY: a descriptor that the kernel has just made for us.
         Ok(link) => Some(unsafe { OwnedFd::from_raw_fd(link) }),
-        // What kernels say that know no links of XDP. A driver may say it too: then it will again.
+        // The error of kernels without BPF links for XDP. A driver may return it too: then attaching by netlink fails likewise.
         Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => None,
         Err(refused) => return Err(Error::new("attach the XDP program", "", refused)),
     };
@@ -189,7 +189,7 @@ pub(super) fn attach_by_netlink(
 }
 
 /// Sends a frame `count` times through the program, each as a frame of its own that the program's verdict forwards or drops, as if it had
-/// come in by `interface` of the caller's network namespace. Linux 5.18.
+/// arrived on `interface` of the caller's network namespace. Linux 5.18.
 pub(super) fn run_live(
     object: &Ebpf,
     name: &str,
@@ -225,7 +225,7 @@ pub(super) fn run_live(
 pub(super) fn test_run(object: &Ebpf, name: &str, frame: &[u8], repeat: u32) -> Result<Run, Error> {
     let program = xdp(object, name)?;
     let fd = program.fd().map_err(|refused| error("bpf", name, refused))?;
-    // A program may lengthen the frame by what lies before it.
+    // A program may extend the frame into its headroom.
     let mut out = vec![0_u8; frame.len() + 256];
     let mut arguments = TestRun {
         program: fd.as_fd().as_raw_fd().cast_unsigned(),

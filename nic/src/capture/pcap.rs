@@ -38,7 +38,7 @@ impl Pcap {
         if !buffer.need(field::FILE_HEADER_LEN).map_err(|error| Error::read(offset, error))? {
             return Err(Error::new(offset, Fault::Cut));
         }
-        // The bits above the link type are about checksums at the end of frames; a parser that follows IP lengths ignores them.
+        // The bits above the link type describe a frame check sequence; a parser that follows IP lengths ignores it.
         let link = LinkType::from_code(order.u32(buffer.bytes(), field::LINK_TYPE) as u16);
         buffer.consume(field::FILE_HEADER_LEN);
         Ok(Some(Self { order, fraction_ns, link }))

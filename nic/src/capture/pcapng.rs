@@ -7,7 +7,7 @@ use super::error::{Error, Fault};
 use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
 mod block {
-    //! Block types, and what every block has: type, length, body, length again.
+    //! Block types, and the layout of every block: type, length, body, length again.
     pub(super) const SECTION: u32 = 0x0a0d_0d0a;
     pub(super) const INTERFACE: u32 = 1;
     pub(super) const OLD_PACKET: u32 = 2;

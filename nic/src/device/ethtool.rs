@@ -1,4 +1,4 @@
-//! What `ethtool` shows, asked of the kernel directly: driver, queues, rings, offloads.
+//! The facts that `ethtool` shows, from the kernel directly: driver, queues, rings, offloads.
 //!
 //! A command and its answer share one buffer of 32-bit words that begins with the command's number (linux/ethtool.h).
 
@@ -30,7 +30,7 @@ const SS_FEATURES: u32 = 4;
 /// Bytes of a string in a set of strings.
 const STRING: usize = 32;
 
-/// One interface, ready to be asked.
+/// One interface, with a socket for the ioctls.
 #[derive(Debug)]
 pub(crate) struct Ethtool {
     socket: OwnedFd,
@@ -40,7 +40,7 @@ pub(crate) struct Ethtool {
 impl Ethtool {
     pub(crate) fn open(interface: &str) -> Result<Self, Error> {
         let mut name = [0; libc::IFNAMSIZ];
-        // The last byte stays zero, as the kernel wants it.
+        // The last byte stays zero, as the kernel requires.
         for (slot, byte) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
             *slot = byte as libc::c_char;
         }
@@ -71,7 +71,7 @@ impl Ethtool {
     unsafe fn ask<const N: usize>(&self, command: u32) -> io::Result<[u32; N]> {
         let mut words = [0; N];
         words[0] = command;
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller's promise.
         unsafe { self.call(&mut words) }.map(|()| words)
     }
 
@@ -127,7 +127,7 @@ impl Ethtool {
         let mut words = vec![0; 2 + blocks * 2];
         words[0] = command::SFEATURES;
         words[1] = blocks as u32;
-        // Per block: what is to change, what it becomes.
+        // Per block: the mask of changes, and the new values.
         words[2 + bit / 32 * 2] = 1 << (bit % 32);
         words[3 + bit / 32 * 2] = u32::from(on) << (bit % 32);
         // SAFETY: two words and two per block, as the second word says.
@@ -154,13 +154,13 @@ fn driver(bytes: &[u8]) -> Option<(String, Option<String>)> {
     Some((named(4)?, named(100).filter(|bus| bus != "N/A")))
 }
 
-/// `ethtool_ringparam`: the most (receive, mini, jumbo, transmit), then the current values. A driver without rings reports zeros.
+/// `ethtool_ringparam`: the maxima (receive, mini, jumbo, transmit), then the current values. A driver without rings reports zeros.
 fn rx_ring(words: [u32; 9]) -> Option<Level> {
     let level = Level { now: words[5], max: words[1] };
     (level.max > 0).then_some(level)
 }
 
-/// `ethtool_channels`: the most (receive, transmit, other, combined), then the current values.
+/// `ethtool_channels`: the maxima (receive, transmit, other, combined), then the current values.
 fn queues(words: [u32; 9]) -> Queues {
     let level = |at: usize| Level { now: words[at + 4], max: words[at] };
     Queues { rx: level(1), tx: level(2), combined: level(4) }

@@ -1,10 +1,10 @@
-//! What the kernel's `RTM_GETLINK` and `netdev` families say of an interface.
+//! Facts about an interface from the kernel's `RTM_GETLINK` and its `netdev` family.
 
 use super::netlink::{Attributes, Netlink, put, u16_at, u32_at, u64_at};
 use super::{Attached, Member, Mode, Peer, RxErrors, XdpFeatures};
 use crate::error::Error;
 
-/// The answer to `RTM_GETLINK`, as far as it is of use here.
+/// The answer to `RTM_GETLINK`, as far as it is used here.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Link {
     pub(crate) name: String,
@@ -13,7 +13,7 @@ pub(crate) struct Link {
     pub(crate) carrier: Option<bool>,
     pub(crate) mtu: Option<u32>,
     pub(crate) kind: Option<String>,
-    /// Where it is plugged in: the bus and the name there.
+    /// The bus that it is connected to, and its name there.
     pub(crate) parent: Option<(String, String)>,
     pub(crate) peer: Option<Peer>,
     pub(crate) member: Option<Member>,
@@ -56,7 +56,7 @@ mod ifla {
     pub(crate) const PARENT_DEV_BUS_NAME: u16 = 57;
 }
 
-/// Asks for one interface; `None`: there is none like that.
+/// Queries one interface; `None`: there is no such interface.
 pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<Link>, Error> {
     let mut body = vec![0; INFO];
     match which {
@@ -119,7 +119,7 @@ fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
     .filter_map(|(kind, mode)| one(kind, mode))
     .collect();
     if found.is_empty() {
-        // Kernels before 4.19 say the mode apart from the program.
+        // Kernels before 4.19 report the mode separately from the program.
         let mode = match xdp.u8(ifla::XDP_ATTACHED) {
             Some(1) => Some(Mode::Native),
             Some(2) => Some(Mode::Generic),
@@ -137,7 +137,7 @@ fn lost(stats: &[u8]) -> Option<RxErrors> {
     Some(RxErrors { dropped: number(6)?, overruns: number(14)?, missed: number(15)? })
 }
 
-/// The generic netlink family that knows what a driver can do with XDP (since Linux 6.3).
+/// The generic netlink family that reports a driver's XDP features (since Linux 6.3).
 mod netdev {
     pub(crate) const FAMILY: &[u8] = b"netdev\0";
     pub(crate) const DEV_GET: u8 = 1;
@@ -145,7 +145,7 @@ mod netdev {
     pub(crate) const XDP_FEATURES: u16 = 3;
 }
 
-/// The family that knows the numbers of the others.
+/// The family that resolves the IDs of the others.
 mod ctrl {
     pub(crate) const ID: u16 = 16;
     pub(crate) const GETFAMILY: u8 = 3;
@@ -235,7 +235,7 @@ mod tests {
     fn missing_attributes_are_unknown() {
         let nic = with(&[
             (ifla::IFNAME, b"eth0\0"),
-            // On a VLAN's link this is the interface below it, no peer.
+            // For a VLAN interface this is the interface below it, not a peer.
             (ifla::LINK, &2u32.to_ne_bytes()),
             (ifla::PARENT_DEV_NAME, b"0000:01:00.0\0"),
             (ifla::PARENT_DEV_BUS_NAME, b"pci\0"),

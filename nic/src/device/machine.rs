@@ -6,56 +6,56 @@ use std::path::Path;
 use super::probe;
 use crate::capabilities::{self, Capabilities};
 
-/// A machine, and what this process may do on it.
+/// A machine, and the permissions of this process on it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Machine {
     /// Release of the kernel, `"6.1.0-18-amd64"`.
     pub kernel: Option<String>,
-    /// Processors that are on.
+    /// Processors online.
     pub cpus: Option<u32>,
     /// Largest receive buffer that a socket may ask for without CAP_NET_ADMIN, bytes.
     pub rmem_max: Option<u64>,
-    /// Receive buffer of a socket that does not ask, bytes.
+    /// Default receive buffer of a socket, bytes.
     pub rmem_default: Option<u64>,
-    /// Frames that may wait per processor where the driver has no queue of its own.
+    /// Maximum backlog per processor where the driver has no queue of its own, frames.
     pub backlog: Option<u64>,
-    /// Frames dropped because too many waited there, since the start.
+    /// Frames dropped because this backlog was full, since boot.
     pub backlog_drops: Option<u64>,
     /// Memory that may be locked without CAP_IPC_LOCK.
     pub memlock: Option<Limits>,
     /// Huge pages.
     pub huge_pages: Option<HugePages>,
-    /// Huge pages made of ordinary ones: `"always"`, `"madvise"`, `"never"`.
+    /// Transparent huge pages: `"always"`, `"madvise"`, `"never"`.
     pub transparent_huge_pages: Option<String>,
-    /// What this thread may do.
+    /// Capabilities of this thread.
     pub capabilities: Option<Capabilities>,
-    /// The kernel describes its types, in /sys/kernel/btf/vmlinux.
+    /// The kernel has BTF, in /sys/kernel/btf/vmlinux.
     pub btf: Option<bool>,
-    /// Programs become machine code: 0 no, 1 yes, 2 yes, and they are logged.
+    /// BPF programs are compiled to machine code: 0 no, 1 yes, 2 yes and logged.
     pub bpf_jit: Option<u64>,
-    /// May processes without CAP_BPF load programs: 0 yes, 1 and 2 no.
+    /// Whether processes without CAP_BPF may load programs: 0 yes, 1 and 2 no.
     pub unprivileged_bpf_disabled: Option<u64>,
-    /// There are AF_XDP sockets. Without CAP_NET_RAW it is not known.
+    /// The kernel has AF_XDP sockets. Unknown without CAP_NET_RAW.
     pub xdp_sockets: Option<bool>,
 }
 
 /// A limit of resources, bytes; `u64::MAX`: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// In force.
+    /// The effective limit.
     pub soft: u64,
-    /// As high as the process may set it.
+    /// The maximum that the process may set.
     pub hard: u64,
 }
 
 /// Huge pages of the default size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HugePages {
-    /// Set aside.
+    /// Allocated to the pool.
     pub total: u64,
     /// Neither in use nor reserved.
     pub free: u64,
-    /// Bytes of one.
+    /// Size of one, bytes.
     pub size: u64,
 }
 
@@ -80,7 +80,7 @@ pub fn machine() -> Machine {
         transparent_huge_pages: file("/sys/kernel/mm/transparent_hugepage/enabled")
             .and_then(|text| chosen(&text)),
         capabilities: capabilities::current().ok(),
-        // Without the folder of the kernel, /sys is not mounted, and nothing is known.
+        // Without this directory /sys is not mounted, and the answer is unknown.
         btf: Path::new("/sys/kernel").is_dir().then(|| Path::new("/sys/kernel/btf/vmlinux").exists()),
         bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),
         unprivileged_bpf_disabled: number("/proc/sys/kernel/unprivileged_bpf_disabled"),
@@ -102,7 +102,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// How many a list such as `0-3,8` has.
+/// Number of elements of a list such as `0-3,8`.
 fn listed(text: &str) -> Option<u32> {
     let one = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

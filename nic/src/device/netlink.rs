@@ -1,4 +1,4 @@
-//! Asking the kernel by netlink: one request, one answer, and the attributes in it.
+//! Netlink: one request to the kernel, one answer, and the attributes in it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,7 +17,7 @@ const HEADER: usize = 16;
 /// Message type of an answer that is an error number.
 const ERROR: u16 = 2;
 
-/// What a kernel puts into one answer fits into this (it begins with 32 KiB at most, `NLMSG_GOODSIZE`).
+/// One answer of a kernel fits into this (the kernel starts with at most 32 KiB, `NLMSG_GOODSIZE`).
 const ANSWER: usize = 64 * 1024;
 
 impl Netlink {
@@ -85,7 +85,7 @@ fn answer(bytes: &[u8]) -> io::Result<&[u8]> {
     Ok(body)
 }
 
-/// The attributes of an answer, as far as they are whole.
+/// The attributes of an answer, up to the first malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -108,7 +108,7 @@ impl<'a> Attributes<'a> {
         self.value(kind)?.first().copied()
     }
 
-    /// Up to the zero at its end.
+    /// Without the zero at its end.
     pub(crate) fn text(self, kind: u16) -> Option<String> {
         self.value(kind).map(text)
     }
@@ -118,12 +118,12 @@ impl<'a> Iterator for Attributes<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        /// The upper two bits say how the value is written, not what it is.
+        /// Without the upper two bits, which are flags of the encoding.
         const TYPE: u16 = 0x3fff;
         let len = usize::from(u16_at(self.0, 0)?);
         let kind = u16_at(self.0, 2)?;
         let value = self.0.get(4..len)?;
-        // Each begins at a multiple of four; the last may go without the bytes that fill up.
+        // Each begins at a multiple of four; the last one may lack its padding.
         self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
         Some((kind & TYPE, value))
     }

@@ -1,6 +1,6 @@
-//! The few calls of bpf(2) that doctors need: whose program is this, and may we load and attach one.
+//! The few calls of bpf(2) that diagnosis needs: the name of a program, and a test of loading and attaching one.
 //!
-//! Programs that do work are loaded elsewhere. This needs no object file, so it can be asked before anything else works.
+//! [`crate::bpf`] loads the real programs. This module needs no object file, so that it works before anything else does.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -26,8 +26,8 @@ const ATTACH_XDP: u32 = 37;
 /// The two instructions of a program that lets everything pass: `r0 = XDP_PASS; exit`.
 static PASS: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
 
-/// The arguments of a call: the beginning of `union bpf_attr`, as bytes; what is not written is zero. The kernel takes any
-/// length, as long as what it does not know is zero.
+/// The arguments of a call: the beginning of `union bpf_attr`, as bytes; the other bytes are zero. The kernel accepts any
+/// length, as long as bytes that it does not know are zero.
 #[repr(C, align(8))]
 struct Attr([u8; 64]);
 
@@ -57,17 +57,17 @@ impl Attr {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
     }
 
-    /// As [`Attr::call`], of a command that gives a descriptor.
+    /// As [`Attr::call`], for a command that returns a descriptor.
     ///
     /// # Safety
-    /// As for [`Attr::call`]; and the command gives a descriptor.
+    /// As for [`Attr::call`]; and the command returns a descriptor.
     unsafe fn open(&self, command: i32) -> io::Result<OwnedFd> {
-        // SAFETY: the caller promised what `call` wants; the kernel just gave this descriptor to us.
+        // SAFETY: the caller's promise covers `call`; the kernel just returned this descriptor, and nothing else owns it.
         unsafe { self.call(command).map(|fd| OwnedFd::from_raw_fd(fd)) }
     }
 }
 
-/// The program with its name, where that may be known.
+/// The program with its name, if this process may read it.
 pub(crate) fn named(program: Attached) -> Attached {
     let name = name(program.id);
     let ours = name.as_ref().map(|name| name.starts_with(OUR_PROGRAMS));
@@ -77,7 +77,7 @@ pub(crate) fn named(program: Attached) -> Attached {
 fn name(id: u32) -> Option<String> {
     /// Where `bpf_prog_info` has the name, and its end.
     const NAME: std::ops::Range<usize> = 64..80;
-    // SAFETY: no pointers; the command gives a descriptor.
+    // SAFETY: no pointers; the command returns a descriptor.
     let program = unsafe { Attr::new().u32(0, id).open(command::PROG_GET_FD_BY_ID) }.ok()?;
     let mut info = [0u8; NAME.end];
     let attr = Attr::new()
@@ -90,8 +90,8 @@ fn name(id: u32) -> Option<String> {
     Some(text(&info[NAME]))
 }
 
-/// Loads the program that lets everything pass, as one that bears frames in several buffers, like those that do work; where
-/// the kernel does not know that (before Linux 5.18), as one that does not.
+/// Loads the program that passes everything, with support for frames in several buffers as the real programs have; on kernels
+/// without it (before Linux 5.18), without.
 pub(super) fn pass() -> Result<OwnedFd, Error> {
     /// `BPF_F_XDP_HAS_FRAGS`
     const FRAGS: u32 = 1 << 5;
@@ -109,7 +109,7 @@ fn load(flags: u32) -> Result<OwnedFd, Error> {
         .u32(0, TYPE_XDP)
         .u32(4, PASS.len() as u32)
         .pointer(8, PASS.as_ptr())
-        // No licence: it uses no function that asks for one.
+        // No licence: it uses no function that requires one.
         .pointer(16, c"".as_ptr())
         .u32(44, flags)
         .put(48, name);
@@ -117,7 +117,7 @@ fn load(flags: u32) -> Result<OwnedFd, Error> {
     unsafe { attr.open(command::PROG_LOAD) }.map_err(|source| Error::new("bpf", "BPF_PROG_LOAD", source))
 }
 
-/// Attaches a program until the descriptor that comes back is closed.
+/// Attaches a program until the returned descriptor is closed.
 pub(super) fn attach(program: &OwnedFd, index: u32, mode: Mode) -> Result<OwnedFd, Error> {
     /// linux/if_link.h
     const FLAGS: [u32; 3] = [1 << 2, 1 << 1, 1 << 3];

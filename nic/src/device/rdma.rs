@@ -68,7 +68,7 @@ mod tests {
         for folder in ["gids", "gid_attrs/types"] {
             fs::create_dir_all(port.join(folder)).unwrap();
         }
-        // As of a mlx5 device: each address twice, by kind; then places that are empty.
+        // As on an mlx5 device: each address twice, by type; then empty entries.
         for (index, (gid, kind)) in [
             ("fe80:0000:0000:0000:0000:00ff:fe00:0002", "IB/RoCE v1"),
             ("fe80:0000:0000:0000:0000:00ff:fe00:0002", "RoCE v2"),

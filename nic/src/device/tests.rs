@@ -100,8 +100,8 @@ fn a_member_of_a_bridge_knows_which() {
 const PATIENCE: usize = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// No program stays on the interface. A process that another test starts has our descriptors until it has become another
-/// program, and so holds a link for a short time longer than we do.
+/// Checks that no program stays on the interface. A process that another test starts has our descriptors until its exec,
+/// and so holds a link for a short time longer than we do.
 fn free(namespace: &Namespace) {
     let programs = || of(namespace, "veth0").xdp.unwrap();
     for _ in 0..PATIENCE {

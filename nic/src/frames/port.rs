@@ -1,4 +1,4 @@
-//! A port: a ring to receive, batches to send.
+//! A port: receives from a ring, sends in batches.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::time::nanoseconds;
 pub struct Options {
     /// Frames that can wait to be received.
     pub frames: usize,
-    /// Expected frame length, bytes; longer frames (those that are not yet cut, see [`Unfinished`]) are copied again.
+    /// Expected frame length, bytes; longer frames (not yet segmented, see [`Unfinished`]) are copied again.
     pub frame_len: usize,
     /// Sent frames bypass the interface's queueing discipline and its packet taps.
     pub bypass: bool,
@@ -25,13 +25,13 @@ impl Default for Options {
     }
 }
 
-/// Work that a sender left to the NIC and that has not been done.
+/// Work that a sender left to the NIC and that is still to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unfinished {
-    /// A checksum: from where on everything is covered, and how far behind that the field lies. It holds the sum of the pseudo
-    /// header.
+    /// A checksum: the offset from which it covers everything, and the offset of its field from there. The field contains the sum
+    /// of the pseudo header.
     pub checksum: Option<(usize, usize)>,
-    /// TCP, or UDP, whose payload is to be cut into parts of this length.
+    /// TCP or UDP whose payload is to be segmented into parts of this length.
     pub segment: Option<usize>,
 }
 
@@ -40,24 +40,24 @@ pub struct Unfinished {
 pub struct Arrived<'a> {
     /// From the Ethernet header on.
     pub data: &'a [u8],
-    /// When the kernel took it from the network, ns since the epoch.
+    /// When the kernel received it, ns since the epoch.
     pub received: u64,
-    /// What is to be done before it is like others.
+    /// Work to be done before it is a regular frame.
     pub unfinished: Unfinished,
     /// It was too long; `data` is its beginning. Or it uses an obsolete kind of segmentation.
     pub unusable: bool,
 }
 
-/// What a port did so far.
+/// Counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Frames delivered.
     pub received: u64,
-    /// Frames that found the ring full: we were not fast enough.
+    /// Frames dropped because the ring was full: they were not read fast enough.
     pub ring_full: u64,
-    /// Frames that the kernel took.
+    /// Frames that the kernel accepted.
     pub sent: u64,
-    /// Frames that it did not.
+    /// Frames that it refused.
     pub failed: u64,
 }
 
@@ -105,9 +105,9 @@ impl Port {
         };
         set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt PACKET_VERSION")?;
         set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
-        // What does not fit into a slot is queued whole.
+        // Frames that do not fit into a slot are queued whole.
         set(libc::PACKET_COPY_THRESH, 1, "setsockopt PACKET_COPY_THRESH")?;
-        // Older kernels do not know it; what is outgoing is then known by its mark.
+        // Older kernels do not have it; outgoing frames are then recognised by their packet type.
         let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
         if options.bypass {
             set(libc::PACKET_QDISC_BYPASS, 1, "setsockopt PACKET_QDISC_BYPASS")?;
@@ -143,7 +143,7 @@ impl Port {
         &self.interface
     }
 
-    /// The interface's number when it was opened.
+    /// The interface's index when it was opened.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -176,7 +176,7 @@ impl Port {
             match send_batch(&self.socket, &frames[done..]) {
                 Ok(sent) => done += sent.max(1),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // About the first of them: too long, the interface is down, no room. The others may fare better.
+                // The error is about the first frame: too long, interface down, no buffer. The others may succeed.
                 Err(_) => (done, failed) = (done + 1, failed + 1),
             }
         }
@@ -185,16 +185,16 @@ impl Port {
         failed
     }
 
-    /// What it did so far, read freshly from the kernel.
+    /// Its counters, read from the kernel now.
     pub fn stats(&mut self) -> Stats {
         let nothing = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        // Asking sets the kernel's counters to 0.
+        // Reading sets the kernel's counters to 0.
         let counted = sys::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, nothing);
         self.stats.ring_full += counted.map_or(0, |counted| u64::from(counted.tp_drops));
         self.stats
     }
 
-    /// What is wrong with the interface since it was last asked, if anything: it is down, or gone.
+    /// The error of the interface since the last call, if any: it is down, or removed.
     pub fn failure(&self) -> Option<Error> {
         sys::pending_error(&self.socket).map(|source| Error::new("receive", &self.interface, source))
     }
@@ -204,14 +204,14 @@ impl Port {
         sys::interface_index(&self.interface).ok() != Some(self.index)
     }
 
-    /// Whose the current slot is.
+    /// The owner of the current slot.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: inside the mapping (`at` is below `slots`), aligned, alive as long as `self`; both sides access it as a whole
         // word.
         unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(self.at * self.slot).cast()) }
     }
 
-    /// Lends the frame of the current slot, which is ours. False: it was no frame for us.
+    /// Lends the frame of the current slot, which we own. False: it is not a received frame.
     fn deliver(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> bool {
         let Self { memory, slot, at, scratch, socket, .. } = self;
         // SAFETY: inside the mapping, and the kernel writes nothing there before the status is stored by our caller; the slice
@@ -268,7 +268,7 @@ impl AsFd for Port {
 
 /// Linux 4.20.
 const PACKET_IGNORE_OUTGOING: i32 = 23;
-/// What lies before a frame in a slot, at most: headers, address, alignment, a tag.
+/// Maximum bytes before a frame in a slot: headers, address, alignment, a tag.
 const OVERHEAD: usize = 128;
 /// Bytes of a VLAN tag.
 const TAG: usize = 4;
@@ -286,7 +286,7 @@ struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// `bytes` begin with `struct tpacket2_hdr`. The kernel wrote them; what would lead outside is refused all the same.
+    /// `bytes` begin with `struct tpacket2_hdr`. The kernel wrote them; offsets outside are refused nevertheless.
     fn new(bytes: &'a [u8]) -> Option<Self> {
         use std::mem::offset_of;
         type Header = libc::tpacket2_hdr;
@@ -317,10 +317,10 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// Reads `struct virtio_net_hdr`: what is unfinished, and whether it is something we know.
+/// Reads `struct virtio_net_hdr`: the unfinished work, and whether it is of a supported kind.
 fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
     const NEEDS_CHECKSUM: u8 = 1;
-    // Kinds of segments; the highest bit says that ECN is used.
+    // Segmentation types; the highest bit means ECN.
     const NONE: u8 = 0;
     const TCP_4: u8 = 1;
     const TCP_6: u8 = 4;
@@ -336,7 +336,7 @@ fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
     }
 }
 
-/// Puts a tag behind the addresses.
+/// Inserts a tag after the addresses.
 fn put_tag(frame: &mut Vec<u8>, tag: [u8; TAG]) {
     const ADDRESSES: usize = 12;
     let at = ADDRESSES.min(frame.len());
@@ -353,7 +353,7 @@ fn half(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u16::from_ne_bytes(*chunk))
 }
 
-/// Room for the frames that do not fit into slots, and for what is being sent. As much as we may have.
+/// Enlarges the socket buffers, for frames that do not fit into slots and for sending, as far as permitted.
 fn buffers(socket: &OwnedFd) {
     const WANTED: i32 = 4 << 20;
     for (forced, limited) in
@@ -366,7 +366,7 @@ fn buffers(socket: &OwnedFd) {
     }
 }
 
-/// Takes the first frame that is queued whole, its virtio header before it. `None`: there is none, or it is too long.
+/// Reads the first frame that is queued whole, after its virtio header. `None`: there is none, or it is too long.
 fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
     let (fd, start, len) = (socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len());
     // SAFETY: the kernel writes at most `len` bytes to `into`, which is ours alone.
@@ -374,7 +374,7 @@ fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
     usize::try_from(received).ok().filter(|received| *received <= len)
 }
 
-/// Sends at most [`BATCH`] frames; how many the kernel took, or what is wrong with the first.
+/// Sends at most [`BATCH`] frames. Returns how many the kernel accepted, or the error of the first.
 fn send_batch(socket: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
     /// Nothing is left to the NIC.
     const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::netns::{Pair, send_frames, tests::skipped};
 
-/// A pair, and a port on the far side's device. The error says what is missing here.
+/// A pair, and a port on the far side's device. The error names the missing requirement.
 fn opened(options: &Options) -> Result<(Pair, Port), Error> {
     let pair = Pair::create()?;
     let port = pair.far.run(|| Port::open(Pair::DEVICE, options))??;
@@ -60,7 +60,7 @@ fn frames_go_in_and_out_and_no_echo_is_heard() {
         assert!(received.iter().all(|(_, left, bad)| *left == Unfinished::default() && !bad));
         assert_eq!(receive_now(&mut near), 0, "what it sent itself");
         assert_eq!((near.stats().sent, near.stats().failed), (200, 0));
-        // Too long for the link: that one only.
+        // Too long for the link: only this one is refused.
         let mixed = [frame(1, 100), frame(2, 4000), frame(3, 100)];
         assert_eq!(near.send(&mixed), 1);
         assert_eq!(receive(&mut far, OURS, 2).len(), 2);
@@ -128,7 +128,7 @@ fn pending_offloads_are_reported_with_the_frame() {
     sender.send_segments(&[3; 20 * UDP_SEGMENT], UDP_SEGMENT as u16).unwrap();
     let long = receive(&mut far, 0x0800, 1);
     let found = long.iter().find(|(bytes, ..)| bytes.len() > 2000);
-    // Where the link cuts by itself there is nothing to see.
+    // If the link segments by itself, nothing is unfinished.
     if let Some((bytes, left, bad)) = found {
         assert_eq!((bytes.len(), left.segment, *bad), (42 + 20 * UDP_SEGMENT, Some(UDP_SEGMENT), false));
         assert!(bytes[42..].iter().all(|byte| *byte == 3));

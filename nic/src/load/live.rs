@@ -6,7 +6,7 @@ use crate::bpf::{LoadOptions, Object};
 use crate::error::Error;
 use crate::sys;
 
-/// A word of the template that counts.
+/// A counting word of the template.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
     /// Where in the frame its four bytes are, big-endian; below 2048.
@@ -19,7 +19,7 @@ pub struct Word {
     pub of: u32,
 }
 
-/// Sends a frame repeatedly by an interface, some words of it counting.
+/// Sends a frame repeatedly on an interface; some of its words count up.
 ///
 /// A UDP checksum in it should be 0, because it is not recomputed.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl LiveFrames {
     }
 
     /// Sends `frame` `total` times, or until `stop` becomes true, and at least in one call. Returns how many were sent, including
-    /// those that the link had no room for.
+    /// those that the link dropped because it was full.
     ///
     /// # Errors
     /// The kernel refused.

@@ -1,13 +1,13 @@
 //! The classic BPF program that selects telemetry from the frames of an interface before they are copied.
 //!
 //! It is coarse where an exact test would be long: an IPv6 packet with two extension headers passes regardless of what follows them, and so
-//! does all UDP when there are more ports than it can name. The reader of the ring checks the port again.
+//! does all UDP when there are more ports than it can list. The reader of the ring checks the port again.
 
 use libc::sock_filter;
 
 /// Tags skipped in a frame. The kernel or the NIC may have removed one more, the outermost.
 const MAX_TAGS: u32 = 3;
-/// More ports than this are not named: a conditional jump reaches 255 instructions, and every jump should.
+/// Maximum number of ports listed: a conditional jump spans at most 255 instructions.
 const MAX_PORTS: usize = 32;
 /// Accepted length of a frame: all of it.
 const ALL: u32 = 0x4_0000;
@@ -28,11 +28,11 @@ const IPV6: u32 = 0x86dd;
 const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 const UDP: u32 = 17;
 const FRAGMENT: u32 = 44;
-/// Extension headers of a length in units of eight bytes that UDP may be behind: hop-by-hop options, routing, destination
-/// options. Rarer ones are left out here.
+/// Extension headers with a length in units of eight bytes that may precede UDP: hop-by-hop options, routing, destination
+/// options. Rarer ones are not supported here.
 const EXTENSIONS: [u32; 3] = [0, 43, 60];
 
-/// Accepts nothing: a socket with it holds its port, and its queue stays empty.
+/// Accepts nothing: a socket with it occupies its port, and its queue stays empty.
 pub(super) const NOTHING: [sock_filter; 1] = [sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }];
 
 /// Accepts Ethernet frames that may hold a datagram to one of `ports`.
@@ -153,7 +153,7 @@ impl Program {
     fn resolve(self) -> Vec<sock_filter> {
         let distance = |from: usize, label: Label| {
             let target = self.labels.iter().find(|(known, _)| *known == label).map(|&(_, at)| at);
-            // No jump goes back or farther than 255: the test adds up the longest program.
+            // No jump goes back or farther than 255 instructions: a test checks the longest program.
             target.map_or(0, |at| u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX))
         };
         let instructions = self.instructions.iter().enumerate();

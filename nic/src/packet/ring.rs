@@ -22,7 +22,7 @@ const BLOCK_TIMEOUT_MS: u32 = 4;
 #[derive(Debug)]
 pub struct Ring {
     socket: OwnedFd,
-    /// Sockets that hold the ports and receive nothing.
+    /// Sockets that occupy the ports and receive nothing.
     _holders: Vec<OwnedFd>,
     memory: Mapping,
     blocks: usize,
@@ -92,7 +92,7 @@ impl Ring {
 
     /// The owner of the current block.
     fn status(&self) -> &AtomicU32 {
-        /// Of `block_status`: behind the version and the offset.
+        /// Of `block_status`: after the version and the offset.
         const OFFSET: usize = 8;
         // SAFETY: inside the mapping (`block` is below `blocks`), aligned, alive as long as `self`; both sides access it as a
         // whole word.

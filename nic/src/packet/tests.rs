@@ -113,7 +113,7 @@ fn the_filter_picks_datagrams_to_the_ports() {
         assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 5555)))));
         assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(60, &behind(17, 7777)))));
         assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(0, &behind(58, 5555)))));
-        // Behind two extension headers the port is unknown: accepted.
+        // After two extension headers the port is unknown: accepted.
         assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(0, &behind(60, 7777)))));
         let fragment = |offset: u8| [&[17, 0, 0, offset, 0, 0, 0, 0][..], &udp(5555, b"report")].concat();
         assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(1)))));

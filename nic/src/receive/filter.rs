@@ -1,4 +1,4 @@
-//! A program that deals with datagrams itself, on an interface: above every receive path, since what it keeps needs none.
+//! A program on an interface that processes datagrams itself: before every receive path, since consumed datagrams need none.
 
 use super::xdp::{explain, make_room, stack_source};
 use super::{Options, Refused, RxPath, Watch};
@@ -12,24 +12,24 @@ use crate::source::Source;
 pub struct Filter {
     /// The attachment.
     pub attached: Attachment,
-    /// How it runs: [`RxPath::Native`] or [`RxPath::Generic`].
+    /// Where it runs: [`RxPath::Native`] or [`RxPath::Generic`].
     pub rx_path: RxPath,
     /// Receive queues of the interface.
     pub queues: u32,
     /// Why it does not run natively.
     pub tried: Vec<Refused>,
-    /// For what the program leaves to the stack; `None` where others read all of its ports.
+    /// Sockets for datagrams that the program passes to the stack; `None` if other processes have bound all of its ports.
     pub stack_source: Option<Box<dyn Source>>,
-    /// Sentences for the operator.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
-    /// Knows how the interface was.
+    /// Detects changes of the interface.
     pub watch: Watch,
 }
 
-/// Puts `program` of `object` on `interface`, natively where that works.
+/// Attaches `program` of `object` to `interface`, natively where that works.
 ///
 /// # Errors
-/// The interface is down or not there, another program is on it, or it can run none.
+/// The interface is down or missing, another program is attached, or it cannot run programs.
 pub fn filter(interface: &str, object: &Object, program: &str, options: &Options) -> Result<Filter, Error> {
     let link = Link::open(interface)?;
     let state = link.state()?.unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn filter(interface: &str, object: &Object, program: &str, options: &Options
         return Err(Error::new("XDP", interface, source).with_advice(advice));
     }
     make_room(&link, &state)?;
-    // Opened before the program leaves anything to it, so that nothing falls between.
+    // Opened before the program passes anything to it, so that no datagram is lost in between.
     let mut warnings = Vec::new();
     let stack_source = stack_source(&link, options, &mut warnings)?;
     let attach = |mode| {

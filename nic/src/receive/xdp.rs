@@ -9,7 +9,7 @@ use crate::source::Source;
 use crate::udp::{self, Burst, Group};
 use crate::xdp::{self, BindMode};
 
-/// What the steering program and its maps are called in the object.
+/// Names of the steering program and its maps in the object.
 const PROGRAM: &str = "hopwise_steer";
 const SOCKETS: &str = "sockets";
 const PORTS: &str = "ports";
@@ -64,7 +64,7 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     })
 }
 
-/// Bytes of memory that the XDP receive paths take on an interface of this MTU and this many receive queues.
+/// Bytes of memory that the XDP receive paths need on an interface with this MTU and this many receive queues.
 pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u64 {
     let memory = memory(mtu, queues, wanted);
     u64::from(memory.frame_size) * u64::from(memory.frames_per_queue) * u64::from(queues.max(1))
@@ -76,14 +76,14 @@ fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options 
     let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
     let frame_size = if needed > wanted.max_packet_len() { 4096 } else { wanted.frame_size };
     let share = (MAX_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
-    // The power of two at or below it.
+    // Rounded down to a power of two.
     let share = 1 << share.ilog2();
     xdp::Options { frame_size, frames_per_queue: wanted.frames_per_queue.min(share), ..wanted.clone() }
 }
 
-/// Frames of all queues together, unless that leaves a queue fewer than the fewest.
+/// Frames of all queues together, unless that leaves a queue fewer than [`FEWEST_FRAMES`].
 const MAX_FRAMES: u32 = 1 << 16;
-/// A queue with fewer loses frames whenever its reader waits to be scheduled.
+/// Minimum per queue: with fewer, it loses frames whenever its reader waits to be scheduled.
 const FEWEST_FRAMES: u32 = 1 << 11;
 
 /// Requires an interface without XDP program. Removes a program of hopwise that a killed run left on a kernel without BPF links.
@@ -150,7 +150,7 @@ pub(super) fn stack_source(
     Ok(Some(Box::new(Group::new(receivers, burst))))
 }
 
-/// What a driver or the kernel means when it refuses the program.
+/// Explains why a driver or the kernel refused the program.
 pub(super) fn explain(error: Error, link: &Link, mode: Mode) -> Error {
     let name = link.name();
     let advice = match error.errno() {
@@ -190,7 +190,7 @@ mod tests {
             let memory = memory(Some(mtu), queues, &xdp::Options::default());
             (memory.frame_size, memory.frames_per_queue)
         };
-        // 2048 less 256 of the driver's, 14 of Ethernet and 8 of tags.
+        // 2048 minus 256 of the driver, 14 of Ethernet and 8 of tags.
         assert_eq!(with(1770, 1), (2048, 16384));
         assert_eq!(with(1771, 4), (4096, 16384));
         assert_eq!(with(1500, 5), (2048, 8192));

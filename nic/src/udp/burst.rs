@@ -1,4 +1,4 @@
-//! Memory for one burst of datagrams, used again and again.
+//! Reusable memory for one burst of datagrams.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -19,8 +19,8 @@ const MAX_SLOTS: usize = 1024;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Room for a burst of datagrams with their senders and receive times. It owns its memory, can travel between threads, and
-/// is filled again and again by [`super::Receiver::recv`].
+/// Memory for a burst of datagrams with their senders and receive times. It owns its memory, can move between threads, and
+/// is reused by [`super::Receiver::recv`].
 pub struct Burst {
     /// The datagrams, one slot after the other.
     data: Block<u8>,
@@ -37,16 +37,15 @@ pub struct Burst {
     filled: usize,
     /// When the burst was fetched, for datagrams without a timestamp of the kernel.
     fetched: u64,
-    /// Of the socket that fills it.
+    /// Port of the socket that fills it.
     port: u16,
 }
 
 impl Burst {
-    /// A burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are moved to
-    /// the nearest bound.
+    /// A burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are clamped.
     pub fn new(slots: usize, slot_size: usize) -> Self {
         let (slots, slot_size) = (slots.clamp(1, MAX_SLOTS), slot_size.clamp(64, 65535));
-        // An odd number of cache lines: slots a power of two apart would all want the same few sets of the cache.
+        // An odd number of cache lines: slots a power of two apart would all map to the same few cache sets.
         let stride = (slot_size.div_ceil(LINE) | 1) * LINE;
         let data = Block::new(slots * stride, || 0);
         let names = Block::new(slots, Name::default);
@@ -109,11 +108,11 @@ impl Burst {
         self.slot_size
     }
 
-    /// Forgets the datagrams.
+    /// Removes the datagrams.
     pub fn clear(&mut self) {
         let filled = self.filled;
         for header in &mut self.headers.as_mut_slice()[..filled] {
-            // The kernel wrote here how much of the room it used.
+            // The kernel wrote here how many bytes it used.
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
             header.msg_hdr.msg_controllen = size_of::<Control>();
             header.msg_hdr.msg_flags = 0;
@@ -149,7 +148,7 @@ impl Burst {
         self.filled.checked_sub(1).and_then(|last| self.marks(last).drops)
     }
 
-    /// Bytes of all datagrams, as far as they fitted, and how many were cut.
+    /// Bytes of all datagrams, as far as they fitted, and how many were truncated.
     pub(super) fn totals(&self) -> (u64, u64) {
         self.headers.as_slice()[..self.filled].iter().fold((0, 0), |(bytes, truncated), header| {
             let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
@@ -249,8 +248,8 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// An array on the heap that never moves. Everybody, we and the kernel, reaches it by the pointer made at its birth, so that
-/// other pointers into it stay good when the owner moves.
+/// An array on the heap that never moves. Both this code and the kernel access it by the pointer made at its creation, so that
+/// other pointers into it stay valid when the owner moves.
 struct Block<T> {
     start: NonNull<T>,
     len: usize,
@@ -278,7 +277,7 @@ impl<T> Block<T> {
     }
 
     fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: as for `as_slice`; `&mut self` makes us the only one.
+        // SAFETY: as for `as_slice`; `&mut self` is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

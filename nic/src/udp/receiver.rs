@@ -1,4 +1,4 @@
-//! A socket that takes bursts of datagrams and knows what was lost.
+//! A socket that receives bursts of datagrams and counts the lost ones.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,8 +37,8 @@ impl Receiver {
         Self::of(socket, buffer, options)
     }
 
-    /// Listens on `port` of every address, of IPv4 and IPv6 by one socket (senders of IPv4 appear as such); only for what
-    /// comes in by `device`, if one is named. A datagram inside a VLAN comes in by the VLAN's own device.
+    /// Listens on `port` of every address, of IPv4 and IPv6 by one socket (senders of IPv4 appear as such); only for datagrams that
+    /// arrive on `device`, if one is named. A datagram inside a VLAN arrives on the VLAN's own device.
     ///
     /// # Errors
     /// As for [`Receiver::bind`]; or there is no such device.
@@ -69,7 +69,7 @@ impl Receiver {
         Ok(Self { socket, address, buffer, pace, drops: DropCounter::default(), stats: Stats::default() })
     }
 
-    /// The socket, for what else it can do.
+    /// The socket.
     pub(super) fn owned(&self) -> &OwnedFd {
         &self.socket
     }
@@ -100,7 +100,7 @@ impl Receiver {
     /// there are: 0 after the time-out or a signal.
     ///
     /// # Errors
-    /// The system refused. The burst is empty then, and the socket may be asked again.
+    /// The system refused. The burst is empty then, and the call may be repeated.
     pub fn recv(&mut self, burst: &mut Burst, timeout_ms: u32) -> Result<usize, Error> {
         burst.clear();
         if let Some(wait) = self.pace.wait_first() {
@@ -200,9 +200,9 @@ fn give_buffer(socket: &OwnedFd, address: SocketAddr, options: &Options) -> Resu
         .map_err(|source| Error::new("setsockopt SO_RCVBUF", address, source))
 }
 
-/// Asks for the buffer, past the system's limit if we may.
+/// Requests the buffer, beyond the system's limit if permitted.
 fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
-    // The kernel keeps twice the number, as an i32.
+    // The kernel stores twice the number, as an i32.
     let value = i32::try_from(asked).unwrap_or(i32::MAX).min(i32::MAX / 2);
     if socket::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
         socket::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, value)?;
@@ -221,7 +221,7 @@ struct DropCounter {
 impl DropCounter {
     fn note(&mut self, now: u32) {
         let step = now.wrapping_sub(self.last);
-        // More than half of the range ahead is behind: a reading that was overtaken.
+        // More than half of the range ahead means behind: an older reading that arrived late.
         if step <= u32::MAX / 2 {
             self.total += u64::from(step);
             self.last = now;

@@ -1,5 +1,5 @@
-//! Sending from a receiver's own socket, to any address: for protocols in which both ends speak from a known port, and whose
-//! packets carry a checksum over the IP header, so that its every field must be known beforehand (RoCEv2).
+//! Sending from a receiver's own socket, to any address: for protocols in which both ends send from a known port, and whose
+//! packets have a checksum over the IP header, so that all of its fields must be known beforehand (RoCEv2).
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,8 +47,8 @@ impl Receiver {
         socket::set(self.owned(), level, option, value).map_err(|source| Error::new(name, address, source))
     }
 
-    /// Takes datagrams over IPv6 without a UDP checksum, too, which the kernel drops otherwise: RoCEv2 devices send none, since its
-    /// packets have a checksum of their own. Over IPv4 there is nothing to do.
+    /// Accepts datagrams over IPv6 without a UDP checksum, too, which the kernel drops otherwise: RoCEv2 devices send none, since its
+    /// packets have a checksum of their own. IPv4 needs no setting.
     ///
     /// # Errors
     /// The system refused.
@@ -61,8 +61,8 @@ impl Receiver {
             .map_err(|source| Error::new("setsockopt UDP_NO_CHECK6_RX", address, source))
     }
 
-    /// Sends datagrams, 64 per system call, each to its address; waits while the socket has no room. What the kernel refuses is
-    /// left out and counted, and the next one is tried.
+    /// Sends datagrams, 64 per system call, each to its address; waits while the send buffer is full. A datagram that the
+    /// kernel refuses is skipped and counted.
     pub fn send<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> SendOutcome {
         let mut outcome = SendOutcome::default();
         let mut datagrams = datagrams.into_iter();
@@ -92,7 +92,7 @@ impl Receiver {
         }
     }
 
-    /// Hands over some of them; returns how many are done with, at least one.
+    /// Sends some of them; returns how many were sent or skipped, at least one.
     fn send_headers(&self, headers: &mut [libc::mmsghdr], outcome: &mut SendOutcome) -> usize {
         let (fd, count) = (self.owned().as_raw_fd(), headers.len() as libc::c_uint);
         loop {

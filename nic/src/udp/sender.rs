@@ -37,8 +37,8 @@ impl Sender {
         socket::local_address(&self.socket)
     }
 
-    /// Sends each payload as a datagram, 64 per system call, and waits while the kernel has no room. Returns how many were
-    /// handed to the kernel: all, unless an error came after some of them. An unreachable port at the other end is no error.
+    /// Sends each payload as a datagram, 64 per system call, and waits while the send buffer is full. Returns how many the
+    /// kernel accepted: all, unless an error came after some of them. An unreachable port at the other end is not an error.
     ///
     /// # Errors
     /// The first datagram could not be sent; it is too long, for example.
@@ -74,7 +74,7 @@ impl Sender {
     /// # Errors
     /// As for [`Sender::send_burst`]; a segment must fit into the MTU.
     pub fn send_segments(&mut self, data: &[u8], segment: u16) -> Result<usize, Error> {
-        /// What fits into one UDP datagram over IPv4, and is cut only afterwards.
+        /// Maximum payload of one UDP datagram over IPv4, which is segmented only afterwards.
         const LONGEST: usize = 65507;
         let segment_len = usize::from(segment.max(1));
         let per_call = (LONGEST / segment_len).clamp(1, SEGMENTS_PER_CALL) * segment_len;
@@ -108,7 +108,7 @@ impl Sender {
         }
     }
 
-    /// What a send call returned; 0 if it is to be tried again.
+    /// The result of a send call; 0 if it must be repeated.
     fn outcome(&self, result: isize) -> Result<usize, Error> {
         if let Ok(sent) = usize::try_from(result) {
             return Ok(sent);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::sys;
 
-/// A UDP socket of the family of `address`; IPv6 sockets take IPv6 alone.
+/// A UDP socket of the family of `address`; IPv6 sockets receive IPv6 only.
 pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
     let family = if address.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
     // SAFETY: no pointers.
@@ -94,7 +94,7 @@ fn set_value<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> i
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads an option that is an array of integers; returns how many of them the kernel has.
+/// Reads an option that is an array of integers; returns how many the kernel filled in.
 pub(super) fn get<const N: usize>(
     socket: &OwnedFd,
     level: i32,

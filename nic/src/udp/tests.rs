@@ -7,7 +7,7 @@ use super::*;
 use crate::source::{Packet, Source, Stats};
 use crate::time;
 
-/// Never reached when all is well.
+/// A time-out that a passing test never reaches.
 const LONG_MS: u32 = 5_000;
 
 fn any(family: &str) -> SocketAddr {
@@ -121,7 +121,7 @@ fn datagrams_lost_to_a_full_buffer_are_counted() {
     for _ in 0..10 {
         sent += sender.send_burst(&[&payload[..]; 1000]).unwrap() as u64;
     }
-    // Before anything was read, and without another datagram that would carry the number.
+    // Before anything was read, and without a further datagram that would report the counter.
     let at_once = receiver.kernel_drops();
     assert!(at_once > 9_000 && at_once < sent, "{at_once} of {sent}");
     let mut burst = Burst::default();

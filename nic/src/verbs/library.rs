@@ -1,7 +1,7 @@
 //! libibverbs, loaded at its first use: neither builds nor machines without RDMA devices need it.
 //!
-//! The structures are those of its ABI on the symbols of version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That
-//! ABI is stable since 2006; one symbol is younger, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare ours with what a C compiler says.
+//! The structures are those of its ABI, symbol version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That ABI
+//! is stable since 2006; one symbol is newer, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare them with C.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -14,7 +14,7 @@ pub(super) struct Device([u8; 0]);
 #[repr(C)]
 pub(super) struct Domain([u8; 0]);
 
-/// `ibv_context`: as far as the calls that are not symbols of the library.
+/// `ibv_context`: up to the functions that are not symbols of the library.
 #[repr(C)]
 pub(super) struct Context {
     device: *mut Device,
@@ -71,7 +71,7 @@ pub(super) struct GidEntry {
 /// `IBV_GID_TYPE_ROCE_V2`
 pub(super) const ROCE_V2: u32 = 2;
 
-/// `ibv_device_attr`, and room for more.
+/// `ibv_device_attr`, with space for later fields.
 #[repr(C, align(8))]
 pub(super) struct DeviceAttributes {
     others: [u8; 227],
@@ -85,13 +85,13 @@ impl Default for DeviceAttributes {
     }
 }
 
-/// `ibv_port_attr`, and room for more.
+/// `ibv_port_attr`, with space for later fields.
 #[repr(C, align(8))]
 #[derive(Default)]
 pub(super) struct PortAttributes {
     state: u32,
     max_mtu: u32,
-    /// 1 is 256 bytes, each more twice as many.
+    /// 1 is 256 bytes; each further value doubles it.
     pub(super) active_mtu: u32,
     pub(super) gids: c_int,
     others: [u32; 28],
@@ -302,7 +302,7 @@ pub(super) struct Completion {
 /// `IBV_WC_WITH_IMM`
 pub(super) const WITH_IMMEDIATE: u32 = 1 << 1;
 
-/// What `offsetof` and `sizeof` say on 64-bit machines, of rdma-core 44.
+/// Values of `offsetof` and `sizeof` on 64-bit machines, of rdma-core 44.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(offset_of!(Context, poll_cq) == 96);

@@ -8,10 +8,10 @@ use super::library::{AddTo, SIGNALED, SendRequest, Sge, To, WriteTo, operation};
 use super::{Device, Pair, Registered, WorkCompletion};
 use crate::Error;
 
-/// Why a request was not taken. Nothing of it was done.
+/// Why a request was not accepted. Nothing of it was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Everything that may be outstanding is: ask [`Sender::collect`], and again.
+    /// The maximum of requests is outstanding: call [`Sender::collect`], and retry.
     Full,
     /// More bytes than a slot has.
     TooLong,
@@ -19,7 +19,7 @@ pub enum Refused {
     Broken,
 }
 
-/// Sends requests in order, each from a slot of registered memory, which is free again when the device has done with it.
+/// Sends requests in order, each from a slot of registered memory, which is free again when the device has completed the request.
 #[derive(Debug)]
 pub struct Sender {
     pair: Pair,
@@ -28,7 +28,7 @@ pub struct Sender {
     depth: u64,
     /// All requests report completion, because the caller accounts for each.
     signals_all: bool,
-    /// Requests given, and done, since the beginning.
+    /// Requests posted, and completed, since the beginning.
     given: u64,
     done: u64,
     /// The first status other than success.
@@ -36,11 +36,11 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// With `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8). A reliable one knows of each request when it is done, an
-    /// unreliable one of several together, when another follows.
+    /// With `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8). A reliable sender learns of the completion of each request,
+    /// an unreliable one of several together, when another follows.
     ///
     /// # Errors
-    /// If memory or queue pair cannot be had.
+    /// The memory or the queue pair cannot be created.
     pub fn new(device: &Device, reliable: bool, depth: u32, slot_len: usize) -> Result<Self, Error> {
         let depth = depth.max(4).next_power_of_two();
         let slot_len = slot_len.max(8).next_multiple_of(8);
@@ -57,12 +57,12 @@ impl Sender {
         &mut self.pair
     }
 
-    /// Requests that it takes now.
+    /// Requests that it accepts now.
     pub fn room(&self) -> u32 {
         if self.broken.is_some() { 0 } else { (self.depth - (self.given - self.done)) as u32 }
     }
 
-    /// Requests given, and done.
+    /// Requests posted, and completed.
     pub fn counts(&self) -> (u64, u64) {
         (self.given, self.done)
     }
@@ -72,7 +72,7 @@ impl Sender {
         self.slot_len
     }
 
-    /// Copies the data of a request that was given and is not done, by its number from 0 on.
+    /// Copies the data of a request that is posted and not completed, by its number from 0 on.
     pub fn pending(&self, request: u64, out: &mut [u8]) -> bool {
         let at = (request & (self.depth - 1)) * self.slot_len as u64;
         (self.done..self.given).contains(&request)
@@ -80,7 +80,7 @@ impl Sender {
             && self.slots.region().read(at, out).is_ok()
     }
 
-    /// The first status other than success, after which nothing is taken.
+    /// The first status other than success, after which nothing is accepted.
     pub fn broken(&self) -> Option<u32> {
         self.broken
     }
@@ -116,7 +116,7 @@ impl Sender {
         self.post((at, 8), operation::FETCH_AND_ADD, 0, to)
     }
 
-    /// Learns what the device has done.
+    /// Polls the device for completions.
     pub fn collect(&mut self) {
         let mut done = [WorkCompletion::default(); 16];
         loop {
@@ -126,7 +126,7 @@ impl Sender {
                 if done.status == 0 && self.broken.is_none() {
                     self.done = self.done.max(done.work + 1);
                 } else {
-                    // What follows was not done either; its data stays.
+                    // Later requests were not executed either; their data stays.
                     self.broken = self.broken.or(Some(done.status));
                 }
             }

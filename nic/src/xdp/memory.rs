@@ -122,7 +122,7 @@ mod tests {
         let umem = Umem::allocate(2048, 8, true).unwrap();
         assert_eq!(umem.frame_of(2048 * 3 + 256), 2048 * 3);
         assert_eq!((umem.registration().addr % 4096, umem.registration().len), (0, 16384));
-        // SAFETY: no kernel knows of this memory.
+        // SAFETY: this memory was not registered with the kernel.
         let bytes = |address, len| unsafe { umem.bytes(address, len) }.map(<[u8]>::len);
         assert_eq!(bytes(16384 - 100, 100), Some(100));
         assert_eq!(bytes(16384 - 100, 101), None);

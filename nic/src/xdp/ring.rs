@@ -18,18 +18,18 @@ pub(super) struct Ring<T> {
     consumer: usize,
     flags: usize,
     entries: usize,
-    /// Places, less one.
+    /// Number of entries minus one.
     mask: u32,
     /// Our own position: only this side changes it.
     own: u32,
-    /// What was last seen of the other side's.
+    /// The last known position of the other side.
     other: u32,
     entry: PhantomData<T>,
 }
 
-/// Frames that we give, by address.
+/// The fill ring: addresses of frames for the kernel.
 pub(super) type Fill = Ring<u64>;
-/// Frames that we get.
+/// The receive ring: frames from the kernel.
 pub(super) type Receive = Ring<libc::xdp_desc>;
 
 impl<T: Copy> Ring<T> {
@@ -68,8 +68,8 @@ impl<T: Copy> Ring<T> {
 }
 
 impl Fill {
-    /// Places for this many frames: twice as many. The kernel shows frames in the receive ring before it says that it took
-    /// them from this one (`xsk_flush` of net/xdp/xsk.c), so all of them may come back while it seems to have all of them.
+    /// Entries for this many frames: twice as many. The kernel publishes frames in the receive ring before it releases their entries
+    /// in this one (`xsk_flush` of net/xdp/xsk.c), so all frames may be returned here while all entries still seem to be in use.
     pub(super) fn places(frames: u32) -> u32 {
         frames.saturating_mul(2)
     }
@@ -98,7 +98,7 @@ impl Fill {
     /// Whether the kernel sleeps and must be woken to process the new entries.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
-        // Relaxed: a hint; what it is about is ordered by the positions.
+        // Relaxed: a hint; the positions order the entries.
         self.word(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
@@ -194,7 +194,7 @@ mod tests {
         const FRAMES: u64 = 20_000;
         let mut receive = ring::<libc::xdp_desc>(8);
         let kernel = Arc::new(Mapping::anonymous(4096, 0).unwrap());
-        // The thread writes where the ring lies, as the kernel does.
+        // The thread writes to the ring's memory, as the kernel does.
         let (start, entries) = (receive.memory.start().as_ptr() as usize, receive.entries);
         let playing = std::thread::spawn(move || {
             let _kept = kernel;

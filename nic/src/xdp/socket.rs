@@ -59,7 +59,7 @@ impl Socket {
         let ring =
             |option, places: u32, call| sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call));
         ring(libc::XDP_UMEM_FILL_RING, fill_places, "setsockopt XDP_UMEM_FILL_RING")?;
-        // We send nothing; the kernel insists on this ring all the same, so it gets the smallest.
+        // We send nothing, but the kernel requires this ring: so it has the minimum size.
         ring(libc::XDP_UMEM_COMPLETION_RING, 2, "setsockopt XDP_UMEM_COMPLETION_RING")?;
         ring(libc::XDP_RX_RING, places, "setsockopt XDP_RX_RING")?;
         let none = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
@@ -78,7 +78,7 @@ impl Socket {
         Ok(Self { fd, queue: request.queue, fill, receive })
     }
 
-    /// What the kernel dropped before the receive ring.
+    /// Counters of frames that the kernel dropped before the receive ring.
     pub(super) fn statistics(&self) -> Option<libc::xdp_statistics> {
         statistics(&self.fd)
     }
@@ -114,7 +114,7 @@ impl AsFd for Socket {
     }
 }
 
-/// What the kernel dropped before the receive ring of this socket.
+/// Counters of frames that the kernel dropped before the receive ring of this socket.
 pub(crate) fn statistics(socket: &impl AsFd) -> Option<libc::xdp_statistics> {
     let none = libc::xdp_statistics {
         rx_dropped: 0,
@@ -148,8 +148,8 @@ fn map<T: Copy>(
     Ring::new(memory, offsets, places).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Binds. The kernel frees the queue of a socket that was closed a little after that, under the lock of all interfaces, so a busy
-/// one is tried again.
+/// Binds the socket. The kernel frees the queue of a closed socket with a delay, under the lock of all interfaces, so binding to a
+/// busy queue is retried.
 fn bind_when_free(fd: &OwnedFd, name: &libc::sockaddr_xdp) -> io::Result<()> {
     const TRIES: u32 = 200;
     const PAUSE: Duration = Duration::from_millis(10);

@@ -86,8 +86,8 @@ impl XskSource {
         if sys::poll(&mut self.poll_fds, timeout_ms).map_err(failed)? > 0 {
             return Ok(());
         }
-        // A removed interface does not wake the poll (`xsk_poll` looks at the rings alone); its error must be asked
-        // for.
+        // A removed interface does not wake the poll (`xsk_poll` checks the rings only); its error must be read
+        // explicitly.
         let Some(error) = self.sockets.iter().find_map(sys::pending_error) else { return Ok(()) };
         let gone = error.raw_os_error() == Some(libc::ENETDOWN);
         let error = Error::new("receive", &self.interface, error);
@@ -95,7 +95,7 @@ impl XskSource {
     }
 }
 
-/// Lends the next `count` frames of a queue (at most [`BURST`]) and gives them back to the kernel.
+/// Lends the next `count` frames of a queue (at most [`BURST`]) and returns them to the kernel.
 #[inline]
 fn deliver_burst(
     umem: &Umem,
@@ -133,12 +133,12 @@ fn deliver_burst(
     }
     stats.bursts += 1;
     socket.receive.release(count);
-    // The ring has places for all of them, regardless of what the kernel has reported so far.
+    // The ring has entries for all of them, whatever the kernel has released so far.
     socket.fill.give(&frames[..count as usize]);
     socket.wake_if_needed();
 }
 
-/// Asks for the headers of a frame to be brought near.
+/// Prefetches the headers of a frame.
 #[inline]
 fn fetch(umem: &Umem, frame: libc::xdp_desc) {
     // SAFETY: as in `deliver_burst`.
@@ -170,8 +170,8 @@ impl Source for XskSource {
     fn stats(&mut self) -> Stats {
         let mut stats = self.stats;
         for counted in self.sockets.iter().filter_map(Socket::statistics) {
-            // For want of a free frame both counters go up, in the modes that copy. A NIC that writes into the memory itself
-            // asks again and again instead: then that counter is not one of frames, and the NIC counts what it dropped.
+            // Without a free frame both counters increase, in the modes that copy. In zero-copy mode the driver retries instead:
+            // then the first counter does not count frames, and the NIC counts its own drops.
             let starved = match self.bind_mode {
                 BindMode::ZeroCopy => 0,
                 BindMode::Copy | BindMode::Generic => {
