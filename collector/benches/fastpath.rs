@@ -1,5 +1,5 @@
-//! The fast path: whole frames or payloads in memory to state, on one core. `cargo bench -p hopwise-collector`, or with
-//! case names behind `--`. Prints the least and the median of several short runs, ns per report.
+//! Benchmark of the fast path: from frames or payloads in memory to state, on one core. `cargo bench -p hopwise-collector`, or with
+//! case names after `--`. Prints the minimum and the median of several short runs, ns per report.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ const RUNS: usize = 31;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    // `cargo test --benches` runs this too: then once is enough.
+    // `cargo test --benches` also runs this; one run is then enough.
     let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
     let only =
         |input: &str| std::env::args().all(|word| !word.starts_with("--input=") || word.contains(input));
@@ -30,7 +30,7 @@ fn measure(case: &Case, input: Input, runs: usize) {
     let mut collector = case.collector();
     let mut feed = case.feed();
     let mut batch = Batch::with_capacity(8192);
-    // Two rounds to make every flow and key; then a second of the traffic's own time, so that sampling has adapted to
+    // Two rounds to create every flow and key; then a second of traffic time, so that sampling has adapted to
     // the rate.
     let warm = if runs == 1 { feed.frames() * 2 } else { (feed.frames() * 2).max(11_000_000) };
     run(&mut feed, &mut collector, &mut batch, input, warm);

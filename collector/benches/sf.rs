@@ -1,6 +1,6 @@
-//! SF-INT: whole frames or payloads in memory, joined into paths, on one core. `cargo bench -p hopwise-collector --bench sf`,
-//! or with case names behind `--`. Prints the least and the median of several short runs, ns per report, frames first and
-//! payloads without their outer headers after them.
+//! Benchmark of SF-INT: frames or payloads in memory, joined into paths, on one core. `cargo bench -p hopwise-collector --bench sf`,
+//! or with case names after `--`. Prints the minimum and the median of several short runs, ns per report, first for frames,
+//! then for payloads without outer headers.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ const RUNS: usize = 101;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    // `cargo test --benches` runs this too: then once is enough.
+    // `cargo test --benches` also runs this; one run is then enough.
     let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
     println!("{:<16} {:>9} {:>8} {:>8} {:>12}", "case", "input", "min", "median", "sets/report");
     for case in SF_CASES {
@@ -26,12 +26,12 @@ fn measure(case: &SfCase, input: Input, runs: usize) {
     let mut collector = case.collector();
     let mut feed = case.feed();
     let mut batch = Batch::with_capacity(8192);
-    // Rounds in which every path is confirmed; then a second of the traffic's own time, so that sampling has found its stride.
+    // Rounds in which every path is confirmed; then a second of traffic time, so that sampling has adapted to the rate.
     let warm = if runs == 1 { feed.frames() * 2 } else { (feed.frames() * 2).max(11_000_000) };
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let whole = |collector: &Collector| collector.stats().sf.complete.sets;
     let before = (whole(&collector), collector.stats().reports);
-    // Whole rounds, in which each flow has whole sets; short ones, so that some run without interference from other processes.
+    // Whole rounds, in which each flow has complete sets; short ones, so that some run without interference from other processes.
     let reports = feed.frames();
     let mut times: Vec<f64> =
         (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();

@@ -1,9 +1,9 @@
-//! Who may report: source prefixes per listener, each with the node ids that it may report as.
+//! Access control of reports: source prefixes per listener, each with the node ids as which it may report.
 //!
-//! Reports travel by UDP, unauthenticated: whoever reaches a listener can claim any loss of any node. A listener with
-//! [`Grant`]s accepts only datagrams of the senders in them. Without any, it accepts everyone's.
+//! Reports are unauthenticated UDP datagrams: any host that reaches a listener can claim any loss of any node. A listener
+//! with [`Grant`]s accepts only datagrams of the senders in them; without grants, it accepts those of every sender.
 //!
-//! A lookup is bounded and allocates nothing: a binary search per different prefix length, of which there are at most 161.
+//! A lookup is bounded and does not allocate: a binary search for each of at most 161 different prefix lengths.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use detect::Prefix;
 use wire::Refusal;
 
-/// Senders of a prefix, and the nodes as which they may report.
+/// The senders of a prefix, and the nodes as which they may report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The senders.
@@ -28,8 +28,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// The grants of each listener, by its number; `None`: everyone may report there. A datagram of a listener beyond them is
-    /// refused if any is restricted.
+    /// The grants of each listener, by its number; `None`: every sender may report there. If any listener is restricted,
+    /// datagrams of listeners beyond the list are refused.
     pub fn new(listeners: impl IntoIterator<Item = Option<Vec<Grant>>>) -> Self {
         let all = listeners.into_iter().map(|grants| grants.map(|grants| Senders::new(&grants)));
         let listeners: Vec<Option<Senders>> = all.collect();
@@ -40,7 +40,7 @@ impl Access {
         }
     }
 
-    /// Whether everyone may report to every listener.
+    /// Whether every sender may report to every listener.
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         self.listeners.is_empty()
@@ -50,7 +50,7 @@ impl Access {
     /// sender is restricted to some nodes.
     ///
     /// # Errors
-    /// It may not: the sender, or the node. Or `node` refused.
+    /// The sender or the node is not allowed, or `node` failed.
     pub fn check(
         &self,
         listener: u16,
@@ -97,7 +97,7 @@ impl Senders {
         for Grant { from, nodes } in grants {
             let (network, mask) = bits(from);
             match sorted.entry((from.is_v6(), mask)).or_default().entry(network) {
-                // Any node already, or from now on.
+                // One of both allows any node.
                 Entry::Occupied(mut ranges) if ranges.get().is_empty() || nodes.is_empty() => {
                     ranges.get_mut().clear()
                 }
@@ -146,7 +146,7 @@ impl Senders {
 
 impl Group {
     fn find(&self, source: u128) -> Option<&Nodes> {
-        // A short IPv6 prefix (`::/0`) contains the mapped addresses, which are IPv4.
+        // A short IPv6 prefix (`::/0`) would contain the mapped addresses, which are IPv4.
         if self.v6 && source >> 32 == MAPPED >> 32 {
             return None;
         }
@@ -160,7 +160,7 @@ fn contains(ranges: &[(u32, u32)], node: u32) -> bool {
     after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, last)| node <= *last)
 }
 
-/// Sorted, without overlap; `None` of none.
+/// Sorts ranges and merges those that overlap; `None` for an empty list.
 fn merged(ranges: &[(u32, u32)]) -> Nodes {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
@@ -225,7 +225,7 @@ mod tests {
             (0, "::ffff:10.1.0.1", Some(7), Ok(())),
             (1, "192.0.2.1", None, Ok(())),
             (2, "10.1.0.1", None, sender),
-            // A listener that nobody configured has no allowed senders.
+            // A listener that is not configured has no allowed senders.
             (3, "10.1.0.1", None, sender),
             (u16::MAX, "10.1.0.1", None, sender),
         ];

@@ -1,8 +1,8 @@
-//! Results that left a collector, owned: what travels through the queues to the store, the live stream and the exporters.
+//! Owned results of a collector, for the queues to the store, the live stream and the exporters.
 
 use crate::event::{Drop, Event, FlowRow, Loss, Output, Rollup};
 
-/// Everything that one worker found since the batch was last cleared. Its memory is reused, so that nothing is allocated in
+/// All results of one worker since the batch was last cleared. Its memory is reused, so that nothing is allocated in
 /// the steady state; a batch at its capacity refuses and counts records instead of growing.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -23,7 +23,7 @@ pub struct Batch {
 /// Room for paths, in nodes per record.
 const PATH_NODES: usize = 8;
 
-/// Where a path lies in the batch's arena.
+/// Position of a path in the batch's arena.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     start: u32,
@@ -48,12 +48,12 @@ impl Batch {
         }
     }
 
-    /// The same, whose memory grows with what is in it.
+    /// The same, with memory that grows with its content.
     pub fn growing(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
     }
 
-    /// Records of each kind that fit.
+    /// Maximum number of records of each kind.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -94,12 +94,12 @@ impl Batch {
         &self.losses
     }
 
-    /// Records of all kinds.
+    /// Number of records of all kinds.
     pub fn len(&self) -> usize {
         self.events.len() + self.rollups.len() + self.flows.len() + self.drops.len() + self.losses.len()
     }
 
-    /// Nothing in it.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -12,32 +12,32 @@ use crate::event::Nanos;
 /// Whether timestamps of different nodes can be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Clocks {
-    /// They cannot: each node's clock runs by itself. A flow's latency is the sum of its hop latencies.
+    /// They cannot: clocks are not synchronised. A flow's latency is the sum of its hop latencies.
     #[default]
     Free,
-    /// They can: PTP or better. A flow's latency is its last egress timestamp minus its first ingress timestamp.
+    /// They can, as with PTP. A flow's latency is its last egress timestamp minus its first ingress timestamp.
     Synchronised,
 }
 
-/// The units and clocks of a kind of device. They are never guessed: the default is the standard's, in nanoseconds.
+/// The units and clocks of a kind of device. They are never guessed: the defaults are those of the specifications, in nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// Its name in the configuration.
     pub name: String,
-    /// How to read its bytes.
+    /// How to decode its reports.
     pub wire: wire::Profile,
     /// Nanoseconds per unit of timestamps.
     pub timestamp_unit_ns: u32,
     /// Nanoseconds per unit of hop latency.
     pub latency_unit_ns: u32,
-    /// The longest plausible hop latency, ns; 0: every hop latency counts as reported. See [`HopView::implausible_latency`].
+    /// The longest plausible hop latency, ns; 0: no limit. See [`HopView::implausible_latency`].
     ///
     /// [`HopView::implausible_latency`]: crate::HopView::implausible_latency
     pub max_hop_latency: Nanos,
     /// Unit of queue occupancy, for display.
     pub queue_unit: String,
-    /// A utilisation of 1 as a fraction of the link: 0.01 where devices send per cent. Stored as a whole number of
-    /// millionths, at least one.
+    /// The utilization of the link that a reported value of 1 means: 0.01 if devices send percentages. Rounded to a whole number
+    /// of millionths, at least one.
     pub utilization_scale: f64,
     /// Whether timestamps of different nodes can be compared.
     pub clocks: Clocks,
@@ -46,11 +46,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The longest plausible hop latency, ns, unless a profile says otherwise: longer than any switch keeps a packet, and
-    /// shorter than the uptime which a node reports that knows no ingress time.
+    /// The default of the longest plausible hop latency, ns: longer than any switch buffers a packet, and shorter than the
+    /// uptime that a node without an ingress timestamp reports.
     pub const MAX_HOP_LATENCY: Nanos = 1_000_000_000;
 
-    /// Nanoseconds, free clocks, utilisation in millionths.
+    /// A profile with nanoseconds, clocks that are not synchronised, and utilization in millionths.
     pub fn new(name: impl Into<String>, wire: wire::Profile) -> Self {
         Self {
             name: name.into(),
@@ -65,7 +65,7 @@ impl Profile {
         }
     }
 
-    /// One unit of utilisation in millionths of the link, at least 1.
+    /// One unit of utilization in millionths of the link, at least 1.
     pub fn utilization_unit(&self) -> u32 {
         (self.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32
     }
@@ -77,14 +77,14 @@ impl Default for Profile {
     }
 }
 
-/// Rollups to make.
+/// Which rollups are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rollups {
     /// One per second and key.
     pub seconds: bool,
     /// One per minute and key, flows included.
     pub minutes: bool,
-    /// Quantile sketches at most, 14 KiB each; a key in use holds two, three for a short time after each second.
+    /// Maximum number of quantile sketches, 14 KiB each; a key in use needs two, and three for a short time after each second.
     pub sketches: usize,
 }
 
@@ -101,13 +101,13 @@ pub struct JoinConfig {
     pub max_flows: usize,
     /// Sets in the table: 140 bytes and 64 per record each.
     pub max_sets: usize,
-    /// Nodes of a path, the sink among them, at most.
+    /// Maximum number of nodes of a path, including the sink.
     pub max_nodes: usize,
     /// Time after which an incomplete set is closed, ns.
     pub timeout: Nanos,
-    /// The Remaining Hop Count that sources begin with, before they count themselves; `None`: it is learned.
+    /// The initial Remaining Hop Count of sources, before they decrement it themselves; `None`: it is learned.
     pub hop_limit: Option<u8>,
-    /// Sets in a row that must prove a path before it is confirmed, at least 1.
+    /// Number of consecutive sets that must prove a path before it is confirmed, at least 1.
     pub confirmations: u8,
 }
 
@@ -124,7 +124,7 @@ impl Default for JoinConfig {
     }
 }
 
-/// A link between two nodes: what leaves the one by an interface enters the other by another.
+/// A directed link between two nodes, from an egress interface to an ingress interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Link {
     /// The node and its egress interface.
@@ -136,14 +136,14 @@ pub struct Link {
 /// How postcards are joined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PostcardConfig {
-    /// How long a postcard waits for the others of its packet, and for another after each of them, ns: longer than an
-    /// aggregator keeps a postcard.
+    /// How long a postcard waits for the others of its packet, and how long after the latest of them, ns. It must be longer
+    /// than the timer of the aggregators.
     pub timeout: Nanos,
-    /// Postcards pending at a time, about 150 bytes each; 0: none are joined.
+    /// Maximum number of pending postcards, about 150 bytes each; 0: none are joined.
     pub max_pending: usize,
     /// The longest time from one node to the next, ns, for postcards that are joined by their timestamps.
     pub proximity: Nanos,
-    /// Sets in a row that must agree on a path before it is confirmed.
+    /// Number of consecutive sets that must agree on a path before it is confirmed.
     pub confirmations: u8,
     /// All links between nodes: they prove that no node of a path is missing.
     pub links: Vec<Link>,
@@ -164,11 +164,11 @@ impl Default for PostcardConfig {
     }
 }
 
-/// The configuration of a collector. All memory is reserved by these numbers at the start; see each for its cost.
+/// The configuration of a collector. These sizes determine the memory that is reserved at the start; see each for its cost.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Flows in the table: about 480 bytes each with six hops, 42 more for each further hop (room is reserved for 16 each), and
-    /// 8 more for each value that rules remember of earlier reports.
+    /// Flows in the table: about 480 bytes each with six hops, 42 more for each further hop (memory is reserved for 16 each), and
+    /// 8 more for each cell of the rule history.
     pub max_flows: usize,
     /// Queues (node and queue) in the table: about 550 bytes each.
     pub max_queues: usize,
@@ -182,24 +182,24 @@ pub struct Config {
     pub flow_timeout: Nanos,
     /// How often the latest state of each active flow is pushed; 0 = never.
     pub push_interval: Nanos,
-    /// Rollups to make.
+    /// Which rollups are computed.
     pub rollup: Rollups,
     /// Hash seed: prevents senders from targeting one bucket of a table. Equal seeds and inputs give equal outputs.
     pub seed: u64,
-    /// Who may report to which listener; everyone by default.
+    /// Which senders may report to which listener; by default every sender to each.
     pub access: Arc<Access>,
     /// Profiles by source prefix; the longest prefix wins.
     pub profiles: Vec<(Prefix, Profile)>,
     /// The profile of all other sources.
     pub default_profile: Profile,
-    /// Profiles by node id, whose units replace those of the reporter's profile; each node once. Reports are read one hop at a
-    /// time then.
+    /// Profiles by node id, whose units replace those of the reporter's profile; each node once. With such profiles, reports are
+    /// read one hop at a time.
     pub node_profiles: Vec<(u32, Profile)>,
     /// Thresholds and rules at the start.
     pub detection: Arc<Detection>,
     /// How records of SF-INT are joined.
     pub sf: JoinConfig,
-    /// Account for losses here. `false` where a [`crate::Sequencer`] in front of several collectors does.
+    /// Account for losses here. `false` if a [`crate::Sequencer`] in front of several collectors does it.
     pub sequence: bool,
     /// How postcards are joined into paths.
     pub postcards: PostcardConfig,
@@ -229,14 +229,14 @@ impl Default for Config {
     }
 }
 
-/// A profile as numbers, ready for use on every report.
+/// The numbers of a profile, ready for use on every report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Units {
     pub(crate) stamp_ns: u32,
     pub(crate) latency_ns: u32,
     pub(crate) utilization: u32,
     pub(crate) synchronised: bool,
-    /// The longest plausible hop latency, ns; [`Units::UNLIMITED`]: latencies are not judged.
+    /// The longest plausible hop latency, ns; [`Units::UNLIMITED`]: no limit.
     pub(crate) max_latency: Nanos,
 }
 
@@ -244,7 +244,7 @@ impl Units {
     /// A limit that no latency exceeds.
     pub(crate) const UNLIMITED: Nanos = Nanos::MAX;
 
-    /// Nanoseconds and millionths, free clocks: where nothing is computed from stamps.
+    /// Nanoseconds and millionths, clocks not synchronised: for callers that compute nothing from timestamps.
     pub(crate) const NONE: Self = Self {
         stamp_ns: 1,
         latency_ns: 1,
@@ -253,7 +253,7 @@ impl Units {
         max_latency: Self::UNLIMITED,
     };
 
-    /// Do numbers of both mean the same?
+    /// Whether values have the same meaning under both.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         *self == Self { max_latency: self.max_latency, ..*other }
     }

@@ -1,4 +1,4 @@
-//! What leaves the collector: events, rollups, flow rows, drops, losses; and the [`Output`] that receives them.
+//! The results of a collector: events, rollups, flow rows, drops, losses; and the [`Output`] that receives them.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -17,7 +17,7 @@ pub enum Kind {
     New = 0,
     /// A value differs from the last reported value by more than its threshold.
     Change = 1,
-    /// A flow's path is another than before.
+    /// A flow's path differs from the previous one.
     PathChange = 2,
     /// A path visits a node twice.
     PathLoop = 3,
@@ -29,7 +29,7 @@ pub enum Kind {
     Drop = 6,
     /// Reports are missing in a reporter's sequence.
     Loss = 7,
-    /// A flow or key was not seen for its timeout.
+    /// A flow or key had no reports for its timeout.
     Expired = 8,
     /// The E bit: a hop could not add data because the hop limit was reached.
     HopLimit = 9,
@@ -75,14 +75,14 @@ impl Kind {
     }
 }
 
-/// How a latency, or the order of a path, was obtained. Displays must show anything but `Measured` beside the value.
+/// How a latency, or the order of a path, was obtained. Displays must show any basis other than `Measured` with the value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Basis {
-    /// Measured by one clock, or by clocks that the profile calls synchronised.
+    /// Measured by one clock, or by clocks that are synchronised according to the profile.
     #[default]
     Measured = 0,
-    /// Sum of the hops' latencies: time on links is not in it.
+    /// Sum of the hop latencies, without the time on links.
     HopSum = 1,
     /// Corrected by an estimated clock offset.
     Corrected = 2,
@@ -90,27 +90,27 @@ pub enum Basis {
     Unsynchronised = 3,
     /// A path joined from postcards, in the order of the packet's hop limit (or time to live).
     HopLimit = 4,
-    /// The same, in the order of timestamps of clocks that agree.
+    /// The same, in the order of timestamps of synchronised clocks.
     Stamps = 5,
-    /// The same, in the order of the links that the configuration names.
+    /// The same, in the order of the configured links.
     Topology = 6,
 }
 
 /// A significant change. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
 ///
-/// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, and `Latest`) travel beside the event as a
+/// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, and `Latest`) are passed with the event as a
 /// slice, so that an event has a fixed size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Event {
     /// When it was observed (receive time).
     pub ts: Nanos,
-    /// Deterministic record id (hash of reporter, sequence, time, key): equal for equal events found twice.
+    /// Deterministic record id (hash of reporter, sequence, time, key): two collectors give the same event the same id.
     pub id: u64,
     /// The kind.
     pub kind: Kind,
-    /// Which metric, where one is concerned.
+    /// The metric, if the event is about one.
     pub metric: Option<Metric>,
-    /// The flow, where one is concerned.
+    /// The flow, if the event is about one.
     pub flow: Option<FlowKey>,
     /// The node.
     pub node: Option<u32>,
@@ -120,20 +120,20 @@ pub struct Event {
     pub queue: Option<u8>,
     /// The new value.
     pub value: Option<u64>,
-    /// The value reported before.
+    /// The last reported value.
     pub previous: Option<u64>,
-    /// The threshold that was passed.
+    /// The threshold that was exceeded.
     pub threshold: Option<u64>,
     /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`).
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,
-    /// How `value` was obtained; with a path, how its order was.
+    /// How `value` was obtained, or the order of the path.
     pub basis: Basis,
 }
 
 impl Event {
-    /// An event of this kind, with nothing else known.
+    /// An event of this kind without further fields.
     pub(crate) fn blank(ts: Nanos, kind: Kind) -> Self {
         Self {
             ts,
@@ -182,7 +182,7 @@ pub struct Rollup {
     pub interface: Option<u32>,
     /// The queue.
     pub queue: Option<u8>,
-    /// Values seen. Exact, as are `min`, `max` and `sum`.
+    /// Number of values. Exact, as are `min`, `max` and `sum`.
     pub count: u64,
     /// Minimum.
     pub min: u64,
@@ -190,16 +190,16 @@ pub struct Rollup {
     pub max: u64,
     /// Sum of values.
     pub sum: u64,
-    /// Median and 99th percentile from the sketch; `None` where there was no sketch.
+    /// Median, from the sketch; `None` without a sketch.
     pub p50: Option<u64>,
-    /// See `p50`.
+    /// 99th percentile, likewise.
     pub p99: Option<u64>,
 }
 
-/// The latest state of a flow. Its path travels beside it.
+/// The latest state of a flow. Its path is passed with it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlowRow {
-    /// Whose.
+    /// The flow.
     pub flow: FlowKey,
     /// Latest flow latency, ns.
     pub flow_latency: Option<u64>,
@@ -224,9 +224,9 @@ pub struct Drop {
     pub flow: Option<FlowKey>,
     /// The dropping node.
     pub node: Option<u32>,
-    /// The input.
+    /// The ingress interface.
     pub ingress_if: Option<u32>,
-    /// Where it would have gone out.
+    /// The intended egress interface.
     pub egress_if: Option<u32>,
     /// The queue.
     pub queue: Option<u8>,
@@ -234,22 +234,22 @@ pub struct Drop {
     pub reason: Option<u8>,
 }
 
-/// Reports that never reached us, over one accounting interval of one reporter.
+/// Lost reports of one reporter in one accounting interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loss {
     /// End of the interval.
     pub ts: Nanos,
-    /// The reporter's node id; `None` where the dialect carries none (then the source address identifies it).
+    /// The reporter's node id; `None` if the format carries none (the source address then identifies the reporter).
     pub node: Option<u32>,
     /// Source address of the reports (IPv4 mapped into IPv6).
     pub source: [u8; 16],
     /// Subsystem inside the node.
     pub hw_id: u8,
-    /// Missing for good: fell out of the reorder window.
+    /// Lost: the numbers left the reorder window.
     pub lost: u64,
     /// Arrived reordered, inside the window.
     pub reordered: u64,
-    /// Arrived twice.
+    /// Duplicated.
     pub duplicated: u64,
 }
 
@@ -271,23 +271,23 @@ impl Loss {
 pub struct SequenceEvent {
     /// Receive time of the datagram that showed it.
     pub ts: Nanos,
-    /// Which stream.
+    /// The stream.
     pub stream: StreamId,
-    /// What.
+    /// The kind of event.
     pub kind: SequenceEventKind,
 }
 
 /// See [`SequenceEvent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SequenceEventKind {
-    /// `count` numbers from `first` on were skipped; they may still come.
+    /// `count` numbers from `first` on were skipped; they may still arrive.
     Gap {
         /// First missing number.
         first: u32,
         /// How many.
         count: u32,
     },
-    /// `count` numbers from `first` on did not come in time: lost.
+    /// `count` numbers from `first` on did not arrive in time: lost.
     Lost {
         /// First lost number.
         first: u32,
@@ -298,14 +298,14 @@ pub enum SequenceEventKind {
     Late(u32),
     /// A number arrived again.
     Duplicate(u32),
-    /// A number from before the window, alone.
+    /// A number far from the expected one, which the next datagram did not confirm.
     Stray(u32),
-    /// Numbering began again at this number.
+    /// The numbering restarted at this number.
     Restart(u32),
 }
 
 /// Identifies the sender of a report by its address (IPv4 mapped into IPv6); never 0. All addresses of an IPv6 /64 are one
-/// sender: a host can have all of them.
+/// sender, because one host can have all of them.
 pub fn sender_of(source: &[u8; 16]) -> u32 {
     let [high, low] = [0, 8].map(|at| {
         let mut half = [0; 8];
@@ -319,9 +319,9 @@ pub fn sender_of(source: &[u8; 16]) -> u32 {
 /// Seed of [`sender_of`].
 const SENDERS: u64 = 0x5e4d_e125;
 
-/// Receives what the collector found. Every method does nothing by default.
+/// Receives the results of a collector. Every method does nothing by default.
 pub trait Output {
-    /// The events and drops that follow come from reports of this sender, or follow from none (0). See [`sender_of`].
+    /// The following events and drops are from reports of this sender; 0: not from a report. See [`sender_of`].
     fn sender(&mut self, sender: u32) {
         let _ = sender;
     }
@@ -345,7 +345,7 @@ pub trait Output {
     fn loss(&mut self, loss: &Loss) {
         let _ = loss;
     }
-    /// Something in a reporter's numbering: each gap, late or repeated number, restart. For explanations, not for storage.
+    /// An event in a reporter's numbering: a gap, a late or repeated number, a restart. For explanations, not for storage.
     #[inline]
     fn sequence(&mut self, note: &SequenceEvent) {
         let _ = note;

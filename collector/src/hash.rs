@@ -1,4 +1,4 @@
-//! Hashing of small fixed keys. Not cryptographic; the seed keeps a sender from aiming at one bucket.
+//! Hashing of small fixed keys. Not cryptographic; the seed prevents a sender from filling one bucket on purpose.
 
 /// Multiplies to 128 bits and folds the halves: every input bit reaches every output bit.
 #[inline]
@@ -7,7 +7,7 @@ pub(crate) fn fold(a: u64, b: u64) -> u64 {
     (wide >> 64) as u64 ^ wide as u64
 }
 
-/// 16 bytes under a seed.
+/// The hash of 16 bytes under a seed.
 #[inline]
 pub(crate) fn fold_octets(octets: &[u8; 16], seed: u64) -> u64 {
     let wide = u128::from_be_bytes(*octets);

@@ -1,17 +1,17 @@
 //! A set-associative index from hashes to slots of a slab: the lookup under every table here.
 //!
-//! A bucket is one cache line: eight ways of a 16-bit tag, how busy the way is and since which second, and a slot number.
-//! An entry lives in its first bucket or, when that was full, in its second; a lookup reads at most these two lines. The
-//! index is allocated once and never grows.
+//! A bucket is one cache line of eight ways, each with a 16-bit tag, the heat and its second, and a slot number. An entry is
+//! in its first bucket or, if that was full, in its second; a lookup reads at most these two lines. The index is allocated
+//! once and never grows.
 //!
-//! **Heat.** Each use adds one to a way's heat, saturating at 255; a heat counts half for each second of age. An entry
-//! with a heat of [`BUSY`] or more is busy: a new entry never evicts it. Among the others the least hot goes first,
-//! then the oldest. A flood of keys seen once therefore only ever replaces its own kind, and when all sixteen ways are
+//! **Heat.** Each use adds one to a way's heat, saturating at 255; a heat is halved for each second of age. An entry
+//! with a heat of [`BUSY`] or more is busy: a new entry never evicts it. Among the others the entry with the lowest heat is
+//! evicted, then the oldest. A flood of keys that occur once therefore only evicts such keys, and if all sixteen ways are
 //! busy the new entry is refused.
 
 use memory::prefetch;
 
-/// Heat from which an entry is not evicted by a new entry: two touches within about a second.
+/// Heat from which an entry is not evicted by a new entry: two uses within about a second.
 pub(crate) const BUSY: u8 = 2;
 
 /// Not a slot.
@@ -32,21 +32,21 @@ struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// Where an entry lies in the index.
+/// Position of an entry in the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IndexPosition {
     bucket: u32,
     way: u8,
 }
 
-/// Where a new entry could go.
+/// Place for a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InsertSlot {
     /// A free way.
     Free(IndexPosition),
     /// A way whose entry (in this slot) is to be evicted.
     Evict(IndexPosition, u32),
-    /// Sixteen busy entries.
+    /// None: all sixteen entries are busy.
     Refused,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An index for `capacity` entries, with twice as many ways, so that hardly ever are both buckets of a key full.
+    /// An index for `capacity` entries, with twice as many ways, so that both buckets of a key are rarely full.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let count = (capacity.max(1) * 2).div_ceil(WAYS).next_power_of_two();
         let mut buckets = Vec::with_capacity(count);
@@ -78,14 +78,14 @@ impl Index {
         prefetch(&self.buckets[self.first(hash)]);
     }
 
-    /// The first slot whose tag fits in the first bucket: a guess, for prefetching what lies in that slot.
+    /// The first slot in the first bucket whose tag matches: a guess, for prefetching that slot.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         let bucket = &self.buckets[self.first(hash)];
         bucket.slots.get(first_match(bucket, tag(hash))).copied().unwrap_or(NO_SLOT)
     }
 
-    /// The slot of `hash` for which `is_it` says yes, or [`NO_SLOT`]. A plain number, since it is on its way to an access.
+    /// The slot of `hash` for which `is_it` is true, or [`NO_SLOT`]. A plain number: callers index with it.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
         let bucket = &self.buckets[self.first(hash)];
@@ -102,7 +102,7 @@ impl Index {
         self.place(hash, is_it).map_or(NO_SLOT, |(_, slot)| slot)
     }
 
-    /// Where the entry of `hash` lies for which `is_it` says yes.
+    /// Position and slot of the entry of `hash` for which `is_it` is true.
     fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(IndexPosition, u32)> {
         let first = self.first(hash);
         for at in [first, self.second(hash, first)] {
@@ -127,13 +127,13 @@ impl Index {
         }
     }
 
-    /// How busy the entry of `hash` in `slot` is in `second`.
+    /// The heat of the entry of `hash` in `slot`, in `second`.
     pub(crate) fn heat(&self, hash: u64, slot: u32, second: u32) -> u8 {
         let entry = self.place(hash, |candidate| candidate == slot);
         entry.map_or(0, |(place, _)| cooled(&self.buckets[place.bucket as usize], place.way as usize, second))
     }
 
-    /// Finds room for a new entry in `second`. With `full`, only an eviction makes room, since the slab has no free slot.
+    /// Finds a way for a new entry in `second`. With `full`, only by an eviction, since the slab has no free slot.
     pub(crate) fn room(&self, hash: u64, second: u32, full: bool) -> InsertSlot {
         let first = self.first(hash);
         let candidates = [first, self.second(hash, first)];
@@ -161,7 +161,7 @@ impl Index {
         }
     }
 
-    /// Puts a new entry into a way that [`Index::room`] named, with as many uses as are known of it, in `second`.
+    /// Puts a new entry into a way that [`Index::room`] returned, with the number of its known uses, in `second`.
     pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, (uses, second): (u8, u32)) {
         let bucket = &mut self.buckets[place.bucket as usize];
         let way = place.way as usize;
@@ -178,7 +178,7 @@ impl Index {
         }
     }
 
-    /// Forgets an entry's heat, so that a second that recurs modulo 256 does not make it look young.
+    /// Clears an entry's heat, so that it does not look recent when its second recurs modulo 256.
     pub(crate) fn cool(&mut self, hash: u64, slot: u32, second: u32) {
         if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];

@@ -1,4 +1,4 @@
-//! The sources: one entry per source address, with the profile that reads it and what was refused.
+//! The sources: one entry per source address, with its profile and its counters of refusals.
 
 use detect::Prefix;
 use wire::Refusal;
@@ -15,7 +15,7 @@ pub struct SourceView {
     pub source: [u8; 16],
     /// Datagrams received.
     pub datagrams: u64,
-    /// What was refused, by [`Refusal::index`].
+    /// Refusals, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
     /// Receive time of the latest datagram.
     pub last_seen: Nanos,
@@ -45,7 +45,7 @@ pub(crate) struct Source {
 }
 
 /// A bounded table of sources. When it is full, the least recently active one is evicted, unless all are busy; a source
-/// without an entry is read by its profile all the same, but nothing is counted for it alone.
+/// without an entry is still read by its profile, but has no counters of its own.
 #[derive(Debug)]
 pub(crate) struct Sources {
     entries: Vec<Entry>,
@@ -75,7 +75,7 @@ impl Sources {
         }
     }
 
-    /// The entry of `address`, which sent a datagram.
+    /// Finds or adds the entry of `address`, and counts a datagram.
     #[inline]
     pub(crate) fn enter(&mut self, address: &[u8; 16], now: Nanos) -> Source {
         if let Some(entry) = self.entries.get_mut(self.latest as usize)
@@ -135,7 +135,7 @@ impl Sources {
             .map_or(0, |(_, profile)| *profile)
     }
 
-    /// Something of this source was refused.
+    /// Counts a refusal of this source.
     pub(crate) fn refuse(&mut self, source: Source, refusal: Refusal) {
         if let Some(entry) = self.entries.get_mut(source.slot as usize) {
             entry.view.refused[refusal.index()] += 1;

@@ -1,7 +1,7 @@
-//! Counters: plain numbers. The metrics and API modules give them names and labels.
+//! Counters as plain numbers. The metrics and API modules give them names and labels.
 //!
-//! The numbers balance: [`Stats::decode_balance`] and [`Stats::state_balance`] give what went in, what came out and what was dropped
-//! for which reason, and the tests add them up.
+//! The counters balance: [`Stats::decode_balance`] and [`Stats::state_balance`] return input, output and drops by reason, and
+//! the tests compare their sums.
 
 mod join;
 mod postcards;
@@ -15,16 +15,16 @@ use crate::event::Kind;
 pub use join::{Count, JoinStats, Reason};
 pub use postcards::{Partial, PostcardStats, Unjoinable};
 
-/// A bounded table's numbers.
+/// Usage of a bounded table.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Table {
-    /// Entries in it.
+    /// Entries in use.
     pub used: u64,
-    /// Room for.
+    /// Maximum number of entries.
     pub capacity: u64,
-    /// Pushed out by a new entry.
+    /// Entries evicted by new ones.
     pub evicted: u64,
-    /// Newcomers that found no room.
+    /// New entries refused because the table was full.
     pub refused: u64,
 }
 
@@ -33,8 +33,8 @@ pub struct Table {
 pub struct Tables {
     /// Flows.
     pub flows: Table,
-    /// Hops of the paths of all flows: `used` and `capacity` in hops, flows `evicted` so that another's path found room,
-    /// and paths of which not every hop could be stored (`refused`).
+    /// Hops of the paths of all flows: `used` and `capacity` in hops, flows `evicted` to make space for another's path,
+    /// and truncated paths (`refused`).
     pub hops: Table,
     /// Nodes.
     pub nodes: Table,
@@ -91,11 +91,11 @@ pub struct Stats {
     pub datagrams: u64,
     /// Datagrams with at least one good report, or a good aggregate.
     pub accepted: u64,
-    /// Datagrams without one, by the first reason met ([`Refusal::index`]).
+    /// Datagrams without one, by the first reason ([`Refusal::index`]).
     pub refused_datagrams: [u64; Refusal::COUNT],
     /// Good reports.
     pub reports: u64,
-    /// Reports (or rests of datagrams) refused, by reason: those inside accepted datagrams too.
+    /// Reports (or remaining parts of datagrams) refused, by reason, including those inside accepted datagrams.
     pub refused: [u64; Refusal::COUNT],
     /// Aggregates of postcards, among the datagrams accepted.
     pub aggregates: u64,
@@ -105,19 +105,19 @@ pub struct Stats {
     pub summaries: u64,
     /// Good reports that updated a flow, with the values of its nodes.
     pub flow_reports: u64,
-    /// Good reports that updated node-level state only: they name no flow, or say nothing of the path of a flow that is
-    /// not known, or hold one record of a set that they did not make whole (SF-INT).
+    /// Good reports that updated node-level state only: they name no flow, or do not contain the path of an unknown flow,
+    /// or contain one record of a set that they did not complete (SF-INT).
     pub node_reports: u64,
-    /// Good reports whose flow found no room in the table; node-level state was updated.
+    /// Good reports whose flow did not fit into the table; node-level state was updated.
     pub unadmitted: u64,
     /// Good reports of dropped packets (among those above).
     pub drop_reports: u64,
-    /// Hop latencies that were implausible, and are in no other number: see
+    /// Implausible hop latencies, which no other counter includes: see
     /// [`HopView::implausible_latency`](crate::HopView::implausible_latency). A summary of latencies counts once.
     pub implausible_latencies: u64,
     /// Flows and keys that expired.
     pub expired: u64,
-    /// Paths of which not every hop could be stored.
+    /// Truncated paths: not every hop could be stored.
     pub truncated_paths: u64,
     /// Flows with such a path now.
     pub truncated_flows: u64,
@@ -125,7 +125,7 @@ pub struct Stats {
     pub postcards: PostcardStats,
     /// Events emitted, by kind.
     pub events: [u64; Kind::ALL.len()],
-    /// How records of SF-INT were joined.
+    /// Outcomes of SF-INT records.
     pub sf: JoinStats,
 }
 
@@ -155,7 +155,7 @@ impl Default for Stats {
     }
 }
 
-/// In = out + Σ drops.
+/// Input = output + Σ drops.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Balance {
     /// Units that entered.
@@ -182,7 +182,7 @@ impl AddAssign<&Self> for Stats {
 }
 
 impl Stats {
-    /// What was counted since `before`, an earlier reading.
+    /// The counts since `before`, an earlier reading.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = *self;

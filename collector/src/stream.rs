@@ -1,4 +1,4 @@
-//! Identity of a sequence space: whose datagrams share one counter.
+//! Identity of a sequence space, that is, of datagrams that share one counter.
 
 use crate::hash::{fold, fold_octets};
 
@@ -9,7 +9,7 @@ pub struct StreamId {
     pub version: u8,
     /// Subsystem inside the node.
     pub hw_id: u8,
-    /// Which of our listeners received it.
+    /// Which listener received it.
     pub listener: u16,
     /// The reporter's node id; `None` where the format carries none.
     pub node: Option<u32>,
@@ -41,7 +41,7 @@ impl StreamId {
     }
 }
 
-/// The identity of a stream with a node id as one number, to be compared at once.
+/// The identity of a stream with a node id as one number, for a single comparison.
 #[inline(always)]
 pub(crate) fn pack(version: u8, hw_id: u8, listener: u16, node: u32) -> u64 {
     u64::from(version) << 56 | u64::from(hw_id) << 48 | u64::from(listener) << 32 | u64::from(node)

@@ -1,7 +1,7 @@
-//! Made-up traffic for measuring: frames of Telemetry Report 1.0 around INT 1.0, as INTCollector's generator sends them.
+//! Synthetic traffic for benchmarks: frames of Telemetry Report 1.0 around INT 1.0, as INTCollector's generator sends them.
 //!
 //! A frame of 6 hops with 8 items is 304 bytes: Ethernet, IPv4, UDP (42), report header (16), inner Ethernet, IPv4, UDP
-//! (42), INT shim (4), INT header (8), 6 × 32 bytes of metadata. Nothing here is on any hot path.
+//! (42), INT shim (4), INT header (8), 6 × 32 bytes of metadata. Not part of the fast path.
 
 pub mod aggregate;
 mod sf;
@@ -30,7 +30,7 @@ pub const BURST: usize = 64;
 const GAP: Nanos = 100;
 /// Time between two ticks.
 const TICK: Nanos = 10_000_000;
-/// Thresholds by metric that the traffic keeps below, unless it is to change.
+/// Thresholds by metric; only the traffic of [`Values::Change`] exceeds one.
 const THRESHOLDS: [u64; 6] = [0, 100_000, 10_000, 1000, 1000, 100_000];
 
 /// One case of the benchmark.
@@ -38,24 +38,24 @@ const THRESHOLDS: [u64; 6] = [0, 100_000, 10_000, 1000, 1000, 100_000];
 pub struct Case {
     /// Its name, as in `hopwise bench`.
     pub name: &'static str,
-    /// Different flows, met in turn.
+    /// Number of flows, in turn.
     pub flows: u32,
     /// Hops per report.
     pub hops: u8,
     /// Which items each hop carries.
     pub bitmap: u16,
-    /// What the values do.
+    /// How the values change.
     pub values: Values,
 }
 
-/// What the values of a flow do from one report to the next.
+/// How the values of a flow change from one report to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
     /// Stay the same.
     Constant,
-    /// Vary, below every threshold.
+    /// Vary, by less than every threshold.
     Jitter,
-    /// One hop latency per report moves by more than its threshold.
+    /// One hop latency per report changes by more than its threshold.
     Change,
 }
 
@@ -70,7 +70,7 @@ pub const CASES: [Case; 6] = [
 ];
 
 impl Case {
-    /// A collector for it.
+    /// A collector for the case.
     pub fn collector(&self) -> Collector {
         let thresholds = Thresholds::new(THRESHOLDS, Vec::new()).unwrap_or_default();
         let mut profile = Profile::new("intcollector-gen", wire::Profile::new(Dialect::IntCollectorGen));
@@ -85,7 +85,7 @@ impl Case {
         })
     }
 
-    /// Its frames, made in memory once.
+    /// Its frames, generated once in memory.
     pub fn feed(&self) -> Feed {
         // Rounds through all flows, so that values can differ from one to the next.
         let rounds: u32 = match self.values {
@@ -96,7 +96,7 @@ impl Case {
         let length = self.frame_len();
         let mut bytes = vec![0; length * (self.flows * rounds) as usize];
         let mut jitter = Jitter::new(1);
-        // Flows are met in an order that no prefetcher foresees.
+        // Flows occur in an order that no prefetcher predicts.
         let stride = coprime(self.flows);
         for (at, frame) in bytes.chunks_exact_mut(length).enumerate() {
             let at = at as u32;
@@ -149,13 +149,13 @@ impl Case {
         Md10 { hop_ml: words, remaining: 8, bitmap: self.bitmap, ..Md10::default() }.emit(&mut rest[SHIM..]);
         let stack = &mut rest[SHIM + HEADER..];
         for hop in 0..self.hops {
-            // The last hop lies first.
+            // The last hop comes first.
             let at = usize::from(self.hops - 1 - hop) * self.layout().len();
             self.layout().write(&self.hop(hop, flow, round, jitter), &mut stack[at..]);
         }
     }
 
-    /// Four nodes per place, and one sink: the network of one busy reporter.
+    /// Four nodes per position on the path, and one sink: the network of one busy reporter.
     fn node(&self, hop: u8, flow: u32) -> u32 {
         let choice = if hop + 1 == self.hops { 0 } else { flow >> (2 * u32::from(hop)) & 3 };
         100 * (u32::from(hop) + 1) + choice
@@ -215,7 +215,7 @@ impl Packet {
     }
 }
 
-/// A number near the golden section of `count` that has no divisor in common with it.
+/// A number near `count` divided by the golden ratio that is coprime to `count`.
 fn coprime(count: u32) -> u32 {
     let gcd = |mut a: u32, mut b: u32| {
         while b != 0 {
@@ -227,12 +227,12 @@ fn coprime(count: u32) -> u32 {
     (start.max(1)..).find(|candidate| gcd(*candidate, count) == 1).unwrap_or(1)
 }
 
-/// What a burst begins with.
+/// The input of a benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Whole frames, Ethernet first: parsing them is part of the work.
+    /// Whole frames from the Ethernet header on: parsing them is part of the measurement.
     Frames,
-    /// UDP payloads, as sockets give them.
+    /// UDP payloads, as from sockets.
     Payloads,
 }
 
@@ -274,7 +274,7 @@ impl Feed {
         let left = &self.bytes[self.next..];
         let mut count = 0;
         for (slot, frame) in burst.iter_mut().zip(left.chunks_exact(self.length)) {
-            // As a loop over a ring of frames would.
+            // As a loop over a ring of frames does.
             left.get(count * self.length + 4 * self.length).map(memory::prefetch);
             self.now += GAP;
             *slot = match input {
@@ -288,7 +288,7 @@ impl Feed {
                 Input::Frames => match wire::datagram(frame) {
                     Ok(wire::Datagram { src: IpAddr::V4(src), src_port, payload, .. }) => Datagram {
                         payload,
-                        // As one number, so that it is written, and read back, at once.
+                        // As one number, so that a later wide load does not wait for narrow stores.
                         source: (0xffff_0000_0000 | u128::from(src.to_bits())).to_be_bytes(),
                         src_port,
                         listener: 0,

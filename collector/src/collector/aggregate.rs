@@ -3,13 +3,13 @@
 //! **Agg** postcards are handled as postcards: same state, same joins. They name their flow by its Flow ID; see
 //! [`crate::postcards`] for when the ID is resolved to a known flow.
 //!
-//! **Cor** summaries are merged into the node's and queue's series exactly (count, least, greatest, sum), and make their
-//! second and minute rollups without quantiles, which no summary contains. A summary names no queue: its occupancies are stored
-//! under the node alone. The one of minimum and maximum that is further from the last reported value is compared with the threshold
-//! and reported; the first event of a key reports the maximum. The latest value of a series is then the average. A
-//! summary of one node and one flow is compared with the last reported latency of that hop of the flow, too. A summary of
-//! latencies whose maximum is implausible is not merged, and counts as one implausible latency. A summary shows no ingress
-//! timestamps, so a latency below the limit that lacks one is not recognised in it.
+//! **Cor** summaries are merged into the node's and queue's series exactly (count, minimum, maximum, sum). Rollups of such
+//! seconds and minutes have no quantiles, which no summary contains. A summary names no queue: its occupancies are stored
+//! under the node alone. The minimum or the maximum, whichever is further from the last reported value, is compared with the
+//! threshold and reported; the first event of a key reports the maximum. The latest value of a series is then the average. A
+//! summary of one node and one flow is also compared with the last reported latency of that hop of the flow. A summary of
+//! latencies whose maximum is implausible is not merged, and counts as one implausible latency. A summary has no ingress
+//! timestamps, so it does not show a latency below the limit that lacks one.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -26,7 +26,7 @@ use crate::state::series::{ALL_QUEUES, Key, Merged};
 use crate::stats::Unjoinable;
 use crate::stream::StreamId;
 
-/// Replaces the version in the stream key of an aggregator's sequence numbers.
+/// The version in the stream key of an aggregator's sequence numbers.
 pub const VERSION: u8 = 1;
 
 /// Postcards looked up together.
@@ -43,8 +43,8 @@ struct Unfolded {
 }
 
 impl Collector {
-    /// Handles a burst of datagrams with aggregates of postcards, as [`Collector::handle`] does reports. Which of the two
-    /// a datagram contains follows from its port, not from its bytes.
+    /// Handles a burst of datagrams with aggregates of postcards, as [`Collector::handle`] does reports. Only the
+    /// port tells which of the two a datagram contains, not its bytes.
     pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], out: &mut dyn Output) {
         let (inner, readers) = (&mut self.inner, &mut self.readers);
         inner.stats.datagrams += burst.len() as u64;
@@ -120,7 +120,7 @@ impl Inner {
         self.losses.observe(&stream, header.sequence, envelope.received, out);
     }
 
-    /// Looks up several at a time, so that their memory accesses overlap.
+    /// Looks up several flows at a time, so that the memory accesses overlap.
     fn unfold(
         &mut self,
         envelope: &DatagramContext<'_>,
@@ -223,7 +223,7 @@ impl Inner {
             max: u64::from(summary.max),
             sum: summary.sum,
         };
-        // One implausible latency spoils the sum, and the others cannot be told from it.
+        // One implausible latency makes the sum unusable, and the others cannot be separated from it.
         let units = self.node_units.of(node, *envelope.units);
         let longest = match summary.metric {
             SummaryMetric::HopLatency => judged(merged.max, NO_VALUE, NO_VALUE, units),

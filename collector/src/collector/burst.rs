@@ -1,5 +1,5 @@
-//! The common report, a burst at a time: decoded ahead, so that the memory which one report needs is on its way while others
-//! are decoded.
+//! The common report, a burst at a time: reports are decoded ahead, so that the memory of one report is prefetched while
+//! others are decoded.
 
 use wire::Decoder;
 use wire::report::Brief;
@@ -18,7 +18,7 @@ pub(super) const AHEAD: usize = 16;
 /// time for the memory access.
 const STEP: usize = 5;
 
-/// Writes the common report into a place of the burst.
+/// Writes the common report into an element of the burst.
 #[inline(always)]
 fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &DatagramContext<'_>, seed: u64) {
     let about = &mut report.head.about;
@@ -31,7 +31,7 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
     report.records = brief.records;
 }
 
-/// Reports that are decoded and not applied yet.
+/// Reports that are decoded but not applied yet.
 pub(super) struct Burst<'a> {
     reports: [StackReport<'a>; AHEAD],
     pub(super) count: usize,
@@ -39,7 +39,7 @@ pub(super) struct Burst<'a> {
 
 impl Burst<'_> {
     pub(super) fn new() -> Self {
-        // What all common reports have in common.
+        // The fields that are equal in all common reports.
         let mut head = Head::none();
         (head.whole_path, head.about.has_flow) = (true, true);
         head.about.origin.version = version(wire::Version::V10);
@@ -64,8 +64,8 @@ impl Burst<'_> {
 }
 
 impl Inner {
-    /// Adds the common report to the burst. `false`, and nothing done, if its records cannot be read where they lie, or nodes have
-    /// units of their own.
+    /// Adds the common report to the burst. `false`, with nothing done, if its records cannot be read in place, or nodes have
+    /// their own units.
     #[inline(always)]
     pub(super) fn brief<'a>(
         &mut self,
@@ -83,7 +83,7 @@ impl Inner {
         let plan = match self.plans.find(shape) {
             Some(plan) => plan,
             None => {
-                // A new plan may take the place of one that is still needed.
+                // A new plan may evict one that is still needed.
                 self.flush(burst, out);
                 burst.reports[0] = burst.reports[at];
                 at = 0;

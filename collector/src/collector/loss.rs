@@ -1,4 +1,4 @@
-//! Loss accounting inside the collector, where no [`Sequencer`] in front of it does that.
+//! Loss accounting inside the collector, unless a [`Sequencer`] in front of it does it.
 
 use crate::config::Config;
 use crate::event::{Kind, Loss, Nanos, Output, sender_of};
@@ -18,7 +18,7 @@ impl LossAccounting {
         Self { sequencer: config.sequence.then(|| Sequencer::new(config.max_sources, config.seed)) }
     }
 
-    /// As [`Sequencer::observe_latest`]; `true` where nothing is counted.
+    /// As [`Sequencer::observe_latest`]; `true` if nothing is counted here.
     #[inline(always)]
     pub(super) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         match &mut self.sequencer {
@@ -42,7 +42,7 @@ impl LossAccounting {
         }
     }
 
-    /// Ends an accounting interval: reports each loss, and the event of it. `last`: nothing missing will come.
+    /// Ends an accounting interval: emits each loss and its event. `last`: missing numbers will not arrive any more.
     pub(super) fn account(&mut self, now: Nanos, last: bool, counts: &mut EventCounts, out: &mut dyn Output) {
         let Some(sequencer) = &mut self.sequencer else { return };
         let emit = |loss: &Loss, out: &mut dyn Output| {

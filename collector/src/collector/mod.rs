@@ -1,4 +1,4 @@
-//! The collector: datagrams in, everything else out. It drives the stages, each of which owns its own state: decode, loss
+//! The collector: from datagrams to events and rollups. It drives the stages, each of which owns its state: decode, loss
 //! accounting, state, joins.
 
 mod aggregate;
@@ -56,7 +56,7 @@ pub use views::NetworkEntry;
 /// ```
 #[derive(Debug)]
 pub struct Collector {
-    /// One per profile; the first is for sources of no prefix.
+    /// One per profile; the first is for sources without a matching prefix.
     readers: Vec<(Decoder, Units)>,
     inner: Inner,
 }
@@ -70,7 +70,7 @@ struct Inner {
     losses: LossAccounting,
     sources: Sources,
     access: Arc<Access>,
-    /// Whether `access` says no to anyone.
+    /// Whether `access` may refuse a sender.
     restricted: bool,
     sweep: Sweep,
     seed: u64,
@@ -80,11 +80,11 @@ struct Inner {
     node_units: NodeUnits,
 }
 
-/// Datagrams ahead of the one being decoded whose bytes are prefetched.
+/// How many datagrams ahead of the decoded one bytes are prefetched.
 const NEAR: usize = 4;
 
 impl Collector {
-    /// Reserves everything that `config` allows for.
+    /// Reserves the memory for the table sizes in `config`.
     pub fn new(config: Config) -> Self {
         let seed = config.seed;
         let reader = |profile: &Profile| (Decoder::new(profile.wire), Units::from(profile));
@@ -122,7 +122,7 @@ impl Collector {
         let mut left = burst.iter();
         while let Some(datagram) = left.next() {
             if let Some(later) = later.next() {
-                // Explicit offsets instead of `step_by`: the cache lines of a datagram that is decoded.
+                // The cache lines of a datagram that the decoder reads; explicit offsets are faster than `step_by`.
                 for line in [0, 64, 128, 192] {
                     later.payload.get(line).map(memory::prefetch);
                 }
@@ -144,9 +144,9 @@ impl Collector {
                     self.inner.flush(&mut pending, out);
                 }
             } else {
-                // Keeps the order of arrival.
+                // Applied first, to keep the order of arrival.
                 self.inner.flush(&mut pending, out);
-                // A copy, so that the common path keeps it in registers.
+                // A copy, so that the compiler keeps the original in registers on the common path.
                 self.inner.datagram(&{ envelope }, datagram.payload, reader, out);
                 let handled = self.inner.handle_run(left.as_slice(), &mut self.readers, out);
                 if handled > 0 {
@@ -168,9 +168,9 @@ impl Collector {
         self.inner.finish(now, out);
     }
 
-    /// Activates other thresholds and rules, from the next report on. What was reported before is not reported again; rules
-    /// are evaluated anew, and those that are true are reported. The rule history of flows stays where the new rules have
-    /// the same.
+    /// Activates other thresholds and rules, from the next report on. Reported values are not reported again; rules
+    /// are evaluated anew, and those that are true are reported. Cells of the rule history that the new rules also use
+    /// are preserved.
     pub fn set_detection(&mut self, detection: Arc<Detection>) {
         self.inner.state.set_detection(detection);
     }
@@ -198,7 +198,7 @@ impl Collector {
         }
     }
 
-    /// How full each table is, and what it refused.
+    /// Usage of each table, with evictions and refusals.
     pub fn tables(&self) -> Tables {
         let state = &self.inner.state;
         let [sf_flows, sf_sets] = self.inner.sf.tables();
@@ -277,7 +277,7 @@ impl Inner {
         self.count_admission(envelope, checked)
     }
 
-    /// `false`, and the datagram is counted, if it was refused.
+    /// Returns whether the check passed; if not, counts the datagram as refused.
     pub(crate) fn count_admission(
         &mut self,
         envelope: &DatagramContext<'_>,

@@ -1,4 +1,4 @@
-//! Datagrams that are not the common report: read by the full decoder, report by report.
+//! Datagrams other than the common report: read by the full decoder, report by report.
 
 use wire::report::PacketDigest;
 use wire::{Annotations, Decoder, Items, Report};
@@ -15,7 +15,7 @@ use crate::index::NO_SLOT;
 use crate::state::pending::Postcard;
 
 impl Inner {
-    /// Any datagram.
+    /// Processes any datagram.
     #[inline(never)]
     pub(super) fn datagram(
         &mut self,
@@ -87,7 +87,7 @@ impl Inner {
             whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
             signals: match report.int {
                 Some(int) => int.flags.into(),
-                // A trace without room for a node is a hop limit that was reached.
+                // A trace without space for a node counts as a hop limit that was reached.
                 None if report.annotations.contains(Annotations::INCOMPLETE) => Signals::HOP_LIMIT,
                 None => Signals::default(),
             },
@@ -95,7 +95,7 @@ impl Inner {
         }
     }
 
-    /// Any report.
+    /// Processes any report.
     fn report(&mut self, envelope: &DatagramContext<'_>, report: &Report<'_>, out: &mut dyn Output) {
         let mut head = self.head(envelope, report);
         if let (None, Some(id)) = (report.flow, report.flow_id) {
@@ -145,7 +145,7 @@ impl Inner {
         self.readings = readings;
     }
 
-    /// A postcard of one node, to be joined with others of the packet.
+    /// Processes the postcard of one node, to be joined with others of the packet.
     fn postcard(
         &mut self,
         envelope: &DatagramContext<'_>,
@@ -185,7 +185,7 @@ impl Inner {
                 && report.metadata.is_some()
                 && at + 1 == report.hop_count()
             {
-                // Derived from stamps, and so in their unit; it is derived again, and checked.
+                // It was derived from timestamps, so it is in their unit; it is derived again, and checked.
                 hop.hop_latency = None;
             }
             if at == 0 {
@@ -200,13 +200,13 @@ impl Inner {
             readings.push(Reading::of(&hop, own));
         }
         if widths.0 != widths.1 {
-            // A stamp of 32 bits and one of 64: both modulo 2^32.
+            // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
             let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
             (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
         }
         ends.wide = widths.0 && widths.1;
         if !first.same_as(&last) {
-            // Stamps of different units, or of clocks that are not compared.
+            // Timestamps of different units, or of clocks that cannot be compared.
             return (readings, EndTimestamps::NONE, Units { synchronised: false, ..first });
         }
         (readings, ends, first)

@@ -1,5 +1,5 @@
-//! Runs of reports 2.0 within a burst: the usual SF-INT reports among them are decoded first, then joined, so that the memory
-//! which one needs is on its way while others are decoded. Any other report is decoded whole, in the order of arrival.
+//! Consecutive reports 2.0 within a burst: the usual SF-INT reports among them are decoded first, then joined, so that the
+//! memory of one is prefetched while others are decoded. Any other report is decoded in full, in the order of arrival.
 
 use wire::{Decoder, Single};
 
@@ -11,7 +11,7 @@ use crate::join::SfBurst;
 use crate::stream;
 
 impl Inner {
-    /// Handles the reports 2.0 that `burst` begins with, and returns how many datagrams these were.
+    /// Handles the reports 2.0 at the beginning of `burst`, and returns the number of their datagrams.
     #[inline(never)]
     pub(super) fn handle_run(
         &mut self,
@@ -20,7 +20,7 @@ impl Inner {
         out: &mut dyn Output,
     ) -> usize {
         let is_20 = |datagram: &Datagram<'_>| datagram.payload.first().is_some_and(|first| first >> 4 == 2);
-        // Nodes with units of their own are read one record at a time.
+        // If nodes have their own units, records are read one at a time.
         if !burst.first().is_some_and(is_20) || !self.node_units.is_empty() {
             return 0;
         }
@@ -44,7 +44,7 @@ impl Inner {
             if let Some(single) = reader.single(datagram.payload) {
                 self.single(&envelope, &single, &mut pending, out);
             } else {
-                // In the order of arrival.
+                // Joined first, to keep the order of arrival.
                 self.join_all(&mut pending, out);
                 self.datagram(&{ envelope }, datagram.payload, reader, out);
             }
@@ -67,7 +67,7 @@ impl Inner {
         let plans = match self.sf.find_plans(shape) {
             Some(plans) => plans,
             None => {
-                // New plans may take the place of some that are still needed.
+                // New plans may evict some that are still needed.
                 self.join_all(burst, out);
                 self.sf.add_plans(shape, single, *envelope.units)
             }

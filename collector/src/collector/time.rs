@@ -1,4 +1,4 @@
-//! The work of time: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
+//! Timer-driven work: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
 //! amount of work.
 
 use super::Inner;
@@ -8,14 +8,14 @@ use crate::state::series::Closing;
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// A clock that is so far behind what was seen of it was set back, ns. Reports that waited in a socket are behind it, too, but not
-/// the time of a tick.
+/// A tick that is further behind the latest time than this shows that the clock was set back, ns. Reports that waited in a
+/// socket may also be behind, but not a tick.
 const SET_BACK: Nanos = 2 * SECOND;
 
-/// Flows looked at per tick, at most. With a tick every 10 ms a million flows take 0.6 s.
+/// Maximum number of flows visited per tick. With a tick every 10 ms a million flows take 0.6 s.
 const FLOWS_PER_TICK: u32 = 16_384;
 
-/// Keys whose finished intervals are reported per tick, unless a quarter of what is left is more.
+/// Keys whose finished intervals are reported per tick, or a quarter of the remaining ones if that is more.
 const KEYS_PER_TICK: usize = 256;
 
 /// The current time, and the position of the sweep over the flows.
@@ -30,11 +30,11 @@ pub(super) struct Sweep {
     round: Nanos,
     round_began: Nanos,
     next: u32,
-    /// Whether this round pushes.
+    /// Whether this round pushes the latest state.
     pushing: bool,
-    /// When the last round that pushed began.
+    /// Start of the last round that pushed.
     pushed: Nanos,
-    /// Where the clock stood before it was set back, and until when reports may still come that were stamped by it then.
+    /// The time before the clock was set back, and until when reports with receive times from before may still arrive.
     before: Nanos,
     before_until: Nanos,
     seconds: bool,
@@ -69,7 +69,7 @@ impl Sweep {
         self.now < self.before_until && now > self.now.saturating_add(SET_BACK) && now <= before
     }
 
-    /// The slots of this tick: the part of the round that the time since its beginning asks for.
+    /// The slots of this tick: the share of the round for the time since its beginning.
     fn due(&mut self, slots: u32) -> std::ops::Range<u32> {
         let elapsed = self.now.saturating_sub(self.round_began);
         let share = (u128::from(slots) * u128::from(elapsed)).div_ceil(u128::from(self.round));
@@ -96,7 +96,7 @@ impl Inner {
         now.wrapping_sub(self.sweep.second_began) >= SECOND
     }
 
-    /// Advances time to `now`; time never goes back. Ends the second, if `now` lies in another.
+    /// Advances time to `now`, never backwards. Ends the second if `now` lies in another.
     #[inline]
     pub(super) fn advance(&mut self, now: Nanos, out: &mut dyn Output) {
         if self.leaves_second(now) && !self.change_second(now, out) {
@@ -105,7 +105,7 @@ impl Inner {
         self.sweep.now = self.sweep.now.max(now);
     }
 
-    /// `false`: time stays where it is.
+    /// `false`: time does not advance.
     #[cold]
     #[inline(never)]
     fn change_second(&mut self, now: Nanos, out: &mut dyn Output) -> bool {
@@ -136,8 +136,8 @@ impl Inner {
         self.state.close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, out);
     }
 
-    /// The clock was set back to `now`. What is open ends at the old time, and time begins anew: else nothing would be reported until
-    /// the clock reaches the old time again.
+    /// Handles a clock that was set back to `now`: open intervals end at the old time, and time restarts. Otherwise nothing would
+    /// be reported until the clock reaches the old time again.
     #[cold]
     fn set_back(&mut self, now: Nanos, out: &mut dyn Output) {
         let before = self.sweep.now;
@@ -149,7 +149,7 @@ impl Inner {
         self.begin_second(now);
     }
 
-    /// Ends what waits for others and the current second, at the time that was reached. `last`: nothing missing will come.
+    /// Ends pending joins and the current second at the current time. `last`: missing sequence numbers will not arrive any more.
     fn end_open(&mut self, last: bool, closing: Closing, out: &mut dyn Output) {
         let now = self.sweep.now;
         self.postcards.finish(&mut self.state, out);
@@ -200,7 +200,7 @@ impl Inner {
         }
         let (flow, cold, _) = self.state.flows.parts(slot);
         if flow.last_seen > now.saturating_add(SET_BACK) {
-            // By a clock that was set back since.
+            // From before the clock was set back.
             flow.last_seen = now;
         }
         let (silent, reports) = (now.saturating_sub(flow.last_seen), flow.reports);
@@ -220,7 +220,7 @@ impl Inner {
         if !self.sweep.started {
             return;
         }
-        // As if the second and the minute ended now; time itself stays, so that more may come.
+        // As if the second and the minute ended now; time does not advance, so that more reports may follow.
         self.end_open(true, Closing { timeout: u32::MAX, ..self.closing(true, 0) }, out);
         self.state.drain(usize::MAX, out);
         for slot in 0..self.state.flows.slots() {

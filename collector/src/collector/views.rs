@@ -11,7 +11,7 @@ use crate::state::series::SeriesView;
 use crate::state::topology::{LinkUse, NodeUse, PathUse};
 use crate::state::view::FlowView;
 
-/// An entry of a table of the network; see [`Collector::network_in`].
+/// An entry of the topology or of node metrics; see [`Collector::network_in`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkEntry<'a> {
     /// A node that flows pass.
@@ -30,13 +30,13 @@ pub enum NetworkEntry<'a> {
 const ALL: Range<u32> = 0..u32::MAX;
 
 impl Collector {
-    /// All flows, in no order that means anything.
+    /// All flows, in no particular order.
     pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
         self.flows_in(0..self.flow_slots())
     }
 
-    /// The flows in some slots of the table: to walk a large table a piece at a time, between bursts. A flow that stays
-    /// alive in the meantime keeps its slot.
+    /// The flows in a range of slots, to walk a large table in parts between bursts. A flow keeps its slot as long as it is
+    /// in the table.
     pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
         let state = &self.inner.state;
         (slots.start..slots.end.min(state.flows.slots())).filter_map(move |slot| state.view(slot))
@@ -68,15 +68,15 @@ impl Collector {
         self.inner.state.topology.paths(ALL)
     }
 
-    /// Slots in use so far of the largest table of the network: nodes, links and paths, and the series of nodes and queues.
-    /// See [`Collector::network_in`].
+    /// Number of slots in use so far in the largest of the tables of nodes, links and paths, and of the series of nodes and
+    /// queues. See [`Collector::network_in`].
     pub fn network_slots(&self) -> u32 {
         let NodeMetrics { nodes, queues, .. } = &self.inner.state.metrics;
         self.inner.state.topology.slots().max(nodes.slots()).max(queues.slots())
     }
 
-    /// What the tables of the network have in some slots: to walk them a piece at a time, between bursts. An entry that stays
-    /// alive in the meantime keeps its slot; one that went and came again may be met twice.
+    /// The entries of these tables in a range of slots, to walk them in parts between bursts. An entry keeps its slot as long as
+    /// it is in the table; one that was removed and added again may be visited twice.
     pub fn network_in(&self, slots: Range<u32>, visit: &mut impl FnMut(NetworkEntry<'_>)) {
         let state = &self.inner.state;
         state.topology.nodes(slots.clone()).for_each(|node| visit(NetworkEntry::Node(node)));
@@ -102,7 +102,7 @@ impl Collector {
         self.inner.state.metrics.congestion.views_in(ALL)
     }
 
-    /// Utilisation per node and egress interface, millionths.
+    /// Utilization per node and egress interface, millionths.
     pub fn links(&self) -> impl Iterator<Item = SeriesView> {
         self.inner.state.metrics.links.views_in(ALL)
     }

@@ -14,13 +14,13 @@ use crate::state::hops::HopState;
 use crate::state::pending::Postcard;
 use crate::stats::{Partial, Unjoinable};
 
-/// Pending postcards of one flow, at most; then the older half is settled, complete or not.
+/// Maximum number of pending postcards of one flow; beyond it the older half is settled, complete or not.
 const MAX_PER_FLOW: usize = 256;
 
-/// Flows settled per tick, at most.
+/// Maximum number of flows settled per tick.
 const FLOWS_PER_TICK: usize = 4096;
 
-/// The flow whose sets are settled, and where the results go.
+/// The flow whose sets are settled, and the receivers of the results.
 pub(super) struct Settling<'a> {
     pub(super) slot: u32,
     /// Sets whose first postcard arrived at this time or earlier are settled.
@@ -58,7 +58,7 @@ impl Postcards {
         !self.links.is_empty()
     }
 
-    /// Holds a postcard of the flow in `slot` until the others of its packet arrive. If it completes a set, settles that set.
+    /// Adds a pending postcard of the flow in `slot`, until the others of its packet arrive. If it completes a set, settles that.
     pub(crate) fn hold(
         &mut self,
         slot: Option<u32>,

@@ -1,4 +1,4 @@
-//! The postcards of one packet in forwarding order, and whether all of them are there.
+//! The forwarding order of the postcards of one packet, and whether they are complete.
 //!
 //! The order follows from the packet's hop limit, which every router decrements; otherwise from the configured links; otherwise
 //! from timestamps, if the profile states that clocks are synchronised. Timestamps give an order but prove nothing: a lost
@@ -107,7 +107,7 @@ impl Postcard {
     }
 }
 
-/// Puts the postcards of one packet in forwarding order, proves that none is missing, and says what gave the order.
+/// Puts the postcards of one packet in forwarding order, proves that none is missing, and returns the basis of the order.
 ///
 /// # Errors
 /// Why there is no order, or why a node may be missing.

@@ -3,7 +3,7 @@
 //! # The algorithm
 //!
 //! A **stream** is a sequence space: (version, node id, `hw_id`, listener) for reports 1.0 and 2.0, (version, source
-//! address, `hw_id`, listener) for 0.5, which carries no node id; the listener stands for "our address" in the
+//! address, `hw_id`, listener) for 0.5, which carries no node id; the listener replaces the destination address in the
 //! specification. Sequence numbers count datagrams, modulo 2^22 in 2.0 and 2^32 in 1.0 and 0.5, and are compared by serial
 //! number arithmetic (RFC 1982).
 //!
@@ -12,38 +12,39 @@
 //!
 //! | d | meaning | counted as |
 //! | --- | --- | --- |
-//! | 1 | the next | nothing |
+//! | 1 | the next number | nothing |
 //! | > 1 | a gap opens: `d - 1` are missing, none is lost yet | a missing number that leaves the window: **lost** |
 //! | 0 or in the window, received before | | **duplicated** |
 //! | in the window, missing | late | **reordered** |
 //! | further back than the window, or ahead by more than [`FAR`] | a stray, a restart or a long outage: the next number decides | see below |
 //!
-//! **Far away.** One number far back may be a very late packet, one far ahead a malformed or a forged one: by itself it is
-//! not accepted. If the next one follows it (by at most a window), then far back the reporter has restarted: what was
-//! missing is lost, and counting starts again there; far ahead everything between is lost. If not, the first was a stray
-//! and counts as reordered (if it was counted lost when it left the window, it stays so). A jump *forward* to one of the
-//! first [`WINDOW`] numbers of the sequence space is a restart too: modulo 2^22 a reporter that restarts at 0 lies "ahead"
-//! of every number in the upper half, and the loss of exactly all numbers up to the wrap is far less likely.
+//! **Far away.** One number far back may be of a very late packet, one far ahead of a malformed or forged one: a single one is
+//! not accepted. If the next number follows it (by at most a window), then a number far back means that the reporter has
+//! restarted: missing numbers are lost, and counting restarts there; with a number far ahead, all numbers between are lost.
+//! Otherwise the first was a stray and counts as reordered (if it was counted as lost when it left the window, it remains
+//! so). A jump *forward* to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a
+//! reporter that restarts at 0 is "ahead" of every number in the upper half, and a loss of exactly all numbers up to the wrap
+//! is far less likely.
 //!
-//! **Start.** Nothing before the first number is expected. A number from before it counts as reordered.
+//! **Start.** Numbers before the first one are not expected. If one arrives, it counts as reordered.
 //!
-//! **Not countable.** A stream whose number is constant (many devices always send 0) is *not countable*: neither lost nor
-//! duplicated means anything there, and [`StreamView::countable`] is false. A stream becomes countable when its number
-//! first advances, and stops being so when one number comes [`STALLED`] times in a row.
+//! **Not countable.** A stream whose number is constant (many devices always send 0) is *not countable*: its counts of lost
+//! and duplicated are meaningless, and [`StreamView::countable`] is false. A stream becomes countable when its number
+//! first advances, and is no longer countable when one number arrives [`STALLED`] times in a row.
 //!
-//! **Silence.** What is missing in a stream that was silent for [`SETTLE`] (or at [`Sequencer::finish`]) is counted lost;
-//! if it still comes, it counts as reordered as well.
+//! **Silence.** Numbers that are missing in a stream that was silent for [`SETTLE`] (or at [`Sequencer::finish`]) are counted
+//! as lost; if they still arrive, they count as reordered as well.
 //!
 //! So, for a countable stream without restarts: numbers from first to highest = datagrams − duplicated − strays + lost +
 //! unconfirmed + still missing.
 //!
-//! **Evidence.** Two forged datagrams are enough for a jump of billions. A number that never came therefore counts as lost
-//! only with the support of datagrams that did: each one that is new and not far away supports the loss of [`SUPPORT`]
-//! others, once. What exceeds this is **unconfirmed**. Datagrams that follow confirm it, so that an outage becomes lost in proportion to
-//! the traffic after it; of those before it, support for [`EVIDENCE`] losses remains. A restart ends this, and so does a jump
-//! back to where the numbers were before (modulo the sequence space also ahead): what is unconfirmed by then stays so.
-//! Hence, whatever is sent: lost <= [`SUPPORT`] × datagrams. The fast path does nothing for it: datagrams in sequence are
-//! what the counter of datagrams gained since the last anomaly.
+//! **Evidence.** Two forged datagrams are enough for a jump of billions. A number that did not arrive therefore counts as lost
+//! only with the support of datagrams that did: each datagram whose number is new and not far away supports the loss of
+//! [`SUPPORT`] others, once. Losses beyond this are **unconfirmed**. Later datagrams confirm them, so that an outage is counted
+//! as lost in proportion to the traffic after it; datagrams before it support at most [`EVIDENCE`] losses. A restart ends the
+//! confirmation, and so does a jump back to the numbers before (modulo the sequence space also ahead): losses that are
+//! unconfirmed by then remain so. Hence, for any input: lost <= [`SUPPORT`] × datagrams. This costs nothing on the fast path:
+//! datagrams in sequence follow from the growth of the datagram counter since the last anomaly.
 
 mod run;
 mod stream;
@@ -61,17 +62,17 @@ use crate::stream::StreamId;
 
 use stream::Stream;
 
-/// Numbers up to the highest within which a late one is no restart.
+/// Numbers up to the highest within which an earlier one is late, not a restart.
 pub const WINDOW: u32 = u128::BITS;
-/// A forward jump of more than this is accepted when the next number follows it.
+/// A forward jump of more than this is accepted only when the next number follows it.
 pub const FAR: u32 = 1 << 16;
-/// One number this many times in a row: the stream is not countable.
+/// Repetitions of one number in a row after which the stream is not countable.
 pub const STALLED: u32 = 64;
-/// Losses that a datagram supports.
+/// Number of losses that a datagram supports.
 pub const SUPPORT: i64 = 128;
-/// Losses that datagrams before a jump support, at most.
+/// Maximum number of losses that the datagrams before a jump support.
 pub const EVIDENCE: i64 = 16 * SUPPORT;
-/// Silence after which what is missing is lost.
+/// Silence after which missing numbers are lost.
 pub const SETTLE: Nanos = 2_000_000_000;
 
 /// Totals of one stream.
@@ -83,7 +84,7 @@ pub struct StreamView {
     pub datagrams: u64,
     /// Lost.
     pub lost: u64,
-    /// Missing for good, but more than the datagrams received support: an outage that is not over for long, or forged numbers.
+    /// Missing for good, but beyond what the received datagrams support: a recent outage, or forged numbers.
     pub unconfirmed: u64,
     /// Arrived late.
     pub reordered: u64,
@@ -91,16 +92,16 @@ pub struct StreamView {
     pub duplicated: u64,
     /// Restarts of the reporter.
     pub restarts: u64,
-    /// Whether its number advances. If not, the counters above mean nothing.
+    /// Whether its number advances. If not, the counters above are meaningless.
     pub countable: bool,
-    /// Missing, and not counted lost yet.
+    /// Missing, and not counted as lost yet.
     pub missing: u32,
     /// Receive time of the latest datagram.
     pub last_seen: Nanos,
 }
 
 impl StreamView {
-    /// What the stream says of losses: nothing where it is not countable, or lost nothing.
+    /// The losses of the stream; zero if it is not countable or has no losses.
     pub fn losses(&self) -> Losses {
         if self.countable && self.lost + self.unconfirmed > 0 {
             Losses { lost: self.lost, unconfirmed: self.unconfirmed, datagrams: self.datagrams }
@@ -110,14 +111,14 @@ impl StreamView {
     }
 }
 
-/// Losses of several streams, and on how much they rest.
+/// Losses of several streams, and the number of datagrams that support them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Losses {
     /// Datagrams lost.
     pub lost: u64,
-    /// Datagrams missing for good without support for their loss.
+    /// Datagrams missing for good whose loss is not supported.
     pub unconfirmed: u64,
-    /// Datagrams received in the streams that miss any.
+    /// Datagrams received in the streams with losses.
     pub datagrams: u64,
 }
 
@@ -138,11 +139,11 @@ impl Sum for Losses {
     }
 }
 
-/// Loss accounting for a bounded number of streams. Where one thread receives and others work, the receiving thread
-/// owns the sequencer, since only there the numbers come in order.
+/// Loss accounting for a bounded number of streams. If one thread receives and others process, the receiving thread
+/// owns the sequencer, since only there the numbers arrive in order.
 ///
-/// A full table evicts the stream that had the fewest datagrams in the last minute. A busy stream is never evicted; the
-/// newcomer is then refused: its reports are handled, their loss is not counted.
+/// A full table evicts the stream that had the fewest datagrams in the last minute. A busy stream is never evicted; a
+/// new one is then refused: its reports are processed, but their loss is not counted.
 #[derive(Debug)]
 pub struct Sequencer {
     streams: Vec<Stream>,
@@ -152,12 +153,12 @@ pub struct Sequencer {
     latest: u32,
     evicted: u64,
     refused: u64,
-    /// Of streams that were evicted.
+    /// Losses of evicted streams.
     gone: Losses,
 }
 
 impl Sequencer {
-    /// Room for `capacity` streams; the seed is that of the hash.
+    /// A sequencer for `capacity` streams; `seed` is that of the hash.
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self {
             streams: Vec::with_capacity(capacity),
@@ -171,7 +172,7 @@ impl Sequencer {
         }
     }
 
-    /// A datagram with this number arrived; `false`, and nothing done, if the last datagram was of another stream.
+    /// Accounts for a datagram with this number; `false`, with nothing done, if the last datagram was of another stream.
     #[inline(always)]
     pub(crate) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         match self.streams.get_mut(self.latest as usize) {
@@ -183,7 +184,7 @@ impl Sequencer {
         }
     }
 
-    /// A datagram with this number arrived.
+    /// Accounts for a datagram with this number.
     pub fn observe(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(stream) = self.streams.get_mut(self.latest as usize)
             && stream.id.is(id)
@@ -223,7 +224,7 @@ impl Sequencer {
         }
     }
 
-    /// The latest stream is found without the index, which therefore does not know that it is busy.
+    /// Updates the heat of the latest stream, which is found without the index.
     fn warm_latest(&mut self, now: Nanos) {
         if let Some(stream) = self.streams.get(self.latest as usize)
             && stream.datagrams >= u64::from(BUSY)
@@ -241,8 +242,8 @@ impl Sequencer {
         self.evicted += 1;
     }
 
-    /// Once per accounting interval: settles silent streams and reports what was counted since, one [`Loss`] per
-    /// stream that counted anything.
+    /// Ends an accounting interval: settles silent streams and reports the counts since the last one, one [`Loss`] per
+    /// stream with new counts.
     pub fn account(&mut self, now: Nanos, out: &mut dyn Output) {
         self.account_with(now, out, |_, _| {});
     }
@@ -263,7 +264,7 @@ impl Sequencer {
         }
     }
 
-    /// The end of the input: everything missing is lost, everything counted is reported.
+    /// Ends the input: all missing numbers are lost, and all counts are reported.
     pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.finish_with(now, out, |_, _| {});
     }
@@ -285,7 +286,7 @@ impl Sequencer {
         self.streams.iter().map(Stream::view)
     }
 
-    /// Losses of streams that were evicted: what [`Sequencer::streams`] no longer shows.
+    /// Losses of evicted streams, which [`Sequencer::streams`] no longer shows.
     pub fn evicted_losses(&self) -> Losses {
         self.gone
     }

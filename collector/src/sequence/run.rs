@@ -1,27 +1,27 @@
 //! Runs of sequence numbers that a filter in front of the collector received and suppressed.
 //!
-//! The filter follows each stream: a number that continues its present run (the next one each time, or the same one each
-//! time) may be suppressed; any other goes to the collector and begins a run. The filter reports the suppressed numbers
-//! here ([`Sequencer::receive_run`]) before anything that came after them. The totals are then those of a sequencer that
-//! saw every number; a number that is missing in the window is found lost when the run is reported, not at the datagram
-//! that pushed it out of the window.
+//! The filter tracks each stream: a number that continues the current run (always the next number, or always the same) may
+//! be suppressed; any other goes to the collector and begins a run. The filter reports the suppressed numbers here
+//! ([`Sequencer::receive_run`]) before any later datagram. The totals are then those of a sequencer that received every
+//! number; a number that is missing in the window is counted as lost when the run is reported, not when a datagram moves it
+//! out of the window.
 
 use super::stream::{Stream, mask};
 use super::{Nanos, Output, Sequencer, StreamId, WINDOW, eon};
 
-/// Datagrams of one stream that were received one after the other.
+/// Consecutive datagrams of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// The number of the last one.
     pub last: u32,
-    /// How many.
+    /// The number of datagrams.
     pub count: u64,
-    /// All have that number; otherwise each has the number after the one before.
+    /// All have that sequence number; otherwise each has the next one.
     pub same: bool,
 }
 
 impl Sequencer {
-    /// The datagrams of a run arrived. `now` is the receive time of the latest.
+    /// Accounts for the datagrams of a run. `now` is the receive time of the latest.
     pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, out: &mut dyn Output) {
         let Run { last, count, same } = run;
         if count == 0 {
@@ -54,8 +54,8 @@ impl Sequencer {
 }
 
 impl Stream {
-    /// Looks at numbers one by one until the rest of the run can change nothing but counts: a run that is late, or follows
-    /// a jump, joins the highest number within a window.
+    /// Processes numbers one by one until the rest of the run only changes counters: a run that is late, or follows a
+    /// jump, reaches the highest number within a window.
     fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, out: &mut dyn Output) {
         let mut left = count;
         while left > 0 {
@@ -67,7 +67,7 @@ impl Stream {
             let seq = if same { last } else { self.before(last, left as u32) };
             self.observe(seq, now, out);
             if same && seq != self.highest && count - left > SINGLY {
-                // Late, or a stray: the others are the same as this one.
+                // Late, or a stray: the others have the same outcome.
                 self.reordered += (self.reordered - before.0) * left;
                 self.duplicated += (self.duplicated - before.1) * left;
                 self.datagrams = self.datagrams.wrapping_add(left);
@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// The highest number again, `count` times. `false`: that is more than a repetition.
+    /// The highest number again, `count` times. `false`: this is not just a repetition.
     fn repeat_all(&mut self, seq: u32, count: u64, now: Nanos) -> bool {
         if self.advancing || seq != self.highest {
             return false;
@@ -108,8 +108,8 @@ impl Stream {
     }
 }
 
-/// Repetitions of a number that is not the highest after which every further one is counted in the same way: the first may be missing,
-/// or settle a suspect.
+/// Repetitions of a number other than the highest that are processed singly; all further ones have the same outcome. The
+/// first may be missing, or settle a suspect.
 const SINGLY: u64 = 3;
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     struct Silent;
     impl Output for Silent {}
 
-    /// A small generator, so that a failure can be repeated.
+    /// A seeded generator, so that a failure can be reproduced.
     struct Random(u64);
 
     impl Random {
@@ -136,7 +136,7 @@ mod tests {
         StreamId { version, hw_id: 1, listener: 0, node: Some(7), source: [0; 16] }
     }
 
-    /// What a filter does with the numbers of one stream, as the kernel's program does it.
+    /// The filter of the kernel program for the numbers of one stream.
     struct Filter {
         sequencer: Sequencer,
         id: StreamId,
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Numbers as reporters send them: in order, with gaps, late ones, doubles, restarts, far jumps, constant ones.
+    /// Numbers as reporters send them: in order, with gaps, late and duplicated ones, restarts, far jumps, constant ones.
     fn numbers(random: &mut Random, bits: u32, count: usize) -> Vec<u32> {
         let mask = u32::MAX >> (32 - bits);
         let mut next = (random.below(1 << 33) as u32) & mask;
@@ -259,7 +259,7 @@ mod tests {
         sequencer.receive_run(&id(10), run(1000, 600), 3, &mut Silent);
         let view = sequencer.streams().next().unwrap();
         assert_eq!((view.datagrams, view.lost, view.missing, view.restarts), (986, 5, 0, 0));
-        // Of a stream that was forgotten.
+        // A run of a stream that was removed.
         sequencer.receive_run(&id(20), run(7, 100), 3, &mut Silent);
         let view = sequencer.streams().nth(1).unwrap();
         assert_eq!((view.datagrams, view.lost, view.missing, view.countable), (100, 0, 0, true));
@@ -290,7 +290,7 @@ mod tests {
             if number < 200 {
                 assert_eq!((view.reordered, view.duplicated), counted, "{number}");
             } else {
-                // It advanced there, and stalls.
+                // The stream has advanced, and its number is now constant.
                 assert!(!view.countable, "{number}");
             }
         }

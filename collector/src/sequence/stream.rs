@@ -1,4 +1,4 @@
-//! One stream: the numbers around its highest, and what was counted.
+//! One stream: the window up to its highest number, and its counters.
 
 use super::{EVIDENCE, FAR, STALLED, SUPPORT, WINDOW};
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
@@ -8,11 +8,11 @@ use crate::stream::{StreamId, pack};
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) id: StreamId,
-    /// [`pack`]ed, where there is a node id.
+    /// The identity [`pack`]ed into a number, if there is a node id.
     pub(super) packed: u64,
-    /// Bits of 32 that the sequence space does not use.
+    /// Number of bits, of 32, that the sequence space does not use.
     unused: u8,
-    /// Its number advances and did so last time, and there is no suspect.
+    /// Its number advances, the last datagram was in sequence, and there is no suspect.
     pub(super) steady: bool,
     pub(super) window: u128,
     pub(super) highest: u32,
@@ -22,12 +22,12 @@ pub(super) struct Stream {
     pub(super) stalled: u32,
     pub(super) advancing: bool,
     pub(super) datagrams: u64,
-    /// Numbers that never came, believed or not.
+    /// Numbers that did not arrive, confirmed or not.
     absent: u64,
-    /// Of these, what a restart or a return showed to be unsupported.
+    /// Those of them that remain unconfirmed after a restart or a return.
     refuted: u64,
-    /// Losses that the datagrams so far support beyond those counted; negative: counted beyond those supported. Datagrams
-    /// after the first `supported` are not in it yet: the fast path leaves them to [`Stream::balance_after`].
+    /// Supported losses minus counted losses; negative if more were counted than are supported. Datagrams
+    /// after the first `supported` are not included yet: [`Stream::balance_after`] adds them.
     balance: i64,
     supported: u64,
     /// The highest number before the latest jump away from numbers with full support.
@@ -67,10 +67,10 @@ impl Stream {
         }
     }
 
-    /// How far `number` lies after `from`, negative when before.
+    /// The distance from `from` to `seq`; negative if `seq` is before it.
     #[inline]
     fn distance(&self, seq: u32, from: u32) -> i32 {
-        // At most 10, which the compiler cannot know.
+        // At most 10; the mask avoids an overflow check of the shift.
         let unused = u32::from(self.unused) & 31;
         (seq.wrapping_sub(from) << unused).cast_signed() >> unused
     }
@@ -85,7 +85,7 @@ impl Stream {
         self.datagrams = self.datagrams.wrapping_add(1);
         self.last_seen = now;
         let ahead = self.distance(seq, self.highest);
-        // The steady state: the next number, nothing missing at the window's far end, no suspect.
+        // The steady state: the next number, no missing number leaves the window, no suspect.
         if ahead == 1 && self.steady && self.window >> 127 == 1 {
             self.highest = seq;
             self.window = self.window << 1 | 1;
@@ -126,7 +126,7 @@ impl Stream {
         }
         self.advancing = true;
         if stalled < STALLED {
-            // Few repeats of the very first number: duplicates after all.
+            // A few repetitions of the first number were duplicates.
             self.duplicated += u64::from(stalled);
             return true;
         }
@@ -142,7 +142,7 @@ impl Stream {
     }
 
     fn repeat(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
-        // A constant number comes without end.
+        // A constant number may repeat without limit.
         self.stalled = self.stalled.saturating_add(1);
         if self.advancing {
             self.duplicated += 1;
@@ -172,7 +172,7 @@ impl Stream {
         }
     }
 
-    /// Counts as lost what is missing among the oldest `count` numbers of the window.
+    /// Counts the missing ones of the oldest `count` numbers of the window as lost.
     pub(super) fn give_up(&mut self, count: u32, now: Nanos, out: &mut dyn Output) {
         let mut missing = !self.window;
         if count < WINDOW {
@@ -243,7 +243,7 @@ impl Stream {
         self.note(now, SequenceEventKind::Restart(seq), out);
     }
 
-    /// Counts as lost everything that is missing.
+    /// Counts all missing numbers as lost.
     pub(super) fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
         self.settle_suspect(now, out);
         if self.window != u128::MAX {
@@ -254,21 +254,21 @@ impl Stream {
         }
     }
 
-    /// What the datagrams so far support, as in the field `balance`, with those that the fast path received since.
+    /// The field `balance` after this many datagrams, including those that the fast path has received since.
     fn balance_after(&self, datagrams: u64) -> i64 {
         let steady = i64::try_from(datagrams.wrapping_sub(self.supported)).unwrap_or(i64::MAX);
         self.balance.saturating_add(steady.saturating_mul(SUPPORT)).min(EVIDENCE)
     }
 
-    /// Brings the balance up to date: datagrams since the last time were in sequence, except the latest `but`; `more` of
-    /// those that were not were accepted after all.
+    /// Updates the balance: datagrams since the last update were in sequence, except the latest `but`; `more` datagrams
+    /// that were not in sequence are accepted as well.
     pub(super) fn support(&mut self, more: u64, but: u64) {
         let balance = self.balance_after(self.datagrams.wrapping_sub(but).wrapping_add(more));
         (self.balance, self.supported) = (balance, self.datagrams);
     }
 
-    /// A jump from the highest number to this one. `true`: it goes back to where the numbers were before an earlier jump,
-    /// so that nothing between is missing.
+    /// Records a jump from the highest number to this one. `true`: it returns to the numbers before an earlier jump,
+    /// so nothing between is missing.
     fn jump(&mut self, seq: u32) -> bool {
         if self.balance >= EVIDENCE {
             self.origin = self.highest;
@@ -279,19 +279,19 @@ impl Stream {
         continues(seq) && !continues(self.highest)
     }
 
-    /// What is not confirmed yet can no longer be: what follows does not continue it.
+    /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them.
     fn refute(&mut self) {
         self.refuted += self.balance.min(0).unsigned_abs();
         self.balance = 0;
     }
 
-    /// Lost, and not confirmed to be.
+    /// Lost, and unconfirmed.
     fn losses(&self) -> (u64, u64) {
         let unconfirmed = self.refuted + self.balance_after(self.datagrams).min(0).unsigned_abs();
         (self.absent - unconfirmed, unconfirmed)
     }
 
-    /// Reports what was counted since the last time.
+    /// Reports the counts since the last report.
     pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> Option<Loss> {
         let counted = [self.losses().0, self.reordered, self.duplicated];
         if counted == self.reported || !self.advancing {

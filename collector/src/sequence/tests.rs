@@ -260,7 +260,7 @@ fn a_flood_of_streams_stays_bounded_and_evicts_no_active_stream() {
     assert!(table.used <= 32 && table.used + table.evicted + table.refused == 100_001, "{table:?}");
 }
 
-/// What a stream received, and what is believed of its losses.
+/// A stream with the numbers that it received.
 struct Observed {
     sequencer: Sequencer,
     notes: Notes,
@@ -284,7 +284,7 @@ impl Observed {
         (view.lost, view.unconfirmed)
     }
 
-    /// Numbers that never came, believed or not.
+    /// Numbers that did not arrive, confirmed or not.
     fn absent(&self) -> u64 {
         let count = |note: &SequenceEventKind| match note {
             SequenceEventKind::Lost { count, .. } => u64::from(*count),
@@ -345,7 +345,7 @@ fn an_outage_is_confirmed_by_what_follows() {
 #[test]
 fn traffic_does_not_confirm_the_jumps_that_were_forged_into_it() {
     const FIRST: u32 = 100_000;
-    // The traffic goes on by a restart, or by a jump ahead: near, or modulo the sequence space.
+    // The traffic continues with a restart, or with a jump ahead: near, or modulo the sequence space.
     let cases: [(&[u32], u64); 4] = [
         (&[1 << 30], 1 << 30),
         (&[1 << 30, 1 << 31, 3 << 30], 4 << 30),
@@ -392,7 +392,7 @@ fn lost_and_unconfirmed_are_what_never_came_for_any_numbers() {
             assert!((before..=128 * view.datagrams).contains(&lost), "{round}: {before} {view:?}");
             before = lost;
         }
-        // What was reported is what was confirmed.
+        // The reported losses are the confirmed ones.
         seen.sequencer.finish(1, &mut seen.notes);
         assert_eq!(seen.notes.1.iter().map(|loss| loss.lost).sum::<u64>(), seen.losses().0);
     }

@@ -1,4 +1,4 @@
-//! Counters. Every received record is in exactly one of them; [`JoinStats::balance`] adds them up.
+//! Counters of SF-INT joining. Every received record is in exactly one of them; [`JoinStats::balance`] adds them up.
 
 use super::Balance;
 
@@ -7,27 +7,27 @@ use super::Balance;
 pub enum Reason {
     /// Later sets of the flow evicted it: one of its reports was lost, or never sent.
     NextId,
-    /// Nothing completed it in time.
+    /// It was not complete in time.
     Timeout,
     /// Its packet ID was reused, or is 2^15 or more behind.
     Wrapped,
-    /// Another flow or set needed the room.
+    /// Another flow or set needed its memory.
     Evicted,
-    /// The collector ended.
+    /// The collector stopped.
     Ended,
-    /// It has no record of state Medium, or one without the sink's: the report that opens a set is lost.
+    /// Its record of state Medium, or that of the sink, is missing: the report that opens a set was lost.
     NoOpening,
-    /// It is not known what sources write into the hop count, and so not how many nodes the packet passed.
+    /// The initial hop count of sources is not known, and thus the number of nodes that the packet passed.
     NoLength,
-    /// The packet passed more nodes than a set has room for, or more than it can have passed.
+    /// The packet passed more nodes than a set can store, or more than is possible.
     TooLong,
-    /// A node on the way found the hop count used up (E).
+    /// A node on the path could not add data because the hop count was used up (E).
     HopLimit,
-    /// A node twice with different values, or more nodes than the hop count implies.
+    /// It has a node twice with different values, or more nodes than the hop count implies.
     Contradicted,
-    /// All nodes are there, but nothing proves their order.
+    /// All nodes are present, but nothing proves their order.
     Disordered,
-    /// All nodes are there in an order that nothing contradicts, of a path that is still to be confirmed.
+    /// All nodes are present in a proven order, but the path is not confirmed yet.
     Unconfirmed,
 }
 
@@ -83,7 +83,7 @@ impl Count {
     }
 }
 
-/// Counters of the joining of SF-INT reports, since the collector's start. A report holds one or two records: the one that
+/// Counters of SF-INT joining, since the collector's start. A report contains one or two records: the one that
 /// the packet carried, and the sink's own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct JoinStats {
@@ -91,11 +91,11 @@ pub struct JoinStats {
     pub reports: u64,
     /// Records in them.
     pub records: u64,
-    /// Sets that are the whole path of a packet.
+    /// Sets that contain the whole path of a packet.
     pub complete: Count,
     /// Sets that were closed, by [`Reason`]. Their records updated their nodes only.
     pub partial: [Count; Reason::ALL.len()],
-    /// The sink's own records of packets that carried another packet's record: samples of the sink, of no set.
+    /// The sink's own records of packets that carried another packet's record: samples of the sink, in no set.
     pub sink_samples: u64,
     /// Records of state Low: their set can never be complete. Samples of their node.
     pub low_samples: u64,
@@ -103,7 +103,7 @@ pub struct JoinStats {
     pub repeated: u64,
     /// Records that do not fit into the set with their packet ID. Samples of their node.
     pub stray: u64,
-    /// Records of flows for which there was no room. Samples of their node.
+    /// Records of flows that did not fit into the table. Samples of their node.
     pub unadmitted: u64,
     /// Records in reports of nodes before the sink, about queues or dropped packets. Samples of their node.
     pub transit_samples: u64,
@@ -120,7 +120,7 @@ impl JoinStats {
         })
     }
 
-    /// Records in; records in complete sets, in sets that are still open, and samples of nodes that cannot be more, out.
+    /// In: all records. Out: records in complete sets, in open sets, and samples of nodes. Drops: the others by reason.
     pub fn balance(&self) -> Balance {
         let partial =
             Reason::ALL.iter().zip(&self.partial).map(|(reason, count)| (reason.name(), count.records));
@@ -132,7 +132,7 @@ impl JoinStats {
         }
     }
 
-    /// Records that can be no part of a path, and updated their nodes.
+    /// Records that cannot be part of a path, and updated their nodes.
     pub fn samples(&self) -> u64 {
         self.sink_samples + self.low_samples + self.transit_samples
     }

@@ -6,21 +6,21 @@ use super::Balance;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Partial {
-    /// A hop limit that falls by more than one, or a link that leads elsewhere: the postcard of a node is missing.
+    /// The hop limit decreases by more than one, or a link leads to another node: the postcard of a node is missing.
     MissingHop,
-    /// Neither stamps, hop limits nor links give an order.
+    /// Neither timestamps, hop limits nor links give an order.
     NoOrder,
-    /// The stamps, or hop limit and order, contradict each other.
+    /// Timestamps, or hop limit and order, contradict each other.
     Contradiction,
     /// Several packets whose postcards cannot be distinguished.
     Indistinct,
-    /// Another path than the known one, not seen often enough to be confirmed.
+    /// The path differs from the known one, and has not occurred often enough to be confirmed.
     Unconfirmed,
     /// Neither hop limits, links nor the nodes themselves prove that no node is missing.
     Unproven,
     /// INT reports the flow's path.
     Int,
-    /// More hops than a flow's path has room for.
+    /// The path has more hops than a flow's path can have.
     TooLong,
     /// The flow expired meanwhile.
     FlowGone,
@@ -62,17 +62,17 @@ impl Partial {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Unjoinable {
-    /// Nothing in it gives an order: no stamps that can be compared, no hop limit, no links.
+    /// Nothing in it gives an order: no timestamps that can be compared, no hop limit, no links.
     NoOrder,
     /// INT reports the flow's path.
     Int,
-    /// It names no flow, or its flow found no room.
+    /// It names no flow, or its flow did not fit into the table.
     NoFlow,
     /// It names no node.
     NoNode,
     /// A duplicate of an earlier postcard.
     Duplicate,
-    /// There was no room for it.
+    /// The table of pending postcards was full.
     NoRoom,
 }
 
@@ -101,7 +101,7 @@ impl Unjoinable {
 pub struct PostcardStats {
     /// Postcards received.
     pub received: u64,
-    /// Postcards of sets that gave a path, or confirmed a known one.
+    /// Postcards of sets that gave a path or confirmed a known one.
     pub joined: u64,
     /// Those sets.
     pub sets: u64,
@@ -109,13 +109,13 @@ pub struct PostcardStats {
     pub partial: [u64; Partial::COUNT],
     /// Postcards that were never pending, by reason.
     pub unjoinable: [u64; Unjoinable::COUNT],
-    /// Postcards that were pending so far, and those of them that no longer are.
+    /// Postcards that have been pending since the start.
     pub accepted: u64,
-    /// See `accepted`.
+    /// Those of `accepted` that are no longer pending.
     pub released: u64,
-    /// Postcards of a Flow ID that stood for one flow which is known.
+    /// Postcards whose Flow ID identified one known flow.
     pub resolved: u64,
-    /// Postcards of a Flow ID that stands for several.
+    /// Postcards whose Flow ID several known flows have.
     pub ambiguous: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Aggregates as a first stage makes them of the postcards of three switches in a row, the postcard paper's testbed.
+//! Aggregates as an aggregator makes them of the postcards of three switches in a row, the postcard paper's testbed.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const GAP: Nanos = 50;
 /// Time inside a node, and between two.
 const INSIDE: u64 = 1500;
 const BETWEEN: u64 = 5000;
-/// Postcards in memory, given repeatedly.
+/// Postcards in memory, used cyclically.
 const POSTCARDS: u32 = 300_000;
 
 /// One case of the benchmark.
@@ -47,7 +47,7 @@ impl Case {
     pub fn collector(&self) -> Collector {
         let thresholds = Thresholds::new(THRESHOLDS, Vec::new()).unwrap_or_default();
         let clocks = if self.joins { Clocks::Synchronised } else { Clocks::Free };
-        // As long as it takes to give every flow a packet, so that what is held fits.
+        // The time of one packet for each flow, so that the pending postcards fit.
         let timeout = 1_000_000;
         Collector::new(Config {
             max_flows: self.flows as usize * 2,
@@ -60,7 +60,7 @@ impl Case {
         })
     }
 
-    /// Its aggregates, made in memory once: Agg(R), the postcards of each packet next to each other.
+    /// Its aggregates, generated once in memory: Agg(R), with the postcards of each packet next to each other.
     pub fn feed(&self) -> Feed {
         let count = POSTCARDS / u32::from(self.r);
         let record_len = if self.joins { LONG_POSTCARD_LEN } else { POSTCARD_LEN };
@@ -106,7 +106,7 @@ impl Case {
     }
 }
 
-/// What a postcard says of its packet: of 64 hops at the start, and different from the others of its flow.
+/// The packet fields of a postcard: the initial hop limit is 64, and the digest differs from the others of its flow.
 fn packet_fields(number: u32) -> PacketFields {
     let (packet, hop) = (number / NODES, number % NODES);
     PacketFields {
@@ -119,7 +119,7 @@ fn packet_fields(number: u32) -> PacketFields {
     }
 }
 
-/// Aggregates in memory, given to a collector repeatedly.
+/// Aggregates in memory, passed to a collector repeatedly.
 #[derive(Debug)]
 pub struct Feed {
     bytes: Vec<u8>,
@@ -136,7 +136,7 @@ impl Feed {
         self.length
     }
 
-    /// Postcards until it begins anew.
+    /// Number of postcards before the feed repeats.
     pub fn postcards(&self) -> u64 {
         (self.bytes.len() / self.length) as u64 * self.r
     }

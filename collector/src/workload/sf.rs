@@ -1,8 +1,8 @@
-//! SF-INT reports for measuring: paths of five nodes, of which every fourth packet has a complete set, as a network without
-//! faults makes them (wire-formats section 3.5).
+//! SF-INT reports for benchmarks: paths of five nodes, on which every fourth packet has a complete set, as in a network
+//! without faults (wire-formats section 3.5).
 //!
 //! A frame is Ethernet, IPv4, UDP (42 bytes), and a report 2.0 of 132 bytes: the sink's own record, and an IPv6 packet with
-//! a record of the same items (node id, hop latency, both stamps: 24 bytes) in its hop-by-hop header.
+//! a record of the same items (node id, hop latency, both timestamps: 24 bytes) in its hop-by-hop header.
 
 use wire::int::header::Md2;
 use wire::int::sf::{self, Sf, State};
@@ -33,7 +33,7 @@ const NODES: u32 = 5;
 const HOP_LIMIT: u8 = 16;
 /// Node id, hop latency and both stamps.
 const ITEMS: u16 = 0xac00;
-/// Packets of a flow from one set to the next, of each which record it brings and how many nodes wrote into it.
+/// The packets of a flow from one set to the next: which record each brings, and how many nodes wrote into it.
 const PERIOD: [(u32, u8); 4] = [(4, 4), (3, 1), (2, 2), (1, 1)];
 /// Sets of a flow before the frames repeat: more than are stored.
 const SETS: u32 = 2;
