@@ -183,7 +183,7 @@ impl Backlog {
         self.shed.full += records;
     }
 
-    /// Whether the record does not fit unless others are displaced. An empty backlog accepts a record of any size up to the limit.
+    /// Whether the record does not fit unless others are displaced. An empty backlog is never full, so that a sender that blocks does not wait forever.
     pub(crate) fn is_full_for(&self, record: &Record<'_>) -> bool {
         let bytes = self.bytes();
         bytes > 0 && bytes + record.bytes() > self.limit

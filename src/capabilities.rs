@@ -6,8 +6,8 @@ use nic::capabilities::{Cap, CapSet, current, drop_thread_to, drop_to};
 
 use crate::config::sections::Capabilities;
 
-/// Capabilities to open an interface. CAP_PERFMON is only for `mode = "kernel"`: without it the verifier refuses a program that
-/// computes an address from the bytes of a frame.
+/// Capabilities to open an interface. CAP_PERFMON is only for detection (`mode = "kernel"`) and collector memory (`mode = "xdp"`)
+/// in the kernel: without it the verifier refuses a program that computes an address from the bytes of a frame.
 const OPENING: [Cap; 5] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK, Cap::PERFMON];
 
 /// Capabilities, dropped in two steps.
@@ -20,10 +20,10 @@ pub(crate) struct CapabilityDrop {
 
 impl CapabilityDrop {
     /// The first step, when the inputs are open and before there are other threads. `opens_again`: some inputs must be opened
-    /// again when they fail. `devices`: memory is given to RDMA devices later on.
+    /// again when they fail. `devices`: memory is registered with RDMA devices later.
     pub(crate) fn begin(wanted: Capabilities, opens_again: bool, devices: bool) -> Self {
-        // The API may listen on a port below 1024. Root may have a store in a directory of another user, and its files
-        // are made when they are needed.
+        // The API may listen on a port below 1024. Root may have a store in a directory of another user, whose files
+        // are created when they are needed.
         let root = current().is_ok_and(|capabilities| capabilities.root);
         let mut retained = vec![Cap::NET_BIND_SERVICE];
         retained.extend(root.then_some(Cap::DAC_OVERRIDE));

@@ -17,9 +17,9 @@ use std::{
 use crate::lock::lock;
 use terminal::CliError;
 
-/// Bytes of a batch, at most.
+/// Maximum bytes of a batch.
 const MAX_BYTES: usize = 1 << 20;
-/// Datagrams in a batch, at most.
+/// Maximum datagrams of a batch.
 const MAX_DATAGRAMS: usize = 8192;
 
 /// The switch's end.
@@ -89,7 +89,7 @@ struct Datagram {
 }
 
 impl Batch {
-    /// Adds a datagram, if there is room.
+    /// Adds a datagram, if the batch is not full.
     fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
         let start = self.bytes.len();
         let end = start + payload.len();
@@ -133,7 +133,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Stages a datagram. False: there is no room, because the receiver does not keep up.
+    /// Stages a datagram. False: the batch is full, because the receiver does not keep up.
     pub(crate) fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
         self.staged.push(destination, peer, payload)
     }

@@ -1,7 +1,7 @@
 //! The live stream: sends events to all subscribed clients, each through its own bounded queue.
 //!
-//! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event becomes text only
-//! when some client that wants it has room.
+//! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event is serialised
+//! only if its text can be queued for a client whose filter it passes.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,

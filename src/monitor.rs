@@ -27,7 +27,7 @@ use crate::{
     worker::{Entries, WorkerHandle},
 };
 
-/// Collects the counters.
+/// The counters of all stages.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     workers: Vec<WorkerHandle>,
@@ -60,12 +60,12 @@ pub(crate) struct Detail {
     pub(crate) losses: Losses,
     /// Tables by name, all workers together.
     pub(crate) tables: Vec<(&'static str, Table)>,
-    /// Table occupancy of each worker.
+    /// Entries of the tables of each worker.
     pub(crate) entries: Vec<Arc<Entries>>,
 }
 
 impl Monitor {
-    /// A monitor of these parts. `fanouts`: one per socket when several workers share the work, else none.
+    /// A monitor of these parts. `fanouts`: one per input with several workers, otherwise none.
     pub(crate) fn new(
         workers: Vec<WorkerHandle>,
         inputs: Vec<Arc<InputGauge>>,
@@ -138,7 +138,7 @@ impl Monitor {
     /// response, with the number of its worker; those of one worker come in order.
     ///
     /// # Errors
-    /// As of [`Monitor::ask`].
+    /// As [`Monitor::ask`].
     pub(crate) async fn walk<T: Send + 'static>(
         &self,
         step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
@@ -322,7 +322,7 @@ impl Monitor {
         }
     }
 
-    /// Reports refused, by reason, those inside good datagrams too.
+    /// Reports refused, by reason, including those inside accepted datagrams.
     pub(crate) fn refused(&self) -> NamedCounts {
         let mut reasons = NamedCounts::default();
         for worker in &self.workers {
@@ -351,7 +351,7 @@ impl Monitor {
         &self.hub
     }
 
-    /// Seconds since the start.
+    /// Time since the start.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
@@ -564,7 +564,7 @@ fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
     (1..samples.len()).filter_map(at).collect()
 }
 
-/// Between two samples.
+/// Rates between two samples.
 fn rates(first: &Sample, last: &Sample) -> Rates {
     let seconds = (last.at - first.at).as_secs_f64();
     let rate = |first: u64, last: u64| if seconds > 0.0 { (last - first) as f64 / seconds } else { 0.0 };

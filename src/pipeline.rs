@@ -1,4 +1,4 @@
-//! From the workers to the store and the live stream: a bounded queue, a thread that drains it, and balanced counters.
+//! From the workers to the live stream and the store: two bounded queues, each drained by a thread, and balanced counters.
 //!
 //! Nothing here ever makes a worker wait, unless `[store] policy = "block"` asks for it.
 

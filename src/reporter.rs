@@ -9,7 +9,7 @@ use std::{
 use dataplane::dta::Outbox;
 use nic::udp::{Burst, Options, Receiver, Sender};
 
-/// Control messages received at once.
+/// Maximum control messages per receive call.
 const BURST: usize = 64;
 /// Longer than any control message, so that longer datagrams are recognised as invalid.
 const SLOT: usize = 128;
@@ -31,7 +31,7 @@ pub(crate) struct Stats {
     pub(crate) sent: u64,
     /// Reports that the kernel refused.
     pub(crate) lost: u64,
-    /// Datagrams to the control port from unknown senders.
+    /// Datagrams to the control port from unknown senders, or longer than any control message.
     pub(crate) unknown_senders: u64,
 }
 

@@ -213,7 +213,7 @@ struct Replay {
     /// Receive time of the latest datagram.
     last: u64,
     aggregate_ports: AggregatePorts,
-    /// The ports of reports; the index of a port is the number of its listener.
+    /// The ports of reports and aggregates; the index of a port is the number of its listener.
     ports: Vec<u16>,
 }
 

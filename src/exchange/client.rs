@@ -66,7 +66,7 @@ pub(crate) struct Link {
     refusals: Arc<Refusals>,
 }
 
-/// Failed connection attempts of a link, by cause.
+/// Connection attempts of a link that one side refused, by cause.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals([AtomicU64; RefusalCause::COUNT]);
 
@@ -108,7 +108,7 @@ impl Link {
         Ok(Self { commands, stop, thread: Some(thread), refusals })
     }
 
-    /// Failed attempts, by cause.
+    /// Refused attempts, by cause.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }

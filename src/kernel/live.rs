@@ -82,7 +82,7 @@ impl Live {
         Ok(counted.datagrams + counted.to_user + counted.ring_full + counted.contended + refused)
     }
 
-    /// The place for the attachment of the program.
+    /// The slot for the attachment of the program.
     pub(crate) fn hold(&self) -> Hold {
         Arc::clone(&self.hold)
     }

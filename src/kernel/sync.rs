@@ -16,7 +16,7 @@ const BURST: usize = 1024;
 /// Slots of flows visited in one step, at most: a few milliseconds; two million per second without records.
 const FLOWS_PER_STEP: u32 = 32_768;
 
-/// Rounds without a number after which the slot of a stream is freed: ten minutes.
+/// Rounds without a new sequence number after which the slot of a stream is freed: ten minutes at one round per second.
 const PATIENCE: u32 = 600;
 
 /// Interval between reads of the counters, ns.
@@ -58,14 +58,14 @@ pub(crate) struct KernelSync<K> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Applied {
     count: u32,
-    /// Rounds without a number.
+    /// Rounds without a new sequence number.
     idle: u32,
 }
 
 /// The state of a flow's slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Of the flow's key; another flow in the slot starts from zero.
+    /// Hash of the flow's key; another flow in the slot starts from zero.
     hash: u32,
     reports: u32,
 }
@@ -181,7 +181,7 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    /// Thresholds and rules as the collector has them.
+    /// Applies the collector's thresholds and rules in the kernel.
     fn follow(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         if let Some(detection) = worker.pending_detection() {
             self.pending_generation = Some(self.kernel.set_detection(&detection)?);

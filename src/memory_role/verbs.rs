@@ -101,7 +101,7 @@ impl Verbs {
         Ok(named)
     }
 
-    /// Creates a queue pair; `Err(None)` if the system gives no reason.
+    /// Creates a queue pair. Fails with `Ok(QueuePairError::Full)` at the limit, with `Err` if the system refuses.
     pub(super) fn connect(
         &self,
         config: &QueuePairConfig,

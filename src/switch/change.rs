@@ -9,7 +9,7 @@ use crate::config::{
 };
 use settings::{read::Reader, setting::Setting};
 
-/// Ports may not be added, removed, or moved to other interfaces.
+/// Checks that no port was added, removed or moved to another interface, and that `edge` is unchanged.
 pub(crate) fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(), String> {
     let fixed = |port: &PortSettings| (port.number, port.interface.clone(), port.edge);
     if old.iter().map(fixed).eq(new.iter().map(fixed)) {

@@ -49,7 +49,7 @@ pub(crate) struct Role {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     requests: SyncSender<Work>,
-    /// Set when work is in the channel. Relaxed: the channel orders its contents.
+    /// Set when work is in the channel.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
     /// Its last view.

@@ -52,7 +52,7 @@ pub(super) struct Port {
     pub(super) frames: frames::Port,
     /// Why it is closed; it will be reopened.
     pub(super) failed: Option<String>,
-    /// Interface settings.
+    /// MTU of the interface, bytes.
     pub(super) mtu: u16,
     /// Counters of earlier sockets.
     before: frames::Stats,
@@ -71,7 +71,7 @@ pub(super) struct Reports {
     sender: Option<Sender>,
     /// Datagrams sent.
     pub(super) sent: u64,
-    /// Datagrams without a route or an address.
+    /// Datagrams not sent: there is no route, or the kernel refused them.
     pub(super) lost: u64,
 }
 
@@ -192,7 +192,7 @@ impl Forwarder {
         false
     }
 
-    /// Whether no frame is queued or ready to be received.
+    /// Whether no frame is queued and none is ready to be received.
     pub(crate) fn is_empty(&self) -> bool {
         self.router.queued() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
     }

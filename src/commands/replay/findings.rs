@@ -19,7 +19,7 @@ const MAX_NOTES: usize = 100_000;
 pub(super) struct Findings {
     /// Flows with their last state.
     pub(super) flows: HashMap<FlowKey, Flow>,
-    /// Flows beyond [`MAX_FLOWS`].
+    /// Rows of flows beyond [`MAX_FLOWS`].
     pub(super) flows_left_out: u64,
     /// Values per metric, node and queue or interface.
     pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
