@@ -16,7 +16,7 @@ fn main() {
     if let Err(error) = std::fs::write(out.join("icrc_tables.h"), icrc_tables()) {
         println!("cargo::error=icrc_tables.h: {error}");
     }
-    // One folder for each program, with what belongs to it.
+    // One folder for each program, with its headers.
     let programs = files(sources).filter(|path| path.is_dir()).flat_map(|folder| files(&folder));
     for source in programs.filter(|path| path.to_string_lossy().ends_with(".bpf.c")) {
         let object = out.join(source.with_extension("o").file_name().unwrap_or_default());

@@ -3,7 +3,7 @@
 //! `cargo bench -p hopwise-xdp --bench rdma`; takes some seconds, needs root.
 //!
 //! A name, or part of one, as an argument chooses cases. `HOPWISE_RDMA_COST=FILE,FILE` compares with `rdma_cost.bpf.o` of other
-//! versions, in turns; `HOPWISE_NO_LIVE=1` leaves the veth out.
+//! versions, alternating; `HOPWISE_NO_LIVE=1` omits the runs on a veth.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a program for people")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,12 +162,12 @@ fn run(kernel: &Rdma, program: &str, frame: &[u8]) -> u32 {
 
 /// Nanoseconds per frame.
 struct Cost {
-    /// With a different frame each time, without the cost of copying it; and that cost.
+    /// With a different frame each time, minus the cost of copying it; and that cost.
     each: u32,
     only: u32,
     /// With the same frame each time, if that is not a repeated request.
     same: Option<u32>,
-    /// Three words stored at the same places and nothing else, for writes of this many over IPv4; with `only`.
+    /// Only storing three words at the same addresses, for writes of 24 bytes over IPv4; including `only`.
     bare: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! How many frames per second each receive path takes on this machine, when the reader only looks at each of them.
+//! How many frames per second each receive path delivers on this machine, when the reader only touches each of them.
 //!
 //! Root only: a generator in the kernel sends over a veth between two namespaces, on core 0; the reader has core 1.
 //! `xdp_rate [SECONDS [BYTES [WAIT_US]]]`.
@@ -56,10 +56,10 @@ fn measure(
     frame: &[u8],
     seconds: f64,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    // The generator first, then the reader, so that nothing is under way when the counters are read.
+    // The generator stops first, then the reader, so that no frame is in flight when the counters are read.
     let (stop, stop_reader) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut source = opened.sources.remove(0);
-    // The source port, so that there are many flows.
+    // Varies the source port, so that there are many flows.
     let words = [Word { at: 32, base: 0x0002_0000, each: 1, of: 1 << 14 }];
     let generator = pair.near.run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None))??;
     let (sent, (stats, usage, took)) = std::thread::scope(|scope| {

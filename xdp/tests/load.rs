@@ -1,4 +1,4 @@
-//! The objects load: the verifier of this kernel takes them.
+//! The objects load: the verifier of this kernel accepts them.
 
 use std::io::Write;
 

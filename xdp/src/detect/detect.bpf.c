@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Detection in the kernel: every telemetry datagram is decoded and decided here, and only those with change go up. */
+/* Detection in the kernel: every telemetry datagram is decoded and evaluated here; only those with a change are passed to user space. */
 #include "detect.h"
 
 SEC("xdp.frags") int hopwise_detect(struct xdp_md *frame) { return detect(frame); }

@@ -118,7 +118,7 @@ static long examine_next(u32 i, struct verdict_ctx *ctx)
     return 0;
 }
 
-/* Hop `i` of a path that is too long to store, as read_hop gives those of others. */
+/* Hop `i` of a path that is too long to store, in the form that read_hop returns. */
 noinline int hop_beyond(struct hop *hop, struct scratch *s, const struct profile *p, u32 i, u32 count)
 {
     struct node_metadata metadata, reporter;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What detection costs. BPF_PROG_TEST_RUN gives a program the same frame repeatedly; so this one makes another report of
- * it each time (flow, number, nodes, values), as `hopwise bench fastpath` does, and then decides it by the same code as
- * hopwise_detect. hopwise_cost_only makes the changes and nothing else: what it takes is to be subtracted. Never attached.
+/* The cost of detection. BPF_PROG_TEST_RUN passes a program the same frame repeatedly; so this one changes it into another
+* report each time (flow, number, nodes, values), as `hopwise bench fastpath` does, and then evaluates it by the same code as
+* hopwise_detect. hopwise_cost_only makes the changes only: its time is subtracted. Never attached.
  */
 #include "detect.h"
 
@@ -15,7 +15,7 @@ const volatile u32 cost_jitter = 512;
 /* One in this many reports (a power of two; 0: none) changes by more than its threshold. */
 const volatile u32 cost_change = 0;
 
-/* Bytes in front of the report's IPv4 header, beside Ethernet: 4 for a VLAN tag. */
+/* Bytes between Ethernet and the report's IPv4 header: 4 for a VLAN tag. */
 const volatile u32 cost_tag = 0;
 
 static u32 cost_next;
@@ -43,7 +43,7 @@ static inline_always u32 cost_rewrite(struct xdp_md *frame)
     put32(data + cost_tag + NUMBER, n);
     put32(data + cost_tag + INNER_SRC, 0x0a000000 + flow / 4);
     *(raw16 *)(data + cost_tag + INNER_SPORT) = from_be16(1024 + flow % 4);
-    /* The last hop lies first. */
+    /* The last hop comes first. */
     for (u32 i = 0; i < MAX_HOPS; i++) {
         u32 hop = cost_hops - 1 - i;
         u8 *record;

@@ -37,7 +37,7 @@ struct eval_ctx {
     u32 user_metrics;
     u32 stamp_ns;
     u32 synchronised;
-    u32 is_judged; /* a stamp of 0 beside another is none */
+    u32 is_judged; /* latencies are checked; then a stamp of 0 beside another is invalid */
     u32 flow;      /* of the report examined last, if known */
     u32 is_node;   /* it updates values of nodes only */
     u32 is_new;    /* it created its flow */

@@ -55,7 +55,7 @@ enum {
 #define AT16(offset) (*(const raw16 *)(data + (offset)))
 #define AT32(offset) (*(const raw32 *)(data + (offset)))
 
-/* Whether records of this bitmap and length have the node, link, latency and queue first, and the utilisation last. */
+/* Whether records of this bitmap and length have the node, link, latency and queue first, and the utilization last. */
 static inline_always u32 is_all_items(u32 bitmap, u32 words, u32 dialect)
 {
     if (bitmap == 0xff00)
@@ -83,7 +83,7 @@ static inline_always u32 dscp_marks(const struct profile *p, u32 dscp)
     return (p->dscp_mask && (dscp & p->dscp_mask) == p->dscp) || p->dscp_other == dscp;
 }
 
-/* Neither INT nor a tunnel nor, maybe, telemetry is marked by this port. */
+/* Whether this port marks neither INT nor a tunnel nor possibly telemetry. */
 static inline_always u32 is_plain_port(const struct profile *p, u32 port)
 {
     const raw64 *ports = (const raw64 *)p->ports;
@@ -124,7 +124,7 @@ static inline_always u32 common_hops(const u8 *data, const struct profile *p, u3
 
 static inline_always void common_key(const u8 *data, struct key *key)
 {
-    /* Addresses as they lie there, behind the mark of IPv4 in IPv6. */
+    /* Addresses in network order, after the prefix of mapped IPv4. */
     key->words[0] = key->words[2] = 0;
     key->words[1] = (u64)AT32(INNER_SRC) << 32 | 0xffff0000;
     key->words[3] = (u64)AT32(INNER_DST) << 32 | 0xffff0000;
@@ -141,7 +141,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     u32 used = from_be32(*(const raw32 *)last), latest;
     u64 ns = (u64)latency * p->latency_ns, utilization = (u64)used * p->utilization_unit;
 
-    /* A latency that is not reported may follow from stamps; without an ingress stamp it is implausible. */
+    /* The slow path derives a missing latency from stamps, and finds it implausible without an ingress stamp. */
     if (node != state->node || latency == ABSENT || ns > p->max_latency || !*(const raw32 *)(record + 16))
         return 0;
     latest = saturated(ns);
@@ -161,7 +161,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     return 1;
 }
 
-/* The index of a telemetry port; MAX_PORTS: it is none. */
+/* The index of a telemetry port; MAX_PORTS: it is not one. */
 static inline_always u32 port_number(const struct control *c, u32 port)
 {
     if (likely(port == c->ports.port[0]))

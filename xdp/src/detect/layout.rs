@@ -123,7 +123,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record; `None` if it is none.
+    /// Reads a record; `None` if it is malformed.
     pub fn read(record: &'a [u8]) -> Option<Self> {
         let (head, rest) = record.split_first_chunk::<RECORD_HEADER>()?;
         let frame = rest.get(..u32_at(head, 16) as usize)?;

@@ -6,8 +6,8 @@
  *
  * To satisfy the verifier, a frame is copied into a per-CPU map value and read at masked offsets, so that no access can leave it;
  * the parser itself compares offsets with the end, as in Rust. The verifier checks global functions one by one, for any state of
- * the scratch area; they pass values on in that area and return a number. Needs Linux 5.18 (bpf_xdp_load_bytes); bpf_loop is of
- * 5.17.
+ * the scratch area; they pass values in that area and return a number. Needs Linux 5.18 (bpf_xdp_load_bytes; bpf_loop is of
+ * 5.17).
  */
 #ifndef HOPWISE_PARSE_H
 #define HOPWISE_PARSE_H
@@ -101,10 +101,10 @@ struct ports {
 _Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, port) == 4,
                "profile.rs mirrors this struct");
 
-/* The longest frame supported, and the bytes that may be read behind any offset in it without a check. */
+/* The longest frame supported, and the bytes that may be read after any offset in it without a check. */
 #define FRAME_BYTES 16384
 #define FRAME_SLACK 256
-/* What is copied of a frame before it is known to be telemetry. */
+/* Bytes of a frame that are copied before it is known to be telemetry. */
 #define FRAME_HEAD 128
 /* A frame up to this length is copied at once: two copies cost more than they save. */
 #define FRAME_SHORT 512
@@ -128,7 +128,7 @@ struct layout {
 
 enum first_header { FIRST_ETHERNET, FIRST_IPV4, FIRST_IPV6, FIRST_NOTHING, FIRST_COMPACT };
 
-/* What the header of a report says: the first word, and what follows it. */
+/* The header of a report: its first word, and the offsets after it. */
 struct head {
     u32 word;
     u32 kind;  /* report 0.5 */
@@ -138,7 +138,7 @@ struct head {
     u32 metadata;
 };
 
-/* What is known of the number of a datagram as soon as its header is: wire::Peek. */
+/* The sequence number of a datagram, known as soon as its header is read: wire::Peek. */
 struct peeked {
     u32 version; /* 0: the header itself was refused */
     u32 node_id; /* ABSENT also when not available */
@@ -152,9 +152,9 @@ struct walk {
     u32 end; /* of the bytes that are the packet's own */
     u32 ip;  /* the latest IP header */
     u32 ethertype;
-    u32 seek;        /* INT and IOAM are still looked for */
-    u32 unmarked;    /* where bytes behind TCP or UDP begin that no mark announces as INT; 0: nowhere */
-    u32 destination; /* INT for the destination was stepped over */
+    u32 seek;        /* INT and IOAM are still searched for */
+    u32 unmarked;    /* offset of bytes after TCP or UDP that no mark announces as INT; 0: none */
+    u32 destination; /* INT for the destination was skipped */
     u32 tunnels;
     u8 v6;
     u8 dscp;
@@ -224,7 +224,7 @@ struct scratch {
     struct layout int_layout;
     struct layout reporter_layout;
     struct report report;
-    u8 record[64]; /* room for what is passed to user space in front of the frame */
+    u8 record[64]; /* space for the record header before the frame */
     u8 frame[FRAME_BYTES + FRAME_SLACK];
 };
 
@@ -233,8 +233,8 @@ typedef u16 __attribute__((may_alias)) raw16;
 typedef u32 __attribute__((may_alias)) raw32;
 typedef u64 __attribute__((may_alias)) raw64;
 
-/* The bytes at `at`, of which FRAME_SLACK may be read. The mask is put where the compiler cannot reason it away, as the
- * verifier has not read that reasoning.
+/* The bytes at `at`, of which FRAME_SLACK may be read. The mask is in assembly, so that the compiler cannot optimise
+* it away: the verifier needs it.
  */
 static inline_always const u8 *bytes(const struct scratch *s, u32 at)
 {
@@ -272,7 +272,7 @@ enum protocol { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_IPV
 
 enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081 };
 
-/* Tags, labels, extension headers stepped over in a row. */
+/* Maximum number of consecutive tags, labels or extension headers that are skipped. */
 #define MAX_TAGS 8
 
 /* The factor of an IPv6 extension header's length field: its length is 8 plus that many bytes; 0xff: not an extension header. */

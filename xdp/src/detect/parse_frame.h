@@ -9,14 +9,14 @@
 enum frame_outcome {
     FRAME_TELEMETRY, /* a datagram to one of the ports: its payload is at s->at .. s->end */
     FRAME_REFUSED,   /* likewise, but refused: s->reason is a refusal */
-    FRAME_PASSED,    /* the kernel's business: s->reason is a refusal or one of pass_reason */
+    FRAME_PASSED,    /* passed to the stack: s->reason is a refusal or one of pass_reason */
 };
 
-/* Why a frame is the kernel's business, beside refusals. */
+/* Why a frame is passed to the stack, in addition to refusals. */
 enum pass_reason {
     PASS_OTHER_PORT = REFUSALS, /* UDP to a port that is not ours */
     PASS_TOO_LONG,              /* to one of our ports, but longer than the buffer; the socket gets it */
-    PASS_UNREADABLE,            /* the kernel does not give its bytes */
+    PASS_UNREADABLE,            /* its bytes cannot be loaded */
     PASS_REASONS
 };
 
@@ -30,7 +30,7 @@ enum pass_reason {
             return (upto) > (s)->len ? REFUSE(TRUNCATED) : MORE;                                                       \
     } while (0)
 
-/* `left` is how long IP says its payload is. */
+/* `left` is the length of the payload by the IP header. */
 static inline_always int frame_udp(struct scratch *s, u32 at, u32 left)
 {
     const u8 *udp = bytes(s, at);
@@ -46,7 +46,7 @@ static inline_always int frame_udp(struct scratch *s, u32 at, u32 left)
     return 0;
 }
 
-/* The port is noted as soon as it is there, as wire::frame::Envelope does: it decides whose a refused frame is. */
+/* Stores the port as soon as it is loaded, as wire::frame::Envelope does: a refused frame is attributed to its port. */
 static inline_always int note_port(struct scratch *s, u32 at)
 {
     if (at + 4 > s->len)

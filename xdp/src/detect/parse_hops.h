@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* From records to hops in the collector's units: wire::Layout::hop, wire::Report::{reporter_metadata, hop}, collector's Reading.
  *
- * The collector reads a stack of a flow's whole path where it lies (`Stacked`), and everything else hop by hop
- * (`Reading::of`). The two differ in what they make of level-2 halves and of queue congestion; so do the two here.
+ * The collector reads a stack of a flow's whole path in place (`Stacked`), and everything else hop by hop
+ * (`Reading::of`). The two interpret level-2 halves and queue congestion differently; so do the two functions here.
  */
 #ifndef HOPWISE_PARSE_HOPS_H
 #define HOPWISE_PARSE_HOPS_H
@@ -10,7 +10,7 @@
 #include "parse_ioam.h"
 #include "parse_layout.h"
 
-/* The widest record that the collector reads where it lies, in words. */
+/* The widest record that the collector reads in place, in words. */
 #define WIDEST_RECORD 13
 
 /* The metadata of one node: wire::Hop. All-ones: not reported. */
@@ -27,7 +27,7 @@ struct node_metadata {
     u32 congestion;
     u32 l2_egress;
     u32 tx;
-    u32 buffer; /* id << 24 | occupancy: the two are there or not together */
+    u32 buffer; /* id << 24 | occupancy: both are reported, or neither */
 };
 
 static inline_always u64 scaled(u32 raw, u32 unit) { return raw == ABSENT ? NO_VALUE : (u64)raw * unit; }
@@ -35,7 +35,7 @@ static inline_always u64 scaled(u32 raw, u32 unit) { return raw == ABSENT ? NO_V
 /* Latencies from here on are always implausible: IMPLAUSIBLE in the collector's clock.rs. */
 #define LATENCY_END 0xffffffffff000000ull
 
-/* The time from one stamp of a node to another, ns; LATENCY_END if that is no time. */
+/* The time from one stamp of a node to another, ns; LATENCY_END if it is negative or too long. */
 static inline_always u64 between(u64 ingress, u64 egress, u32 wide, u32 stamp_ns)
 {
     u64 later;
@@ -50,7 +50,7 @@ static inline_always u64 between(u64 ingress, u64 egress, u32 wide, u32 stamp_ns
     if (egress < ingress)
         return LATENCY_END;
     later = egress - ingress;
-    /* Saturating. A product that needs 64 bits at most has factors whose halves say so. */
+    /* Saturating: the products of the halves show whether the whole product exceeds 64 bits. */
     if (later >> 32 && (later >> 32) * stamp_ns + ((later & ABSENT) * stamp_ns >> 32) > ABSENT)
         return LATENCY_END;
     later *= stamp_ns;
@@ -76,7 +76,7 @@ static inline_always void stacked_hop(struct hop *hop, const struct layout *l, c
     hop->node = item32(l, record, NODE);
     hop->level_2 = 0;
     if (l->carried & ITEM(PORTS) || !l->wide_l2) {
-        /* Level 2 with two halves in one word reads as level 1 does. */
+        /* Level-2 interfaces of 16 bits, two in one word, are read like level 1. */
         hop->link = item32(l, record, l->carried & ITEM(PORTS) ? PORTS : L2);
     } else {
         hop->link = (u32)item64(l, record, L2);
@@ -131,13 +131,13 @@ static inline_always void read_reporter(struct node_metadata *metadata, const st
     }
 }
 
-/* All-ones if one of `items` is carried, else 0: without a branch, of which the verifier would have to follow both ways. */
+/* All-ones if one of `items` is carried, else 0: without a branch, so that the verifier has one path to check. */
 static inline_always u64 if_carried(u32 carried, u32 items)
 {
     u64 mask = carried & items;
 
     mask = -mask >> 63;
-    /* Or else the compiler makes a branch of it. */
+    /* Otherwise the compiler makes a branch of it. */
     asm volatile("" : "+r"(mask));
     return -mask;
 }
@@ -201,7 +201,7 @@ static inline_always u64 node_long(u32 trace_type, const u8 *node, u32 k)
     return trace_type & TRACE_BIT(k) ? be64(node + (at & MAX_OFFSET)) : NO_VALUE;
 }
 
-/* One node of a trace, as far as its data are items of a hop. */
+/* Reads those data of a trace's node that are items of a hop. */
 static inline_always void read_trace(struct node_metadata *metadata, u32 trace_type, const u8 *node)
 {
     u32 id = node_word(trace_type, node, 0), delay = node_word(trace_type, node, 4);
@@ -219,12 +219,12 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     metadata->ports = node_word(trace_type, node, 1);
     metadata->latency = delay >> 31 ? ABSENT : delay;
     metadata->l2_egress = (u32)node_long(trace_type, node, 9);
-    /* A depth without a queue id, which the reporter's metadata may have. */
+    /* A queue depth without a queue id; the reporter's metadata may have the id. */
     metadata->occupancy = node_word(trace_type, node, 6);
     metadata->queue_id = metadata->congestion = metadata->tx = metadata->buffer = ABSENT;
 }
 
-/* Hop `i`, the first node being 0: from the stack, or a trace, or the reporter itself, or from two of them. */
+/* Hop `i`, the first node being 0: from the stack, or a trace, or the reporter itself, or from two of these. */
 int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
 {
     struct node_metadata metadata, reporter;

@@ -7,7 +7,7 @@
 
 enum { INT_LEN_1 = 8, INT_LEN_2 = 12, SHIM_LEN = 4, TAIL_LEN = 4 };
 
-/* What a first shim byte and the version of the header behind it say together. */
+/* The kind of INT by the first shim byte and the version of the header after it. */
 enum detected {
     FOUND_05 = 5,
     FOUND_10 = 10,
@@ -81,12 +81,12 @@ static inline_always u32 source_only_words(const struct profile *p, u32 domain)
     return 0;
 }
 
-/* What a carrier says of the INT 2.x in it. A compact report has one record, any other report may have two. */
+/* The type of INT 2.x that a carrier announces. A compact report has one record, any other report may have two. */
 enum type_2 { TYPE_MD, TYPE_MX, TYPE_SF, TYPE_SF_COMPACT };
 
 enum { SF_FLAG = 0x0100, SF_URGENT_BIT = 0x0080, SF_STATE = 0x0060, NODE_BIT = 0x8000 };
 
-/* Header and record of SF-INT, which are all there: wire-formats section 3.2. */
+/* Header and record of SF-INT, which must be complete: wire-formats section 3.2. */
 static inline_always int read_sf(struct scratch *s, u32 at, u32 end, u32 type)
 {
     const u8 *header = bytes(s, at);
@@ -195,7 +195,7 @@ int read_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
 enum tail {
     TAIL_NONE,    /* the carrier is VXLAN-GPE or Geneve */
     TAIL_WHOLE,   /* the 4-byte tail header */
-    TAIL_PRIVATE, /* host-int: sequence number and tail, of which a sink may have removed either or both */
+    TAIL_PRIVATE, /* host-int: sequence number and tail; a sink may have removed either or both */
 };
 
 /* INT 0.5. `end` is where the length field ends, tail included. Returns how many bytes follow the stack. */
@@ -254,12 +254,12 @@ static inline_always int int_05(struct scratch *s, u32 at, u32 end, u32 tail, u3
         s->walk.original_proto = behind[0] ? behind[0] : ABSENT;
         after += 4;
     }
-    /* Inside a report of host-int the bytes after the stack are the packet's own again. */
+    /* In a report of host-int the bytes after the stack belong to the packet again. */
     s->walk.after = after;
     return 0;
 }
 
-/* The shim of 2.x after L4: what was there before must fit the mark (ruling m). */
+/* The shim of 2.x after L4: the original field must fit the mark (ruling m). */
 static inline_always int shim_2(struct scratch *s, u32 at, u32 mark)
 {
     const u8 *shim = bytes(s, at);
@@ -282,7 +282,7 @@ static inline_always int shim_2(struct scratch *s, u32 at, u32 mark)
     return 0;
 }
 
-/* The shim of 0.5 and 1.0 after L4, and INT behind it. */
+/* The shim of 0.5 and 1.0 after L4, and INT after it. */
 static inline_always int shim_1(struct scratch *s, const struct profile *p, u32 at, u32 detected)
 {
     const u8 *shim = bytes(s, at);
@@ -291,7 +291,7 @@ static inline_always int shim_1(struct scratch *s, const struct profile *p, u32 
 
     if (at + SHIM_LEN > s->walk.end)
         return REFUSE(INT_TRUNCATED);
-    /* INTCollector's generator leaves the length of INT 0.5 out; the counts of the header say it. */
+    /* INTCollector's generator omits the length of INT 0.5; the counts of the header imply it. */
     if (!length && detected == FOUND_05 && p->dialect == INTCOLLECTOR_GEN && at + SHIM_LEN + INT_LEN_1 <= s->walk.end)
         length = (SHIM_LEN + INT_LEN_1 + TAIL_LEN) / 4 + (header[1] & 0x1f) * header[3];
     if (length < 3)
@@ -303,7 +303,7 @@ static inline_always int shim_1(struct scratch *s, const struct profile *p, u32 
     return int_05(s, at + SHIM_LEN, end, private || p->dialect == HOSTINT ? TAIL_PRIVATE : TAIL_WHOLE, private);
 }
 
-/* The shim after L4 at s->walk.shim, and INT behind it. Leaves in s->walk where INT ends and what was there before. */
+/* The shim after L4 at s->walk.shim, and INT after it. Stores in s->walk the end of INT and the original field. */
 int l4_shim(struct scratch *s, const struct profile *p)
 {
     u32 at, mark, hostint;
@@ -342,7 +342,7 @@ int l4_shim(struct scratch *s, const struct profile *p)
     return result;
 }
 
-/* INT 1.0 or 0.5 without an L4 tail: behind VXLAN-GPE or in Geneve. */
+/* INT 1.0 or 0.5 without an L4 tail: after VXLAN-GPE or in Geneve. */
 static inline_always int without_shim(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 version)
 {
     int result;
@@ -357,7 +357,7 @@ static inline_always int without_shim(struct scratch *s, const struct profile *p
     return result < 0 ? result : 0;
 }
 
-/* The shim after GRE at `at`. Leaves where INT ends and what follows it; 1: the packet ends before the shim. */
+/* The shim after GRE at `at`. Stores the end of INT and the protocol after it; 1: the packet ends before the shim. */
 int gre_shim(struct scratch *s, const struct profile *p, u32 at)
 {
     const u8 *shim;
@@ -420,7 +420,7 @@ int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
     else
         s->walk.after = at + (shim[2] ? shim[2] : 1) * 4;
     s->walk.destination |= found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2;
-    /* A second INT header is skipped, like one that is not looked for. */
+    /* A second INT header is skipped, like one that is not searched for. */
     if (!s->walk.seek || found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2)
         return next;
     if ((found == FOUND_MX ? FOUND_MD : found) != (int)version)
@@ -436,7 +436,7 @@ int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
 }
 
 /* An INT option of an IPv6 hop-by-hop header, to `end`, which lies inside the header; its data may be cut.
- * In its only caller: as a function of its own it was the ninth frame of a chain of calls, and the kernel allows eight.
+ * Inlined into its only caller: as a function of its own it was the ninth frame of a call chain, and the kernel allows eight.
  */
 static inline_always int int_option(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {

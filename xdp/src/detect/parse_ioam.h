@@ -14,7 +14,7 @@ enum ioam_option { IOAM_MUTABLE = 0x31, IOAM_IMMUTABLE = 0x11 };
 #define TRACE_WIDE (TRACE_BIT(8) | TRACE_BIT(9) | TRACE_BIT(10))
 #define TRACE_OPAQUE TRACE_BIT(22)
 #define TRACE_RESERVED TRACE_BIT(23)
-/* O, in the byte of the node length: a node on the path found no room. */
+/* O, in the byte of the node length: a node on the path found no space. */
 #define TRACE_OVERFLOW 4
 /* An option has 255 bytes at most, and a node four at least. */
 #define MAX_TRACE_NODES 64

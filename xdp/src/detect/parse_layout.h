@@ -8,7 +8,7 @@
 /* Bits 4 to 6 of a bitmap are 8 bytes wide in INT 2.x; stamps are 4 and 5, level-2 interfaces (0.5: congestion) 6. */
 enum bitmap { WIDE_BITS = 0x0e00, TIME_BITS = 0x0c00, L2_BIT = 0x0200, LAST_BIT = 0x0001 };
 
-/* Which sizes and items a version or dialect gives the instruction bits. */
+/* Sizes and items of the instruction bits by version or dialect. */
 enum rules {
     WIDE_TIME = 1,
     WIDE_L2 = 2,
@@ -25,7 +25,7 @@ enum {
     REPORT_2 = INT_2 | DROPPED,
 };
 
-/* What a layout is for: the upper half of its cache key. */
+/* The header that a layout belongs to: the upper half of its cache key. */
 enum layout_kind {
     LAYOUT_05 = 1,
     LAYOUT_10,
@@ -62,7 +62,7 @@ static inline_always void note_carried(struct layout *layout)
     layout->carried = carried;
 }
 
-/* The layout of a bitmap under `rules`. Counted, not branched: the verifier would follow each bit both ways. */
+/* The layout of a bitmap under `rules`. Without branches: the verifier would follow each bit both ways. */
 int build_layout(struct layout *layout, u64 key, u32 bitmap, u32 rules)
 {
     u32 wide = (rules & WIDE_TIME ? TIME_BITS : 0) | (rules & WIDE_L2 ? L2_BIT : 0), offset = 0;
@@ -94,7 +94,7 @@ int build_layout(struct layout *layout, u64 key, u32 bitmap, u32 rules)
     return 0;
 }
 
-/* Words of a record of INT 1.0. HopML says so, unless it counts the items and the stack has the words: wire::Layout::words_10. */
+/* Words of a record of INT 1.0: HopML, unless it counts items and the stack fits the words: wire::Layout::words_10. */
 static inline_always u32 words_10(u32 bitmap, u32 hop_ml, u32 stack, u32 dialect)
 {
     u32 wide = words(bitmap, L2_BIT), items = ones(bitmap), as_said;
@@ -202,7 +202,7 @@ static inline_always void layout_report_05(struct layout *layout, u32 kind)
 
 /* Offsets are words of a record of at most 31; masked again for the verifier. */
 #define MAX_OFFSET 0x7c
-/* All-ones for NOWHERE, 0 for an offset: without a branch, of which the verifier would have to follow both ways. */
+/* All-ones for NOWHERE, 0 for an offset: without a branch, so that the verifier has one path to check. */
 #define IF_NOWHERE(at) (-((at) >> 7))
 
 /* An item of 4 bytes in the record at `record`; all-ones when absent or unavailable. */

@@ -15,7 +15,7 @@ enum { REPORT_05_LEN = 12, REPORT_10_LEN = 16, GROUP_LEN = 8, REPORT_20_LEN = 4,
 /* Of a compact report of SF-INT: its inner contents are INT header and record. */
 #define SF_DOMAIN 0x5346
 
-/* How far a datagram has been read. */
+/* Progress in a datagram. */
 enum datagram_state { DATAGRAM_START, DATAGRAM_IN_GROUP, DATAGRAM_END };
 
 /* Results of next_report other than refusals. */
@@ -38,14 +38,14 @@ static inline_always u32 generator_version(const struct scratch *s, u32 at, u32 
         as_10 = type == ETH_IPV4 || type == ETH_IPV6 || type == ETH_VLAN;
     }
     ip_10 = at + 31 <= end && (payload[30] >> 4 == 4 || payload[30] >> 4 == 6);
-    /* The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one. */
+    /* A report 0.5 has its IP length where a report 1.0 has its EtherType; it may look like one. */
     if (as_05)
         return as_10 && ip_10 ? 10 : 5;
     /* Cut before the EtherType: the generator's reports 1.0 have length 1. */
     return as_10 || kind == 1 || kind == 3 ? 10 : 5;
 }
 
-/* What the first octets say. */
+/* The version by the first octets. */
 static inline_always int report_version(const struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
     u32 first;
@@ -87,10 +87,10 @@ static inline_always u32 is_ipv4(const struct scratch *s, u32 at, u32 end)
     return at < end && first >> 4 == 4 && (first & 0x0f) >= 5;
 }
 
-/* host-int's kind 4 may put the reporter's id before IPv4, and nothing says so but the bytes: 0 or 4. */
+/* host-int's kind 4 may have the reporter's id before IPv4, without a flag: returns its length, 0 or 4, by the bytes. */
 static inline_always u32 sink_word(const struct scratch *s, u32 at, u32 end)
 {
-    /* An id that looks like IPv4 has IPv4 behind it; an IPv4 identification field that does has a good checksum before. */
+    /* After an id that looks like IPv4 comes IPv4; if an identification field looks like IPv4, the header has a valid checksum. */
     return is_ipv4(s, at, end) && (!is_ipv4(s, at + 4, end) || checksum_holds(s, at, end)) ? 0 : 4;
 }
 
@@ -148,7 +148,7 @@ static inline_always int head_10(struct scratch *s, const struct profile *p, u32
     return 10;
 }
 
-/* The header of the report, or of the group, at `at`. Answers its version. */
+/* The header of the report, or of the group, at `at`. Returns its version. */
 int report_head(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
     int version;
@@ -285,7 +285,7 @@ static inline_always u32 is_empty(const struct scratch *s)
            !s->found.int_version && s->found.ioam == IOAM_NONE;
 }
 
-/* Whether there is INT behind TCP or UDP that no mark announces. To be called when the walk has found nothing else. */
+/* Whether there is INT after TCP or UDP that no mark announces. Call it when the walk has found nothing else. */
 static inline_always u32 has_unmarked_int(struct scratch *s, const struct profile *p)
 {
     struct walk *w = &s->walk;
@@ -303,7 +303,7 @@ static inline_always u32 has_unmarked_int(struct scratch *s, const struct profil
     return found;
 }
 
-/* Reads the packet at s->walk.at, from a header of the kind `first` on, and then all that follows from it. */
+/* Parses the packet at s->walk.at, beginning with a header of the kind `first`, and completes the report. */
 static inline_always int finish_report(struct scratch *s, const struct profile *p, u32 first)
 {
     struct report *r = &s->report;
@@ -349,8 +349,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     return REPORT;
 }
 
-/* The one report of a datagram of version 0.5, whose header has been read. Answers the first header of the packet inside, which
- * is at s->walk.at .. s->walk.end; so do the two that follow.
+/* The one report of a datagram of version 0.5, whose header has been read. Returns the first header of the packet inside, which
+* is at s->walk.at .. s->walk.end; so do the next two functions.
  */
 static inline_always int read_report_05(struct scratch *s)
 {
@@ -371,7 +371,7 @@ static inline_always int read_report_05(struct scratch *s)
     return h->first;
 }
 
-/* The one report of a datagram of version 1.0, likewise. Embedded INT is looked for regardless of F (wire-formats, ruling b). */
+/* The one report of a datagram of version 1.0, likewise. Searches for embedded INT regardless of F (wire-formats, ruling b). */
 static inline_always int read_report_10(struct scratch *s, const struct profile *p)
 {
     const struct head *h = &s->head;
@@ -529,7 +529,7 @@ static inline_always int read_in_group(struct scratch *s)
     return first;
 }
 
-/* What is known of the datagram's number as soon as its header has been read. */
+/* Stores the datagram's sequence number as soon as its header has been read. */
 static inline_always void peek(struct scratch *s, u32 version)
 {
     const struct head *h = &s->head;

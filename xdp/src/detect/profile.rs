@@ -14,7 +14,7 @@ pub struct Units {
     pub stamp_ns: u32,
     /// Nanoseconds per unit of hop latency, at least 1.
     pub latency_ns: u32,
-    /// Millionths of the link per unit of utilisation, at least 1.
+    /// Millionths of the link per unit of utilization, at least 1.
     pub utilization: u32,
     /// Stamps of different nodes may be compared.
     pub synchronised: bool,
@@ -23,7 +23,7 @@ pub struct Units {
 }
 
 impl Default for Units {
-    /// Nanoseconds, free clocks, utilisation in millionths, any latency.
+    /// Nanoseconds, unsynchronised clocks, utilization in millionths, any latency.
     fn default() -> Self {
         Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false, max_latency: u64::MAX }
     }
@@ -48,11 +48,11 @@ mod field {
     pub(super) const TCP_AFTER_OPTIONS: usize = 57;
     pub(super) const SYNCHRONISED: usize = 58;
     pub(super) const MAX_LATENCY: usize = 64;
-    /// Of a domain.
+    /// Offsets in `struct domain`.
     pub(super) const DOMAIN_LEN: usize = 4;
     pub(super) const SOURCE_ONLY_WORDS: usize = 2;
     pub(super) const KNOWN: usize = 3;
-    /// Of `struct ports`.
+    /// Offsets in `struct ports`.
     pub(super) const COUNT: usize = 0;
     pub(super) const PORT: usize = 4;
 }

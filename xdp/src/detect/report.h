@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* A report in normal form: what the decoder passes to detection, for every report format. Numbers are in host order and
- * in the collector's units; all-ones stand for what the report does not say. The Rust counterpart of a hop is the collector's
+ * in the collector's units; all-ones mean: not in the report. The Rust counterpart of a hop is the collector's
  * `Reading`.
  */
 #ifndef HOPWISE_REPORT_H
@@ -26,7 +26,7 @@ struct flow_key {
 enum { FLOW_V6 = 1, FLOW_PORTS = 2 };
 
 struct hop {
-    u64 latency;     /* ns; not one that is implausible */
+    u64 latency;     /* ns; absent if implausible */
     u64 utilization; /* millionths of the link */
     u32 node;
     u32 link;        /* level 1: ingress << 16 | egress; else the egress of level 2 */
@@ -48,8 +48,8 @@ enum report_marks {
     REPORT_HAS_NODE = 2,
     REPORT_HAS_REASON = 4,    /* a drop reason */
     REPORT_REPORTER_HOP = 8,  /* the reporter's own metadata is a hop */
-    REPORT_MERGED = 16,       /* and is the same hop as the stack's top */
-    REPORT_POSTCARD = 32,     /* says of itself that it is one node's part */
+    REPORT_MERGED = 16,       /* and that hop is the same as the top of the stack */
+    REPORT_POSTCARD = 32,     /* declares itself as the postcard of one node */
     REPORT_HOP_LIMIT = 64,    /* E */
     REPORT_MTU = 128,         /* M */
     REPORT_UNDECIDED = 256,   /* more than this form can hold: user space decides */

@@ -9,7 +9,7 @@
 enum subject { OF_FLOW_LATENCY, OF_HOPS, OF_LOOP, OF_HOP_LATENCY, OF_OCCUPANCY, OF_CONGESTION, OF_UTILIZATION };
 enum aggregate { A_FLOW, A_MAX, A_MIN, A_SUM, A_AVG, A_COUNT, A_COUNT_WHERE, A_ANY, A_ALL };
 
-/* What the hops say to one row. */
+/* Aggregates of the hops for one row. */
 struct hop_aggregate {
     u32 count;
     u32 hits;
@@ -47,7 +47,7 @@ static inline_always u32 holds(u32 comparison, u64 a, u64 b)
     }
 }
 
-/* Of numbers in two halves: where the upper ones are equal the lower ones decide. */
+/* Compares numbers in two halves: the lower ones decide if the upper ones are equal. */
 static inline_always u32 holds_wide(u32 comparison, u64 a_high, u64 a, u64 b_high, u64 b)
 {
     return a_high == b_high ? holds(comparison, a, b) : holds(comparison, a_high, b_high);
@@ -73,7 +73,7 @@ static inline_always u32 decide_row(const struct row *row, const struct hop_aggr
 {
     if (row->aggregate == A_COUNT)
         return holds(row->comparison, all->count, row->value);
-    /* What no hop gave is unknown. */
+    /* A value that no hop reports is unknown. */
     if (!all->count)
         return 0;
     switch (row->aggregate) {
@@ -96,7 +96,7 @@ static inline_always u32 decide_row(const struct row *row, const struct hop_aggr
     }
 }
 
-/* Adds what one hop says to a row. A global function, which the verifier looks at once, for any row and hop. */
+/* Adds one hop to a row's aggregates. A global function, which the verifier checks once, for any row and hop. */
 noinline int gather(const struct row *row, const struct hop *hop, struct hop_aggregate *all)
 {
     u64 value;

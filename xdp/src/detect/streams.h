@@ -3,7 +3,7 @@
  *
  * A stream is tracked as a run: the numbers are consecutive, or all equal. Within a run only the count is stored. A number that
  * does not continue the run is unexpected: its datagram is passed to user space together with the run before it, and begins
- * another run. So the runs and datagrams that the collector gets give it the complete sequence of numbers in the order of arrival.
+ * another run. So the collector can reconstruct the complete sequence of numbers in the order of arrival.
  *
  * The state is one word, changed by one compare-and-exchange: two CPUs that receive the same stream cannot both count a number.
  */

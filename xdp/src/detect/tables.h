@@ -185,7 +185,7 @@ _Static_assert(sizeof(struct rule_table) == 16 + 8 * RULES + 24 * ROWS, "detect:
 struct detection {
     struct thresholds defaults;
     u32 overrides_used;
-    /* Bit m: a rule that runs in user space looks at metric m. USER_EVERY: one that needs every report of its flow. */
+    /* Bit m: a rule that runs in user space uses metric m. USER_EVERY: one needs every report of its flow. */
     u32 user_metrics;
     struct rule_table rules;
     struct override overrides[MAX_OVERRIDES]; /* from general to specific */

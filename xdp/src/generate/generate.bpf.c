@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A generator of frames for measurements: run over "live frames" (BPF_F_TEST_XDP_LIVE_FRAMES), each run of the program is a
- * frame that leaves by an interface. The frame is a template; up to four words of it are counters.
+/* A generator of frames for measurements: run over "live frames" (BPF_F_TEST_XDP_LIVE_FRAMES), each run of the program sends a
+* frame by an interface. The frame is a template; up to four words of it are counters.
  */
 #include "bpf.h"
 
 /* All set before loading. The interface. */
 const volatile u32 out = 0;
-/* Nanoseconds from frame to frame; 0: as fast as it goes. */
+/* Nanoseconds from frame to frame; 0: as fast as possible. */
 const volatile u32 gap = 0;
 
 /* Word i, big-endian, is at byte at_i of the frame and has the value base_i + (n / each_i) % of_i, for frame n; with of_i = 0

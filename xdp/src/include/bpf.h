@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The part of the kernel's interface that these programs use, so that no headers are needed to build them. All of it is
- * promised to stay: numbers of helpers, map types and verdicts, and the layout of struct xdp_md (Linux, uapi/linux/bpf.h).
+* stable ABI: numbers of helpers, map types and verdicts, and the layout of struct xdp_md (Linux, uapi/linux/bpf.h).
  */
 #ifndef HOPWISE_BPF_H
 #define HOPWISE_BPF_H

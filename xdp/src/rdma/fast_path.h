@@ -2,7 +2,7 @@
 /* The fast path: the next single-packet write of a queue pair, without an immediate, with the IPv4 or IPv6 header of an earlier one.
  *
  * The headers up to the second word of the base header are compared with those of a packet that the slow path accepted
- * (struct header_template): equal headers need no second check, and the checksum state behind them is known. The fast path checks every
+ * (struct header_template): equal headers need no second check, and the checksum state after them is known. The fast path checks every
  * field that differs from packet to packet. It leaves any other packet, unchanged and uncounted, to the slow path, which alone
  * refuses packets.
  */
@@ -17,11 +17,11 @@
 /* The kernel's helper copies longer payloads, which then costs less. */
 #define FAST_COPY 128
 
-/* Words of the headers up to the base header's first eight bytes: of IPv6; of IPv4 they are four and a half. In both the queue pair's
- * number comes last. */
+/* Words of the headers up to the base header's first eight bytes: of IPv6; of IPv4 they are four and a half. In both, the number of the queue
+* pair comes last. */
 #define HEAD_WORDS 7
 
-/* As the checksum sees them. See icrc_good_v4, icrc_good_v6. */
+/* The headers as the checksum covers them: see icrc_good_v4, icrc_good_v6. */
 static inline_always void read_head(const u8 *ip, u64 head[HEAD_WORDS], const u32 v6)
 {
     if (v6) {
@@ -41,7 +41,7 @@ static inline_always void read_head(const u8 *ip, u64 head[HEAD_WORDS], const u3
     }
 }
 
-/* The identification of an IPv4 packet: bytes 4 and 5, behind which 31 and 30 follow up to where the state is known. */
+/* The identification of an IPv4 packet, bytes 4 and 5 of the headers: 31 and 30 bytes follow up to the end of the cached state. */
 #define IDENTIFICATION 0xffff00000000ull
 
 /* The cached headers of a queue pair are indexed by packet length: packets of one kind have few lengths. */
@@ -52,7 +52,7 @@ static inline_always struct header_template *template_at(u32 index, u32 udp_len)
     return map_lookup(&templates, &at);
 }
 
-/* 0: the headers are cached. An empty entry is all-ones, which no difference of headers is (the IP version is the same). */
+/* 0: the headers are cached. An empty entry is all-ones, which never equals headers (the IP version would differ). */
 static inline_always u64 differs(const struct header_template *known, const u64 head[HEAD_WORDS], const u32 v6)
 {
     u64 crcs = known->crcs;
@@ -95,7 +95,7 @@ static noinline u32 remember(struct xdp_md *frame, u32 index, u32 v6)
     } else {
         crc = icrc_4(tables, crc, head[4]);
     }
-    /* Word by word. An entry written while another CPU reads or writes it matches nothing and does no harm: see struct header_template. */
+    /* Word by word. An entry that another CPU reads or writes meanwhile matches no headers: see struct header_template. */
     u64 crcs = (u64)crc << 32 | crc;
     volatile struct header_template *to = known;
     to->crcs = crcs;

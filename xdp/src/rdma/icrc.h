@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The invariant CRC: the CRC-32 of Ethernet, least significant bit first, sixteen bytes per step, with tables from build.rs:
- * table k holds the contribution of a byte that k others follow.
+ * table k holds the contribution of a byte before k other bytes.
  */
 #ifndef HOPWISE_RDMA_ICRC_H
 #define HOPWISE_RDMA_ICRC_H
@@ -70,7 +70,7 @@ static inline_always u32 icrc_4(const u8 *tables, u32 crc, u32 word)
     return icrc_and(sum, tables, 0, word >> 22);
 }
 
-/* Words as they lie in the frame. */
+/* Words of the frame, in host order. */
 static inline_always u64 word(const u8 *at) { return *(const u64 *)at; }
 static inline_always u32 half(const u8 *at) { return *(const u32 *)at; }
 
@@ -94,7 +94,7 @@ static inline_always u32 icrc_16_at(const u8 *tables, u32 crc, const u8 *p)
 /* Steps of sixteen bytes from the PSN on, of the longest packet. */
 #define MAX_STEPS ((4 + MAX_REST) / 16 + 1)
 
-/* Checks the rest of a packet: `len` bytes at `p`, at most `steps` steps. 1: the checksum behind them is right. The verifier
+/* Checks the rest of a packet: `len` bytes at `p`, at most `steps` steps. 1: the checksum after them is correct. The verifier
  * knows the offset of `p` in each iteration. */
 static inline_always u32 icrc_rest(const u8 *tables, u32 crc, const u8 *p, const u8 *end, u32 len, const u32 steps)
 {
@@ -156,7 +156,7 @@ noinline u32 icrc_good_v4(struct xdp_md *frame, u32 rest)
 
     if (p + 36 > end)
         return 0;
-    /* Type of service; hop limit and checksum; UDP checksum; what the network may set in the base header. */
+    /* Masks type of service; TTL and checksum; UDP checksum; the bits of the base header that the network may set. */
     u32 crc = icrc_16(tables, ICRC_START, word(p) | 0xff00, word(p + 8) | 0xffff00ff);
     crc = icrc_16(tables, crc, word(p + 16), word(p + 24) | 0xffff0000);
     return icrc_good_from(frame, icrc_4(tables, crc, half(p + 32) | 0xff), 0, rest);
@@ -169,7 +169,7 @@ noinline u32 icrc_good_v6(struct xdp_md *frame, u32 rest)
 
     if (p + 56 > end)
         return 0;
-    /* Traffic class, flow label; hop limit; UDP checksum; what the network may set in the base header. */
+    /* Masks traffic class, flow label; hop limit; UDP checksum; the bits of the base header that the network may set. */
     u32 crc = icrc_16(tables, ICRC_START, word(p) | 0xff000000ffffff0full, word(p + 8));
     crc = icrc_16(tables, crc, word(p + 16), word(p + 24));
     crc = icrc_16(tables, crc, word(p + 32), word(p + 40) | 0xffff000000000000ull);

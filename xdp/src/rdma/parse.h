@@ -56,7 +56,7 @@ struct request {
     u32 immediate;
     u32 from;  /* offset of the payload in the frame */
     u32 len;   /* of the payload */
-    u32 fault; /* what is invalid, as far as one packet shows: enum fault */
+    u32 fault; /* the defect that one packet alone shows: enum fault */
 };
 
 enum fault { FAULT_NONE, FAULT_LENGTH, FAULT_OPCODE };
@@ -84,7 +84,7 @@ static inline_always u32 kind_of(const u8 *data, const u8 *end)
     return be16(data + L3 + 42) == ROCE_PORT ? ROCE_V6 : NOT_ROCE;
 }
 
-/* Reads the extended headers at `at`, behind the base header. 1: the frame has all of them. */
+/* Reads the extended headers at `at`, after the base header. 1: the frame has all of them. */
 static inline_always u32 read_extensions(struct request *r, const u8 *at, const u8 *end)
 {
     if (r->opcode_flags & IS_ATOMIC) {
@@ -156,7 +156,7 @@ static inline_always u32 has_right_length(const struct request *r)
     return opcode_flags == ENDS ? r->len > 0 : is_pmtu(r->len);
 }
 
-/* What is wrong with a request that has `r->len` bytes, padding included, behind its headers. */
+/* The defect of a request that has `r->len` bytes, padding included, after its headers. */
 static inline_always u32 fault_of(struct request *r, u32 padding)
 {
     if (!(r->opcode_flags & KNOWN))
@@ -167,7 +167,7 @@ static inline_always u32 fault_of(struct request *r, u32 padding)
     return has_right_length(r) ? FAULT_NONE : FAULT_LENGTH;
 }
 
-/* Reads an IPv6 (`v6`) or IPv4 frame for a known pair. Gives READ or the first refusal, in the order of wire::roce. */
+/* Reads an IPv6 (`v6`) or IPv4 frame for a known pair. Returns READ or the first refusal, in the order of wire::roce. */
 static inline_always u32 read_request(struct xdp_md *frame, struct request *r, u32 v6)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;

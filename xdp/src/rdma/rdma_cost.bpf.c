@@ -45,7 +45,7 @@ static inline_always u32 put_sample(struct xdp_md *frame)
     return xdp_store(frame, 0, samples_->bytes + at, len) != 0;
 }
 
-/* As it is, for one frame repeatedly. */
+/* The unmodified responder, for one frame repeatedly. */
 SEC("xdp") int hopwise_rdma(struct xdp_md *frame) { return rdma(frame); }
 
 SEC("xdp") int hopwise_rdma_cost(struct xdp_md *frame) { return put_sample(frame) ? XDP_ABORTED : rdma(frame); }

@@ -17,7 +17,7 @@
 
 /* The longest payload of a packet: the largest path MTU supported here. A longer packet does not fit into one buffer. */
 #define MAX_PAYLOAD 2048
-/* Maximum number of bytes read behind the base header: the longest payload, its extended headers and padding, and a few more, so
+/* Maximum number of bytes read after the base header: the longest payload, its extended headers and padding, and a few more, so
  * that a slightly longer packet is refused for the right reason. */
 #define MAX_REST (MAX_PAYLOAD + 48)
 
@@ -93,7 +93,7 @@ struct saved_atomics {
 };
 _Static_assert(sizeof(struct saved_atomics) == 1544, "rdma/layout.rs mirrors this struct");
 
-/* Cached headers of a valid single-packet write, and the checksum state behind them, twice side by side. The headers are XORed
+/* Cached headers of a valid single-packet write, and the checksum state after them, twice side by side. The headers are XORed
  * with that state: no word of a half-written entry matches the others, so that no lock is needed. A match does not imply that
  * the packet is valid for its pair: the pair may have been replaced. */
 #define TEMPLATES 8
@@ -106,7 +106,7 @@ _Static_assert(sizeof(struct header_template) == 64, "one of a cache line");
 /* Why a packet could not be read: enum roce_refusal. */
 #define ROCE_REFUSALS_KEPT 8
 
-/* Why a good packet was not executed: those of rdma::responder::Reason; rdma/layout.rs has the same order. */
+/* Why a well-formed packet was not executed: rdma::responder::Reason; rdma/layout.rs has the same order. */
 enum reason {
     UNKNOWN_QUEUE_PAIR,
     WRONG_PEER,

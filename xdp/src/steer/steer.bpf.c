@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Sends frames with UDP datagrams to telemetry ports to the AF_XDP socket of their queue, and passes everything else to the
- * stack, untouched.
+/* Redirects frames with UDP datagrams to telemetry ports to the AF_XDP socket of their queue, and passes all others to the
+* stack, unchanged.
  *
- * Taken are whole datagrams over IPv4 (with options) and IPv6 (with extension headers), behind VLAN tags: as many of them as
+ * Redirected are unfragmented datagrams over IPv4 (with options) and IPv6 (with extension headers), after as many VLAN tags as
  * wire::frame reads. A datagram whose lengths contradict each other is redirected too: the reader refuses it with a reason and
- * counts it, where the stack would drop it unseen. Fragments go to the stack, which puts them together for a UDP socket.
+ * counts it, where the stack would drop it silently. Fragments go to the stack, which reassembles them for a UDP socket.
  */
 #include "bpf.h"
 
@@ -39,11 +39,11 @@ struct {
     MAP_TYPE(value, u64);
 } steered SEC(".maps");
 
-/* What a frame is to us: a reason, or one of these. */
+/* Classification of a frame: a reason, or one of these. */
 #define NOT_OURS REASONS
 #define UNDECIDED (REASONS + 1)
 
-/* Tags or extension headers stepped over; MAX_TAGS of wire::frame. */
+/* Maximum number of tags or extension headers skipped; MAX_TAGS of wire::frame. */
 #define MAX_TAGS 8
 
 #define ETHERTYPE_IPV4 0x0800
@@ -59,7 +59,7 @@ struct {
 
 static inline_always u16 be16(const u8 *at) { return (u16)(at[0] << 8 | at[1]); }
 
-/* What a datagram to this port is; `fragment`: it is not whole. */
+/* Classifies a datagram by its port; `fragment`: it is fragmented. */
 static inline_always u32 by_port(u16 port, u32 fragment)
 {
     u32 word = port >> 6;
@@ -69,7 +69,7 @@ static inline_always u32 by_port(u16 port, u32 fragment)
     return fragment ? PASSED_FRAGMENT : TAKEN;
 }
 
-/* The common frames: no tag, no option, no extension. Everything is where it always is, so it is read in place. */
+/* The common frames: no tag, no option, no extension. All offsets are constant, so the headers are read in place. */
 static inline_always u32 plain(const u8 *data, const u8 *end)
 {
     if (data + 38 > end)
@@ -90,8 +90,8 @@ static inline_always u32 plain(const u8 *data, const u8 *end)
     return UNDECIDED;
 }
 
-/* All others. Their headers are copied out one by one: a process without CAP_PERFMON may not compute an address inside
- * the frame from what the frame says.
+/* All others. Their headers are copied one by one: without CAP_PERFMON, a program may not compute an address inside
+* the frame from the frame's contents.
  */
 struct walk {
     struct xdp_md *frame;
@@ -189,7 +189,7 @@ static noinline u32 unusual(struct xdp_md *frame)
     return PASSED_UNUSUAL;
 }
 
-/* The frame may lie in several buffers. */
+/* The frame may be in several buffers. */
 SEC("xdp.frags") int hopwise_steer(struct xdp_md *frame)
 {
     u32 reason = plain((const u8 *)(long)frame->data, (const u8 *)(long)frame->data_end);

@@ -17,7 +17,7 @@ fn stack(words: usize) -> Vec<u8> {
     (0..HOPS * words).flat_map(|word| (word as u32 * 3 + 1).to_be_bytes()).collect()
 }
 
-/// Ethernet, IPv4, UDP, INT 1.0 behind a DSCP mark.
+/// Ethernet, IPv4, UDP, INT 1.0 marked by DSCP.
 fn packet_10(bitmap: u16, words: u8) -> Vec<u8> {
     let stack = stack(words.into());
     let int = [&[0x10, 0, words, 8][..], &bitmap.to_be_bytes(), &[0, 0], &stack].concat();
@@ -32,7 +32,7 @@ fn packet_10(bitmap: u16, words: u8) -> Vec<u8> {
     [packet, shim.to_vec(), int].concat()
 }
 
-/// IPv6, UDP, INT-MD 2.x behind a DSCP mark.
+/// IPv6, UDP, INT-MD 2.x marked by DSCP.
 fn packet_2(bitmap: u16, words: u8) -> Vec<u8> {
     let stack = stack(words.into());
     let int = [&[0x20, 0, words, 8][..], &bitmap.to_be_bytes(), &[0; 6], &stack].concat();
@@ -62,7 +62,7 @@ fn report_20(packet: &[u8], count: usize) -> Vec<u8> {
     [&[0x20, 0, 0, 7, 0, 0, 0, 3][..], &report.repeat(count)].concat()
 }
 
-/// VLAN and IPv6 around a datagram.
+/// A datagram in VLAN and IPv6.
 fn vlan_v6(payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2; 12];
     frame.extend([0x81, 0, 0, 5, 0x86, 0xdd, 0x60, 0, 0, 0]);

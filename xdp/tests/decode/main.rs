@@ -30,7 +30,7 @@ fn units(rng: &mut Rng) -> Units {
     }
 }
 
-/// A vector as frames: itself, its bytes in a datagram, or inside reports of several versions.
+/// A vector as frames: as it is, its bytes in a datagram, or inside reports of several versions.
 fn frames(vector: &Vector) -> Vec<Vec<u8>> {
     match vector.kind {
         Kind::Frame => vec![vector.bytes.clone()],
@@ -51,7 +51,7 @@ fn reports_about(packet: &[u8]) -> Vec<Vec<u8>> {
     [[&v05[..], packet].concat(), [&v10[..], packet].concat(), [&v20[..], packet, &tail].concat()].to_vec()
 }
 
-/// The differences between kernel and Rust, as far as there are any.
+/// The differences between kernel and Rust; `None` if there are none.
 fn difference(kernel: &mut Kernel, frame: &[u8], profile: &Profile, units: &Units) -> Option<String> {
     kernel.read_as(profile, units);
     let expected = normal::outcome(frame, profile, units, KEPT);
@@ -148,14 +148,14 @@ fn corrupted_vectors_decode_as_in_wire() {
     all.none();
 }
 
-/// What random reports have come to.
+/// Coverage of the random reports: counts by refusal, mark and item.
 #[derive(Default)]
 struct Reached {
     refusals: [u32; Refusal::IN_KERNEL],
     /// By mark, from the lowest bit up.
     marks: [u32; 9],
     hops: u32,
-    /// Hops with a value, by item: node, link, level 2, latency, queue, congestion, utilisation; and reports with both ends.
+    /// Hops with a value, by item: node, link, level 2, latency, queue, congestion, utilization; and reports with both ends.
     items: [u32; 8],
 }
 
@@ -189,7 +189,7 @@ impl Reached {
         self.items[7] += u32::from(report.ends.0 != u64::MAX && report.ends.1 != u64::MAX);
     }
 
-    /// Every refusal that a report can meet, and every mark and item, often enough to be called tested.
+    /// Checks that every possible refusal, mark and item occurred often enough.
     fn is_everything(&self) {
         const ENOUGH: u32 = 20;
         println!(

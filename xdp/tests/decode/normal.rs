@@ -1,4 +1,4 @@
-//! Reports in normal form, as `wire` and the collector's rules give them.
+//! Reports in normal form, computed with `wire` and the collector's rules.
 #![allow(dead_code, reason = "the benchmark uses a part")]
 
 use std::net::IpAddr;
@@ -9,20 +9,20 @@ use wire::report::v20::POSTCARD_DOMAIN;
 use wire::{Annotations, Decoder, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
 use xdp::Units;
 
-/// What a frame is.
+/// Classification of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Frame {
     /// A datagram to one of the ports.
     Telemetry { dst_port: u32, source: [u8; 16] },
     /// One that is refused.
     Refused { reason: u32, source: [u8; 16] },
-    /// The kernel's.
+    /// Passed to the stack.
     Passed { reason: u32 },
 }
 
 /// UDP to a port that is not ours.
 pub(crate) const OTHER_PORT: u32 = Refusal::IN_KERNEL as u32;
-/// Longer than can be held.
+/// Longer than the buffer.
 pub(crate) const TOO_LONG: u32 = OTHER_PORT + 1;
 
 /// Decoded contents of a frame.
@@ -88,7 +88,7 @@ const MTU: u32 = 128;
 pub(crate) const UNDECIDED: u32 = 256;
 const IMPLAUSIBLE: u32 = 512;
 
-/// Hops that a report in normal form has at most.
+/// Maximum number of hops of a report in normal form.
 const MAX_HOPS: usize = 16;
 const ABSENT: u32 = u32::MAX;
 const NO_VALUE: u64 = u64::MAX;
@@ -128,7 +128,7 @@ pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usiz
     });
     let source = octets(datagram.src);
     let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source };
-    // Before a header was read the other three mean nothing.
+    // If the header was refused, the other three are meaningless.
     Outcome { frame, peeked, count, parsed }
 }
 
@@ -210,7 +210,7 @@ fn is_stacked(report: &wire::Report<'_>) -> bool {
 
 type Ends = (u64, u64, bool);
 
-/// What the collector's `Stacked` makes of a stack.
+/// The hops of a stack as the collector's `Stacked` reads them.
 fn stacked(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
     let stack = report.int.unwrap().stack;
     let layout = stack.layout;
@@ -250,7 +250,7 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
     }
 }
 
-/// What the collector makes of any report's hops.
+/// The hops of any report as the collector reads them.
 fn one_by_one(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
     let (mut hops, mut ends, mut widths) = (Vec::new(), (NO_VALUE, NO_VALUE), (false, false));
     for (at, mut hop) in report.hops().enumerate() {

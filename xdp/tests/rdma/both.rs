@@ -13,7 +13,7 @@ use xdp::rdma::{Options, Rdma};
 
 use crate::frames::{HERE, address};
 
-/// Bytes of memory: two of the kernel's pieces.
+/// Bytes of memory: two of the kernel's chunks.
 const MEMORY: u64 = 2 << 20;
 
 /// The output of a responder.
@@ -95,7 +95,7 @@ impl Both {
         };
         let none = AccessFlags { write: false, atomic: true };
         both.register(4096, 64 << 10, AccessFlags::ALL, Order::HeadLast);
-        // Over the seam of the kernel's two pieces, once at an odd address and once not.
+        // Across the boundary of the kernel's two chunks, once at an odd address and once not.
         both.register((1 << 20) - 5001, 10_000, AccessFlags::WRITE, Order::Ascending);
         both.register((1 << 20) - 8 * 1003, 16_000, AccessFlags::ALL, Order::HeadLast);
         both.register(MEMORY - 4096, 4096, none, Order::Ascending);
@@ -125,7 +125,7 @@ impl Both {
         self.pairs.push(Pair { number, config, v6, from });
     }
 
-    /// Makes a queue pair anew if it is in the error state, as its requester would.
+    /// Reconnects a queue pair if it is in the error state, as its requester would.
     pub(crate) fn reset_pair(&mut self, index: usize) {
         let pair = self.pairs[index];
         let state = self.responder.state(pair.number);

@@ -1,4 +1,4 @@
-//! Requests as bytes, written without `wire`: so that what is compared is not compared with itself.
+//! Requests as bytes, built without `wire`, so that the comparison is independent of its code.
 
 /// Addresses of the ends: requesters 0, 1, … and the responder.
 pub(crate) fn address(v6: bool, end: u8) -> std::net::IpAddr {
@@ -16,13 +16,13 @@ pub(crate) const HERE: u8 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) v6: bool,
-    /// Which end it comes from.
+    /// The end that sends it.
     pub(crate) from: u8,
     pub(crate) opcode: u8,
     pub(crate) pair: u32,
     pub(crate) psn: u32,
     pub(crate) ack: bool,
-    /// Headers behind the base header.
+    /// Headers after the base header.
     pub(crate) extension: Vec<u8>,
     pub(crate) payload: Vec<u8>,
     pub(crate) pad: u8,
@@ -33,7 +33,7 @@ pub(crate) fn reth(address: u64, key: u32, len: u32) -> Vec<u8> {
     [&address.to_be_bytes()[..], &key.to_be_bytes(), &len.to_be_bytes()].concat()
 }
 
-/// Address, key, what is added.
+/// Address, key, amount added.
 pub(crate) fn atomic(address: u64, key: u32, add: u64) -> Vec<u8> {
     [&address.to_be_bytes()[..], &key.to_be_bytes(), &add.to_be_bytes(), &[0; 8]].concat()
 }
@@ -74,11 +74,11 @@ impl Request {
     }
 }
 
-/// Where in the headers of a frame there is what the checksum does not cover, from the IP header on.
+/// Offsets of the bytes that the checksum does not cover, from the IP header on.
 const UNCOVERED: [&[usize]; 2] = [&[1, 8, 10, 11, 26, 27, 32], &[1, 2, 3, 7, 46, 47, 52]];
 
-/// Other values for what may differ from packet to packet: of IPv4 the identification, which the checksum covers; and fields that it
-/// does not cover.
+/// Changes the fields that may differ from packet to packet: in IPv4 the identification, which the checksum covers; and fields that
+/// it does not cover.
 pub(crate) fn vary(frame: &mut [u8], mut roll: impl FnMut() -> u8) {
     let v6 = frame[12] == 0x86;
     for at in UNCOVERED[usize::from(v6)] {

@@ -1,4 +1,4 @@
-//! On an interface: frames that really arrive, and responses that really leave.
+//! The program on an interface: frames arrive over a link, and responses leave.
 
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
     assert!(counted.is_balanced() && counted.responses_unsent == 0, "{counted:?}");
     assert_eq!((counted.stats.packets, counted.stats.executed, counted.stats.bytes), (4, 3, 29));
     holds(&memory, &[(8, &[1; 24]), (40, &[2; 5]), (48, &[77])]);
-    // What is dropped leaves the interface, and the memory stays as long as it is mapped.
+    // Dropping the attachment detaches the program, and the memory stays as long as it is mapped.
     let ids = kernel.object().ids().unwrap();
     drop((attached, kernel));
     assert_eq!(memory.load_u64(4096 + 48).unwrap(), 77);
@@ -178,7 +178,7 @@ fn a_flood_is_executed_or_counted_to_the_last_packet() {
     let Some(mut kernel) = load("a_flood_is_executed_or_counted_to_the_last_packet", &options) else {
         return;
     };
-    // Two queues, so that two CPUs may be at one queue pair at once.
+    // Two queues, so that two CPUs may process one queue pair at the same time.
     let pair = match Pair::with_queues(2) {
         Ok(pair) => pair,
         Err(error) => return crate::skipped("a_flood_is_executed_or_counted", &error),

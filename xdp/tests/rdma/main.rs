@@ -24,10 +24,10 @@ fn skipped(test: &str, error: &nic::Error) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {error}");
 }
 
-/// A message of several packets that a requester is sending: what is left of it.
+/// The remaining bytes of a message of several packets that a requester is sending.
 type Sending = Option<u32>;
 
-/// Requests at random: mostly ones that make sense.
+/// Random requests, most of them valid.
 struct Requester {
     rng: Rng,
     sending: Vec<Sending>,
@@ -143,7 +143,7 @@ impl Requester {
         }
     }
 
-    /// As it is, or with other values for what may differ.
+    /// The frame of a request, sometimes with other values in the fields that may vary.
     fn good(&mut self, request: &Request) -> Vec<u8> {
         let mut frame = request.frame();
         if self.chance(30) {
@@ -152,7 +152,7 @@ impl Requester {
         frame
     }
 
-    /// Something is not as it should be.
+    /// A frame with a random defect.
     fn spoil(&mut self, request: &mut Request) -> Vec<u8> {
         match self.rng.below(9) {
             0 => request.pad = self.rng.below(4) as u8,
@@ -169,12 +169,12 @@ impl Requester {
         let mut frame = request.frame();
         match self.rng.below(7) {
             0 => {
-                // Any bit, and the checksum shows it.
+                // Any bit; the checksum detects it.
                 let at = self.rng.below(frame.len());
                 frame[at] ^= 1 << self.rng.below(8);
             }
             1 => {
-                // A byte of the headers, and the checksum does not show it.
+                // A byte of the headers, with a correct checksum.
                 let at = 12 + self.rng.below(80).min(frame.len() - 13);
                 frame[at] = self.rng.roll() as u8;
                 seal(&mut frame);
@@ -228,7 +228,7 @@ fn random_requests(mut both: Both, seed: u64) {
     both.compare("at the end");
     let stats = *both.responder.stats();
     println!("{stats:?}");
-    // Everything has happened that can: an unknown pair is left to the stack.
+    // Every counted outcome has occurred; packets for unknown pairs are passed to the stack.
     let not_seen = |reason: &&Reason| stats.dropped[**reason as usize] == 0;
     let unseen: Vec<_> = Reason::ALL.iter().filter(not_seen).collect();
     assert_eq!(unseen, [&Reason::UnknownQueuePair, &Reason::Offloaded]);
@@ -259,8 +259,8 @@ fn many_random_requests_do_what_they_do_in_user_space() {
     }
 }
 
-/// The program knows headers again that were good once. So: each bit of them is changed after it knows them, with the checksum that
-/// belongs to it and with the old one.
+/// The program caches valid headers. Changes each bit of them after they are cached, with a correct checksum and with the old
+/// one.
 #[test]
 fn a_cached_header_matches_no_other_header() {
     let Some(mut both) = Both::new("a_cached_header_matches_no_other_header") else { return };
@@ -312,7 +312,7 @@ fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payloa
     }
 }
 
-/// What a head says is the same for every pair that ever has its number; whether a packet is for the pair is not.
+/// Cached headers match every later pair with the same number; the checks against the pair must be repeated.
 #[test]
 fn a_cached_header_does_not_outlive_its_queue_pair() {
     let Some(mut both) = Both::new("a_cached_header_does_not_outlive_its_queue_pair") else { return };
@@ -343,14 +343,14 @@ fn a_cached_header_does_not_outlive_its_queue_pair() {
                 .into_iter()
                 .find(|reason| after.dropped[*reason as usize] > before.dropped[*reason as usize])
         };
-        // The whole way, and the short one.
+        // The slow path, and the fast path.
         assert_eq!([process(&mut both, config, None), process(&mut both, config, None)], [None, None]);
         let mut other = config;
         other.path.destination = frames::address(v6, 99);
         assert_eq!(process(&mut both, other, None), Some(Reason::WrongPeer));
         let mut far = config;
         if v6 {
-            // Another network's, with the same last eight bytes.
+            // An address in another network, with the same last eight bytes.
             let IpAddr::V6(peer) = config.path.destination else { unreachable!() };
             let mut octets = peer.octets();
             octets[7] ^= 1;
@@ -363,7 +363,7 @@ fn a_cached_header_does_not_outlive_its_queue_pair() {
             process(&mut both, QueuePairConfig { transport: turned, ..config }, None),
             Some(Reason::WrongTransport)
         );
-        // A place where a region was, and the key of none: the last round.
+        // The slot of a deregistered region, and a key of no region: the last round.
         let key = both.regions[0].rkey;
         if v6 && transport == Transport::Rc {
             assert!(key.is_multiple_of(256) && both.kernel.deregister(key));
@@ -412,10 +412,10 @@ fn slots_of_every_short_length_and_of_many_packets_are_alike() {
         psn = (psn + 1) & 0xff_ffff;
         this
     };
-    // Region 2 lies over the seam of the kernel's pieces, which is 1003 words behind its first byte.
+    // Region 2 crosses the boundary of the kernel's chunks, 1003 words after its first byte.
     let seam = 8 * 1003;
     for (region, offset) in [(0, 64), (2, 0), (2, seam - 8), (2, seam - 16), (2, seam)] {
-        // Twice: with a head that is not known, and with one that is.
+        // Twice: with headers that are not cached, and with cached ones.
         for byte in [0x51, 0x52, 0x53] {
             for len in 1..=17 {
                 let only = write(&both, 0, step(), region, offset, &vec![byte; len]);
@@ -490,7 +490,7 @@ fn a_full_ring_is_an_empty_receive_queue() {
         send.extension.clear();
         kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &send.frame(), 1).unwrap();
     }
-    // Each takes 24 bytes, its text and the ring's own 8, in multiples of 8; and the ring is never quite full.
+    // Each needs 24 bytes, its payload and 8 of the ring, rounded up to multiples of 8; and the ring is never completely full.
     let room = 4095 / 136;
     assert_eq!(kernel.completed(usize::MAX, &mut heard), room);
     assert_eq!(heard.0, room * 100);

@@ -12,13 +12,13 @@ use nic::source::{Source, Stats};
 use crate::fallback::{close, open, options, pair, receive};
 use crate::frames::plain;
 
-/// What a reader does while frames are sent.
+/// Behaviour of a reader while frames are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reader {
-    /// Takes what comes.
+    /// Receives continuously.
     Takes,
-    /// Nothing: how much is too much for a slow reader depends on how fast the machine sends, for this one all is that the
-    /// rings do not hold.
+    /// Does not read: the load that overruns a slow reader depends on the machine; without a reader, every frame beyond the
+    /// capacity of the rings is dropped.
     Waits,
 }
 
@@ -45,7 +45,7 @@ fn flood(pair: &Pair, options: &Options, total: u64, reader: Reader) -> (Stats, 
         stop.store(true, Ordering::Relaxed);
         handed = reading.join().unwrap();
     });
-    // What was sent is not yet there: the receiving end of the link runs when a busy machine gives it a turn.
+    // Sent frames may not have arrived yet: the receiving end of the link may wait to be scheduled on a busy machine.
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         handed += take(source.as_mut(), 50);
@@ -75,7 +75,7 @@ fn under_overload_every_frame_is_accounted_for() {
         (RxPath::Packet, Reader::Waits),
     ] {
         let Some(pair) = pair("overload", 1) else { return };
-        // So that a veth takes what the generator sends though no XDP program is in its driver.
+        // So that a veth receives the generator's frames without an XDP program in its driver.
         pair.far.run(|| device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
         const TOTAL: u64 = 400_000;
         let mut options = options(rx_path);
@@ -110,7 +110,7 @@ fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
     assert!(started.elapsed().as_millis() >= 99, "{:?}", started.elapsed());
     let found = receive(opened.sources[0].as_mut(), 10_000);
     assert_eq!(sent, 10_000);
-    // A reader without a core for so long that the link's ring was full misses some.
+    // A reader that was not scheduled for so long that the link's ring was full misses some.
     let missed = opened.watch.counters().unwrap().device_dropped;
     assert_eq!(found.len() as u64 + missed, 10_000);
     let first: Vec<u8> = found[..8].iter().map(|(data, _)| data[3]).collect();

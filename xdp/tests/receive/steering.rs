@@ -1,5 +1,5 @@
-//! Which frames the steering program redirects, by test runs: no interface, no socket. A frame that it would redirect is counted as one without
-//! socket and passed.
+//! Which frames the steering program redirects, by test runs, without interface and socket. A frame to be redirected is counted as
+//! one without a socket, and passed.
 
 use nic::bpf::{LoadOptions, Object};
 
@@ -148,7 +148,7 @@ fn it_takes_what_wire_reads_also_of_damaged_frames() {
         frame.truncate(14 + random.next(frame.len() * 2).min(frame.len() - 14));
         let (said, reason) = (wire::datagram(&frame), steering.of(&frame));
         match said {
-            // Behind a label nothing is looked for: the kernel would not know it either.
+            // After an MPLS label nothing is parsed: the kernel would not parse it either.
             Ok(datagram) if datagram.dst_port == PORT && reason != Reason::Unusual => {
                 assert_eq!(reason, Reason::Taken, "{frame:02x?}");
                 taken += 1;
