@@ -1,69 +1,69 @@
 //! Device clocks: 32-bit timestamps, and which differences between two of them are valid.
 //!
-//! Rules (wire-formats 2.4 and the promise that no negative or wrapped latency is ever reported without an annotation):
+//! Rules (wire-formats 2.4; no negative or wrapped latency is ever reported without an annotation):
 //!
-//! - A 32-bit stamp is a remainder modulo 2^32.
-//! - A difference of two 32-bit stamps is taken modulo 2^32 and is valid below 2^31; from there on the later stamp
-//!   lies before the earlier one, and the result is [`Difference::Backwards`].
-//! - Stamps of one node come from one clock and may always be compared. Stamps of two nodes may only where the profile
-//!   says that clocks are synchronised; and even then a total shorter than the time spent inside the hops is not
+//! - A 32-bit timestamp is a time modulo 2^32.
+//! - A difference of two 32-bit timestamps is taken modulo 2^32 and is valid below 2^31; from there on the second timestamp
+//!   lies before the first, and the result is [`Difference::Backwards`].
+//! - Timestamps of one node come from one clock and may always be compared. Those of two nodes may be compared only if the
+//!   profile states that clocks are synchronised; and even then a total shorter than the time spent inside the hops is not
 //!   used.
 //!
 //! # Implausible hop latencies
 //!
 //! A device computes its hop latency as egress less ingress timestamp. A packet that it made itself, such as a clone, has
-//! no ingress time: where that is written as 0 the latency is the uptime of the device, often modulo 2^32. So a hop latency
+//! no ingress time: if that is written as 0, the latency is the uptime of the device, often modulo 2^32. So a hop latency
 //! is implausible, and not used, if
 //!
-//! - its record has both stamps, and the ingress stamp is 0 where the egress stamp is not, or
+//! - its record has both timestamps, and the ingress timestamp is 0 but the egress timestamp is not, or
 //! - it is longer than the profile's `max_hop_latency`, or
-//! - it follows from stamps of which the egress lies before the ingress.
+//! - it is computed from timestamps of which the egress lies before the ingress.
 //!
-//! With `max_hop_latency` off only the last applies: such a difference is no latency in any unit.
+//! With `max_hop_latency` disabled only the last rule applies: such a difference is not a latency in any unit.
 
 use super::NO_VALUE;
 use crate::config::Units;
 
-/// From here on a latency is not one to be used: implausible, and [`NO_VALUE`]. No product of two numbers of 32 bits comes
-/// near. The low 24 bits are the value that was implausible: 6 bits of exponent, 18 of mantissa.
+/// Latencies from here on are not used: implausible ones, and [`NO_VALUE`]. No product of two 32-bit numbers is as large. The
+/// low 24 bits contain the implausible value: 6 bits of exponent, 18 of mantissa.
 pub(crate) const IMPLAUSIBLE: u64 = 0xffff_ffff_ff00_0000;
 
 /// Bits of the mantissa of an implausible value.
 const MANTISSA: u32 = 18;
 
-/// Whether this can be the time that a packet spent in a node. [`NO_VALUE`] cannot.
+/// Whether this can be the time that a packet spent in a node. False for [`NO_VALUE`].
 #[inline(always)]
 pub(crate) fn is_plausible(latency: u64) -> bool {
     latency < IMPLAUSIBLE
 }
 
-/// Marks a latency as implausible. Its value is kept with 18 bits of precision.
+/// Marks a latency as implausible, and preserves its value with 18 bits of precision.
 fn implausible(latency: u64) -> u64 {
     let exponent = (u64::BITS - MANTISSA).saturating_sub(latency.leading_zeros());
     IMPLAUSIBLE | u64::from(exponent) << MANTISSA | latency >> exponent
 }
 
-/// The value of an implausible latency, ns, from its low 32 bits; `None` if that is another latency or none.
+/// The value of an implausible latency, ns, from its low 32 bits; `None` if they contain a plausible latency or none.
 pub(crate) fn implausible_value(low: u32) -> Option<u64> {
     let code = low & !(IMPLAUSIBLE as u32);
     let marked = low >= IMPLAUSIBLE as u32 && low != u32::MAX;
     marked.then(|| u64::from(code & ((1 << MANTISSA) - 1)) << (code >> MANTISSA))
 }
 
-/// Whether a record with these stamps has an egress stamp, and 0 for its ingress stamp.
+/// Whether a record with these timestamps has an egress timestamp, and 0 as its ingress timestamp.
 #[inline]
 pub(crate) fn lacks_ingress(ingress: u64, egress: u64, units: Units) -> bool {
     ingress == 0 && egress != 0 && egress != NO_VALUE && units.max_latency != Units::UNLIMITED
 }
 
-/// A hop latency in ns, marked if it is implausible, of a record with these stamps.
+/// The hop latency of a record with these timestamps, ns, marked if it is implausible.
 #[inline]
 pub(crate) fn judged(latency: u64, ingress: u64, egress: u64, units: Units) -> u64 {
     let odd = latency > units.max_latency || lacks_ingress(ingress, egress, units);
     if odd && latency != NO_VALUE { implausible(latency) } else { latency }
 }
 
-/// The hop latency that follows from the stamps of a node, ns, marked if it is implausible.
+/// The hop latency computed from the timestamps of a node, ns, marked if it is implausible.
 pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u64 {
     if ingress == NO_VALUE || egress == NO_VALUE {
         return NO_VALUE;
@@ -72,13 +72,13 @@ pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u6
     match difference(ingress, egress, wide) {
         Difference::Later(later) if ns(later) < IMPLAUSIBLE => judged(ns(later), ingress, egress, units),
         Difference::Later(later) => implausible(ns(later)),
-        // As a device that does not look at the sign would report it.
+        // The value that a device without a check of the sign would report.
         Difference::Backwards if wide => implausible(ns(egress.wrapping_sub(ingress))),
         Difference::Backwards => implausible(ns((egress as u32).wrapping_sub(ingress as u32).into())),
     }
 }
 
-/// What lies between two stamps of a device, in the device's unit.
+/// The difference of two timestamps of a device, in the device's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Difference {
     /// The second is this much later, or equal (0).
@@ -87,7 +87,7 @@ pub(crate) enum Difference {
     Backwards,
 }
 
-/// From `first` to `second`, stamps of 32 bits, or of 64 when `wide`.
+/// From `first` to `second`, timestamps of 32 bits, or of 64 if `wide`.
 #[inline]
 pub(crate) fn difference(first: u64, second: u64, wide: bool) -> Difference {
     if wide {
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(read(between(ingress, egress, wide, units)), expected, "{ingress} to {egress}");
         }
         assert!(matches!(read(between(200, 100, true, units)), Err(Some(value)) if value > 1 << 63));
-        // Not judged, but no latency in any unit.
+        // Without a limit, but not a latency in any unit.
         assert_eq!(read(between(0, 200, true, Units::NONE)), Ok(200));
         assert!(matches!(read(between(200, 100, false, Units::NONE)), Err(Some(_))));
     }

@@ -1,4 +1,4 @@
-//! A datagram as it was received, and what all its reports share.
+//! A received datagram, and the context that its reports share.
 
 use wire::report::Brief;
 use wire::{Report, Single, Stack};
@@ -9,7 +9,7 @@ use crate::event::Nanos;
 use crate::sources::Source;
 use crate::stream::StreamId;
 
-/// A UDP payload as it was received.
+/// A received UDP payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
     /// The payload.
@@ -18,13 +18,13 @@ pub struct Datagram<'a> {
     pub source: [u8; 16],
     /// Source port.
     pub src_port: u16,
-    /// Which of our listeners received it: a part of a numbered stream's identity.
+    /// Which listener received it: a part of a stream's identity.
     pub listener: u16,
-    /// When.
+    /// Receive time.
     pub received: Nanos,
 }
 
-/// What all reports of one datagram share.
+/// The context that all reports of one datagram share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramContext<'e> {
     pub(crate) source: &'e [u8; 16],
@@ -34,10 +34,10 @@ pub(crate) struct DatagramContext<'e> {
     pub(crate) units: &'e Units,
 }
 
-/// A datagram's sequence number, and what belongs to the identity of its sequence space.
+/// A datagram's sequence number, and the header fields that identify its sequence space.
 pub(crate) struct StreamSeq {
     version: wire::Version,
-    /// The reporter's node id, where the format carries one.
+    /// The reporter's node id, if the format carries one.
     pub(crate) node: Option<u32>,
     hw_id: u8,
     pub(crate) seq: u32,
@@ -46,7 +46,7 @@ pub(crate) struct StreamSeq {
 impl StreamSeq {
     #[inline]
     pub(crate) fn stream(&self, envelope: &DatagramContext<'_>) -> StreamId {
-        // Node ids are part of a report 0.5 only where it has metadata of its own; its numbers go by address.
+        // A report 0.5 has a node id only with metadata of the reporter, so its streams are identified by address.
         let node = if self.version == wire::Version::V05 { None } else { self.node };
         StreamId {
             version: version(self.version),

@@ -1,26 +1,26 @@
-//! The fields of a report other than its hops, and what identifies it.
+//! The fields of a report other than its hops, and its identity.
 
 use wire::FlowKey;
 
 use crate::event::{Basis, Nanos};
 use crate::hash::fold;
 
-/// Which report something was found in: what makes a record's id equal in two collectors that received the same report.
+/// Identity of a report, from which record ids are computed: they are equal in two collectors that received the same report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Origin {
-    /// The node id, or a hash of the address where the format carries none.
+    /// The node id, or a hash of the address if the format carries none.
     pub(crate) reporter: u64,
     pub(crate) seq: u32,
     pub(crate) stamp: u32,
     pub(crate) index: u16,
     pub(crate) hw_id: u8,
     pub(crate) version: u8,
-    /// A hash of the address it came from; 0 when there is none. Not a part of the identity.
+    /// A hash of the source address; 0 if there is none. Not part of the identity.
     pub(crate) sender: u32,
 }
 
 impl Origin {
-    /// No report.
+    /// The origin of events that are not from a report.
     pub(crate) const NONE: Self =
         Self { reporter: 0, seq: 0, stamp: 0, index: 0, hw_id: 0, version: 0, sender: 0 };
 
@@ -35,7 +35,7 @@ impl Origin {
 pub(crate) struct EventContext {
     pub(crate) ts: Nanos,
     pub(crate) origin: Origin,
-    /// Means something only if `has_flow`: most is about a flow, and this way it is copied once.
+    /// Valid only if `has_flow`. Not an `Option`, which would cost a second copy: most reports are about a flow.
     pub(crate) key: FlowKey,
     pub(crate) has_flow: bool,
     /// Index of the profile that read the report.
@@ -58,12 +58,12 @@ pub(crate) struct Head {
     pub(crate) whole_path: bool,
     /// E and M.
     pub(crate) signals: Signals,
-    /// How the order of the hops is known.
+    /// The basis of the order of the hops.
     pub(crate) basis: Basis,
 }
 
 impl Head {
-    /// Of no report.
+    /// A head without a report.
     pub(crate) fn none() -> Self {
         Self {
             about: EventContext {
@@ -91,7 +91,7 @@ impl Signals {
     /// M: a hop could not add data because of the MTU.
     pub(crate) const MTU: Self = Self(2);
 
-    /// The bits in their places: E is 1, M is 2.
+    /// The bits: E is 1, M is 2.
     #[inline(always)]
     pub(crate) const fn bits(self) -> u8 {
         self.0

@@ -1,4 +1,4 @@
-//! From bytes to values: a datagram, what its reports share, and the values of each hop in the collector's units.
+//! From bytes to values: a datagram, the context of its reports, and the values of each hop in the collector's units.
 
 pub(crate) mod clock;
 mod datagram;

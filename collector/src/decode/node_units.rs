@@ -1,4 +1,4 @@
-//! Units by node id: in a mixed network the nodes of one stack need not count as the reporter does.
+//! Units by node id: in a mixed network, nodes of one stack may use other units than the reporter.
 
 use crate::config::{Profile, Units};
 
@@ -10,7 +10,7 @@ struct Entry {
     profile: u8,
 }
 
-/// The nodes with units of their own; none in most networks.
+/// The nodes with their own units; none in most networks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeUnits {
     /// By node id.
@@ -33,7 +33,7 @@ impl NodeUnits {
         Self { entries: entries.into() }
     }
 
-    /// No node has units of its own.
+    /// Whether no node has its own units.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -44,13 +44,13 @@ impl NodeUnits {
         self.entries.get(at)
     }
 
-    /// The units of `node`, else those of the reporter.
+    /// The units of `node`, or those of the reporter.
     #[inline]
     pub(crate) fn of(&self, node: u32, reporter: Units) -> Units {
         if self.is_empty() { reporter } else { self.find(node).map_or(reporter, |entry| entry.units) }
     }
 
-    /// The number of the profile of `node`, else that of the reporter.
+    /// The number of the profile of `node`, or of that of the reporter.
     #[inline]
     pub(crate) fn profile(&self, node: u32, reporter: u8) -> u8 {
         if self.is_empty() { reporter } else { self.find(node).map_or(reporter, |entry| entry.profile) }

@@ -1,4 +1,4 @@
-//! The values of one hop in the collector's units, from wherever they lie.
+//! The values of one hop in the collector's units, from records or decoded hops.
 
 use detect::{HopValues, observation};
 use wire::{Hop, Items, Layout};
@@ -10,17 +10,17 @@ use crate::config::Units;
 /// All-ones: an id or a value of 32 bits that is absent.
 pub(crate) const ABSENT: u32 = u32::MAX;
 
-/// The most hops a report can carry: one-word hops in the longest INT stack.
+/// Maximum number of hops in a report: one-word hops in the longest INT stack.
 pub(crate) const MAX_HOPS: usize = 256;
 
 /// The values of one hop. All-ones: not present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) node: u32,
-    /// The interfaces as reported: level 1, ingress and egress in a half each, or else the egress of level 2.
+    /// The reported interfaces: level-1 ingress and egress in 16 bits each, or the level-2 egress.
     pub(crate) link: u32,
     pub(crate) level_2: bool,
-    /// ns; from [`IMPLAUSIBLE`](super::clock::IMPLAUSIBLE) on, one that is not used.
+    /// Hop latency, ns; values from [`IMPLAUSIBLE`](super::clock::IMPLAUSIBLE) on are not used.
     pub(crate) latency: u64,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub(crate) queue: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Reading {
     pub(crate) utilization_unit: u32,
 }
 
-/// The first node's ingress and the last node's egress stamp, device units.
+/// Ingress timestamp of the first node and egress timestamp of the last, device units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EndTimestamps {
     pub(crate) ingress: u64,
@@ -40,7 +40,7 @@ pub(crate) struct EndTimestamps {
 }
 
 impl EndTimestamps {
-    /// No stamps.
+    /// No timestamps.
     pub(crate) const NONE: Self = Self { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
 }
 
@@ -49,14 +49,14 @@ pub(crate) trait Hops: Copy {
     type Record: Copy;
     fn count(self) -> usize;
     fn units(self) -> Units;
-    /// Where hop `from` lies, and the ones behind it.
+    /// The records of the hops from `from` on.
     fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record>;
     fn node(self, record: Self::Record) -> u32;
     fn read(self, record: Self::Record) -> Reading;
     fn ends(self) -> EndTimestamps;
 }
 
-/// Hops that were read before, one by one: reports with metadata of their own, postcards, IOAM.
+/// Hops that were already decoded one by one: from reports with the reporter's metadata, postcards, IOAM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadHops<'a> {
     pub(crate) readings: &'a [Reading],
@@ -93,7 +93,7 @@ impl<'a> Hops for ReadHops<'a> {
 }
 
 impl Reading {
-    /// Of a hop without metadata.
+    /// The reading of a hop without metadata.
     pub(crate) const NOTHING: Self = Self {
         node: ABSENT,
         link: ABSENT,
@@ -105,7 +105,7 @@ impl Reading {
         utilization_unit: 1,
     };
 
-    /// Of a hop that was decoded whole.
+    /// The reading of a decoded hop.
     pub(crate) fn of(hop: &Hop, units: Units) -> Self {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
         let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
@@ -136,20 +136,20 @@ impl Reading {
         }
     }
 
-    /// Millionths of the link. Computed where it is asked for, so that whether it is there is asked once.
+    /// Utilization in millionths of the link. Computed on demand, so that its presence is checked only once.
     #[inline(always)]
     pub(crate) fn utilization(&self) -> u64 {
         scaled(self.utilization, self.utilization_unit)
     }
 
-    /// The egress interface, all-ones when not reported.
+    /// The egress interface; all-ones if not reported.
     pub(crate) fn egress(&self) -> u32 {
         egress(self.link, self.level_2)
     }
 }
 
 impl Reading {
-    /// Of a record where it lies; the same as of its hop.
+    /// The reading of a record in place; equal to that of its decoded hop.
     #[inline]
     pub(crate) fn of_record(layout: &Layout, record: &[u8], units: Units) -> Self {
         let carried = layout.carried();
@@ -196,7 +196,7 @@ pub(super) fn scaled(raw: u32, unit: u32) -> u64 {
 }
 
 impl Reading {
-    /// As rules see it.
+    /// The values for rules.
     pub(crate) fn values(&self) -> HopValues {
         let level =
             |pair: u32| if pair == ABSENT { observation::ABSENT } else { u64::from(pair & 0x00ff_ffff) };
@@ -210,5 +210,5 @@ impl Reading {
     }
 }
 
-// All-ones mean "absent" in both places.
+// All-ones mean "absent" in both crates.
 const _: () = assert!(NO_VALUE == observation::ABSENT && ABSENT == observation::NO_NODE);

@@ -1,10 +1,10 @@
-//! Cache of what is computed once per shape of report.
+//! Cache of values that are computed once per shape of report.
 
 /// Values computed for the shapes in use. These are few, since sources rarely change their instructions. The oldest is evicted.
 #[derive(Debug)]
 pub(crate) struct Shapes<T> {
     known: Vec<(u64, T)>,
-    /// The shape found last, and its index.
+    /// The latest shape found, and its index.
     latest: (u64, u8),
     next: usize,
 }

@@ -1,4 +1,4 @@
-//! The hops of an INT stack, read where they lie by a plan that is computed once per layout.
+//! The hops of an INT stack, read in place by a plan that is computed once per layout.
 
 use wire::{Items, Layout};
 
@@ -9,7 +9,7 @@ use super::reading::{ABSENT, EndTimestamps, Hops, Reading, scaled};
 use super::shapes::Shapes;
 use crate::config::Units;
 
-/// The hops of an INT stack with records of `W` words, read where they lie: the last hop comes first.
+/// The hops of an INT stack with records of `W` words, read in place: the last hop comes first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacked<'a, P, const W: usize> {
     records: &'a [[[u8; 4]; W]],
@@ -17,19 +17,19 @@ pub(crate) struct Stacked<'a, P, const W: usize> {
     places: P,
 }
 
-/// Which word of a record holds which item; a word beyond the record for what it does not hold.
+/// Word offset of each item in a record; beyond the end of the record for absent items.
 pub(crate) trait HistoryCells: Copy {
     fn node(self) -> usize;
     fn link(self) -> usize;
     fn latency(self) -> usize;
-    /// The ingress stamp, or the upper half of it.
+    /// The ingress timestamp, or its upper half.
     fn ingress(self) -> usize;
     fn queue(self) -> usize;
     fn congestion(self) -> usize;
     fn utilization(self) -> usize;
-    /// `link` is the egress interface of level 2.
+    /// `link` is the level-2 egress interface.
     fn level_2(self) -> bool;
-    /// There are stamps, for a latency that is not reported.
+    /// The record has both timestamps, from which a latency that is not reported is computed.
     fn by_stamps(self) -> bool;
 }
 
@@ -72,12 +72,12 @@ impl HistoryCells for &Plan {
     }
 }
 
-/// Records of a node id and nothing else: paths.
+/// Records with only a node id: paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeAlone;
 
 impl NodeAlone {
-    /// Beyond a record of one word.
+    /// An offset beyond a record of one word.
     const NOWHERE: usize = 1;
 
     /// Whether `plan` has this layout.
@@ -126,7 +126,7 @@ impl HistoryCells for NodeAlone {
 }
 
 /// Records with all items that INT 1.0 defines, as most devices are configured to send; the last word is the
-/// utilisation. Known places make known loads.
+/// utilization. Constant offsets make constant loads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct All<const W: usize>;
 
@@ -180,19 +180,19 @@ impl<const W: usize> HistoryCells for All<W> {
     }
 }
 
-/// Records with code of their own.
+/// Kinds of records; some have specialized code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecordKind {
     /// All items of INT 1.0, in 7, 8 or 9 words.
     All,
-    /// A node id and nothing else.
+    /// Only a node id.
     NodeAlone,
     /// Anything else.
     Other,
 }
 
-/// How to read records of one layout from one kind of source: the places of its items, and what the numbers mean. Worked
-/// out once.
+/// How to read records of one layout from one kind of source: the offsets of its items, and their units. Computed
+/// once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     node: u8,
@@ -203,7 +203,7 @@ pub(crate) struct Plan {
     utilization: u8,
     stamps: (u8, u8),
     level_2: bool,
-    /// There are both stamps.
+    /// Both timestamps are present.
     by_stamps: bool,
     wide: bool,
     /// The longest plausible latency, in the device's unit.
@@ -216,7 +216,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(layout: &Layout, units: Units) -> Self {
         let carried = layout.carried();
-        // Level 2 with two halves in one word reads as level 1 does.
+        // Level-2 interfaces in two halves of one word are read like those of level 1.
         let (link, level_2) = match carried.contains(Items::INTERFACES) {
             true => (layout.word_of(Items::INTERFACES), false),
             false if layout.wide_l2() => (layout.word_of(Items::L2_INTERFACES) + 1, true),
@@ -250,7 +250,7 @@ impl Plan {
         plan
     }
 
-    /// A record where it lies, of any length, and its two stamps: what [`Reading::of_record`] and the layout say of it.
+    /// Reads a record of any length in place, and its two timestamps: equal to [`Reading::of_record`] and the layout.
     #[inline(always)]
     pub(crate) fn read(&self, record: &[u8]) -> (Reading, EndTimestamps) {
         let words: &[[u8; 4]] = record.as_chunks().0;
@@ -292,7 +292,7 @@ impl Plan {
         }
     }
 
-    /// The time inside a node, ns, where it is not reported or may be implausible: `reported` is the word of it.
+    /// The hop latency, ns, if it is not reported or may be implausible; `reported` is its word.
     #[inline(never)]
     fn unusual_latency<const W: usize>(&self, record: &[[u8; 4]; W], reported: u32) -> u64 {
         let (ingress, egress) = (self.stamp(record, self.stamps.0), self.stamp(record, self.stamps.1));
@@ -303,14 +303,14 @@ impl Plan {
     }
 }
 
-/// A report whose hops are an INT stack that is read where it lies.
+/// A report whose hops are an INT stack that is read in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackReport<'a> {
     pub(crate) head: Head,
-    /// The records of its stack, and the plan for them.
+    /// The records of its stack, and the index of their plan.
     pub(crate) records: &'a [u8],
     pub(crate) plan: u8,
-    /// Where its flow probably is.
+    /// The probable slot of its flow.
     pub(crate) slot: u32,
 }
 
@@ -318,7 +318,7 @@ pub(crate) struct StackReport<'a> {
 pub(crate) type Plans = Shapes<Plan>;
 
 impl Plans {
-    /// Makes a plan for a shape that was not known, if such records can be read where they lie.
+    /// Adds a plan for a new shape, if such records can be read in place.
     #[cold]
     #[inline(never)]
     pub(crate) fn make(&mut self, shape: u64, layout: &Layout, units: Units) -> Option<u8> {
@@ -328,7 +328,7 @@ impl Plans {
     }
 }
 
-/// Words of the longest record that is read where it lies: all items of INT 2.1.
+/// Words of the longest record that is read in place: all items of INT 2.1.
 pub(crate) const WIDEST_RECORD: u8 = 13;
 
 #[inline(always)]
@@ -375,7 +375,7 @@ impl<'a, P: HistoryCells, const W: usize> Hops for Stacked<'a, P, W> {
         let latency = if reported == ABSENT && !places.by_stamps() {
             NO_VALUE
         } else if reported > plan.max_latency || word(record, places.ingress()) == 0 {
-            // Absent, too; and the upper half of a stamp may be 0.
+            // It may also be absent, and the upper half of a timestamp may be 0.
             plan.unusual_latency(record, reported)
         } else {
             u64::from(reported) * u64::from(plan.units.latency_ns)

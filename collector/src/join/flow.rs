@@ -1,4 +1,4 @@
-//! Flows of which SF-INT reports come in: their sets, and the paths that were confirmed.
+//! Flows with SF-INT reports: their sets, and their confirmed paths.
 
 use memory::prefetch;
 use wire::FlowKey;
@@ -8,43 +8,43 @@ use crate::hash::fold;
 use crate::index::{Index, IndexPosition, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
-/// Sets of one flow at a time, open or remembered.
+/// Maximum number of sets of one flow, open or stored after completion.
 pub(crate) const SETS: usize = 4;
 
-/// Paths of a flow that are remembered: a flow may have several paths at once.
+/// Confirmed paths that are stored per flow: a flow may have several paths at once.
 const PATHS: usize = 4;
 
-/// What is known of one flow. In the order in which it is needed: the first line of memory says which set a report is of, the
-/// third whether a complete one is accepted.
+/// State of one flow. Fields are in the order of use: the first cache line determines the set of a report, the third whether a
+/// complete set is accepted.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     used: bool,
     agreed: u8,
-    /// The latest first; [`NO_SLOT`] where there is none, ...
+    /// Its sets, the latest first; [`NO_SLOT`] if there is none, ...
     pub(crate) sets: [u32; SETS],
-    /// ... and their packet IDs, where there is one.
+    /// ... and their packet IDs.
     pub(crate) ids: [u16; SETS],
     pub(crate) last_seen: Nanos,
     hash: u64,
     second: u32,
     touched: u32,
-    /// Until then its sets are not accepted.
+    /// Until this time its sets are not accepted.
     pub(crate) distrusted: Nanos,
-    /// Confirmed paths, the latest first; and one that is not yet.
+    /// A path that is not confirmed yet; and the confirmed ones, the latest first.
     candidate: Path,
     known: [Path; PATHS],
 }
 
 const _: () = assert!(size_of::<Flow>() == 192);
 
-/// A path as two hashes, neither of which is 0 unless there is no path.
+/// A path as two hashes, which are 0 only without a path.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Path {
-    /// Of its nodes in their order, ...
+    /// Hash of its nodes in order, ...
     pub(crate) order: u64,
-    /// ... and in any.
+    /// ... and regardless of their order.
     pub(crate) nodes: u64,
 }
 
@@ -60,8 +60,8 @@ impl Path {
     }
 }
 
-/// Factor by which more sets must prove an order of nodes that are known to be passed in another: two packets that changed
-/// places twice look as if nothing had happened.
+/// Factor for the number of sets that must prove a new order of known nodes: two packets that were reordered twice look as if
+/// they were in order.
 const PERMUTED: u8 = 4;
 
 impl Flow {
@@ -89,7 +89,7 @@ impl Flow {
         PathStatus::Known
     }
 
-    /// Forgets all paths, and accepts none until `until`.
+    /// Clears all paths, and accepts none until `until`.
     pub(crate) fn distrust(&mut self, until: Nanos) {
         (self.known, self.candidate) = ([Path::default(); PATHS], Path::default());
         self.distrusted = until;
@@ -102,9 +102,9 @@ impl Flow {
         self.sets.into_iter().zip(self.ids).find(here).map(|(set, _)| set)
     }
 
-    /// Notes a set, its latest. The caller has seen to it that there is room.
+    /// Adds a set as the latest. The caller has made sure that there is a free entry.
     pub(crate) fn open(&mut self, set: u32, packet_id: u16) {
-        // Into the first gap, so that no more move than must.
+        // Into the first gap, so that as few as possible move.
         let gap = self.sets.iter().position(|slot| *slot == NO_SLOT).unwrap_or(SETS - 1);
         for at in (0..gap).rev() {
             (self.sets[at + 1], self.ids[at + 1]) = (self.sets[at], self.ids[at]);
@@ -112,7 +112,7 @@ impl Flow {
         (self.sets[0], self.ids[0]) = (set, packet_id);
     }
 
-    /// Forgets one of its sets.
+    /// Removes one of its sets.
     pub(crate) fn forget(&mut self, set: u32) {
         for slot in &mut self.sets {
             if *slot == set {
@@ -127,9 +127,9 @@ impl Flow {
 pub(crate) enum PathStatus {
     /// It is confirmed.
     Known,
-    /// It is to be confirmed by more sets.
+    /// More sets must confirm it.
     Candidate,
-    /// This set does not prove its order.
+    /// This set does not prove the order.
     Unproven,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Flows {
     refused: u64,
 }
 
-/// Space for a new flow.
+/// The place for a new flow.
 pub(crate) enum Admission {
     Free(IndexPosition),
     Evict(IndexPosition, u32),
@@ -173,7 +173,7 @@ impl Flows {
         }
     }
 
-    /// The slot of a flow, which is probably `hint`; [`NO_SLOT`] when there is none.
+    /// The slot of a flow, probably `hint`; [`NO_SLOT`] if there is none.
     #[inline(always)]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
         let is_it = |slot: u32| self.flows.get(slot as usize).is_some_and(|flow| flow.key.is(key));
@@ -186,7 +186,7 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Brings the flow that probably belongs to `hash` near, once its bucket is; returns its slot.
+    /// Prefetches the flow that probably belongs to `hash`, after its bucket; returns its slot.
     #[inline(always)]
     pub(crate) fn prefetch_flow(&self, hash: u64) -> u32 {
         let slot = self.index.guess(hash);
@@ -198,7 +198,7 @@ impl Flows {
         slot
     }
 
-    /// Which set a report with this packet ID of the flow in `slot` is of, if there is one.
+    /// The set with this packet ID of the flow in `slot`, if there is one.
     #[inline(always)]
     pub(crate) fn set(&self, slot: u32, packet_id: u16) -> Option<u32> {
         self.flows.get(slot as usize)?.set(packet_id)
@@ -212,7 +212,7 @@ impl Flows {
         &mut self.flows[slot as usize]
     }
 
-    /// Notes a report of a flow. The index learns how busy the flow was at its second report, and once per second.
+    /// Records a report of a flow. The heat in the index is updated at its second report, and once per second.
     #[inline]
     pub(crate) fn touch(&mut self, slot: u32, now: Nanos, second: u32) {
         let flow = &mut self.flows[slot as usize];
@@ -222,13 +222,13 @@ impl Flows {
             let times = std::mem::take(&mut flow.touched);
             flow.second = second;
             let hash = flow.hash;
-            // From three on the index learns it at the end of the second.
+            // From the third report on, the index is updated once per second.
             flow.touched = 2 * u32::from(times == 2);
             self.index.touch(hash, slot, u64::from(times), second);
         }
     }
 
-    /// Looks for room for a new entry.
+    /// Finds a place for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.flows.len() == self.capacity;
         match self.index.room(hash, second, full) {
@@ -244,7 +244,7 @@ impl Flows {
         }
     }
 
-    /// Puts a new entry where [`Flows::admit`] found room.
+    /// Puts a new entry where [`Flows::admit`] found a place.
     pub(crate) fn insert(
         &mut self,
         place: IndexPosition,
@@ -281,7 +281,7 @@ impl Flows {
         slot
     }
 
-    /// Frees a flow, whose sets are closed.
+    /// Frees a flow whose sets are closed.
     pub(crate) fn remove(&mut self, slot: u32) {
         let flow = &mut self.flows[slot as usize];
         (flow.used, flow.key) = (false, FlowKey::default());
@@ -289,7 +289,7 @@ impl Flows {
         self.free.push(slot);
     }
 
-    /// Slots that were ever used.
+    /// Number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.flows.len() as u32
     }

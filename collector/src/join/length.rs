@@ -1,41 +1,41 @@
-//! How many nodes a packet passed: from the remaining hop count of its header.
+//! The number of nodes that a packet passed, from the remaining hop count of its header.
 //!
-//! Only a node that writes its own record counts the hop count down. A report of state Medium is of a packet into which
+//! Only a node that writes its own record decrements the hop count. A report of state Medium is of a packet into which
 //! every node wrote, so that
 //!
 //! ```text
 //! nodes before the sink = initial hop count - remaining hop count of the report
 //! ```
 //!
-//! for exactly this packet, independent of others. Where the initial count is configured, this is a proof.
+//! for exactly this packet, independent of others. If the initial count is configured, this is a proof.
 //!
-//! Or it is learned: a packet that is not of state Medium met a node that did not write into it, half of all at the first one
-//! behind the source, so that the largest hop count among such packets is one less than what sources began with. Learned
-//! too large, which happens when sources begin with different counts, it lets no set be whole. Learned too small it would let
-//! sets be whole without their first node, and so it is learned from all flows of a profile together, is not used before
-//! there were [`ENOUGH`] reports, and not while packets of state Medium have larger counts (as where all paths are of two
-//! nodes, or all registers change hands all the time). It is too small only where the source's record never arrives from
+//! Otherwise it is learned. A packet that is not of state Medium passed a node that did not write into it, half of them at the
+//! first node after the source, so the largest hop count among such packets is the initial count minus one. If the learned
+//! count is too large, which happens when sources have different initial counts, no set is complete. If it were too small,
+//! sets would be complete without their first node. So it is learned from all flows of a profile together, is used only after
+//! [`ENOUGH`] reports, and not while packets of state Medium have larger counts (as when all paths have two nodes, or other
+//! flows always overwrite the registers). It is too small only if the source's record never arrives from
 //! any flow.
 
 use crate::event::Nanos;
 
-/// Reports that must have been seen before what was learned from them is used.
+/// Number of reports after which the learned count is used.
 const ENOUGH: u32 = 64;
 
 /// The count is learned anew after this time, ns, and [`PERIOD_REPORTS`] reports.
 const PERIOD: Nanos = 60_000_000_000;
 const PERIOD_REPORTS: u32 = 4096;
 
-/// What one kind of source begins with, as far as is known.
+/// The learned hop counts of one kind of source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Learned {
     began: Nanos,
     reports: u32,
     /// Largest counts, each of packets of state Medium and of others: of this period, ...
     largest: [u8; 2],
-    /// ... and of the one before.
+    /// ... and of the previous one.
     before: [u8; 2],
-    /// There was one before, or [`ENOUGH`] in this.
+    /// There was a previous period, or this one has [`ENOUGH`] reports.
     ready: bool,
 }
 
@@ -51,7 +51,7 @@ impl Lengths {
         Self { configured, learned: vec![Learned::default(); 256] }
     }
 
-    /// Notes the hop count of a report of a source of this profile, and whether its state is Medium.
+    /// Records the hop count of a report of a source of this profile, and whether its state is Medium.
     #[inline]
     pub(crate) fn note(&mut self, profile: u8, (remaining, medium): (u8, bool), now: Nanos) {
         let learned = &mut self.learned[usize::from(profile)];
@@ -70,14 +70,14 @@ impl Lengths {
         self.learned.iter_mut().for_each(|learned| learned.began = learned.began.min(now));
     }
 
-    /// What sources of this profile begin with; `None` if that is not known yet. A configured count that reports contradict
+    /// The initial hop count of sources of this profile; `None` if it is not known yet. A configured count that reports contradict
     /// is not used.
     #[inline]
     pub(crate) fn initial(&self, profile: u8) -> Option<u16> {
         let learned = &self.learned[usize::from(profile)];
         let [medium, other] = [0, 1].map(|state| learned.largest[state].max(learned.before[state]));
         match self.configured {
-            // A source has counted itself.
+            // A source has already decremented the count.
             Some(configured) if configured > medium.max(other) => Some(configured.into()),
             _ => (learned.ready && other >= medium).then_some(u16::from(other) + 1),
         }
@@ -86,7 +86,7 @@ impl Lengths {
 
 /// Number of nodes that wrote into the packet `later` packets after the one that opened a set, if nothing was lost, reordered or
 /// cleared: the largest power of two that divides `later`. The register of the node after the source alternates between write and
-/// read; the nodes behind it write into every second packet, every fourth packet and so on. Consecutive packets always have
+/// read; the following nodes write into every second packet, every fourth packet and so on. Consecutive packets always have
 /// different numbers, so reordering is visible.
 pub(crate) fn expected_writers(later: usize) -> u16 {
     (later as u16) & (later as u16).wrapping_neg()

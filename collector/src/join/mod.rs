@@ -1,8 +1,8 @@
-//! SF-INT reports in, whole paths out (wire-formats section 3.5; Xiong et al., APNet 2024).
+//! Joins the records of SF-INT reports into whole paths (wire-formats section 3.5; Xiong et al., APNet 2024).
 //!
-//! An SF-INT packet carries the record of one node, perhaps of an earlier packet. The records of one packet have one packet
-//! ID and reach the collector in several reports; together they are the INT stack of that packet. Not all sets become whole:
-//! with more than three nodes the registers drop most packets, and lost reports and overwritten registers cost others. **No
+//! An SF-INT packet carries the record of one node, possibly of an earlier packet. The records of one packet have one packet
+//! ID and reach the collector in several reports; together they are the INT stack of that packet. Not all sets are completed:
+//! with more than three nodes the registers skip most packets, and lost reports and overwritten registers cost others. **No
 //! set counts as whole without proof.** The proof:
 //!
 //! - A report of state Medium opens a set: every node wrote into this packet, which therefore is the one whose record it
@@ -10,27 +10,27 @@
 //!   of the sink, never a part of a path.
 //! - Records of state High with the same flow and packet ID extend it. Records of state Low belong to packets that some node
 //!   did not write into, and are samples of their node.
-//! - A set is **whole** when it has as many different nodes as wrote into the packet, a number that the hop count gives for
-//!   exactly this packet ID ([`length`]). With as many writers, none is missing, and the source is the last. Not a proof: that no
-//!   more records come, that the next packet ID has begun, the length of other paths of the flow, the IP hop limit (it counts
-//!   routers, not nodes, from an unknown initial value).
-//! - Records are sorted by the order in which the sink sent them, by its sequence numbers, regardless of the order in which the network delivered the
-//!   reports: last node first. That this is the **order of the path** is proven by stamps where the profile says that clocks
-//!   are synchronised, or by the order of the hop counts ([`length::expected_writers`]), which shows where the network reordered two
-//!   packets. A path is confirmed when [`JoinConfig::confirmations`] sets in a row have proven it; from then on any
-//!   whole set in this order is.
-//! - A set with a node twice and different values is given up. A set that was whole and then grew shows that the hop count is
-//!   wrong: such a flow is not joined for [`DISTRUST`]. (Where nodes decrement the hop count wrongly, the first report of
-//!   each set looks complete and the second contradicts it, before the path is confirmed.)
+//! - A set is **whole** when it has as many different nodes as wrote into the packet. The hop count gives that number for
+//!   exactly this packet ID ([`length`]). None is then missing, and the source's record is the last to arrive. The following
+//!   are not a proof: that no more records arrive, that the next packet ID has begun, the length of other paths of the flow,
+//!   or the IP hop limit (it counts routers, not nodes, from an unknown initial value).
+//! - Records are sorted by the sequence numbers of their sink, regardless of the order in which the network delivered the
+//!   reports: last node first. Timestamps prove that this is the **order of the path** if the profile states that clocks are
+//!   synchronised; otherwise the order of the hop counts does ([`length::expected_writers`]), which shows where the network
+//!   reordered two packets. A path is confirmed when [`JoinConfig::confirmations`] consecutive sets have proven it; from then
+//!   on any whole set in this order is accepted.
+//! - A set that has a node twice with different values is closed as incomplete. A set that was whole and then grew shows that
+//!   the hop count is wrong: such a flow is not joined for [`DISTRUST`]. (If nodes decrement the hop count wrongly, the first
+//!   report of each set looks complete and the second contradicts it, before the path is confirmed.)
 //!
 //! Sets are keyed by flow and packet ID. A flow may have four, so that reports may be reordered; a fifth evicts the oldest.
-//! Sets end after [`JoinConfig::timeout`], and when their ID is 2^15 or more behind, since IDs of 16 bits repeat. Tables have
-//! a fixed size: flows by the rule of `index` (a flood evicts nothing that is busy), sets by age.
+//! Sets end after [`JoinConfig::timeout`], and when their ID is 2^15 or more behind, since 16-bit IDs repeat. Tables have
+//! a fixed size: flows are evicted by heat (see `index`; a flood evicts no busy flow), sets by age.
 //!
-//! Reports without a flow (compact ones) are keyed by their sink and subsystem. Where several flows report through one, their
-//! packet IDs mix, and so may their records: such sets update nodes, and never a path.
+//! Reports without a flow (compact ones) are keyed by their sink and subsystem. If several flows report through one subsystem,
+//! their packet IDs mix, and so may their records: such sets update nodes, and never a path.
 //!
-//! Urgent reports contain whole stacks and do not come here.
+//! Urgent reports contain whole stacks and are not joined.
 
 mod flow;
 mod length;
@@ -59,23 +59,23 @@ pub(crate) use stage::{SfBurst, SfInt};
 /// How long a flow is not joined after one of its complete sets grew, ns.
 const DISTRUST: Nanos = 10_000_000_000;
 
-/// Packet IDs by which reports may be out of order.
+/// Maximum reordering of reports, in packet IDs.
 const DISORDER: u16 = 1024;
 
-/// Silence after which a flow is forgotten, ns: longer than its stored state is useful.
+/// Silence after which a flow is removed, ns: longer than its stored state is useful.
 const SILENCE: Nanos = 60_000_000_000;
 
-/// Sets and flows looked at per tick, at most.
+/// Maximum number of sets and of flows visited per tick.
 const PER_TICK: u32 = 4096;
 
 /// An SF-INT report as input of the joiner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SfReport<'a> {
-    /// Of its flow; without one, [`keyed_by_sink`] makes a key.
+    /// Head of the report with its flow; without a flow, [`keyed_by_sink`] gives it a key.
     pub(crate) head: &'a Head,
     pub(crate) priority: Priority,
     pub(crate) packet_id: u16,
-    /// E.
+    /// The E bit.
     pub(crate) exceeded: bool,
     pub(crate) carried: Record,
     pub(crate) own: Option<Record>,
@@ -119,7 +119,7 @@ pub(crate) struct Joiner {
     stats: JoinStats,
     /// Sets evicted because the table was full.
     evicted: u64,
-    /// The flow that the sweep looks at next.
+    /// The flow that the sweep visits next.
     next: u32,
 }
 
@@ -132,7 +132,7 @@ enum Verdict {
 }
 
 impl Joiner {
-    /// Reserves everything that `config` allows for.
+    /// Reserves the memory for the table sizes in `config`.
     pub(crate) fn new(config: JoinConfig, seed: u64) -> Self {
         // The sink's record and at least one more.
         let room = config.max_nodes.clamp(2, 255);
@@ -153,7 +153,7 @@ impl Joiner {
         self.stats
     }
 
-    /// Flows and sets: how many there are, and what was refused.
+    /// Usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
         let (used, capacity) = (self.sets.used(), self.sets.capacity());
         [self.flows.table(), Table { used, capacity, evicted: self.evicted, refused: 0 }]
@@ -205,7 +205,7 @@ impl Joiner {
         }
     }
 
-    /// The flow of a report, made if need be.
+    /// The flow of a report, added if it is new.
     fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Option<u32> {
         let (about, hash) = (&part.head.about, part.head.hash);
         let second = (about.ts / 1_000_000_000) as u32;
@@ -248,7 +248,7 @@ impl Joiner {
                     self.stats.repeated += part.records();
                     return;
                 }
-                // The source has begun anew, or 65536 packets have passed.
+                // The source has restarted, or 65536 packets have passed.
                 self.close(set, Reason::Wrapped, out);
                 self.open(flow, part, out)
             }
@@ -319,7 +319,7 @@ impl Joiner {
         self.flows.get_mut(flow).distrust(until);
     }
 
-    /// Puts a carried record into its set, and looks whether that is whole.
+    /// Puts a carried record into its set, and checks whether the set is whole.
     fn add(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         if !self.sets.has_room(set) {
             self.close(set, Reason::TooLong, out);
@@ -361,7 +361,7 @@ impl Joiner {
         if !set.own {
             return Verdict::Close(Reason::NoOpening);
         }
-        // Without what sources begin with there is nothing to wait for, but the set may yet show a contradiction.
+        // Without the initial hop count the set cannot be completed, but it may still show a contradiction.
         let Some(initial) = self.lengths.initial(part.head.about.profile) else { return Verdict::Wait };
         let writers = initial.saturating_sub(set.remaining.into());
         let carried = u16::from(set.carried);
@@ -402,7 +402,7 @@ impl Joiner {
         }
     }
 
-    /// Emits a complete set, and stores it for a while.
+    /// Emits a complete set, and keeps it for a while.
     fn complete(&mut self, at: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let records = self.sets.set(at).records();
         self.stats.complete.add(records);
@@ -411,7 +411,7 @@ impl Joiner {
         if let [source, sink] = self.scratch[..]
             && source.node == sink.node
         {
-            // Source and sink in one, whose own word is the later, unless it is none.
+            // One node is source and sink: its record as the sink is the later one, unless it is empty.
             let silent = sink == Reading { node: sink.node, ..Reading::NOTHING };
             self.scratch.remove(usize::from(silent));
         }
@@ -424,7 +424,7 @@ impl Joiner {
         self.remember(at);
     }
 
-    /// Stores a set that is already reported until the flow's next, for what repeats or contradicts it.
+    /// Keeps a reported set until the flow's next one, to detect records that repeat or contradict it.
     fn remember(&mut self, at: u32) {
         let flow = self.sets.set(at).flow;
         for set in self.flows.get(flow).sets {
@@ -453,7 +453,7 @@ impl Joiner {
         set
     }
 
-    /// Ends the flow's sets whose packet ID is so far behind that it will soon come again.
+    /// Ends the flow's sets whose packet ID is so far behind that it will soon be reused.
     fn wrap(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let Flow { sets, ids, .. } = *self.flows.get(flow);
         for (set, id) in sets.into_iter().zip(ids) {
@@ -466,7 +466,7 @@ impl Joiner {
         }
     }
 
-    /// Closes a set, which is not whole if it is open.
+    /// Closes a set; an open set is incomplete.
     fn close(&mut self, at: u32, reason: Reason, out: &mut dyn JoinOutput) {
         let set = self.sets.set(at);
         let flow = set.flow;
@@ -477,7 +477,7 @@ impl Joiner {
         self.sets.close(at);
     }
 
-    /// Counts a set that is not whole; its records are samples of their nodes.
+    /// Counts an incomplete set; its records are samples of their nodes.
     fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn JoinOutput) {
         let set = self.sets.set(at);
         let (about, records) = (set.about, set.records());
@@ -499,7 +499,7 @@ impl Joiner {
         out.nodes(&head, ReadHops { readings: &self.scratch, ends, units: Units::NONE });
     }
 
-    /// Forgets a flow.
+    /// Removes a flow.
     fn leave(&mut self, flow: u32, reason: Reason, out: &mut dyn JoinOutput) {
         for set in self.flows.get(flow).sets {
             if set != NO_SLOT {
@@ -527,7 +527,7 @@ impl Joiner {
         }
     }
 
-    /// The clock was set back to `now`; no set is open.
+    /// Handles a clock that was set back to `now`; no set is open.
     pub(crate) fn set_back(&mut self, now: Nanos) {
         self.lengths.set_back(now);
         for flow in 0..self.flows.slots() {

@@ -8,12 +8,12 @@ use crate::config::Units;
 use crate::decode::{ABSENT, NO_VALUE, NodeUnits, Reading};
 
 impl Record {
-    /// A record where it lies, in the place of this one. `units`: the reporter's, and those of nodes with their own.
+    /// Reads a record in place, with the other fields of this one. `units`: the reporter's, and those of nodes with their own.
     pub(super) fn read(self, layout: &Layout, record: &[u8], units: (Units, &NodeUnits)) -> Self {
         self.read_of(layout.node_id(record), (layout, record), units)
     }
 
-    /// The same of the record of a node that the record need not name.
+    /// The same for the record of a node that the record may not name.
     fn read_of(
         self,
         node: u32,
@@ -31,11 +31,11 @@ impl Record {
         }
     }
 
-    /// The sink's own record, in the place of this one.
+    /// Reads the sink's own record, with the other fields of this one.
     #[inline]
     pub(super) fn own(self, report: &Report<'_>, sf: Sf, units: (Units, &NodeUnits)) -> Option<Self> {
         let record = match &report.metadata {
-            // The header says whose it is; timestamps of older headers are read by the full decoder only.
+            // The report's header contains the node id; only the full decoder reads timestamps of older headers.
             Some(own) if report.ts.is_none() => {
                 let named = own.layout.carried().contains(Items::NODE_ID);
                 let node =
@@ -45,7 +45,7 @@ impl Record {
                 record
             }
             Some(_) => self.with(&report.metadata_hop(), units),
-            // The sink's place on the path at least.
+            // At least the sink's position on the path is known.
             None if sf.is_of_one_packet() => {
                 let node = report.node_id?;
                 Self { reading: Reading { node, ..Reading::NOTHING }, ..self }
@@ -55,7 +55,7 @@ impl Record {
         (record.reading.node != ABSENT).then_some(record)
     }
 
-    /// The record of a hop, in the place of this one.
+    /// The record of a hop, with the other fields of this one.
     fn with(self, hop: &wire::Hop, (reporter, nodes): (Units, &NodeUnits)) -> Self {
         let units = nodes.of(hop.node_id.unwrap_or(ABSENT), reporter);
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);

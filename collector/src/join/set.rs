@@ -1,4 +1,4 @@
-//! Open sets: the records of one packet, as they come in. A fixed number of them, in a list from the oldest to the newest.
+//! Open sets of records of one packet each: a fixed number of them, in a list from the oldest to the newest.
 
 use memory::prefetch;
 
@@ -7,7 +7,7 @@ use crate::decode::{EndTimestamps, EventContext, NO_VALUE, Origin, Reading};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
 
-/// Records of a set that are prefetched.
+/// Number of records of a set that are prefetched.
 const NEAR: usize = 5;
 
 /// One node's record of one packet.
@@ -15,15 +15,15 @@ const NEAR: usize = 5;
 #[repr(align(64))]
 pub(crate) struct Record {
     pub(crate) reading: Reading,
-    /// Stamps as they are, device units; all-ones when not reported.
+    /// Timestamps as reported, device units; all-ones if not reported.
     pub(crate) ingress: u64,
     pub(crate) egress: u64,
-    /// Where its report stands among those of its sink: see [`order`].
+    /// Position of its report among those of its sink: see [`order`].
     pub(crate) order: u32,
-    /// The hop count of the packet that brought it.
+    /// The hop count of the packet that carried it.
     pub(crate) remaining: u8,
     pub(crate) wide: bool,
-    /// Its node counts in other units than the reporter: its stamps are not compared with those of other nodes.
+    /// Its node has other units than the reporter: its timestamps are not compared with those of other nodes.
     pub(crate) incomparable: bool,
 }
 
@@ -44,7 +44,7 @@ impl Record {
     };
 }
 
-/// State of a set. A complete one is remembered for a while.
+/// State of a set. A complete one is kept for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Free,
@@ -54,27 +54,27 @@ pub(crate) enum Status {
 
 const _: () = assert!(size_of::<Record>() == 64);
 
-/// A set without its records, in two lines of memory.
+/// A set without its records, in two cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Set {
     pub(crate) status: Status,
     pub(crate) flow: u32,
     pub(crate) opened: Nanos,
-    /// What the latest of its reports was about.
+    /// The context of the latest of its reports.
     pub(crate) about: EventContext,
-    /// Records that packets carried.
+    /// Number of records that packets carried.
     pub(crate) carried: u8,
-    /// The report of state Medium was there, ...
+    /// The report of state Medium has arrived, ...
     pub(crate) opening: bool,
-    /// ... had this order and this hop count, ...
+    /// ... with this order and this hop count, ...
     pub(crate) order: u32,
     pub(crate) remaining: u8,
     /// ... and a record of the sink itself.
     pub(crate) own: bool,
     /// Some report had E set.
     pub(crate) exceeded: bool,
-    /// Its reports are of several subsystems, whose numbers cannot be compared.
+    /// Its reports are of several subsystems, whose sequence numbers cannot be compared.
     pub(crate) mixed: bool,
     older: u32,
     newer: u32,
@@ -123,7 +123,7 @@ impl Pool {
         self.used
     }
 
-    /// Brings a set and its first records near.
+    /// Prefetches a set and its first records.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: u32) {
         if let Some(set) = self.sets.get(at as usize) {
@@ -144,7 +144,7 @@ impl Pool {
         self.free.is_empty() && self.sets.len() == self.capacity
     }
 
-    /// The oldest set, open or remembered.
+    /// The oldest set, open or complete.
     pub(crate) fn oldest(&self) -> Option<u32> {
         (self.oldest != NO_SLOT).then_some(self.oldest)
     }
@@ -157,7 +157,7 @@ impl Pool {
         &mut self.sets[at as usize]
     }
 
-    /// The carried records of a set, the first that was sent first.
+    /// The carried records of a set, in the order in which they were sent.
     pub(crate) fn carried(&self, at: u32) -> &[Record] {
         let start = at as usize * self.room + 1;
         &self.records[start..start + usize::from(self.sets[at as usize].carried)]
@@ -168,7 +168,7 @@ impl Pool {
         self.set(at).own.then(|| &self.records[at as usize * self.room])
     }
 
-    /// Opens an empty set, the newest. The caller has seen to it that there is room.
+    /// Opens an empty set, the newest. The caller has made sure that there is a free one.
     pub(crate) fn open(&mut self, flow: u32, now: Nanos) -> u32 {
         let set = Set {
             status: Status::Open,
@@ -211,7 +211,7 @@ impl Pool {
         at
     }
 
-    /// Puts a set back.
+    /// Frees a set.
     pub(crate) fn close(&mut self, at: u32) {
         let Set { older, newer, .. } = *self.set(at);
         match self.sets.get_mut(older as usize) {
@@ -232,7 +232,7 @@ impl Pool {
         usize::from(self.set(at).carried) + 1 < self.room
     }
 
-    /// Puts a carried record where its report stands among the others of the set.
+    /// Inserts a carried record by the order of its report.
     pub(crate) fn insert(&mut self, at: u32, record: Record) {
         let start = at as usize * self.room + 1;
         let count = usize::from(self.sets[at as usize].carried);
@@ -252,7 +252,7 @@ impl Pool {
         self.set_mut(at).own = true;
     }
 
-    /// What all records of a set say, the source first if the order is right, the sink last.
+    /// The readings of all records of a set, the sink last, and the source first if the order is proven.
     pub(crate) fn readings(&self, at: u32, readings: &mut Vec<Reading>) -> EndTimestamps {
         readings.clear();
         let carried = self.carried(at);
@@ -263,7 +263,7 @@ impl Pool {
             (first.map_or(NO_VALUE, |record| record.ingress), last.map_or(NO_VALUE, |record| record.egress));
         let widths = (first.is_some_and(|record| record.wide), last.is_some_and(|record| record.wide));
         if widths.0 != widths.1 {
-            // A stamp of 32 bits and one of 64: both modulo 2^32.
+            // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
             let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
             (ingress, egress) = (narrow(ingress), narrow(egress));
         }
@@ -274,8 +274,8 @@ impl Pool {
     }
 }
 
-/// Where a report stands among those of its sink's subsystem: the number of its datagram and its place in that, such that
-/// differences mean something also when numbers wrap (22 bits in reports 2.0).
+/// Position of a report among those of its sink's subsystem: its sequence number and its index in the datagram, combined such
+/// that differences remain valid when numbers wrap (22 bits in reports 2.0).
 pub(crate) fn order(seq: u32, index: u16) -> u32 {
     seq << 10 | u32::from(index.min(1023))
 }

@@ -25,7 +25,7 @@ pub(super) struct Faults {
     pub(super) report_loss: u64,
     pub(super) report_swap: u64,
     pub(super) report_duplicate: u64,
-    /// Of a node's registers, per packet that it forwards.
+    /// Rate at which a node's registers are cleared, per forwarded packet.
     pub(super) wipe: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Route {
     pub(super) which: fn(u64) -> usize,
 }
 
-/// What is simulated.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) flows: Vec<Route>,
@@ -132,9 +132,9 @@ struct PendingReport {
 
 #[derive(Debug)]
 enum SimEvent {
-    /// At the node with this place on its path.
+    /// A packet arrives at the node with this position on its path.
     Arrives(Packet, usize),
-    /// With what its part of a set will borrow.
+    /// A report arrives, with the data that its [`SfReport`] borrows.
     Reported(Head, PendingReport),
 }
 
@@ -145,7 +145,7 @@ struct Simulation<'p> {
     events: HashMap<u64, SimEvent>,
     next: u64,
     registers: BTreeMap<(u32, u64), Register>,
-    /// Report numbers of sinks.
+    /// Sequence numbers of sinks.
     numbers: HashMap<u32, u32>,
     joiner: Joiner,
     witness: Checker<'p>,
@@ -284,13 +284,13 @@ impl<'p> Simulation<'p> {
         self.forward(time, Packet { flow, number, remaining, exceeded: false, carried }, 1);
     }
 
-    /// Over a link to the node in `place`.
+    /// Sends a packet over a link to the node in `place`.
     fn forward(&mut self, time: u64, packet: Packet, place: usize) {
         let faults = self.plan.faults;
         if self.chance(faults.loss) {
             return;
         }
-        // Behind the next packet of its flow.
+        // It arrives after the next packet of its flow.
         let late = if self.chance(faults.swap) { self.plan.gap + 1_000 } else { 0 };
         if self.chance(faults.duplicate) {
             self.at(time + LINK + late + 50, SimEvent::Arrives(packet.clone(), place));

@@ -1,4 +1,4 @@
-//! SF-INT in the collector: reports in, joined paths and samples of nodes into the state.
+//! SF-INT in the collector: joins reports, and applies paths and samples of nodes to the state.
 
 use wire::int::sf::State as Priority;
 use wire::{Report, Single};
@@ -19,13 +19,13 @@ const AHEAD: usize = 16;
 /// Reports decoded between one prefetch for a report and the next.
 const STEP: usize = 4;
 
-/// How to read the sink's own record and the one carried of reports of one shape.
+/// How to read the sink's own record and the carried one in reports of one shape.
 type Pair = [Plan; 2];
 
 /// The pairs in use.
 type Pairs = Shapes<Pair>;
 
-/// The joiner of SF-INT records, and what it needs to feed the state.
+/// The joiner of SF-INT records, with the data to apply its results to the state.
 #[derive(Debug)]
 pub(crate) struct SfInt {
     joiner: Joiner,
@@ -36,13 +36,13 @@ pub(crate) struct SfInt {
 }
 
 impl SfInt {
-    /// Reserves everything that `config` allows for.
+    /// Reserves the memory for the table sizes in `config`.
     pub(crate) fn new(config: JoinConfig, node_units: NodeUnits, seed: u64) -> Self {
         let joiner = Joiner::new(config, seed);
         Self { joiner, samples: Samples::new(), pairs: Pairs::new(), node_units, seed }
     }
 
-    /// Applies a report of SF-INT that holds single records; `false`, and nothing done, if it is another.
+    /// Applies a report of SF-INT with single records; `false`, with nothing done, for any other report.
     #[inline]
     pub(crate) fn apply(
         &mut self,
@@ -86,13 +86,13 @@ impl SfInt {
         true
     }
 
-    /// The plans for reports of a shape, if it is known.
+    /// The index of the plans for a shape, if it is known.
     #[inline(always)]
     pub(crate) fn find_plans(&mut self, shape: u64) -> Option<u8> {
         self.pairs.find(shape)
     }
 
-    /// Makes the plans for a shape that was not known.
+    /// Adds the plans for a new shape.
     #[cold]
     #[inline(never)]
     pub(crate) fn add_plans(&mut self, shape: u64, single: &Single<'_>, units: Units) -> u8 {
@@ -153,7 +153,7 @@ impl SfInt {
         burst.count = 0;
     }
 
-    /// Ends what time has ended among the sets.
+    /// Closes expired sets and flows.
     pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         let Self { samples, joiner, .. } = self;
         joiner.tick(now, &mut Joined { state, samples, out, gave_path: false, slot: NO_SLOT });
@@ -165,7 +165,7 @@ impl SfInt {
         joiner.finish(&mut Joined { state, samples, out, gave_path: false, slot: NO_SLOT });
     }
 
-    /// The clock was set back to `now`; no set is open.
+    /// Handles a clock that was set back to `now`; no set is open.
     pub(crate) fn set_back(&mut self, now: Nanos) {
         self.joiner.set_back(now);
     }
@@ -175,13 +175,13 @@ impl SfInt {
         self.joiner.stats()
     }
 
-    /// Flows and sets: how many there are, and what was refused.
+    /// Usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
         self.joiner.tables()
     }
 }
 
-/// A report that is decoded and not joined yet.
+/// A report that is decoded but not joined yet.
 #[derive(Clone, Copy)]
 struct SingleReport<'a> {
     head: Head,
@@ -194,7 +194,7 @@ struct SingleReport<'a> {
     priority: Priority,
     exceeded: bool,
     pair: u8,
-    /// Where its flow probably is: among those that are joined, and in the state.
+    /// Probable slots of its flow: in the joiner, and in the state.
     slot: u32,
     state_slot: u32,
 }
@@ -216,7 +216,7 @@ impl<'a> SingleReport<'a> {
         self.exceeded = single.int_flags.contains(wire::int::Flags::HOPS_EXCEEDED);
     }
 
-    /// As joining sees it.
+    /// The report as input of the joiner.
     #[inline(always)]
     fn part(&self, [own, carried]: &Pair) -> SfReport<'_> {
         let read = |plan: &Plan, record| {
@@ -226,7 +226,7 @@ impl<'a> SingleReport<'a> {
             Record { reading, ingress, egress, wide, order, remaining, incomparable: false }
         };
         let mut own = read(own, self.own);
-        // The header says whose it is.
+        // The report's header contains the node id.
         own.reading.node = self.node;
         SfReport {
             head: &self.head,
@@ -240,7 +240,7 @@ impl<'a> SingleReport<'a> {
     }
 }
 
-/// Reports that are decoded and not joined yet.
+/// Reports that are decoded but not joined yet.
 pub(crate) struct SfBurst<'a> {
     reports: [SingleReport<'a>; AHEAD],
     count: usize,
@@ -248,7 +248,7 @@ pub(crate) struct SfBurst<'a> {
 
 impl SfBurst<'_> {
     pub(crate) fn new() -> Self {
-        // What all such reports have in common.
+        // The fields that are equal in all such reports.
         let mut head = Head::none();
         (head.whole_path, head.about.has_flow) = (true, true);
         head.about.origin.version = version(wire::Version::V20);
@@ -269,20 +269,20 @@ impl SfBurst<'_> {
         Self { reports: [report; AHEAD], count: 0 }
     }
 
-    /// Reports in it.
+    /// Number of reports.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 }
 
-/// Applies what is joined to the state, whose events go to the output.
+/// Applies joined results to the state, whose events go to the output.
 struct Joined<'a> {
     state: &'a mut State,
     samples: &'a mut Samples,
     out: &'a mut dyn Output,
-    /// The report at hand completed a flow's path.
+    /// The current report completed a flow's path.
     gave_path: bool,
-    /// Where its flow probably is in the state.
+    /// The probable slot of its flow in the state.
     slot: u32,
 }
 
@@ -298,16 +298,16 @@ impl JoinOutput for Joined<'_> {
     }
 }
 
-/// Slots of the metrics of nodes that report by themselves, so that they need not be looked up each time.
+/// Cached slots of the metrics of nodes in samples, so that they need not be looked up each time.
 #[derive(Debug)]
 pub(crate) struct Samples {
     states: Vec<HopState>,
-    /// Of the state's keys when these were looked up.
+    /// The epoch of the state's keys when these were looked up.
     epoch: u32,
 }
 
 impl Samples {
-    /// Nodes remembered, by a hash: a power of two.
+    /// Number of cached nodes, by a hash: a power of two.
     const NODES: usize = 256;
 
     pub(crate) fn new() -> Self {
@@ -327,7 +327,7 @@ impl Samples {
             if hop.node != reading.node {
                 *hop = HopState::passing(reading);
             }
-            // Of no flow: its latency is no change.
+            // A sample is of no flow, so its latency is not a change of one.
             hop.last_reported = saturated(reading.latency);
             state.metrics.update((hop, &mut { PacketValues::NOTHING }), reading, 0, &mut emitter);
         }

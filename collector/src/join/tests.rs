@@ -1,4 +1,4 @@
-//! What joining concludes of the simulation: nothing that was not so, and nearly all that could be concluded.
+//! The joiner on simulated networks: every joined path is true, and nearly all provable paths are joined.
 
 use super::set::{Record, order};
 use super::sim::{Faults, Outcome, Plan, Route};
@@ -8,7 +8,7 @@ use crate::decode::{Head, ReadHops, Reading};
 use crate::stats::JoinStats;
 use wire::FlowKey;
 
-/// Runs a plan, asserts that nothing false was declared, and gives the outcome.
+/// Runs a plan, asserts that no false path was joined, and returns the outcome.
 fn run(plan: &Plan) -> Outcome {
     let outcome = plan.run();
     let first = outcome.false_ones.first();
@@ -33,7 +33,7 @@ fn without_loss_all_sets_are_joined_that_the_rules_make_whole() {
         let config = JoinConfig { hop_limit: Some(16), confirmations: 1, ..JoinConfig::default() };
         let plan = Plan { config, ..Plan::line(nodes) };
         let outcome = run(&plan);
-        // The last one may still be under way.
+        // The last one may still be in flight.
         assert!(plan.packets / one_in - outcome.whole[0] <= 1, "{nodes} nodes: {:?}", outcome.stats);
         assert_eq!(outcome.latest[&0], (1..=nodes).collect::<Vec<_>>());
     }
@@ -41,7 +41,7 @@ fn without_loss_all_sets_are_joined_that_the_rules_make_whole() {
 
 #[test]
 fn learning_costs_only_the_first_sets() {
-    // Nothing can be learned from paths of two nodes: all their packets are equal.
+    // Nothing can be learned from paths of two nodes: all their packets are of state Medium.
     assert_eq!(run(&Plan::line(2)).stats.complete.sets, 0);
     for (nodes, one_in) in lengths().skip(1) {
         let plan = Plan::line(nodes);
@@ -52,7 +52,7 @@ fn learning_costs_only_the_first_sets() {
     }
 }
 
-/// Minimum share of the sets without faults that are still found with them, per thousand, by number of nodes from 2 on.
+/// Asserts that with these faults at least this share of the sets is still found, per thousand, by number of nodes from 2 on.
 fn assert_yield(faults: Faults, at_least: [u64; 7]) {
     for ((nodes, one_in), least) in lengths().zip(at_least) {
         for seed in 1..=3 {
@@ -132,7 +132,7 @@ fn a_path_that_changes_is_followed() {
 
 #[test]
 fn a_flow_that_goes_two_ways_at_once_has_two_true_paths() {
-    // By turns of three packets, which the registers of shared nodes do not like.
+    // Alternates every three packets, which makes shared registers lose records.
     let route =
         Route { paths: vec![vec![1, 2, 9], vec![1, 3, 9]], which: |number| (number / 3 % 2) as usize };
     let plan = Plan { flows: vec![route], ..Plan::line(2) };
@@ -172,8 +172,8 @@ fn flows_that_share_registers_lose_sets_but_no_truth() {
 
 #[test]
 fn a_register_that_always_belongs_to_another_flow_makes_no_shorter_path() {
-    // Both flows lose the source's record at node 2, always. What is left looks like whole paths that begin there; but a third
-    // flow shows what sources begin with.
+    // Both flows always lose the source's record at node 2. The rest looks like whole paths that begin there; but a third flow
+    // shows the initial hop count.
     let route = |path: Vec<u32>| Route { paths: vec![path], which: |_| 0 };
     let flows = vec![route(vec![1, 2, 3, 4, 9]), route(vec![1, 2, 3, 4, 9]), route(vec![7, 8, 9])];
     let outcome = run(&Plan { flows, registers: 1, packets: 3_000, ..Plan::line(2) });
