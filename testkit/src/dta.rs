@@ -1,6 +1,6 @@
 //! The expected lines of vectors for DTA and RoCEv2, and writing of parsed packets.
 
-use crate::meaning::{Object, error};
+use crate::object::{Object, error};
 use wire::FlowKey;
 use wire::dta::artifact::{self, Form};
 use wire::dta::control::{Body, Cause};

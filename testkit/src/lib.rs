@@ -13,6 +13,7 @@ pub mod dta;
 pub mod meaning;
 pub mod modules;
 pub mod network;
+mod object;
 mod pages;
 pub mod rdma;
 pub mod records;

@@ -1,14 +1,14 @@
 //! The expected lines of vectors: JSON with the keys in a fixed order.
 
 use crate::dta;
+use crate::object::{Object, error};
 use crate::vectors::{Kind, Vector};
-use std::fmt::Write;
 use wire::aggregate::{Aggregate, PacketFields, Postcard, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
 use wire::ioam::{Node, Trace};
 use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Annotations, Flags};
-use wire::{Decoder, FlowKey, Hop, Ioam, Items, Profile, Refusal, Report, ethernet, ipv4, udp};
+use wire::{Decoder, Hop, Ioam, Items, Profile, Report, ethernet, ipv4, udp};
 
 /// One line per report, or per packet.
 pub fn of(vector: &Vector) -> Vec<String> {
@@ -76,10 +76,6 @@ pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
     udp::Repr { src_port: 9, dst_port, len: 8 + bytes.len() as u16, checksum: 0 }.emit(&mut frame[34..]);
     frame.extend_from_slice(bytes);
     frame
-}
-
-pub(super) fn error(refusal: Refusal) -> String {
-    format!("{{\"error\":\"{}\"}}", refusal.name())
 }
 
 /// The line of a report.
@@ -244,52 +240,7 @@ fn mark(mark: Mark) -> &'static str {
     }
 }
 
-/// A JSON object under construction.
-pub(super) struct Object(String);
-
 impl Object {
-    pub(super) fn new() -> Self {
-        Self(String::from("{"))
-    }
-
-    pub(super) fn raw(&mut self, key: &str, value: &str) {
-        let comma = if self.0.len() > 1 { "," } else { "" };
-        write!(self.0, "{comma}\"{key}\":{value}").expect("a string takes all");
-    }
-
-    pub(super) fn text(&mut self, key: &str, value: &str) {
-        self.raw(key, &format!("\"{value}\""));
-    }
-
-    pub(super) fn number(&mut self, key: &str, value: impl Into<u64>) {
-        self.raw(key, &value.into().to_string());
-    }
-
-    fn nullable<T: Into<u64>>(&mut self, key: &str, value: Option<T>) {
-        match value {
-            Some(value) => self.number(key, value),
-            None => self.raw(key, "null"),
-        }
-    }
-
-    pub(super) fn list(&mut self, key: &str, items: impl Iterator<Item = impl ToString>) {
-        let items: Vec<_> = items.map(|item| item.to_string()).collect();
-        self.raw(key, &format!("[{}]", items.join(",")));
-    }
-
-    pub(super) fn flow(&mut self, key: &str, flow: Option<FlowKey>) {
-        let Some(flow) = flow else { return };
-        let mut inner = Self::new();
-        inner.text("src", &flow.src().to_string());
-        inner.text("dst", &flow.dst().to_string());
-        if let Some((src_port, dst_port)) = flow.ports() {
-            inner.number("sport", src_port);
-            inner.number("dport", dst_port);
-        }
-        inner.number("proto", flow.proto());
-        self.raw(key, &inner.finish());
-    }
-
     fn int(&mut self, int: &Int<'_>) {
         const NAMES: [(IntFlags, &str); 3] = [
             (IntFlags::DISCARD, "\"discard\""),
@@ -326,7 +277,7 @@ impl Object {
         if original.tunnel_inserted {
             inner.raw("tunnel_inserted", "true");
         }
-        if inner.0.len() > 1 {
+        if !inner.is_empty() {
             self.raw("original", &inner.finish());
         }
     }
@@ -384,11 +335,6 @@ impl Object {
     fn hops_without_path(&mut self, hops: impl Iterator<Item = Hop>) {
         self.raw("path", "[]");
         self.list("hops", hops.map(|each| hop(&each)));
-    }
-
-    pub(super) fn finish(mut self) -> String {
-        self.0.push('}');
-        self.0
     }
 }
 
