@@ -21,7 +21,7 @@ pub struct Line {
 
 /// What the numbers in the demo's reports mean: queue occupancy.
 pub const QUEUE_UNIT: &str = "bytes";
-/// What one unit of the utilisation in the demo's reports is, as a fraction of 1.
+/// What one unit of the utilization in the demo's reports is, as a fraction of 1.
 pub const UTILIZATION_SCALE: f64 = 0.0001;
 
 /// Thresholds at which the demo's traffic is quiet and its script is not: per metric, in the metric's unit. Without any, each

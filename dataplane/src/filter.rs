@@ -63,7 +63,7 @@ pub struct Units {
     pub stamp_ns: u32,
     /// Nanoseconds per unit of hop latency.
     pub latency_ns: u32,
-    /// Millionths of a link per unit of utilisation.
+    /// Millionths of a link per unit of utilization.
     pub utilization: u32,
     /// Stamps of different nodes may be compared: a flow's latency is its last egress less its first ingress.
     pub synchronised: bool,

@@ -269,7 +269,7 @@ const MAX_GROUP: usize = 1400;
 
 /// Instruction bits that a report's metadata has a place for: 1 to 8.
 const REPORTABLE: u16 = 0x7f80;
-/// Those that 1.0 has a place for: ports, hop latency, queue, egress stamp, utilisation.
+/// Those that 1.0 has a place for: ports, hop latency, queue, egress stamp, utilization.
 const IN_10: u16 = 0x7500;
 const PORTS: u16 = 0x4000;
 const QUEUE: u16 = 0x1000;
@@ -643,7 +643,7 @@ fn int_end(carried: &CarriedInt) -> usize {
     if carried.headers.has_option() { carried.headers.body() } else { carried.end }
 }
 
-/// RepMdBits of 1.0 for those of 2.0: ports, hop latency, queue, egress timestamp, drop reason, utilisation.
+/// RepMdBits of 1.0 for those of 2.0: ports, hop latency, queue, egress timestamp, drop reason, utilization.
 fn metadata_10(bits: u16) -> u8 {
     const ORDER: [u16; 6] = [PORTS, 0x2000, QUEUE, 0x0400, DROP_REASON, 0x0100];
     ORDER.iter().fold(0, |metadata, &bit| metadata << 1 | u8::from(bits & bit != 0))

@@ -35,13 +35,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches `flows` by INT-MD 2.1 with node id, interfaces, hop latency, queue, both timestamps and utilisation, up to
+    /// Watches `flows` by INT-MD 2.1 with node id, interfaces, hop latency, queue, both timestamps and utilization, up to
     /// 16 nodes, drops included.
     pub fn new(flows: Match) -> Self {
         Self { flows, mode: Mode::Md21, bitmap: Self::USUAL, hops: 16, drops: true }
     }
 
-    /// Node id, level-1 interfaces, hop latency, queue, ingress and egress timestamp, utilisation.
+    /// Node id, level-1 interfaces, hop latency, queue, ingress and egress timestamp, utilization.
     pub const USUAL: u16 = 0xfd00;
 }
 

@@ -32,13 +32,13 @@ pub struct Node {
     pub queue: Option<(u8, u32)>,
     /// Ingress and egress timestamp.
     pub stamps: Option<(u64, u64)>,
-    /// Egress link utilisation.
+    /// Egress link utilization.
     pub utilization: Option<u32>,
     /// Buffer ID and occupancy.
     pub buffer: Option<(u8, u32)>,
 }
 
-/// A node with a latency, an almost empty queue and a utilisation.
+/// A node with a latency, an almost empty queue and a utilization.
 pub const fn node(id: u32) -> Node {
     Node {
         id,

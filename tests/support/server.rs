@@ -363,7 +363,7 @@ pub(crate) fn assert_balanced(status: &Value) {
 /// Telemetry Report 1.0 around INT 1.0: node 101 → 102 → 103, one per latency, for a flow from port `sport` of 10.0.0.1 to
 /// port 80 of 10.0.0.2.
 pub(crate) fn report(seq: u32, src_port: u16, latencies: [u32; 3]) -> Vec<u8> {
-    // Node, ports, latency, queue, utilisation.
+    // Node, ports, latency, queue, utilization.
     let layout = Layout::int_10(0xf100, 5, Dialect::Strict).unwrap();
     let mut payload = vec![0; 1024];
     let header = v10::Repr {

@@ -110,9 +110,9 @@ export async function topology(page, base) {
   await page.keyboard.press('Escape');
   await page.locator('.follow tbody tr').first().click();
   await until(page, '.detail .facts', (text) => /path.*›/.test(text), 'the path that is followed');
-  for (const lens of ['queue', 'utilization', 'latency']) {
-    await page.locator(`[data-lens="${lens}"]`).click();
-    await until(page, '.map-legend .ticks', (text) => /\d/.test(text), `legend of ${lens}`);
+  for (const metric of ['queue', 'utilization', 'latency']) {
+    await page.locator(`[data-metric="${metric}"]`).click();
+    await until(page, '.map-legend .ticks', (text) => /\d/.test(text), `legend of ${metric}`);
   }
   await until(page, '.map-legend .ticks', (text) => /(ns|µs|ms)/.test(text), 'units of the legend');
 }
@@ -248,10 +248,10 @@ export async function sql(page, base) {
   await drawn(page, '.query-output');
 }
 
-export async function teaches(page, base) {
+export async function explainsEmpty(page, base) {
   await open(page, base, 'overview');
-  await until(page, '.teach', (text) => /32766/.test(text) && /hopwise demo/.test(text), 'what to do');
-  assert.ok(await page.locator('.teach').isVisible(), 'the teaching box is shown');
+  await until(page, '.hint', (text) => /32766/.test(text) && /hopwise demo/.test(text), 'what to do');
+  assert.ok(await page.locator('.hint').isVisible(), 'the emptyHint box is shown');
   await until(page, '.verdict strong', (text) => text === 'Nothing received yet', 'no verdict over nothing');
   await open(page, base, 'topology');
   await until(page, '.map .empty', (text) => /No nodes yet/.test(text), 'topology without nodes');
@@ -259,7 +259,7 @@ export async function teaches(page, base) {
   await until(page, '.events .empty', (text) => /No events yet/.test(text), 'no events');
 }
 
-export async function asksForToken(page, base, token) {
+export async function requestsToken(page, base, token) {
   await open(page, base, 'overview');
   await page.locator('dialog[open]').waitFor(WAIT);
   await page.locator('#token').fill('wrong');

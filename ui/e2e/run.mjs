@@ -91,10 +91,10 @@ async function special() {
   const page = await context.newPage();
   try {
     const empty = await start({ empty: true });
-    await check('an empty system teaches', () => checks.teaches(page, empty.url));
+    await check('an empty system says how to begin', () => checks.explainsEmpty(page, empty.url));
     empty.close();
     const locked = await start({ token: 'secret' });
-    await check('the page requests a token', () => checks.asksForToken(page, locked.url, 'secret'));
+    await check('the page requests a token', () => checks.requestsToken(page, locked.url, 'secret'));
     await check('a server that goes away is said', async () => {
       locked.close();
       await checks.saysUnreachable(page);

@@ -29,7 +29,7 @@ class Live {
   start(): void {
     poll<Status>({
       intervalMs: 1000,
-      ask: (signal) => get<Status>('status', {}, signal),
+      request: (signal) => get<Status>('status', {}, signal),
       show: (status) => this.take(status),
       failed: (error, waitMs) => this.fail(error, waitMs),
     });

@@ -39,7 +39,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
   live.watch(() => {
     showState(state);
     showTrouble(banner);
-    if (live.trouble?.unauthorised) dialog.ask();
+    if (live.trouble?.unauthorised) dialog.open();
   });
   return {
     element,

@@ -4,7 +4,7 @@ import { h, setText } from './lib/dom';
 export interface TokenDialog {
   element: HTMLElement;
   /** Opens it, unless it is open. */
-  ask(): void;
+  open(): void;
 }
 
 /** Asks for the API token, which is stored for this browser tab only. */
@@ -30,7 +30,7 @@ export function tokenDialog(given: () => void): TokenDialog {
   });
   return {
     element,
-    ask() {
+    open() {
       if (element.open) return;
       setText(note, token() === '' ? '' : 'The token given before was not accepted.');
       input.value = '';

@@ -7,7 +7,7 @@ import { poll, type Poll } from '../src/api/poll';
 const page = Object.assign(new EventTarget(), { hidden: false });
 Object.assign(globalThis, { document: page });
 
-let asked = 0;
+let requested = 0;
 let shown: number[] = [];
 let waits: number[] = [];
 let answer: () => Promise<number> = () => Promise.resolve(0);
@@ -16,8 +16,8 @@ let running: Poll | undefined;
 beforeEach(() => {
   mock.timers.enable({ apis: ['setTimeout'] });
   page.hidden = false;
-  [asked, shown, waits] = [0, [], []];
-  answer = () => Promise.resolve(asked);
+  [requested, shown, waits] = [0, [], []];
+  answer = () => Promise.resolve(requested);
 });
 
 afterEach(() => {
@@ -28,8 +28,8 @@ afterEach(() => {
 function begin(): Poll {
   running = poll<number>({
     intervalMs: 1000,
-    ask: () => {
-      asked += 1;
+    request: () => {
+      requested += 1;
       return answer();
     },
     show: (value) => shown.push(value),
@@ -61,11 +61,11 @@ test('never has two requests in flight, however slow the response', async () => 
   answer = () => new Promise(() => undefined);
   begin();
   await pass(60_000);
-  assert.equal(asked, 1);
+  assert.equal(requested, 1);
 });
 
 test('polls less and less often while it fails, and at the interval again after a success', async () => {
-  answer = () => (asked < 4 ? Promise.reject(new Unreachable('down')) : Promise.resolve(asked));
+  answer = () => (requested < 4 ? Promise.reject(new Unreachable('down')) : Promise.resolve(requested));
   begin();
   for (const ms of [2000, 4000, 8000, 1000]) await pass(ms);
   assert.deepEqual(waits, [2000, 4000, 8000]);
@@ -77,7 +77,7 @@ test('pauses while the tab is hidden and polls at once when it is visible again'
   await pass(0);
   hide(true);
   await pass(60_000);
-  assert.equal(asked, 1);
+  assert.equal(requested, 1);
   hide(false);
   await pass(0);
   assert.deepEqual(shown, [1, 2]);

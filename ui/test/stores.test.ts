@@ -6,7 +6,7 @@ import {
   countText,
   expectedText,
   fieldsText,
-  questionOf,
+  queryOf,
   shapeText,
   sketchText,
 } from '../src/model/stores';
@@ -47,14 +47,14 @@ test('expected answers are listed by copies', () => {
 });
 
 test('each kind has its query', () => {
-  const kinds: [Store['kind'], ReturnType<typeof questionOf>][] = [
+  const kinds: [Store['kind'], ReturnType<typeof queryOf>][] = [
     ['key-write', 'get'],
     ['postcarding', 'get'],
     ['key-increment', 'count'],
     ['sketch', 'sketch'],
     ['append', null],
   ];
-  for (const [kind, question] of kinds) assert.equal(questionOf(kind), question);
+  for (const [kind, query] of kinds) assert.equal(queryOf(kind), query);
 });
 
 const answer = (more: Partial<Answer>): Answer => ({
@@ -105,7 +105,7 @@ test('counts and sketches state their error', () => {
     samples: [],
     certain: false,
     key: null,
-    question: 'count',
+    query: 'count',
     estimate: 811.6,
     error: 12.3,
     confidence: 0.9,

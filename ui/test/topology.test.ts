@@ -89,7 +89,7 @@ test('parallel links are one edge, with the values of the busier one', () => {
   assert.equal(graph.edges[0]?.link.utilization, 0.9);
 });
 
-test('values through the lenses; never reported is null, not zero', () => {
+test('values through the metrics; never reported is null, not zero', () => {
   const spread = { latest: 500, min: 1, max: 2000, p50: 1, p99: 1200 };
   const queues = [3, 9].map((occupancy, queue) => ({ queue, occupancy: 0, max: occupancy, unit: 'cells' }));
   const node: Node = {
@@ -109,11 +109,11 @@ test('values through the lenses; never reported is null, not zero', () => {
   const [one, two] = graph.nodes;
   assert.ok(one && two);
   assert.deepEqual(
-    (['latency', 'queue', 'utilization'] as const).map((lens) => nodeValue(one, graph, lens)),
+    (['latency', 'queue', 'utilization'] as const).map((metric) => nodeValue(one, graph, metric)),
     [1200, 9, 0.7],
   );
   assert.deepEqual(
-    (['latency', 'queue', 'utilization'] as const).map((lens) => nodeValue(two, graph, lens)),
+    (['latency', 'queue', 'utilization'] as const).map((metric) => nodeValue(two, graph, metric)),
     [null, null, null],
   );
   assert.equal(edgeValue(link(1, 2, { queue_occupancy: 4 }), 'queue'), 4);

@@ -1,4 +1,4 @@
-//! Values that belong to a node: its hop latency, its queues' occupancy and congestion, its links' utilisation.
+//! Values that belong to a node: its hop latency, its queues' occupancy and congestion, its links' utilization.
 //!
 //! # What a value costs
 //!

@@ -16,7 +16,7 @@ pub struct HopTruth {
     pub egress_if: u16,
     /// What it found waiting in the egress queue, in the fabric's queue unit.
     pub queue_occupancy: u32,
-    /// Transmit utilisation of the egress link when it left, in hundredths of a percent.
+    /// Transmit utilization of the egress link when it left, in hundredths of a percent.
     pub tx_utilization: u32,
     /// When its last bit arrived, true time, ns.
     pub ingress: u64,

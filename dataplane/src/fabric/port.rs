@@ -21,7 +21,7 @@ pub(crate) struct Port {
     pub(crate) epoch: u32,
     /// A frame is being transmitted.
     pub(crate) busy: bool,
-    /// Its transmit utilisation.
+    /// Its transmit utilization.
     pub(crate) meter: Meter,
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
@@ -69,7 +69,7 @@ impl Port {
     }
 }
 
-/// Utilisation as a weighted average over windows of 1 ms, each weighing a quarter; integer arithmetic only.
+/// Utilization as a weighted average over windows of 1 ms, each weighing a quarter; integer arithmetic only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     /// The capacity of one window, bits.

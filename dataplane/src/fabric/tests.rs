@@ -237,7 +237,7 @@ fn a_stopped_flow_stops_and_an_added_one_starts() {
 }
 
 #[test]
-fn utilisation_is_what_was_sent() {
+fn utilization_is_what_was_sent() {
     #[derive(Default)]
     struct Last(Vec<(u32, u32)>);
     impl FabricSink for Last {

@@ -47,7 +47,7 @@ impl FabricSink for Recorder {
             for hop in trace.hops {
                 writeln!(
                     self.text,
-                    "       at {} {}->{} latency {} queue {} ts {}..{} utilisation {} recorded {}",
+                    "       at {} {}->{} latency {} queue {} ts {}..{} utilization {} recorded {}",
                     hop.node,
                     hop.ingress_if,
                     hop.egress_if,

@@ -15,7 +15,7 @@ export interface Poll {
 
 export interface PollOptions<T> {
   intervalMs: number;
-  ask(signal: AbortSignal): Promise<T>;
+  request(signal: AbortSignal): Promise<T>;
   show(answer: T): void;
   failed?(error: unknown, waitMs: number): void;
 }
@@ -34,7 +34,7 @@ export function poll<T>(options: PollOptions<T>): Poll {
     current = mine;
     let error: unknown;
     try {
-      const answer = await options.ask(mine.signal);
+      const answer = await options.request(mine.signal);
       if (mine.signal.aborted) return;
       failures = 0;
       options.show(answer);

@@ -159,7 +159,7 @@ export function flowName(flow: FlowKey): string {
   return `${endpoint(flow.src, flow.sport)} → ${endpoint(flow.dst, flow.dport)} ${protocol(flow.proto)}`;
 }
 
-/** Nodes of a path in forwarding order; an unknown one is a question mark. */
+/** Nodes of a path in forwarding order; an unknown one is a query mark. */
 export function pathText(path: readonly (number | null)[] | null): string {
   if (!path || path.length === 0) return NONE;
   return path.map((node) => (node === null ? '?' : String(node))).join(' › ');

@@ -98,7 +98,7 @@ export interface StageView {
   /** Missing in the network without enough evidence of a loss: not in `in`. */
   unconfirmed: number;
   /** Datagrams received in the streams in which any are missing. */
-  support: number;
+  evidence: number;
   /** in − out − drops − queued: anything but 0 is a bug. */
   unexplained: number;
 }
@@ -148,7 +148,7 @@ export function stageView(stage: BudgetStage): StageView {
     dropped,
     queued,
     unconfirmed: stage.evidence?.unconfirmed ?? 0,
-    support: stage.evidence?.datagrams ?? 0,
+    evidence: stage.evidence?.datagrams ?? 0,
     unexplained,
   };
 }
@@ -188,7 +188,7 @@ function uncountable(sources: readonly Source[]): string {
 function evidence(stages: readonly StageView[]): string {
   const network = stages.find((view) => view.unconfirmed > 0);
   if (!network) return '';
-  const support = `the streams have only ${plural(network.support, 'datagram')}`;
+  const support = `the streams have only ${plural(network.evidence, 'datagram')}`;
   return `${plural(network.unconfirmed, 'more report')} missing, not confirmed as lost: ${support}.`;
 }
 

@@ -86,7 +86,7 @@ function free(graph: Graph): Positions {
   return new Map(ids.map((id, i) => [id, points[i] ?? { x: 0, y: 0 }]));
 }
 
-function relax(points: Point[], springs: readonly (readonly [number, number])[], heat: number): void {
+function relax(points: Point[], springs: readonly (readonly [number, number])[], temperature: number): void {
   const moves = points.map(() => ({ x: 0, y: 0 }));
   const add = (i: number, j: number, force: (distance: number) => number): void => {
     const [a, b, move, other] = [points[i], points[j], moves[i], moves[j]];
@@ -107,7 +107,7 @@ function relax(points: Point[], springs: readonly (readonly [number, number])[],
   points.forEach((point, i) => {
     const move = moves[i] ?? { x: 0, y: 0 };
     const length = Math.max(1, Math.hypot(move.x, move.y));
-    const step = Math.min(length, 20 * heat + 0.5);
+    const step = Math.min(length, 20 * temperature + 0.5);
     point.x += (move.x / length) * step;
     point.y += (move.y / length) * step;
   });

@@ -24,7 +24,7 @@ export function expectedText(store: Store): string {
 }
 
 /** The kind of query that a store supports. */
-export function questionOf(kind: Store['kind']): 'get' | 'count' | 'sketch' | null {
+export function queryOf(kind: Store['kind']): 'get' | 'count' | 'sketch' | null {
   switch (kind) {
     case 'key-write':
     case 'postcarding':
@@ -103,7 +103,7 @@ export function countText(answer: CountAnswer): string {
 export function sketchText(answer: SketchAnswer): string {
   const epoch = `epoch ${answer.epoch.epoch}, ${plural(answer.epoch.reporters, 'reporter')} merged`;
   const doubt = answer.certain ? '' : '; columns of a newer epoch may be among them';
-  if (answer.estimate === null) return `${answer.question}: nothing to estimate (${epoch}${doubt})`;
+  if (answer.estimate === null) return `${answer.query}: nothing to estimate (${epoch}${doubt})`;
   const error = answer.error === null ? '' : ` ± ${count(Math.ceil(answer.error))}`;
-  return `${answer.question} ${exact(Math.round(answer.estimate))}${error} (${epoch}${doubt})`;
+  return `${answer.query} ${exact(Math.round(answer.estimate))}${error} (${epoch}${doubt})`;
 }

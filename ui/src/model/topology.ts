@@ -1,6 +1,6 @@
 import type { Link, Node, PathUse } from '../api/types';
 
-export type Lens = 'latency' | 'queue' | 'utilization';
+export type MapMetric = 'latency' | 'queue' | 'utilization';
 
 export interface GraphNode {
   id: number;
@@ -44,19 +44,20 @@ export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Grap
 }
 
 /**
- * A node's value of the selected metric (lens), in its unit: the maximum or p99 of the last second, so that a burst of a
+ * A node's value of the selected metric (metric), in its unit: the maximum or p99 of the last second, so that a burst of a
  * millisecond is visible. Null if the node never reported it.
  */
-export function nodeValue(entry: GraphNode, graph: Graph, lens: Lens): number | null {
+export function nodeValue(entry: GraphNode, graph: Graph, metric: MapMetric): number | null {
   const latency = entry.node?.hop_latency;
-  if (lens === 'latency') return latency?.p99 ?? latency?.max ?? latency?.latest ?? null;
-  if (lens === 'queue') return most((entry.node?.queues ?? []).map((queue) => queue.max ?? queue.occupancy));
+  if (metric === 'latency') return latency?.p99 ?? latency?.max ?? latency?.latest ?? null;
+  if (metric === 'queue')
+    return most((entry.node?.queues ?? []).map((queue) => queue.max ?? queue.occupancy));
   return most(graph.edges.filter((edge) => edge.from === entry.id).map((edge) => edge.link.utilization));
 }
 
-export function edgeValue(link: Link, lens: Lens): number | null {
-  if (lens === 'latency') return link.hop_latency;
-  return lens === 'queue' ? link.queue_occupancy : link.utilization;
+export function edgeValue(link: Link, metric: MapMetric): number | null {
+  if (metric === 'latency') return link.hop_latency;
+  return metric === 'queue' ? link.queue_occupancy : link.utilization;
 }
 
 function most(values: readonly (number | null)[]): number | null {
@@ -133,10 +134,14 @@ export interface Scale {
 }
 
 /** Whole decades around latencies; zero to a round number for queues; always 0 to 1 for utilization. */
-export function scaleFor(lens: Lens, values: readonly (number | null)[], previous: Scale | null): Scale {
-  if (lens === 'utilization') return { low: 0, high: 1, log: false };
+export function scaleFor(
+  metric: MapMetric,
+  values: readonly (number | null)[],
+  previous: Scale | null,
+): Scale {
+  if (metric === 'utilization') return { low: 0, high: 1, log: false };
   const known = values.filter((value): value is number => value !== null && value > 0);
-  if (lens === 'queue') {
+  if (metric === 'queue') {
     const high = roundUp(Math.max(10, ...known));
     return { low: 0, high: Math.max(high, previous?.high ?? 0), log: false };
   }

@@ -133,8 +133,8 @@ export class EventFeed {
     const kind = kinds.size === 1 ? [...kinds][0] : null;
     const cursor = before === null ? null : beforeParameter(before);
     try {
-      const asked = { ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
-      const { events } = await get<{ events: TelemetryEvent[] }>('events', asked);
+      const requested = { ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
+      const { events } = await get<{ events: TelemetryEvent[] }>('events', requested);
       if (mine !== this.loads) return;
       for (const event of events) this.log.add(event);
       this.end = events.length < PAGE ? 'last' : 'more';

@@ -35,12 +35,12 @@ export function eventRows() {
       const first = filtered ? undefined : events.find((event) => event.ts < completeSince);
       if (first) list.insertBefore(horizon, made.get(first) ?? null);
       else horizon.remove();
-      nothing.replaceChildren(...(events.length > 0 ? [] : [filtered ? nothingFits() : nothingYet()]));
+      nothing.replaceChildren(...(events.length > 0 ? [] : [filtered ? noMatches() : nothingYet()]));
     },
   };
 }
 
-function nothingFits(): HTMLElement {
+function noMatches(): HTMLElement {
   return empty(
     'No matching events',
     'Choose kinds with the buttons above; an empty field matches everything.',

@@ -45,7 +45,7 @@ export function flowView() {
 }
 
 /** Above this ratio of flow latency to the hops' sum, the stacked hops would be a line at the bottom. */
-const DWARFED = 4;
+const MAX_RATIO = 4;
 
 /** Stored and live latencies of the flow in one chart. */
 class StackDrawing {
@@ -83,7 +83,7 @@ class StackDrawing {
   private draw(): void {
     const stacked = stack([...this.stored.series, ...this.samples]);
     if (this.total === null && stacked.times.length > 0)
-      this.showTotal(highest(stacked.total) < DWARFED * hopsHighest(stacked));
+      this.showTotal(highest(stacked.total) < MAX_RATIO * hopsHighest(stacked));
     this.chart.update(stacked, pathChanges(this.stored.paths, this.firstSeen));
     const measured = stacked.own.some((column) => column.some((value) => value !== null));
     show(this.nothing, stacked.times.length > 0 && !measured);

@@ -47,7 +47,8 @@ export function flowList(options: FlowListOptions) {
   let rows: Flow[] = [];
   const answers = poll<{ flows: Flow[]; total: number }>({
     intervalMs: 2000,
-    ask: (signal) => get('flows', { limit: SHOWN, sort: sort.value, filter: search.value.trim() }, signal),
+    request: (signal) =>
+      get('flows', { limit: SHOWN, sort: sort.value, filter: search.value.trim() }, signal),
     show(answer) {
       rows = answer.flows;
       table.update(rows);

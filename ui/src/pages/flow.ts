@@ -51,7 +51,7 @@ function follow(name: string, box: HTMLElement): { stop(): void } {
   const polls: Poll[] = [
     poll<FlowDetail>({
       intervalMs: 1000,
-      ask: (signal) => get(path, {}, signal),
+      request: (signal) => get(path, {}, signal),
       show(flow) {
         if (!view.element.isConnected) box.replaceChildren(view.element);
         view.update(flow);
@@ -62,7 +62,7 @@ function follow(name: string, box: HTMLElement): { stop(): void } {
     }),
     poll<FlowHistory>({
       intervalMs: 3000,
-      ask: async (signal) =>
+      request: async (signal) =>
         live.hasStore()
           ? get(`${path}/history`, { from: since(), limit: 3000 }, signal)
           : { series: [], paths: [] },

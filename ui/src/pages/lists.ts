@@ -45,7 +45,7 @@ class ListsPage implements Page {
     );
     this.lists = poll<{ lists: List[] }>({
       intervalMs: 2000,
-      ask: (signal) => get('dta/lists', { limit: 1000 }, signal),
+      request: (signal) => get('dta/lists', { limit: 1000 }, signal),
       show: ({ lists }) => {
         if (!page.isConnected) this.element.replaceChildren(page);
         this.rows = lists;
@@ -120,7 +120,7 @@ function follow(id: string, box: HTMLElement): { stop(): void } {
   let [overwritten, missing] = [0, 0];
   return poll<Tail>({
     intervalMs: 1000,
-    ask: (signal) => get(`dta/lists/${encodeURIComponent(id)}`, { from, limit: SHOWN }, signal),
+    request: (signal) => get(`dta/lists/${encodeURIComponent(id)}`, { from, limit: SHOWN }, signal),
     show(tail) {
       from = tail.next;
       overwritten += tail.overwritten;

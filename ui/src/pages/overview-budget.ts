@@ -35,14 +35,14 @@ export function budgetView() {
       let share = 1;
       views.forEach((view, i) => {
         stages[i]?.update(view, share);
-        share *= survivors(view);
+        share *= passedShare(view);
       });
     },
   };
 }
 
 /** Share of a stage's input that it did not drop. */
-function survivors(view: StageView): number {
+function passedShare(view: StageView): number {
   return view.in === 0 ? 1 : Math.max(0, 1 - view.dropped / view.in);
 }
 
@@ -63,13 +63,13 @@ function stage(): Stage {
   return {
     element,
     update(view, share) {
-      element.classList.toggle('leaks', view.dropped > 0);
+      element.classList.toggle('drops', view.dropped > 0);
       element.title = view.hint;
       setText(title, view.title);
       setText(out, exact(view.out));
       setText(outUnit, plural(view.output, view.out));
       setText(into, `of ${exact(view.in)} ${plural(view.input, view.in)}`);
-      drawPipe(pipe, share, share * survivors(view), view.dropped > 0);
+      drawBand(pipe, share, share * passedShare(view), view.dropped > 0);
       showDrops(drops, view);
     },
   };
@@ -87,7 +87,7 @@ function showDrops(list: HTMLElement, view: StageView): void {
       note: percent(count / view.in),
       title:
         reason === 'lost'
-          ? `Evidence: ${exact(view.support)} ${plural('datagram', view.support)} received`
+          ? `Evidence: ${exact(view.evidence)} ${plural('datagram', view.evidence)} received`
           : '',
     };
   });
@@ -99,7 +99,7 @@ function showDrops(list: HTMLElement, view: StageView): void {
       class: 'waiting',
       text: `${exact(view.unconfirmed)} unconfirmed`,
       note: '',
-      title: `Missing, but the ${exact(view.support)} datagrams received are not enough evidence: not counted as lost`,
+      title: `Missing, but the ${exact(view.evidence)} datagrams received are not enough evidence: not counted as lost`,
     });
   }
   const key = JSON.stringify(lines);
@@ -121,21 +121,21 @@ const HEIGHT = 64;
 const BAND = 34;
 
 /** Draws a band whose height is the remaining share; a downward branch shows the drops, at least three pixels wide. */
-function drawPipe(box: HTMLElement, before: number, after: number, leaks: boolean): void {
-  const key = `${before.toFixed(4)} ${after.toFixed(4)} ${leaks}`;
+function drawBand(box: HTMLElement, before: number, after: number, drops: boolean): void {
+  const key = `${before.toFixed(4)} ${after.toFixed(4)} ${drops}`;
   if (box.dataset['shown'] === key) return;
   box.dataset['shown'] = key;
   const top = 4;
   const [left, right] = [before * BAND, after * BAND];
   const band = `M0 ${top} H100 V${top + right} H60 C45 ${top + right} 45 ${top + left} 30 ${top + left} H0 Z`;
   const shapes = [s('path', { d: band, class: 'band' })];
-  if (leaks) shapes.unshift(leak(top + left, Math.max(3, left - right)));
+  if (drops) shapes.unshift(dropBranch(top + left, Math.max(3, left - right)));
   const drawing = s('svg', { viewBox: `0 0 100 ${HEIGHT}`, preserveAspectRatio: 'none' }, ...shapes);
   box.replaceChildren(drawing);
 }
 
-function leak(bottom: number, thickness: number): SVGElement {
+function dropBranch(bottom: number, thickness: number): SVGElement {
   const middle = bottom - thickness / 2;
   const line = `M20 ${middle} C48 ${middle} 50 ${middle} 50 ${HEIGHT}`;
-  return s('path', { d: line, class: 'leak', 'stroke-width': thickness });
+  return s('path', { d: line, class: 'drop', 'stroke-width': thickness });
 }

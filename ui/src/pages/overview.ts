@@ -17,19 +17,19 @@ const WORST_NODES = 6;
 /** Input rate, losses, and the slowest nodes. */
 export function overviewPage(): Page {
   const rates = rateCharts();
-  const waits = waitChart();
+  const waits = latencyChart();
   const budget = budgetView();
   const flows = flowTable();
   const sources = sourceTable();
   const inputs = inputTable();
   const tables = fillPanel();
   const store = storePanel();
-  const teach = teaching();
+  const hint = emptyHint();
   const uptime = h('span', { class: 'muted' });
   const element = h(
     'div',
     { class: 'page overview' },
-    teach.element,
+    hint.element,
     panel('Loss budget', { class: 'wide', aside: uptime }, budget.element),
     panel('Reports per second', { aside: rates.reportsNow }, rates.reports.element),
     panel('Events per second', { aside: rates.eventsNow }, rates.events.element),
@@ -43,8 +43,8 @@ export function overviewPage(): Page {
     const { status } = live;
     if (!status) return;
     flows.explain(status);
-    setText(teach.listen, listenText(status.inputs));
-    show(teach.element, status.rates.reports === 0 && status.sources.length === 0);
+    setText(hint.listen, listenText(status.inputs));
+    show(hint.element, status.rates.reports === 0 && status.sources.length === 0);
     setText(uptime, `since start, ${span(status.uptime_s)} ago`);
     budget.update(status);
     rates.update();
@@ -55,7 +55,7 @@ export function overviewPage(): Page {
   });
   const flowPoll = poll<{ flows: Flow[] }>({
     intervalMs: 2000,
-    ask: (signal) => get('flows', { sort: 'latency', limit: 10 }, signal),
+    request: (signal) => get('flows', { sort: 'latency', limit: 10 }, signal),
     show: (answer) => flows.update(answer.flows),
   });
   return {
@@ -102,7 +102,7 @@ function rateCharts() {
 }
 
 /** Where packets wait: the nodes with the worst 99th percentile. */
-function waitChart() {
+function latencyChart() {
   const chart = new LineChart([], {
     label: 'Hop latency by node, 99th percentile, last 15 minutes',
     format: duration,
@@ -113,10 +113,10 @@ function waitChart() {
   let kept: Rollup[] = [];
   const wait = poll<{ rollups: Rollup[] }>({
     intervalMs: 2000,
-    ask: async (signal) => {
+    request: async (signal) => {
       if (!live.hasStore()) return { rollups: [] };
-      const asked = { metric: 'hop_latency', interval: 1, from: fromTime(kept), limit: 10_000 };
-      return get<{ rollups: Rollup[] }>('rollups', asked, signal);
+      const requested = { metric: 'hop_latency', interval: 1, from: fromTime(kept), limit: 10_000 };
+      return get<{ rollups: Rollup[] }>('rollups', requested, signal);
     },
     show(answer) {
       kept = mergeRollups(kept, answer.rollups, live.now() - WINDOW_SECONDS * 1e9);
@@ -164,11 +164,11 @@ function setLegend(
   element.replaceChildren(...entries, ...(worst === null ? [] : [h('span', {}, worst)]));
 }
 
-function teaching(): { element: HTMLElement; listen: HTMLElement } {
+function emptyHint(): { element: HTMLElement; listen: HTMLElement } {
   const listen = h('strong', {});
   const element = h(
     'section',
-    { class: 'teach wide' },
+    { class: 'hint wide' },
     h('h2', {}, 'No reports yet'),
     h(
       'p',

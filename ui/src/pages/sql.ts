@@ -75,8 +75,8 @@ class SqlPage implements Page {
     sessionStorage.setItem(KEPT_QUERY, sql);
     setText(this.info, 'running …');
     try {
-      const question = { sql, limit: Number(this.limit.value) };
-      const answer = await postExact<QueryResult>('query', question, mine.signal);
+      const query = { sql, limit: Number(this.limit.value) };
+      const answer = await postExact<QueryResult>('query', query, mine.signal);
       if (!mine.signal.aborted) this.showResult(answer);
     } catch (error) {
       if (!mine.signal.aborted) this.showError(error);

@@ -6,7 +6,7 @@ import { bytes, count, dateTime, exact, NONE, percent, plural, span } from '../l
 import { LiveTable } from '../lib/table';
 import { expectedText, shapeText } from '../model/stores';
 import { link, type Page, type Route } from '../router';
-import { askPanel } from './stores-ask';
+import { queryPanel } from './stores-query';
 
 /** Collector memory: counters, stores with their occupancy, queries by key. */
 export function storesPage(route: Route): Page {
@@ -28,7 +28,7 @@ export function noMemory(): HTMLElement {
 class StoresPage implements Page {
   readonly element: HTMLElement;
   private readonly facts = h('dl', { class: 'facts' });
-  private readonly ask = askPanel();
+  private readonly query = queryPanel();
   private readonly links: LiveTable<Memory['links'][number]>;
   private readonly stores: LiveTable<Store>;
   private readonly snapshots: LiveTable<Snapshot>;
@@ -50,7 +50,7 @@ class StoresPage implements Page {
       { class: 'page stores' },
       panel('Memory', { class: 'memory' }, this.facts),
       panel('Translators', { class: 'translators' }, this.links.element),
-      this.ask.element,
+      this.query.element,
       panel('Stores', { class: 'wide' }, this.stores.element),
       panel('Snapshots', { class: 'wide', aside: button }, this.snapshots.element, this.note),
     );
@@ -61,7 +61,7 @@ class StoresPage implements Page {
     this.polls = [
       poll<Memory>({
         intervalMs: 1000,
-        ask: (signal) => get('dta', {}, signal),
+        request: (signal) => get('dta', {}, signal),
         show: (memory) => {
           if (!page.isConnected) this.element.replaceChildren(page);
           showFacts(this.facts, memory);
@@ -71,12 +71,12 @@ class StoresPage implements Page {
       }),
       poll<{ stores: Store[] }>({
         intervalMs: 2000,
-        ask: (signal) => get('dta/stores', {}, signal),
+        request: (signal) => get('dta/stores', {}, signal),
         show: ({ stores }) => this.show(stores),
       }),
       poll<{ snapshots: Snapshot[] }>({
         intervalMs: 10_000,
-        ask: (signal) => get('dta/snapshots', {}, signal),
+        request: (signal) => get('dta/snapshots', {}, signal),
         show: ({ snapshots }) => this.snapshots.update(snapshots),
       }),
     ];
@@ -89,14 +89,14 @@ class StoresPage implements Page {
 
   stop(): void {
     for (const one of this.polls) one.stop();
-    this.ask.stop();
+    this.query.stop();
   }
 
   private show(stores: Store[]): void {
     this.rows = stores;
     this.name ||= stores[0]?.name ?? '';
     this.stores.update(stores);
-    this.ask.about(stores.find((store) => store.name === this.name) ?? null);
+    this.query.about(stores.find((store) => store.name === this.name) ?? null);
   }
 
   private async take(): Promise<void> {

@@ -3,7 +3,7 @@ import type { PathUse } from '../api/types';
 import { h } from '../lib/dom';
 import { onTheme } from '../lib/theme';
 import { arrange, type Arrangement, type Positions } from '../model/layout';
-import { edgeValue, nodeValue, scaleFor, type Graph, type Lens, type Scale } from '../model/topology';
+import { edgeValue, nodeValue, scaleFor, type Graph, type MapMetric, type Scale } from '../model/topology';
 import { paint, styles, type Selection, type Picture } from './topology-paint';
 
 const PADDING = 34;
@@ -15,7 +15,7 @@ const COMPACT_BELOW = 560;
 export class TopologyCanvas {
   readonly element: HTMLElement;
   private readonly cy: Core;
-  private readonly scales = new Map<Lens, Scale>();
+  private readonly scales = new Map<MapMetric, Scale>();
   private readonly observer = new ResizeObserver(() => this.resized());
   private readonly endTheme: () => void;
   private shape = '';
@@ -55,11 +55,11 @@ export class TopologyCanvas {
   /** Colours, widths, highlights. Returns the scale that was used. */
   draw(picture: Picture): Scale {
     this.last = picture;
-    const { graph, lens } = picture;
-    const ofNodes = graph.nodes.map((node) => nodeValue(node, graph, lens));
-    const ofEdges = graph.edges.map((edge) => edgeValue(edge.link, lens));
-    const scale = scaleFor(lens, [...ofNodes, ...ofEdges], this.scales.get(lens) ?? null);
-    this.scales.set(lens, scale);
+    const { graph, metric } = picture;
+    const ofNodes = graph.nodes.map((node) => nodeValue(node, graph, metric));
+    const ofEdges = graph.edges.map((edge) => edgeValue(edge.link, metric));
+    const scale = scaleFor(metric, [...ofNodes, ...ofEdges], this.scales.get(metric) ?? null);
+    this.scales.set(metric, scale);
     const look = { compact: this.isCompact(), tiered: this.arranged.shape === 'tiers' };
     this.cy.batch(() => paint(this.cy, picture, scale, look));
     return scale;

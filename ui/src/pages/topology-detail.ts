@@ -147,10 +147,10 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
   const from = (): string => BigInt(Math.round(live.now() - WINDOW_SECONDS * 1e9)).toString();
   const answers: Poll = poll<{ rollups: Rollup[] }>({
     intervalMs: 5000,
-    ask: async (signal) => {
+    request: async (signal) => {
       if (!live.hasStore()) return { rollups: [] };
-      const asked = { metric: 'hop_latency', node, interval: 1, from: from(), limit: 10_000 };
-      return get<{ rollups: Rollup[] }>('rollups', asked, signal);
+      const requested = { metric: 'hop_latency', node, interval: 1, from: from(), limit: 10_000 };
+      return get<{ rollups: Rollup[] }>('rollups', requested, signal);
     },
     show({ rollups }) {
       const high = worstByNode(rollups, 1);

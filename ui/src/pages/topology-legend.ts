@@ -1,50 +1,50 @@
 import { h, setText } from '../lib/dom';
 import { count, duration, percent } from '../lib/format';
-import { ticks, type Lens, type Scale } from '../model/topology';
+import { ticks, type MapMetric, type Scale } from '../model/topology';
 
 const LINKS = 'Links: latest; width: flows. Grey: not reported.';
 
-const LENSES: readonly { lens: Lens; title: string; legend: string; note: string }[] = [
+const MAP_METRICS: readonly { metric: MapMetric; title: string; legend: string; note: string }[] = [
   {
-    lens: 'latency',
+    metric: 'latency',
     title: 'Latency',
     legend: 'Hop latency',
     note: `Nodes: p99 of the last second. ${LINKS}`,
   },
   {
-    lens: 'queue',
+    metric: 'queue',
     title: 'Queue',
     legend: 'Queue occupancy, device units',
     note: `Nodes: highest of the last second. ${LINKS}`,
   },
   {
-    lens: 'utilization',
+    metric: 'utilization',
     title: 'Utilization',
     legend: 'Link utilization',
     note: `Nodes: busiest link. ${LINKS}`,
   },
 ];
 
-/** Buttons that choose the metric (lens) of the colours. */
-export function lensPicker(first: Lens, chosen: (lens: Lens) => void): HTMLElement {
-  const buttons = LENSES.map(({ lens, title }) => {
+/** Buttons that choose the metric of the colours. */
+export function metricPicker(first: MapMetric, chosen: (metric: MapMetric) => void): HTMLElement {
+  const buttons = MAP_METRICS.map(({ metric, title }) => {
     const button = h(
       'button',
-      { type: 'button', data: { lens }, aria: { pressed: String(lens === first) } },
+      { type: 'button', data: { metric }, aria: { pressed: String(metric === first) } },
       title,
     );
     button.addEventListener('click', () => {
       for (const other of buttons) other.setAttribute('aria-pressed', String(other === button));
-      chosen(lens);
+      chosen(metric);
     });
     return button;
   });
   return h('div', { class: 'segments', role: 'group', aria: { label: 'Colour by' } }, ...buttons);
 }
 
-export function lensText(lens: Lens, value: number | null): string {
-  if (lens === 'latency') return duration(value);
-  return lens === 'queue' ? count(value) : percent(value);
+export function metricText(metric: MapMetric, value: number | null): string {
+  if (metric === 'latency') return duration(value);
+  return metric === 'queue' ? count(value) : percent(value);
 }
 
 /** The scale of colours with its units, and the meaning of the widths. */
@@ -62,11 +62,11 @@ export function legendView() {
   let shown = '';
   return {
     element,
-    update(lens: Lens, scale: Scale): void {
-      const texts = ticks(scale).map((tick) => lensText(lens, tick));
-      if (shown === lens + texts.join()) return;
-      shown = lens + texts.join();
-      const words = LENSES.find((known) => known.lens === lens);
+    update(metric: MapMetric, scale: Scale): void {
+      const texts = ticks(scale).map((tick) => metricText(metric, tick));
+      if (shown === metric + texts.join()) return;
+      shown = metric + texts.join();
+      const words = MAP_METRICS.find((known) => known.metric === metric);
       setText(title, words?.legend ?? '');
       setText(note, words?.note ?? '');
       steps.replaceChildren(...texts.map((text) => h('span', {}, text)));

@@ -9,16 +9,16 @@ import {
   type Graph,
   type GraphEdge,
   type GraphNode,
-  type Lens,
+  type MapMetric,
   type Scale,
 } from '../model/topology';
-import { lensText } from './topology-legend';
+import { metricText } from './topology-legend';
 
 export type Selection = { node: number } | { from: number; to: number };
 
 export interface Picture {
   graph: Graph;
-  lens: Lens;
+  metric: MapMetric;
   path: (number | null)[] | null;
   selected: Selection | null;
 }
@@ -30,7 +30,7 @@ export interface Look {
 
 /** Properties of each element for one drawing. */
 interface Brush extends Look {
-  lens: Lens;
+  metric: MapMetric;
   fill(value: number | null): string;
   on: ReadonlySet<string> | null;
   selected: Selection | null;
@@ -40,14 +40,14 @@ const INK = { dark: '#0b1016', light: '#f4f7fa' };
 
 /** Colours, widths, labels and highlights of a picture. */
 export function paint(cy: Core, picture: Picture, scale: Scale, look: Look): void {
-  const { graph, lens, selected } = picture;
+  const { graph, metric, selected } = picture;
   const stops = [1, 2, 3, 4, 5].map((step) => colour(`ramp-${step}`));
   const grey = colour('unknown');
   const fill = (value: number | null): string => mix(stops, place(scale, value)) ?? grey;
-  const brush: Brush = { ...look, lens, selected, fill, on: highlighted(picture) };
+  const brush: Brush = { ...look, metric, selected, fill, on: highlighted(picture) };
   const most = Math.max(1, ...graph.edges.map((edge) => edge.link.flows ?? 0));
   for (const entry of graph.nodes) {
-    paintNode(cy.getElementById(`n${entry.id}`), entry, nodeValue(entry, graph, lens), brush);
+    paintNode(cy.getElementById(`n${entry.id}`), entry, nodeValue(entry, graph, metric), brush);
   }
   for (const edge of graph.edges) paintEdge(cy.getElementById(`e${edge.id}`), edge, most, brush);
 }
@@ -59,7 +59,7 @@ function paintNode(element: NodeSingular, entry: GraphNode, value: number | null
     colour: fill,
     width: brush.compact ? 66 : 112,
     ink: brightness(fill) > 105 ? INK.dark : INK.light,
-    label: `${entry.id}${name}\n${lensText(brush.lens, value)}`,
+    label: `${entry.id}${name}\n${metricText(brush.metric, value)}`,
   });
   const { on, selected } = brush;
   element.toggleClass('faded', on !== null && !on.has(element.id()));
@@ -67,8 +67,8 @@ function paintNode(element: NodeSingular, entry: GraphNode, value: number | null
 }
 
 function paintEdge(element: EdgeSingular, edge: GraphEdge, most: number, brush: Brush): void {
-  const value = edgeValue(edge.link, brush.lens);
-  const text = lensText(brush.lens, value);
+  const value = edgeValue(edge.link, brush.metric);
+  const text = metricText(brush.metric, value);
   change(element, {
     colour: brush.fill(value),
     width: 1.5 + 4.5 * Math.sqrt((edge.link.flows ?? 0) / most),

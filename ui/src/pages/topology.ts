@@ -3,13 +3,13 @@ import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, Node, PathUse } from '../api/types';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural } from '../lib/format';
-import { buildGraph, type Graph, type Lens } from '../model/topology';
+import { buildGraph, type Graph, type MapMetric } from '../model/topology';
 import type { Page, Route } from '../router';
 import { flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
 import type { Selection } from './topology-paint';
 import { detailView } from './topology-detail';
-import { legendView, lensPicker } from './topology-legend';
+import { legendView, metricPicker } from './topology-legend';
 
 interface Answer {
   nodes: Node[];
@@ -24,7 +24,7 @@ export function topologyPage(route: Route): Page {
 
 class TopologyPage implements Page {
   readonly element: HTMLElement;
-  private lens: Lens = 'latency';
+  private metric: MapMetric = 'latency';
   private graph: Graph = { nodes: [], edges: [] };
   private selected: Selection | null;
   /** The flow whose path is highlighted. */
@@ -45,7 +45,7 @@ class TopologyPage implements Page {
   });
   private readonly answers = poll<Answer>({
     intervalMs: 1000,
-    ask: askAll,
+    request: requestAll,
     show: (answer) => this.take(answer),
   });
 
@@ -71,8 +71,8 @@ class TopologyPage implements Page {
 
   private build(): HTMLElement {
     this.nothing.hidden = true;
-    const lenses = lensPicker(this.lens, (lens) => {
-      this.lens = lens;
+    const metrics = metricPicker(this.metric, (metric) => {
+      this.metric = metric;
       this.draw();
     });
     const title = 'Show the whole network';
@@ -81,7 +81,7 @@ class TopologyPage implements Page {
       { type: 'button', class: 'quiet', title, on: { click: () => this.canvas.fit() } },
       'Fit',
     );
-    const aside = h('div', { class: 'bar' }, this.summary, lenses, reset);
+    const aside = h('div', { class: 'bar' }, this.summary, metrics, reset);
     const map = h('div', { class: 'map' }, this.canvas.element, this.nothing);
     const details = panel('Details', {}, this.detail.element);
     const flows = panel('Follow a flow', { class: 'follow' }, this.list.element);
@@ -103,9 +103,9 @@ class TopologyPage implements Page {
   }
 
   private draw(): void {
-    const { graph, lens, selected, flow } = this;
-    const scale = this.canvas.draw({ graph, lens, path: flow?.path ?? null, selected });
-    this.legend.update(lens, scale);
+    const { graph, metric, selected, flow } = this;
+    const scale = this.canvas.draw({ graph, metric, path: flow?.path ?? null, selected });
+    this.legend.update(metric, scale);
     this.detail.update(graph, selected, flow);
   }
 
@@ -122,7 +122,7 @@ class TopologyPage implements Page {
     if (!flow || this.stopped) return;
     this.flowPoll = poll<Flow>({
       intervalMs: 1000,
-      ask: (signal) => get(`flows/${encodeURIComponent(flow.id)}`, {}, signal),
+      request: (signal) => get(`flows/${encodeURIComponent(flow.id)}`, {}, signal),
       show: (answer) => {
         this.flow = answer;
         this.draw();
@@ -142,7 +142,7 @@ class TopologyPage implements Page {
   }
 }
 
-async function askAll(signal: AbortSignal): Promise<Answer> {
+async function requestAll(signal: AbortSignal): Promise<Answer> {
   const [nodes, links, paths] = await Promise.all([
     get<{ nodes: Node[] }>('nodes', {}, signal),
     get<{ links: Link[] }>('links', {}, signal),

@@ -1,7 +1,7 @@
 import { get } from '../api/client';
 import type { Answer, CountAnswer, SketchAnswer, Store } from '../api/dta';
 import { h, panel, setText, show } from '../lib/dom';
-import { answerText, countText, questionOf, sketchText } from '../model/stores';
+import { answerText, countText, queryOf, sketchText } from '../model/stores';
 import { link } from '../router';
 
 const WORDS = {
@@ -11,7 +11,7 @@ const WORDS = {
 };
 
 /** A form that queries a store for a key. */
-export function askPanel() {
+export function queryPanel() {
   const key = h('input', {
     type: 'text',
     id: 'key',
@@ -22,7 +22,7 @@ export function askPanel() {
   });
   const label = h('label', { for: 'key' });
   const button = h('button', { class: 'primary', type: 'submit' }, 'Query');
-  const form = h('form', { class: 'bar ask' }, label, key, button);
+  const form = h('form', { class: 'bar key-query' }, label, key, button);
   const result = h('p', { class: 'answer', role: 'status' });
   const lists = h(
     'p',
@@ -31,12 +31,12 @@ export function askPanel() {
     h('a', { href: link('lists') }, 'their entries'),
     ' are read in order.',
   );
-  const element = panel('Query', { class: 'ask-panel' }, form, lists, result);
+  const element = panel('Query', { class: 'query-panel' }, form, lists, result);
   let store: Store | null = null;
   let running: AbortController | null = null;
 
-  async function ask(): Promise<void> {
-    const kind = store ? questionOf(store.kind) : null;
+  async function query(): Promise<void> {
+    const kind = store ? queryOf(store.kind) : null;
     if (!store || !kind) return;
     running?.abort();
     const mine = (running = new AbortController());
@@ -56,13 +56,13 @@ export function askPanel() {
 
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    void ask();
+    void query();
   });
   return {
     element,
     stop: () => running?.abort(),
     about(next: Store | null): void {
-      const kind = next ? questionOf(next.kind) : null;
+      const kind = next ? queryOf(next.kind) : null;
       show(form, kind !== null);
       show(lists, next !== null && kind === null);
       if (next?.name !== store?.name) setText(result, '');
