@@ -1,6 +1,6 @@
-//! The deadband: values that are no significant change.
+//! The deadband: values that are not a significant change.
 
-/// An interval of values between which nothing is to be reported: one comparison says whether a value is inside.
+/// An interval of values that are not reported. A single comparison decides whether a value is inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub(crate) struct Deadband {
@@ -13,7 +13,7 @@ impl Deadband {
     /// No value is inside.
     pub(crate) const EMPTY: Self = Self { low: u64::MAX, width: 0 };
 
-    /// From `low` to `high`, both inside; empty when `high` is the lower.
+    /// From `low` to `high`, both included; empty if `high` is less than `low`.
     #[inline(always)]
     pub(crate) fn between(low: u64, high: u64) -> Self {
         if low <= high { Self { low, width: high - low } } else { Self::EMPTY }

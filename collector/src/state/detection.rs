@@ -1,4 +1,4 @@
-//! The active thresholds and rules, what rules remember of each flow, and the events that they caused.
+//! The active thresholds and rules, the rule history of each flow, and the counts of emitted events.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct ActiveDetection {
 }
 
 impl ActiveDetection {
-    /// Activates the first thresholds and rules; `flows` flows fit.
+    /// Activates the initial thresholds and rules, for a table of `flows` flows.
     pub(crate) fn new(active: Arc<Detection>, flows: usize) -> Self {
         let mut detection = Self {
             active: Arc::clone(&active),
@@ -33,7 +33,7 @@ impl ActiveDetection {
         detection
     }
 
-    /// Activates other thresholds and rules. Cells of the rule history that both rule sets have stay.
+    /// Activates other thresholds and rules. Cells of the rule history that both rule sets have are preserved.
     pub(crate) fn activate(&mut self, detection: Arc<Detection>, flows: usize) {
         self.history.set(&detection.rules, flows);
         self.active = detection;
@@ -58,7 +58,7 @@ impl ActiveDetection {
         !self.active.rules.is_empty()
     }
 
-    /// The least of all thresholds for a metric.
+    /// The minimum of all thresholds for a metric.
     pub(crate) fn least_threshold(&self, metric: Metric) -> u64 {
         let thresholds = &self.active.thresholds;
         let sets = 0..thresholds.set_count();
@@ -92,12 +92,12 @@ impl ActiveDetection {
         self.active.rules.evaluate_with(observation, self.history.of(slot))
     }
 
-    /// Another flow is in `slot`: rules remember nothing of it.
+    /// Clears the rule history of `slot`, for another flow.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.history.forget(slot);
     }
 
-    /// Bytes of what rules remember.
+    /// Bytes of the rule history.
     pub(crate) fn bytes(&self) -> usize {
         self.history.bytes()
     }

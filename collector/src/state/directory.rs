@@ -1,4 +1,4 @@
-//! Index of flows by Flow ID: 5-tuples that the collector has seen or that the configuration names.
+//! Index of flows by Flow ID: known flows and those that the configuration names.
 //!
 //! The ID of a flow is the CRC-32C of its 5-tuple (wire-formats 4.1) unless the configuration names it. If two flows
 //! have the same ID, the ID is ambiguous until both have expired: the index does not know which of them is left.
@@ -22,9 +22,9 @@ pub(crate) enum Resolved {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     id: u32,
-    /// The flow's slot; [`NO_SLOT`] when there is, or was, more than one.
+    /// The flow's slot; [`NO_SLOT`] if there is, or was, more than one.
     slot: u32,
-    /// How many flows; 0: the entry is free.
+    /// Number of flows; 0: the entry is free.
     flows: u32,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    /// An emitter for what `about` describes, by the thresholds of `set`.
+    /// An emitter for the context `about`, with the thresholds of `set`.
     #[inline(always)]
     pub(crate) fn new(
         out: &'a mut dyn Output,

@@ -10,7 +10,7 @@ use crate::decode::NO_VALUE;
 use crate::event::{Event, Kind, Nanos, Output, record_id};
 
 impl State {
-    /// Closes the second in all series, and reports the keys that have expired.
+    /// Closes the second in all series, and reports expired keys.
     pub(crate) fn close_second(&mut self, closing: Closing, now: Nanos, out: &mut dyn Output) {
         let (counts, events) = (&mut self.counts, &mut self.detection.counts);
         let removals = &mut self.removals;
@@ -62,7 +62,7 @@ impl State {
         flow.begin_minute(cold);
     }
 
-    /// Ends a flow that was silent for its timeout.
+    /// Expires a flow that was silent for its timeout.
     pub(crate) fn expire(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         self.counts.expired += 1;
         if self.load_path(slot) {
@@ -76,11 +76,11 @@ impl State {
         self.remove(slot, now, out);
     }
 
-    /// Reports what is left of a flow, rules that cease to be true with it too, and frees it.
+    /// Reports the last interval of a flow and the end of its true rules, and frees it.
     pub(crate) fn remove(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         if self.flows.is_used(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
-            // Numbers of rules mean something in their own set only.
+            // Indices of rules are valid in their own rule set only.
             if cold.generation == self.detection.generation() {
                 let about = flow.about(now);
                 flow.apply_rules(0, &mut self.detection.emitter(&about, 0, out));
@@ -99,8 +99,8 @@ impl State {
         self.flows.remove(slot);
     }
 
-    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4), with the time of its latest report: who reads it later
-    /// sees when the flow fell silent.
+    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4), with the time of its latest report, which
+    /// shows since when the flow has been silent.
     pub(crate) fn push(&mut self, slot: u32, out: &mut dyn Output) {
         if self.load_path(slot) {
             let (flow, cold, _) = self.flows.parts(slot);

@@ -1,4 +1,4 @@
-//! What a report changes in its flow: latency, signals, rules; and the flow's row and minute.
+//! Updates of a flow by a report: latency, E and M bits, rules; and the flow's row and minute.
 
 use detect::Metric;
 
@@ -26,7 +26,7 @@ fn flow_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
 
 #[inline(never)]
 fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
-    // Stamps are rounded at each hop: a total that is larger by no more than that does not contradict them.
+    // Timestamps are rounded at each hop: a total that is larger by at most that rounding does not contradict them.
     let rounding = u64::from(hops.units().stamp_ns) * hops.count() as u64;
     match measure(hops.ends(), hops.units()) {
         Ok(Some(measured)) if total == NO_VALUE || measured.saturating_add(rounding) >= total => {
@@ -53,7 +53,7 @@ fn measure(ends: EndTimestamps, units: Units) -> Result<Option<u64>, Backwards> 
 }
 
 impl Flow {
-    /// Applies what concerns the flow as a whole, after its hops. Returns the flow's latency.
+    /// Applies the values of the flow as a whole, after its hops. Returns the flow's latency.
     #[inline(always)]
     pub(super) fn apply<H: Hops>(
         &mut self,
@@ -71,7 +71,7 @@ impl Flow {
         latency
     }
 
-    /// Applies and returns the flow's latency; `total` is the sum over the hops where all are known.
+    /// Applies and returns the flow's latency; `total` is the sum over the hops if all are known.
     #[inline(always)]
     pub(crate) fn apply_latency_sum<H: Hops>(
         &mut self,
@@ -92,7 +92,7 @@ impl Flow {
     fn apply_latency(&mut self, cold: ColdPart<'_>, latency: u64, emitter: &mut Emitter<'_>) {
         self.latency = latency;
         self.sum = self.sum.saturating_add(latency);
-        // A minute has room for 71 million reports per second of one flow.
+        // A 32-bit count per minute is enough for 71 million reports per second of one flow.
         self.count = self.count.wrapping_add(1);
         if !self.deadband.contains(latency) {
             self.examine_latency(cold, emitter);
@@ -145,7 +145,7 @@ impl Flow {
         self.rules = rules;
     }
 
-    /// Sets the flow latencies that change nothing: within the minute's extremes and the threshold.
+    /// Sets the deadband of flow latency: values within the minute's extremes and the threshold.
     pub(crate) fn set_deadband(&mut self, cold: &Cold, threshold: u64) {
         self.deadband = Deadband::EMPTY;
         if cold.last_reported != NO_VALUE && cold.least <= cold.greatest {
@@ -181,7 +181,7 @@ impl Flow {
         }
     }
 
-    /// For events of the clock, not of a report: identified by the flow and its count of reports.
+    /// The context of clock-driven events, which the flow and its count of reports identify.
     pub(super) fn about(&self, ts: Nanos) -> EventContext {
         let origin = Origin { seq: self.reports as u32, ..Origin::NONE };
         EventContext { ts, origin, key: self.key, has_flow: true, profile: 0 }

@@ -1,10 +1,9 @@
 //! The table of flows: 5-tuple, path, and the latest values of each hop.
 //!
-//! A flow is an entry of 128 bytes that every report touches, 64 more that few do, and a run of hops of 40 bytes in
-//! an arena (see `hops`). All of it is reserved at the start and used from the front, so that memory which was never
-//! needed is never touched. Room is made by the index's rule (see `index`): the coldest of a new entry's sixteen neighbours
-//! goes, unless all are busy. A path for which the arena has no room takes that of a flow that is not busy, or is
-//! truncated, which is counted and marked.
+//! A flow is an entry of 128 bytes that every report accesses, 64 more that few do, and a run of hops of 40 bytes in
+//! an arena (see `hops`). All memory is reserved at the start and used from the front, so that unused memory is never
+//! touched. A new entry evicts by heat (see `index`): the coldest of its sixteen ways, unless all are busy. If the arena
+//! has no run for a path, a flow that is not busy is evicted, or the path is truncated, which is counted and marked.
 
 use memory::prefetch;
 use wire::FlowKey;
@@ -17,15 +16,15 @@ use crate::event::{Basis, Nanos};
 use crate::index::{BUSY, Index, IndexPosition, InsertSlot};
 use crate::stats::Table;
 
-/// A flow's entry: what every report touches.
+/// A flow's entry: the fields that every report accesses.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
-    /// Hops stored, which may be fewer than the path has.
+    /// Number of stored hops, which may be fewer than the path has.
     pub(crate) hops: u16,
     pub(crate) path_length: u16,
-    /// The run of its hop states: the size class, and where it begins.
+    /// The run of its hop states: size class and position.
     class: u8,
     pub(crate) flags: Flags,
     run: u32,
@@ -35,10 +34,10 @@ pub(crate) struct Flow {
     pub(crate) reports: u64,
     /// Threshold of hop latency, ns.
     pub(crate) hop_deadband: u64,
-    /// Flow latencies that change nothing.
+    /// Flow latencies that are neither an event nor a new extreme.
     pub(crate) deadband: Deadband,
     pub(crate) latency: u64,
-    /// Of this minute.
+    /// Sum and count of the latency in this minute.
     pub(crate) sum: u64,
     pub(crate) count: u32,
     pub(crate) set: u16,
@@ -50,7 +49,7 @@ pub(crate) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 128);
 
-/// The part of a flow that few reports touch.
+/// The part of a flow that few reports access.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cold {
@@ -58,7 +57,7 @@ pub(crate) struct Cold {
     pub(crate) first_seen: Nanos,
     /// Flow latency as last reported; `u64::MAX`: never.
     pub(crate) last_reported: u64,
-    /// Of this minute.
+    /// Extremes of the latency in this minute.
     pub(crate) least: u64,
     pub(crate) greatest: u64,
     /// Which minute.
@@ -87,12 +86,12 @@ impl<'a> ColdPart<'a> {
     }
 }
 
-/// Bits that were reported and may end.
+/// Flags of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Flags(u8);
 
 impl Flags {
-    /// E and M, as the report had them.
+    /// E and M of the latest report.
     pub(crate) const HOP_LIMIT: Self = Self(Signals::HOP_LIMIT.bits());
     pub(crate) const MTU: Self = Self(Signals::MTU.bits());
     /// The path visits a node twice.
@@ -101,7 +100,7 @@ impl Flags {
     pub(crate) const TRUNCATED: Self = Self(0x20);
     /// The next report tries to store the rest of a truncated path.
     pub(crate) const RETRY: Self = Self(0x40);
-    /// By what the order of the path is known: two bits, see [`Flags::order`].
+    /// The basis of the order of the path: two bits, see [`Flags::order`].
     const ORDER: u8 = 0x18;
     const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Stamps, Basis::Topology];
 
@@ -116,7 +115,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// How the order of the path is known: [`Basis::Measured`] where a packet carried it.
+    /// The basis of the order of the path: [`Basis::Measured`] if a packet carried it.
     pub(crate) fn order(self) -> Basis {
         Self::ORDERS[usize::from((self.0 & Self::ORDER) >> 3)]
     }
@@ -135,7 +134,7 @@ impl Flags {
     }
 }
 
-/// Where a flow is listed.
+/// In which counts of the topology a flow is included.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Marks(u8);
 
@@ -146,7 +145,7 @@ impl Marks {
     pub(crate) const NETWORK: Self = Self(2);
     /// Counted on its path.
     pub(crate) const PATH: Self = Self(4);
-    /// Its hops changed, and it was not counted since.
+    /// Its hops have changed since it was last counted.
     pub(crate) const UNTRIED: Self = Self(8);
 
     pub(crate) fn has(self, other: Self) -> bool {
@@ -174,11 +173,11 @@ impl Flow {
     }
 }
 
-/// Flows among which one is sought that makes room for another's path.
+/// Number of flows among which one is searched for that can be evicted for another's path.
 const SOUGHT: usize = 32;
 
-/// Which flows were admitted lately, as well as a few bytes allow: in a flood a flow may be evicted before its
-/// second report; when that comes, the flow is busy and stays.
+/// Recently admitted flows, approximately, by a small hash table: in a flood a flow may be evicted before its second
+/// report; when that arrives, the flow counts as busy and is not evicted again.
 #[derive(Debug)]
 struct RecentFlows {
     tags: Vec<u16>,
@@ -189,8 +188,8 @@ impl RecentFlows {
         Self { tags: vec![0; (flows * 8).next_power_of_two()] }
     }
 
-    /// Notes a flow, and returns whether it was noted before. What was noted is forgotten after about
-    /// eight times as many newcomers as there is room for.
+    /// Records a flow, and returns whether it was recorded before. Records are overwritten after about eight times as many
+    /// new flows as the flow table has entries.
     fn again(&mut self, hash: u64) -> bool {
         let mark = ((hash >> 40) as u16).max(1);
         let at = (hash >> 8) as usize & (self.tags.len() - 1);
@@ -210,20 +209,20 @@ pub(crate) struct Flows {
     capacity: usize,
     evicted: u64,
     refused: u64,
-    /// Flows whose path is truncated now.
+    /// Number of flows whose path is currently truncated.
     truncated: u64,
     /// Where the next search for a path to evict starts.
     hand: u32,
 }
 
-/// Space for a new flow.
+/// The place for a new flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// There is room, here.
+    /// This place is free.
     Free(IndexPosition),
-    /// There will be when this flow has been removed.
+    /// This place is free after this flow has been removed.
     Evict(IndexPosition, u32),
-    /// There is none.
+    /// There is no place.
     Refused,
 }
 
@@ -253,7 +252,7 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Brings the entry that probably belongs to `hash` near, once its bucket is.
+    /// Prefetches the entry that probably belongs to `hash`, after its bucket.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: u64) -> u32 {
         let slot = self.index.guess(hash);
@@ -264,13 +263,13 @@ impl Flows {
         slot
     }
 
-    /// Brings the hops of the entry in `slot` near, once the entry is.
+    /// Prefetches the hops of the entry in `slot`, after the entry.
     #[inline]
     pub(crate) fn prefetch_hops(&self, slot: u32) {
         if let Some(entry) = self.entries.get(slot as usize) {
             let start = entry.run as usize;
             if let Some(hops) = self.arena.hops.get(start..start + usize::from(entry.hops)) {
-                // Two share a line.
+                // Two share a cache line.
                 hops.iter().step_by(2).for_each(prefetch);
             }
             if let Some(values) = self.arena.values.get(start) {
@@ -279,13 +278,13 @@ impl Flows {
         }
     }
 
-    /// Whether `slot` holds this flow, and the flow was brought up to date under `context`.
+    /// Whether `slot` contains this flow, and the flow was brought up to date under `context`.
     #[inline(always)]
     pub(crate) fn is_ready(&self, slot: u32, key: &FlowKey, context: u64) -> bool {
         self.entries.get(slot as usize).is_some_and(|entry| entry.context == context && entry.key.is(key))
     }
 
-    /// The slot of a flow, which is probably `hint`; [`NO_SLOT`](crate::index::NO_SLOT) when there is none.
+    /// The slot of a flow, probably `hint`; [`NO_SLOT`](crate::index::NO_SLOT) if there is none.
     #[inline]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
         let is_it = |slot: u32| self.entries.get(slot as usize).is_some_and(|entry| entry.key == *key);
@@ -297,7 +296,7 @@ impl Flows {
         self.index.touch(self.cold[slot as usize].hash, slot, reports, second);
     }
 
-    /// Looks for room for a new entry.
+    /// Finds a place for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.entries.len() == self.capacity;
         match self.index.room(hash, second, full) {
@@ -313,7 +312,7 @@ impl Flows {
         }
     }
 
-    /// Puts a new entry where [`Flows::admit`] found room.
+    /// Puts a new entry where [`Flows::admit`] found a place.
     pub(crate) fn insert(
         &mut self,
         place: IndexPosition,
@@ -372,7 +371,7 @@ impl Flows {
         slot
     }
 
-    /// Frees the flow in `slot` and all that belongs to it.
+    /// Frees the flow in `slot` and its hops.
     pub(crate) fn remove(&mut self, slot: u32) {
         let (entry, cold) = (&mut self.entries[slot as usize], &mut self.cold[slot as usize]);
         entry.marks = Marks::default();
@@ -409,8 +408,8 @@ impl Flows {
         (entry, ColdPart { all: &mut self.cold, slot }, hops)
     }
 
-    /// Makes the path `hops` long; what lay there is overwritten with nothing. When no run is long enough the flow keeps
-    /// as many hops as fit, is marked, and counted. Returns how many that are.
+    /// Resizes the path to `hops` empty hop states. If no run is long enough, the flow gets as many as fit, and is marked and
+    /// counted as truncated. Returns the number of hop states.
     pub(crate) fn resize_path(&mut self, slot: u32, hops: usize) -> usize {
         let Self { entries, arena, .. } = self;
         let wanted = hops.min(MAX_HOPS);
@@ -440,8 +439,8 @@ impl Flows {
         stored
     }
 
-    /// A flow that has to go so that the one in `slot` can have a path of `hops` hops: it is not busy, and has a run as
-    /// long. `None` when there is room, or when no such flow is found in a bounded search.
+    /// A flow to evict so that the one in `slot` can have a path of `hops` hops: it is not busy, and has a run of that
+    /// length. `None` if no eviction is necessary, or if a bounded search finds no such flow.
     pub(crate) fn make_room(&mut self, slot: u32, hops: usize, second: u32) -> Option<u32> {
         let entry = &self.entries[slot as usize];
         if entry.place().capacity() >= hops || self.arena.has_room(hops) {
@@ -465,7 +464,7 @@ impl Flows {
         Some(victim)
     }
 
-    /// Slots that were ever used; see [`Flows::is_used`].
+    /// Number of slots used so far; see [`Flows::is_used`].
     pub(crate) fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
@@ -482,19 +481,19 @@ impl Flows {
         Some((entry, cold, &self.arena.hops[start..start + usize::from(entry.hops)]))
     }
 
-    /// Beside the hop states of [`Flows::get`], the values of the latest packet.
+    /// The values of the latest packet, parallel to the hop states of [`Flows::get`].
     pub(crate) fn packet_values(&self, slot: u32) -> &[PacketValues] {
         let run = self.entries.get(slot as usize).map(|entry| (entry.run as usize, usize::from(entry.hops)));
         let (start, hops) = run.unwrap_or_default();
         self.arena.values.get(start..start + hops).unwrap_or_default()
     }
 
-    /// Forgets the heat of a flow that has been silent, so that its age cannot be mistaken.
+    /// Clears the heat of a silent flow, so that it does not look recent when its second recurs.
     pub(crate) fn cool(&mut self, slot: u32, second: u32) {
         self.index.cool(self.cold[slot as usize].hash, slot, second);
     }
 
-    /// Flows of which not every hop is stored now.
+    /// Number of flows whose path is currently truncated.
     pub(crate) fn truncated(&self) -> u64 {
         self.truncated
     }
@@ -504,7 +503,7 @@ impl Flows {
         self.arena.table()
     }
 
-    /// Flows it has room for.
+    /// Maximum number of flows.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -604,7 +603,7 @@ mod tests {
             assert_eq!(fill(1024, |_| hops).hops_table().refused, 0, "{hops} hops");
         }
         fill(1024, |n| 1 + (n.wrapping_mul(0x9e37_79b1) >> 28) as usize);
-        // A few long paths take the room that short ones leave.
+        // A few long paths use the memory that short ones leave.
         fill(1024, |n| if n % 5 == 0 { 60 } else { 1 });
         fill(1024, |n| if n % 20 == 0 { 250 } else { 2 });
     }

@@ -10,16 +10,16 @@ use crate::stats::Table;
 #[repr(C, align(32))]
 pub(crate) struct HopState {
     pub(crate) node: u32,
-    /// The interfaces as reported; `link_slot` belongs to the egress.
+    /// The reported interfaces; `link_slot` belongs to the egress.
     pub(crate) link: u32,
-    /// Hop latency as last reported and latest, ns, saturated at [`SATURATED`](super::node_metrics::SATURATED). The latest
+    /// Last reported and latest hop latency, ns, saturated at [`SATURATED`](super::node_metrics::SATURATED). The latest
     /// may be implausible, as in the low bits of a [`Reading::latency`].
     pub(crate) last_reported: u32,
     pub(crate) latest: u32,
     pub(crate) node_slot: u32,
     pub(crate) link_slot: u32,
     pub(crate) queue_slot: u32,
-    /// Of the latest packet: queue id in the high 8 bits, occupancy in the low 24. `queue_slot` belongs to this queue.
+    /// Queue id in the high 8 bits and occupancy in the low 24, from the latest packet. `queue_slot` belongs to this queue.
     pub(crate) queue: u32,
 }
 
@@ -37,22 +37,22 @@ impl HopState {
         queue: ABSENT,
     };
 
-    /// Forgets the slots of this hop's series.
+    /// Clears the slots of this hop's series.
     pub(crate) fn unresolve(&mut self) {
         (self.node_slot, self.link_slot, self.queue_slot) = (NO_SLOT, NO_SLOT, NO_SLOT);
     }
 }
 
-/// The other values that the flow's latest packet carried of a hop. Written by every report, read by views only.
+/// Other values of a hop from the flow's latest packet. Written by every report, read by views only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PacketValues {
     /// Utilization of the egress link, millionths, or [`NO_UTILIZATION`]; with [`LEVEL_2`].
     utilization: u32,
-    /// Queue id in the high 8 bits, congestion status in the low 24; all-ones when the packet carried none.
+    /// Queue id in the high 8 bits, congestion status in the low 24; all-ones if the packet carried none.
     congestion: u32,
 }
 
-/// [`HopState::link`] is the egress interface of level 2.
+/// [`HopState::link`] is the level-2 egress interface.
 const LEVEL_2: u32 = 1 << 31;
 
 /// The packet carried no utilization.
@@ -118,19 +118,19 @@ impl<'a> StoredHops<'a> {
 /// Hops per flow for which memory is reserved.
 const HOPS_PER_FLOW: usize = 16;
 
-/// Pages on top, for what size classes leave unused: small tables have room for a few long paths too.
+/// Additional pages, for the space that size classes leave unused, and for a few long paths in small tables.
 const SPARE_PAGES: usize = 32;
 
 /// Runs of hops. All memory is reserved at the start and used from the front.
 #[derive(Debug)]
 pub(crate) struct Arena {
     pub(crate) hops: Vec<HopState>,
-    /// Beside them, at the same positions.
+    /// The packet values, at the same positions.
     pub(crate) values: Vec<PacketValues>,
     runs: Runs,
-    /// Paths that were truncated for want of room.
+    /// Paths that were truncated because no run was long enough.
     truncated: u64,
-    /// Flows that were evicted so that another's path found room.
+    /// Flows that were evicted to make space for another's path.
     evicted: u64,
 }
 
@@ -138,7 +138,7 @@ impl Arena {
     /// An arena for the paths of `flows` flows.
     pub(crate) fn for_flows(flows: usize) -> Self {
         let pages = (flows * HOPS_PER_FLOW).div_ceil(PAGE) + SPARE_PAGES;
-        // One more, so that runs can begin with a cache line.
+        // One more, so that runs can be aligned to cache lines.
         let mut hops: Vec<HopState> = Vec::with_capacity(pages * PAGE + 1);
         memory::advise_huge(&hops);
         hops.resize(hops.as_ptr().align_offset(64).min(1), HopState::NOTHING);
@@ -153,8 +153,8 @@ impl Arena {
         self.runs.has_room(hops)
     }
 
-    /// A run for `hops` hops or the longest shorter one, for the flow in slot `owner`. Where another flow's run moves, `moved`
-    /// is called with that flow's slot and its new run.
+    /// Allocates a run for `hops` hops or the longest shorter one, for the flow in slot `owner`. If another flow's run moves,
+    /// `moved` is called with that flow's slot and its new run.
     pub(crate) fn acquire(&mut self, hops: usize, owner: u32, mut moved: impl FnMut(u32, Run)) -> Run {
         let Self { hops: states, values, runs, .. } = self;
         let run = runs.acquire(hops, owner, |relocation| {
@@ -170,17 +170,17 @@ impl Arena {
         run
     }
 
-    /// Gives a run back.
+    /// Frees a run.
     pub(crate) fn release(&mut self, run: Run) {
         self.runs.release(run);
     }
 
-    /// Counts a path of which not every hop is stored.
+    /// Counts a truncated path.
     pub(crate) fn note_truncation(&mut self) {
         self.truncated += 1;
     }
 
-    /// Counts a flow that makes room for another's path.
+    /// Counts a flow that is evicted for another's path.
     pub(crate) fn note_eviction(&mut self) {
         self.evicted += 1;
     }

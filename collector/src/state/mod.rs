@@ -1,4 +1,4 @@
-//! The state of the network as reports describe it, and what one report changes in it.
+//! The state of the network, and its updates by reports.
 
 mod deadband;
 mod detection;
@@ -56,15 +56,15 @@ pub(crate) struct State {
     pub(crate) metrics: NodeMetrics,
     pub(crate) topology: Topology,
     pub(crate) detection: ActiveDetection,
-    /// Counts removals of keys of nodes: slots remembered under an older one are looked up again.
+    /// Counts removals of keys of nodes: slots cached under an older epoch are looked up again.
     pub(crate) epoch: u32,
-    /// Changes whenever a flow must be brought up to date: with the second, the detection, the epoch.
+    /// Changes when flows must be brought up to date: with the second, the detection, the epoch.
     context: u64,
     second: u32,
     minutes: bool,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
-    /// For consumers that mirror this state.
+    /// Removals, for users that keep a copy of this state.
     pub(crate) removals: Option<Removals>,
     /// Pending postcards.
     pub(crate) postcards: PendingPostcards,
@@ -77,7 +77,7 @@ pub(crate) struct State {
 pub(crate) struct Counts {
     /// Reports that updated a flow.
     pub(crate) flow_reports: u64,
-    /// Reports that updated node metrics only: they name no flow, or do not give its path.
+    /// Reports that updated node metrics only: they name no flow, or do not contain its path.
     pub(crate) node_reports: u64,
     /// Reports of flows that the table could not admit.
     pub(crate) unadmitted: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Counts {
 }
 
 impl State {
-    /// Reserves everything that `config` allows for.
+    /// Reserves the memory for the table sizes in `config`.
     pub(crate) fn new(config: &Config) -> Self {
         let flows = Flows::with_capacity(config.max_flows);
         let mut state = Self {
@@ -138,8 +138,8 @@ impl State {
         self.flows.bytes() + self.detection.bytes() + self.metrics.bytes() + self.topology.bytes()
     }
 
-    /// Reports about flows, with their paths as INT stacks of one layout. Each length of record has code of its own, so
-    /// that no access to an item needs more than one comparison. The caller has counted them among those that update a
+    /// Applies reports about flows, with their paths as INT stacks of one layout. Each record length has specialized code, so
+    /// that an access to an item needs at most one comparison. The caller has counted them as reports that update a
     /// flow.
     pub(crate) fn apply_stacks(&mut self, reports: &[StackReport<'_>], plan: &Plan, out: &mut dyn Output) {
         macro_rules! by_words {
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// A report about a flow, with its path. The caller has counted it among those that update a flow.
+    /// Applies a report about a flow, with its path. The caller has counted it as one that updates a flow.
     #[inline(always)]
     pub(crate) fn apply<H: Hops>(&mut self, head: &Head, hint: u32, hops: H, out: &mut dyn Output) {
         match self.enter(head, hint, out) {
@@ -184,8 +184,8 @@ impl State {
         }
     }
 
-    /// A report about a flow whose hops may not be its path: of a packet that was dropped on its way or sent on half-way,
-    /// or one without hops.
+    /// Applies a report about a flow whose hops may not be its path: of a dropped packet, from a node in the middle of the path,
+    /// or without hops.
     pub(crate) fn apply_partial<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
         let Some(slot) = self.enter(head, NO_SLOT, out) else {
             self.apply_nodes(head, hops, out);
@@ -204,8 +204,8 @@ impl State {
         }
     }
 
-    /// A report about a flow whose hops are not its path, because the packet had no room for nodes on it or no hop names its
-    /// node. Their values count; a path that is known stays.
+    /// Applies a report about a flow whose hops are not its path, because nodes could not add their data or no hop has a node
+    /// id. The values are applied; a known path remains.
     #[cold]
     #[inline(never)]
     pub(crate) fn apply_incomplete<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
@@ -234,7 +234,7 @@ impl State {
         }
     }
 
-    /// Node metrics only.
+    /// Applies node metrics only.
     #[cold]
     #[inline(never)]
     pub(crate) fn apply_nodes<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
@@ -246,8 +246,8 @@ impl State {
         }
     }
 
-    /// A report of one node, without a path: a postcard. Its node's hop is stored with the flow; a path is made of it and
-    /// others when they are joined. The flow is probably at `hint`. Returns where it is.
+    /// Applies a report of one node without a path: a postcard. The hop is stored with the flow; the path follows when postcards
+    /// are joined. The flow is probably at `hint`. Returns its slot.
     pub(crate) fn apply_postcard(
         &mut self,
         head: &Head,
@@ -266,7 +266,7 @@ impl State {
         Some(slot)
     }
 
-    /// A summary of what one node reported of a flow: `latency` is of its hop latencies. Returns where the flow is.
+    /// Applies a summary of one node about a flow; `latency` is that of its hop latencies. Returns the flow's slot.
     pub(crate) fn apply_summary(
         &mut self,
         head: &Head,
@@ -293,7 +293,7 @@ impl State {
         Some(slot)
     }
 
-    /// The slot of the report's flow, made if need be, and up to date. `hint` is where it probably is.
+    /// The slot of the report's flow, which is added if it is new, and brought up to date. `hint` is the probable slot.
     #[inline(always)]
     fn enter(&mut self, head: &Head, hint: u32, out: &mut dyn Output) -> Option<u32> {
         if self.flows.is_ready(hint, &head.about.key, self.context) {
@@ -337,7 +337,7 @@ impl State {
         Some(slot)
     }
 
-    /// Brings a flow up to date, unless it is.
+    /// Brings a flow up to date if it is not.
     pub(crate) fn refresh_if_due(&mut self, slot: u32, out: &mut dyn Output) {
         if self.flows.context(slot) != self.context {
             self.refresh(slot, out);
@@ -369,8 +369,8 @@ impl State {
         self.flows.touch(slot, u64::from(lately), self.second);
     }
 
-    /// The flow that a Flow ID stands for: the one that the configuration names, else the only one that is known and has
-    /// it, else a flow of which the ID is all that is known.
+    /// The flow of a Flow ID: the one that the configuration names, else the only known flow with this ID, else a flow
+    /// of which only the ID is known.
     #[inline]
     pub(crate) fn flow_of_id(&mut self, id: u32) -> FlowKey {
         if let Some(named) = self.directory.named(id) {

@@ -19,21 +19,22 @@ pub(crate) struct NodeMetrics {
     pub(crate) congestion: Series,
     pub(crate) links: Series,
     pub(crate) sketches: Sketches,
-    /// Hop latencies that were implausible.
+    /// Number of implausible hop latencies.
     pub(crate) implausible: u64,
-    /// Whose units the series of a node have.
+    /// The units of nodes, which determine the profile of a series.
     node_units: NodeUnits,
 }
 
 impl HopState {
-    /// A state for a hop that is not stored, such that its hop latency is no change.
+    /// A state for a hop that is not stored, for which the hop latency is not a change.
     pub(crate) fn passing(reading: &Reading) -> Self {
         Self { node: reading.node, last_reported: saturated(reading.latency), ..Self::NOTHING }
     }
 }
 
 impl HopState {
-    /// Applies a summary of hop latencies: the extreme that is further from the last reported value counts, else the mean.
+    /// Applies a summary of hop latencies: the extreme that is further from the last reported value, if it is beyond the
+    /// threshold, else the mean.
     pub(super) fn merge_latency(&mut self, latency: &Merged, emitter: &mut Emitter<'_>) {
         let far = match self.last_reported {
             ABSENT => Some(latency.max),
@@ -46,17 +47,17 @@ impl HopState {
     }
 }
 
-/// The longest latency that a hop state stores, 4.28 s: beyond are those that are implausible.
+/// The longest latency that a hop state stores, 4.28 s; higher values encode implausible latencies.
 pub(super) const SATURATED: u32 = IMPLAUSIBLE as u32 - 1;
 
-/// A plausible latency as a hop state stores it.
+/// Converts a plausible latency to the form in a hop state.
 #[inline(always)]
 pub(crate) fn saturated(latency: u64) -> u32 {
     latency.min(u64::from(SATURATED)) as u32
 }
 
 impl NodeMetrics {
-    /// Room for as many nodes, queues and links as `config` allows.
+    /// Reserves the memory for the nodes, queues and links in `config`.
     pub(crate) fn new(config: &Config) -> Self {
         let series = |metric, emits, capacity| Series::new(metric, emits, capacity, config.seed);
         Self {
@@ -70,7 +71,7 @@ impl NodeMetrics {
         }
     }
 
-    /// The series of a metric: of hop latency for those of a whole flow.
+    /// The series of a metric; that of hop latency for metrics of a whole flow.
     pub(crate) fn series_mut(&mut self, metric: Metric) -> (&mut Series, &mut Sketches) {
         let series = match metric {
             Metric::QueueOccupancy => &mut self.queues,
@@ -148,7 +149,7 @@ impl NodeMetrics {
         let latency = saturated(reading.latency);
         state.latest = latency;
         let above = u64::from(latency).wrapping_add(deadband).wrapping_sub(u64::from(state.last_reported));
-        // Before the first event `last_reported` is all-ones, which latencies of seconds come near to.
+        // Before the first event `last_reported` is all-ones, which may be within the deadband of a latency of seconds.
         if above > deadband.wrapping_mul(2) || state.last_reported == ABSENT {
             emit_hop_latency(state, emitter);
         }
@@ -201,7 +202,7 @@ impl NodeMetrics {
         }
     }
 
-    /// Congestion is rare on the wire and is looked up each time.
+    /// Congestion status is rarely reported, so its series is looked up each time.
     #[inline(never)]
     fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
         let (queue, level) = (reading.congestion >> 24, u64::from(reading.congestion & 0x00ff_ffff));
@@ -239,7 +240,7 @@ fn examine(
 ) {
     if *slot == NO_SLOT {
         if key.node == ABSENT {
-            // A value whose node is not known belongs to none.
+            // A value without a node id belongs to no series.
             return;
         }
         *slot = series.slot(key, node_units.profile(key.node, emitter.about().profile));

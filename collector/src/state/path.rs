@@ -1,4 +1,4 @@
-//! A flow's path: a new one replaces the old and is reported; hop states of nodes that stay on it remain.
+//! Changes of a flow's path: a new path replaces the old one and is reported; nodes that are on both keep their hop states.
 
 use detect::{HopValues, Metric};
 
@@ -8,14 +8,14 @@ use super::hops::{HopState, PacketValues};
 use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
 use crate::event::{Kind, Output};
 
-/// Memory that is used for one report at a time.
+/// Temporary memory for one report at a time.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) path: Vec<u32>,
     sorted: Vec<u32>,
     states: Vec<HopState>,
     packet_values: Vec<PacketValues>,
-    /// The hops of a report as rules see them.
+    /// The hops of a report, for rules.
     pub(crate) values: Vec<HopValues>,
 }
 
@@ -53,7 +53,7 @@ impl State {
         self.emit_path(head, previous, looped, out);
     }
 
-    /// Stores the nodes of `hops` as the path of the flow in `slot`, as far as there is room.
+    /// Stores the nodes of `hops` as the path of the flow in `slot`, as far as they fit.
     fn store_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let count = hops.count().min(MAX_HOPS);
         if let Some(victim) = self.flows.make_room(slot, count, self.second) {
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Makes room for the path in `scratch`; nodes that stay on it keep their states.
+    /// Allocates hop states for the path in `scratch`; nodes that stay on it keep their states.
     fn resize_states(&mut self, slot: u32) {
         self.leave_topology(slot);
         let Scratch { path, states: old, packet_values: old_values, .. } = &mut self.scratch;
@@ -112,7 +112,7 @@ impl State {
         let (_, _, hops) = self.flows.hot_parts(slot);
         for (at, ((state, values), &node)) in hops.iter_mut().zip(path.iter()).enumerate() {
             let same_place = Some(at).filter(|at| old.get(*at).is_some_and(|known| known.node == node));
-            // Long paths are compared place by place only, so that the work stays in proportion.
+            // In long paths only nodes at the same position are compared, so that the work stays linear.
             let search = if old.len() <= 32 { old.as_slice() } else { &[] };
             let known = same_place.or_else(|| search.iter().position(|known| known.node == node));
             if let Some(known) = known {
@@ -150,7 +150,7 @@ impl State {
         let (flow, _, states) = self.flows.parts(slot);
         let path = &mut self.scratch.path;
         path.clear();
-        // Without a path its states are those of nodes that reported by themselves.
+        // Without a path, its states are those of nodes that sent postcards.
         let on_path = if flow.path_length == 0 { &[] } else { &*states };
         path.extend(on_path.iter().map(|state| state.node));
         true

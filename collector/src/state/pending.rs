@@ -1,4 +1,4 @@
-//! Postcards that wait for others of their packet, by flow, and what is known so far of the path that they may give.
+//! Pending postcards by flow, and the candidate path of each flow.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use crate::stats::{Partial, PostcardStats, Unjoinable};
 /// No cell.
 const NONE: u32 = u32::MAX;
 
-/// A postcard that waits for the others of its packet.
+/// A pending postcard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Postcard {
     pub(crate) reading: Reading,
     pub(crate) units: Units,
     pub(crate) hop_limit: Option<u8>,
-    /// 0: it has none.
+    /// Signature of the packet; 0: none.
     pub(crate) signature: u64,
     /// Set while a flow's postcards are settled: other packets of the flow have the same signature.
     pub(crate) shared: bool,
     /// The node reports that the packet entered the domain here, or left it.
     pub(crate) entered: bool,
     pub(crate) left: bool,
-    /// Stamps, device units; [`NO_VALUE`] where there is none.
+    /// Timestamps, device units; [`NO_VALUE`] if there is none.
     pub(crate) ingress: u64,
     pub(crate) egress: u64,
     pub(crate) wide: bool,
@@ -50,17 +50,17 @@ struct Cell {
     postcard: Postcard,
 }
 
-/// What waits for one flow, and which path it may have.
+/// The pending postcards of one flow, and its candidate path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingFlow {
     head: u32,
-    /// Postcards that wait.
+    /// Number of pending postcards.
     pub(crate) count: u16,
     /// The flow is in the queue.
     queued: bool,
-    /// Sets in a row that had the candidate path.
+    /// Consecutive sets with the candidate path.
     pub(crate) confirmations: u8,
-    /// Hash of the path that may be the flow's.
+    /// Hash of the candidate path.
     pub(crate) candidate: u64,
 }
 
@@ -75,14 +75,14 @@ pub(crate) struct PendingPostcards {
     capacity: usize,
     free: u32,
     flows: Vec<PendingFlow>,
-    /// Flows with postcards, and when to look at them.
+    /// Flows with postcards, and when they are due.
     queue: VecDeque<(u32, Nanos)>,
     /// Outcomes of postcards.
     pub(crate) stats: PostcardStats,
 }
 
 impl PendingPostcards {
-    /// Room for `capacity` postcards of as many as `flows` flows.
+    /// A table for `capacity` postcards of at most `flows` flows.
     pub(crate) fn with_capacity(capacity: usize, flows: usize) -> Self {
         let flows = if capacity > 0 { flows } else { 0 };
         Self {
@@ -101,7 +101,7 @@ impl PendingPostcards {
         self.capacity == 0
     }
 
-    /// Whether there is no room for one more.
+    /// Whether it is full.
     pub(crate) fn is_full(&self) -> bool {
         self.free == NONE && self.cells.len() == self.capacity
     }
@@ -125,12 +125,12 @@ impl PendingPostcards {
         }
     }
 
-    /// What waits for a flow, which has an entry.
+    /// The entry of a flow, which must exist.
     pub(crate) fn flow_mut(&mut self, slot: u32) -> &mut PendingFlow {
         &mut self.flows[slot as usize]
     }
 
-    /// Puts a flow into the queue, to be looked at when it is `due`, unless it is there already.
+    /// Puts a flow into the queue, to be visited when it is `due`, unless it is already there.
     pub(crate) fn enqueue(&mut self, slot: u32, due: Nanos) {
         let flow = &mut self.flows[slot as usize];
         if !flow.queued {
@@ -162,7 +162,7 @@ impl PendingPostcards {
         self.of_flow(slot).filter(move |postcard| postcard.signature == signature)
     }
 
-    /// Adds a postcard to its flow, which has an entry. There is room.
+    /// Adds a postcard to its flow, which must have an entry. The table must not be full.
     pub(crate) fn push(&mut self, slot: u32, postcard: &Postcard) {
         let flow = &mut self.flows[slot as usize];
         let cell = Cell { next: flow.head, postcard: *postcard };
@@ -180,7 +180,7 @@ impl PendingPostcards {
         (flow.head, flow.count) = (at, flow.count + 1);
     }
 
-    /// Removes a flow's postcards and gives them to `with`; those for which `stays` is true stay.
+    /// Removes a flow's postcards and passes them to `with`; those for which `stays` is true remain.
     pub(crate) fn pull(
         &mut self,
         slot: u32,
@@ -202,7 +202,7 @@ impl PendingPostcards {
         }
     }
 
-    /// The flow in `slot` is removed: so are its postcards.
+    /// Removes the postcards of the flow in `slot`, which is removed.
     pub(crate) fn forget(&mut self, slot: u32) {
         let mut gone = 0;
         self.pull(slot, |_| gone += 1, |_| false);

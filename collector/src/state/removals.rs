@@ -3,7 +3,7 @@
 use detect::Metric;
 use wire::FlowKey;
 
-/// Something the collector no longer knows.
+/// An entry that was removed from the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Removed {
     /// A flow.
@@ -17,11 +17,11 @@ pub enum Removed {
         /// Its queue, buffer or interface; 0 for the node itself.
         part: u32,
     },
-    /// More than fit: a user that keeps a copy must compare all of it.
+    /// Removals were lost: a user that keeps a copy must compare all entries.
     Overflow,
 }
 
-/// Removals that were not fetched yet.
+/// Removals that were not drained yet.
 #[derive(Debug)]
 pub(crate) struct Removals {
     list: Vec<Removed>,
@@ -30,7 +30,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Room for `capacity` removals.
+    /// A list for `capacity` removals.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self { list: Vec::with_capacity(capacity), capacity, overflow: false }
     }
@@ -43,7 +43,7 @@ impl Removals {
         }
     }
 
-    /// Gives each removal to `with`, in order; [`Removed::Overflow`] comes last.
+    /// Passes each removal to `with`, in order; [`Removed::Overflow`] comes last.
     pub(crate) fn drain(&mut self, mut with: impl FnMut(Removed)) {
         self.list.drain(..).for_each(&mut with);
         if std::mem::take(&mut self.overflow) {

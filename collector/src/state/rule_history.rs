@@ -1,10 +1,10 @@
-//! The rule history of each flow: present only where rules look at earlier reports, and of a fixed size.
+//! The rule history of each flow: present only if rules use earlier reports, and of a fixed size.
 
 use detect::RuleSet;
 use detect::rule::Cell;
 use detect::rule::history::EMPTY;
 
-/// As many numbers for each slot of a flow as the rules have cells.
+/// For each slot of a flow, one number per cell of the rules.
 #[derive(Debug, Default)]
 pub(crate) struct RuleHistory {
     cells: Vec<Cell>,
@@ -12,7 +12,7 @@ pub(crate) struct RuleHistory {
 }
 
 impl RuleHistory {
-    /// Makes room for `flows` flows and the cells of `rules`. Cells that the rules before had too stay as they are.
+    /// Allocates memory for `flows` flows and the cells of `rules`. Cells that the previous rules also had are preserved.
     pub(crate) fn set(&mut self, rules: &RuleSet, flows: usize) {
         let cells = rules.cells();
         if cells == self.cells && self.values.len() == cells.len() * flows {
@@ -33,7 +33,7 @@ impl RuleHistory {
         (self.cells, self.values) = (cells.to_vec(), values);
     }
 
-    /// Of the flow in `slot`; empty when nothing is remembered.
+    /// The history of the flow in `slot`; empty if the rules use none.
     #[inline]
     pub(crate) fn of(&mut self, slot: u32) -> &mut [u64] {
         let cells = self.cells.len();
@@ -41,7 +41,7 @@ impl RuleHistory {
         self.values.get_mut(start..start + cells).unwrap_or_default()
     }
 
-    /// Another flow is in `slot`.
+    /// Clears the history of `slot`, for another flow.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.of(slot).fill(EMPTY);
     }
@@ -72,7 +72,7 @@ mod tests {
             (*one, *other) = (u64::from(slot), u64::from(slot) + 10);
         }
         assert_eq!((history.of(4).len(), history.bytes()), (0, 64), "beyond the last flow");
-        // The same under another name: not touched. Then one of the two is gone, and another is before it.
+        // The same cells under another name: not changed. Then one of the two is removed, and another is before the remaining one.
         history.set(&rules(&["previous(hops) > 9 or loop for 9"]), 4);
         assert_eq!(history.of(2), [2, 12]);
         history.set(&rules(&["average(flow_latency) > 5", "loop for 7"]), 4);

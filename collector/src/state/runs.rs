@@ -1,28 +1,28 @@
-//! A slab allocator for runs of hops: which flow owns which part of the arena. It works with positions only; the owner of
-//! the arena copies what lies there.
+//! A slab allocator for runs of hops in the arena. It works with positions only; the owner of the arena copies the
+//! contents.
 //!
 //! The arena consists of pages of [`PAGE`] hops. While a run of a page is in use, all runs of that page have the length of
-//! one size class; an empty page returns to the pool that all classes share. Any mix of path lengths therefore fills the
-//! same memory. When a class needs a page and the pool is empty, the runs of a sparsely used page of another class move
-//! into free runs of that class. So at most about one page per class is unused when the arena counts as full, and one
+//! one size class; an empty page returns to the pool that all classes share. Any mix of path lengths can therefore use all
+//! memory. If a class needs a page and the pool is empty, the runs of a sparsely used page of another class move into other
+//! free runs of that class. So when the arena counts as full, at most about one page per class is unused, and one
 //! allocation copies at most one page.
 
 /// Hops per page.
 pub(crate) const PAGE: usize = 256;
 
-/// Lengths of runs, in hops: even, so that each run begins with a cache line.
+/// Lengths of runs, in hops: even, so that each run is aligned to a cache line.
 const CLASSES: [usize; 14] = [2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256];
 
-/// The most runs in a page: those of the first class.
+/// Maximum number of runs in a page: those of the first class.
 const MOST_RUNS: usize = PAGE / CLASSES[0];
 
-/// Pages of a class among which the emptiest is sought.
+/// Number of pages of a class among which the emptiest is searched for.
 const SOUGHT: usize = 8;
 
 /// No page.
 const NONE: u32 = u32::MAX;
 
-/// A run of hops: where it begins, and its size class.
+/// A run of hops: its position and size class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     pub(crate) start: u32,
@@ -33,12 +33,12 @@ impl Run {
     /// A run without hops, which belongs to no page.
     pub(crate) const EMPTY: Self = Self { start: 0, class: u8::MAX };
 
-    /// Hops that it has room for.
+    /// Maximum number of hops.
     pub(crate) fn capacity(self) -> usize {
         CLASSES.get(usize::from(self.class)).copied().unwrap_or(0)
     }
 
-    /// Whether this is a run of the class that a path of `hops` hops gets.
+    /// Whether this run has the size class of a path of `hops` hops.
     pub(crate) fn fits(self, hops: usize) -> bool {
         if hops == 0 { self == Self::EMPTY } else { usize::from(self.class) == class_of(hops) }
     }
@@ -67,10 +67,10 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Runs {
     pages: Vec<Page>,
-    /// Who owns each run: [`MOST_RUNS`] places per page.
+    /// The owner of each run: [`MOST_RUNS`] entries per page.
     owners: Vec<u32>,
     max_pages: usize,
-    /// Where the first page begins.
+    /// Position of the first page.
     base: usize,
     /// Empty pages.
     pool: u32,
@@ -95,7 +95,7 @@ impl Runs {
         }
     }
 
-    /// Where the pages that were ever used end.
+    /// End of the pages used so far.
     pub(crate) fn end(&self) -> usize {
         self.base + self.pages.len() * PAGE
     }
@@ -125,7 +125,7 @@ impl Runs {
             || self.sparsest().is_some()
     }
 
-    /// A run for `hops` hops, or the longest shorter one when there is none; [`Run::EMPTY`] when no run is left.
+    /// Allocates a run for `hops` hops, or the longest shorter one; [`Run::EMPTY`] if no run is free.
     /// `relocate` is called for each run that moves.
     pub(crate) fn acquire(&mut self, hops: usize, owner: u32, mut relocate: impl FnMut(Relocation)) -> Run {
         if hops == 0 {
@@ -140,7 +140,7 @@ impl Runs {
         longer.chain(shorter).find_map(|class| self.take(class, owner)).unwrap_or(Run::EMPTY)
     }
 
-    /// Gives a run back.
+    /// Frees a run.
     pub(crate) fn release(&mut self, run: Run) {
         let class = usize::from(run.class);
         let Some(length) = CLASSES.get(class) else { return };
@@ -188,7 +188,7 @@ impl Runs {
         (self.base + page * PAGE + hop) as u32
     }
 
-    /// Gives an empty page, which there is, to a class.
+    /// Assigns an empty page to a class; there must be one.
     fn add_page(&mut self, class: usize) {
         let runs = PAGE / CLASSES[class];
         let free = u128::MAX >> (128 - runs);
@@ -214,7 +214,7 @@ impl Runs {
         self.pool = at as u32;
     }
 
-    /// The class with the most free runs in proportion to a page, when they are at least a page's.
+    /// The class with the most free runs relative to a page, if they amount to at least a page.
     fn sparsest(&self) -> Option<usize> {
         let spare = |class: usize| self.free_runs[class] * CLASSES[class];
         let enough = |class: &usize| self.free_runs[*class] >= PAGE / CLASSES[*class];
@@ -233,10 +233,10 @@ impl Runs {
         let (length, free) = (CLASSES[class], self.pages[at].free);
         for number in (0..PAGE / length).filter(|number| free >> number & 1 == 0) {
             let owner = self.owners[at * MOST_RUNS + number];
-            // Other pages have as many free runs, since all of them together have a page's.
+            // Other pages have enough free runs, since all pages together have at least a page of them.
             let Some(run) = self.take(class, owner) else { continue };
             self.used_hops -= length;
-            // The run that it leaves is free until the page goes back.
+            // The old run is free until the page returns to the pool.
             self.free_runs[class] += 1;
             relocate(Relocation { owner, from: self.start(at, number * length), run });
         }
@@ -245,7 +245,7 @@ impl Runs {
         true
     }
 
-    /// Puts a page first in its class's list: it was full, so that it fills up again before others.
+    /// Puts a page first in its class's list: it was full, so it should fill up again before others.
     fn link(&mut self, at: usize) {
         let class = usize::from(self.pages[at].class);
         let next = std::mem::replace(&mut self.partial[class], at as u32);
@@ -267,7 +267,7 @@ impl Runs {
     }
 }
 
-/// The class of a path of so many hops, at most [`PAGE`].
+/// The class of a path of this many hops, at most [`PAGE`].
 fn class_of(hops: usize) -> usize {
     CLASSES.iter().position(|length| hops <= *length).unwrap_or(CLASSES.len() - 1)
 }
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use crate::hash::Jitter;
 
-    /// Owners with what they stored: the allocator's promise is checked after each step.
+    /// Owners with their stored contents, to check the invariants of the allocator after each step.
     struct Model {
         runs: Runs,
         arena: Vec<u64>,
@@ -295,7 +295,7 @@ mod tests {
             }
         }
 
-        /// Gives an owner a run for `hops` hops in place of its own, filled with `seed`. Returns what it has room for.
+        /// Replaces an owner's run by one for `hops` hops, filled with `seed`. Returns its capacity.
         fn set(&mut self, owner: usize, hops: usize, seed: u64) -> usize {
             let Self { runs, arena, held, moved } = self;
             runs.release(held[owner].0);
@@ -348,7 +348,7 @@ mod tests {
             let mut random = Jitter::new(pages as u64);
             let mut below = |bound: usize| (random.around(1 << 30) as usize >> 4) % bound;
             for step in 0..6000_u64 {
-                // Times of short paths alternate with times of long ones.
+                // Phases of short paths alternate with phases of long ones.
                 let most = if step / 1000 % 2 == 0 { most } else { 12 };
                 let hops = if below(4) == 0 { 0 } else { 1 + below(most) };
                 model.set(below(300), hops, step);
@@ -383,7 +383,7 @@ mod tests {
         for owner in 0..8 * 64 {
             model.set(owner, 4, 1);
         }
-        // Every second run goes: each page stays half used.
+        // Every second run is freed: each page stays half used.
         for owner in (0..8 * 64).step_by(2) {
             model.set(owner, 0, 0);
         }

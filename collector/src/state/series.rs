@@ -1,21 +1,21 @@
-//! Values that belong to a node: its hop latency, its queues' occupancy and congestion, its links' utilization.
+//! Time series of a node's metrics: hop latency, occupancy and congestion of queues, utilization of links.
 //!
-//! # What a value costs
+//! # Cost of a value
 //!
-//! A series has a deadband: the values within the least and greatest of this second **and** within the threshold of the
-//! last reported value. A value inside it is added to the sum and counted down, nothing else; this is nearly every value.
-//! A value outside is a new extreme, or an event.
+//! A series has a deadband: the values within the minimum and maximum of this second **and** within the threshold of the
+//! last reported value. For a value inside, which is nearly every value, only the sum and the countdown to the next sample
+//! are updated. A value outside is a new extreme, or an event.
 //!
 //! # Rollups
 //!
-//! Count, sum, least and greatest are exact. Quantiles come from a sketch that is fed by a sample: about [`SAMPLES`]
-//! values per series and second, all of them where there are fewer. The gap from one sampled value to the next is drawn
-//! around the stride (so that periodic traffic is not met in step), and a sampled value weighs as much as the gap it ends.
-//! The stride is set anew for each second by the number of values in the last one; when more than [`SAMPLES`] reach the
-//! sketch all the same, it doubles with every 128 more.
+//! Count, sum, minimum and maximum are exact. Quantiles come from a sketch of sampled values: about [`SAMPLES`] values per
+//! series and second, or all if there are fewer. The gap from one sample to the next is random around the stride (so that
+//! sampling is not in step with periodic traffic), and a sample has the weight of the gap before it. The stride of a second
+//! follows from the number of values in the last one; if more than [`SAMPLES`] values are sampled nevertheless, it doubles
+//! with every [`STEP`] more.
 //!
-//! At the end of a second every series is closed at once (no value of the next second may slip in), which is a short loop
-//! over plain numbers; the quantiles and the records for the output are made afterwards, a bounded number per tick.
+//! At the end of a second all series are closed before the next value, in a short loop over plain numbers; the quantiles
+//! and the records for the output are computed afterwards, a bounded number per tick.
 
 mod interval;
 #[cfg(test)]
@@ -36,30 +36,30 @@ pub use interval::Summary;
 use interval::Totals;
 pub(crate) use interval::{Closing, Merged};
 
-/// Values per series and second that reach its sketch.
+/// Sampled values per series and second.
 const SAMPLES: u32 = 1000;
 
-/// Samples beyond [`SAMPLES`] in one second after which the stride doubles, and again.
+/// Number of samples beyond [`SAMPLES`] in one second after which the stride doubles each time.
 const STEP: u32 = 128;
 
-/// Seconds after which a key that had values in one second only is removed: a flood of made-up keys soon leaves the table.
+/// Seconds after which a key that had values in one second only is removed, so that a flood of forged keys soon leaves the table.
 const ONCE: u32 = 5;
 
-/// A node, and its queue, buffer or interface (0 where the node itself is meant).
+/// A node, and its queue, buffer or interface (0 for the node itself).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) node: u32,
     pub(crate) part: u32,
 }
 
-/// The part of a node that stands for all its queues, where a value names none.
+/// The part of a node for values of its queues that name no queue.
 pub(crate) const ALL_QUEUES: u32 = 0x100;
 
 /// Node, interface and queue.
 pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);
 
 impl Key {
-    /// The ids of a series of `metric`; what is all-ones was not given.
+    /// The ids of a series of `metric`; `None` for all-ones.
     pub(crate) fn ids(self, metric: Metric) -> Ids {
         let given = |id: u32| (id != u32::MAX).then_some(id);
         match metric {
@@ -72,15 +72,15 @@ impl Key {
     }
 }
 
-/// What every value touches: one cache line.
+/// The fields that every value accesses: one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Hot {
-    /// Values that change nothing.
+    /// Values that are neither an event nor a new extreme.
     deadband: Deadband,
     sum: u64,
     latest: u64,
-    /// Values until the next sample, and how many there were when counting down began.
+    /// Number of values until the next sample, and its initial value.
     countdown: u32,
     armed: u32,
     key: Key,
@@ -95,16 +95,16 @@ struct Cold {
     last_reported: Option<u64>,
     second: Totals,
     minute: Totals,
-    /// Finished, waiting to be given to the output.
+    /// Finished intervals that are not passed to the output yet.
     closed_second: Totals,
     closed_minute: Totals,
     stride: u32,
     samples: u32,
-    /// Seconds with values, at most 255, and since the last one.
+    /// Number of seconds with values, at most 255, and of seconds since the last one.
     alive: u8,
     idle: u32,
     values: u64,
-    /// Values that were implausible and are in no other number, and whether there were any in this second.
+    /// Implausible values, which are in no other count, and whether there were any in this second.
     implausible: u64,
     noted: bool,
     last: Summary,
@@ -112,13 +112,13 @@ struct Cold {
     profile: u8,
 }
 
-/// Whether a value is to be reported.
+/// Whether a value must be reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     None,
     /// The key's first value.
     New,
-    /// Further than the threshold from this value, reported before.
+    /// It differs by more than the threshold from this last reported value.
     Changed(u64),
 }
 
@@ -129,17 +129,17 @@ pub struct SeriesView {
     pub node: u32,
     /// Its queue, buffer or interface; 0 for the node itself.
     pub part: u32,
-    /// Latest value, in the metric's unit; means nothing where `values` is 0.
+    /// Latest value, in the metric's unit; not valid if `values` is 0.
     pub latest: u64,
     /// Values so far.
     pub values: u64,
-    /// Values so far that were implausible, on top: see [`HopView::implausible_latency`](crate::HopView::implausible_latency).
+    /// Implausible values so far, not included in `values`: see [`HopView::implausible_latency`](crate::HopView::implausible_latency).
     pub implausible: u64,
     /// The last finished second that had values.
     pub last: Summary,
     /// Seconds since the last value, in whole seconds.
     pub idle: u32,
-    /// The profile that read the first report of the flow that came last, which gives the unit of an occupancy: 0 is
+    /// The profile that read the first report of the newest flow, which gives the unit of an occupancy: 0 is
     /// [`default_profile`](crate::Config::default_profile), n is number n - 1 of [`profiles`](crate::Config::profiles).
     pub profile: u8,
 }
@@ -149,7 +149,7 @@ pub struct SeriesView {
 pub struct LatestView {
     /// In the metric's unit.
     pub value: u64,
-    /// Its age in whole seconds, rounded up.
+    /// Age in seconds, rounded up.
     pub age: u32,
 }
 
@@ -157,9 +157,9 @@ pub struct LatestView {
 #[derive(Debug)]
 pub(crate) struct Series {
     metric: Metric,
-    /// Whether changes emit events; if not, values are only rolled up.
+    /// Whether changes are events; if not, values are only rolled up.
     emits: bool,
-    /// The least of all thresholds for this metric.
+    /// The minimum of all thresholds for this metric.
     threshold: u64,
     hot: Vec<Hot>,
     cold: Vec<Cold>,
@@ -168,7 +168,7 @@ pub(crate) struct Series {
     index: Index,
     seed: u64,
     jitter: Jitter,
-    /// Next slot whose closed intervals go to the output.
+    /// The next slot whose closed intervals go to the output.
     pending: usize,
     closing: Option<Closing>,
     refused: u64,
@@ -196,18 +196,18 @@ impl Series {
         }
     }
 
-    /// Sets the least of all active thresholds.
+    /// Sets the minimum of all active thresholds.
     pub(crate) fn set_threshold(&mut self, least: u64) {
         self.threshold = least;
         self.hot.iter_mut().for_each(|hot| hot.deadband = Deadband::EMPTY);
     }
 
     /// Adds a value. `false`: it is inside the deadband. `true`: call [`Series::examine`]. For a slot that does not exist
-    /// nothing happens, and the result is `true`.
+    /// it does nothing and returns `true`.
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
         let Some(hot) = self.hot.get_mut(slot as usize) else { return true };
-        // Ten million values of seventeen seconds each fit; stamps of two epochs do not.
+        // The sum of ten million values of seventeen seconds each fits; timestamps since the epoch would overflow.
         hot.sum = hot.sum.saturating_add(value);
         hot.latest = value;
         hot.countdown = hot.countdown.wrapping_sub(1);
@@ -237,7 +237,7 @@ impl Series {
         cold.second.greatest = cold.second.greatest.max(value);
         let change = match cold.last_reported {
             None if self.emits => Change::New,
-            // In series without events, summaries may have been reported all the same.
+            // In a series without events, summaries may still have been reported.
             Some(last_reported) if self.emits && value.abs_diff(last_reported) > threshold => {
                 Change::Changed(last_reported)
             }
@@ -267,7 +267,7 @@ impl Series {
         let (hot, cold) = (self.hot.get_mut(slot)?, self.cold.get_mut(slot)?);
         hot.sum = hot.sum.saturating_add(merged.sum);
         hot.latest = merged.sum / merged.count.max(1);
-        // The next single value is looked at.
+        // The next single value is examined.
         hot.deadband = Deadband::EMPTY;
         let second = &mut cold.second;
         second.count += merged.count;
@@ -284,7 +284,7 @@ impl Series {
     }
 
     /// Adds a value of a known key without an event: it lies within the threshold of the last reported value. `slot` is
-    /// where the key is, if that is known. `false`: there is no such key.
+    /// that of the key, if it is known. `false`: there is no such key.
     #[inline(never)]
     pub(crate) fn add_silently(
         &mut self,
@@ -306,7 +306,7 @@ impl Series {
         true
     }
 
-    /// The slot of a key, made if need be, for a report read by `profile`; [`NO_SLOT`] when the table is full.
+    /// The slot of a key, added if it is new, for a report read by `profile`; [`NO_SLOT`] if the table is full.
     pub(crate) fn slot(&mut self, key: Key, profile: u8) -> u32 {
         let hash = self.hash(key);
         let hot = &self.hot;
@@ -361,7 +361,7 @@ impl Series {
         fold(self.seed, u64::from(key.node) << 32 | u64::from(key.part))
     }
 
-    /// Counts a value that is implausible: it keeps the key alive, and is in no total.
+    /// Counts an implausible value: it keeps the key alive, and is in no total.
     pub(crate) fn note_implausible(&mut self, slot: u32) {
         if let Some(cold) = self.cold.get_mut(slot as usize) {
             cold.implausible += 1;
@@ -397,7 +397,7 @@ impl Series {
         forgotten
     }
 
-    /// Removes a key; its minute, if one has begun, is reported now.
+    /// Removes a key; its current minute, if it has values, is reported now.
     fn forget(
         &mut self,
         slot: usize,
@@ -424,7 +424,7 @@ impl Series {
         self.free.push(slot as u32);
     }
 
-    /// Gives finished intervals to the output, at most `budget` series; returns how many it looked at.
+    /// Passes finished intervals of at most `budget` series to the output; returns how many series it visited.
     pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, out: &mut dyn Output) -> usize {
         let Some(closing) = self.closing else { return 0 };
         let end = self.pending.saturating_add(budget).min(self.cold.len());
@@ -455,7 +455,7 @@ impl Series {
         looked
     }
 
-    /// What the values mean.
+    /// The metric of the values.
     pub(crate) fn metric(&self) -> Metric {
         self.metric
     }
@@ -465,7 +465,7 @@ impl Series {
         key.ids(self.metric)
     }
 
-    /// Keys whose finished intervals have not been looked at yet.
+    /// Number of keys whose finished intervals have not been visited yet.
     pub(crate) fn waiting(&self) -> usize {
         if self.closing.is_some() { self.cold.len() - self.pending } else { 0 }
     }
@@ -508,13 +508,13 @@ impl Series {
     /// Key and latest value of a slot.
     pub(crate) fn latest(&self, slot: u32) -> Option<(Key, LatestView)> {
         let (hot, cold) = (self.hot.get(slot as usize)?, self.cold.get(slot as usize)?);
-        // Of the second that has not ended, values are not counted yet where the hot part has some.
+        // Values of the current second are still in the hot part, and not counted in the cold one.
         let now = hot.armed != hot.countdown || cold.second.count > 0;
         let age = if now { 0 } else { cold.idle + 1 };
         cold.used.then_some((hot.key, LatestView { value: hot.latest, age }))
     }
 
-    /// The keys in some slots. A key keeps its slot as long as it is known.
+    /// The keys in a range of slots. A key keeps its slot as long as it is in the table.
     pub(crate) fn views_in(&self, slots: Range<u32>) -> impl Iterator<Item = SeriesView> {
         let slots = slots.start as usize..(slots.end as usize).min(self.hot.len());
         let hot = self.hot.get(slots.clone()).unwrap_or_default();
@@ -531,7 +531,7 @@ impl Series {
         })
     }
 
-    /// Slots in use so far.
+    /// Number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.hot.len() as u32
     }
@@ -541,7 +541,7 @@ impl Series {
     }
 }
 
-/// Values so far.
+/// Number of values so far.
 fn values(hot: &Hot, cold: &Cold) -> u64 {
     cold.values + cold.second.count + u64::from(hot.armed - hot.countdown)
 }

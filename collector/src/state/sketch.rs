@@ -1,11 +1,11 @@
 //! Quantiles from a bounded pool of HDR histograms.
 //!
-//! Values keep two significant digits (an error below 1 %) and saturate at [`HIGHEST`]; a histogram takes 14 KiB. It is
-//! allocated when first needed and reused from then on, so that a warm pool allocates nothing.
+//! Values have two significant digits (an error below 1 %) and saturate at [`HIGHEST`]; a histogram takes 14 KiB. It is
+//! allocated when first needed and then reused, so that there are no allocations in the steady state.
 
 use hdrhistogram::Histogram;
 
-/// The largest value with a cell of its own: 17 s in ns.
+/// The largest value that is not saturated: 17 s in ns.
 pub(crate) const HIGHEST: u64 = 1 << 34;
 
 /// A histogram of the pool, or none.
@@ -57,7 +57,7 @@ impl Sketches {
         }
     }
 
-    /// Median and 99th percentile; `None` when nothing was recorded.
+    /// Median and 99th percentile; `None` if nothing was recorded.
     pub(crate) fn quantiles(&self, handle: Handle) -> Option<(u64, u64)> {
         let histogram = self.made.get(handle.0 as usize).filter(|histogram| !histogram.is_empty())?;
         Some((histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99)))

@@ -1,4 +1,4 @@
-//! What the kernel's program reports together of the reports that it suppressed; see [`crate::collector::suppressed`].
+//! Aggregated values of reports that the kernel program suppressed; see [`crate::collector::suppressed`].
 
 use detect::Metric;
 use wire::FlowKey;
@@ -9,10 +9,10 @@ use crate::decode::{ABSENT, NO_VALUE};
 use crate::event::{Basis, Nanos, Output};
 use crate::index::NO_SLOT;
 
-/// What a filter knows of a flow whose reports it suppressed.
+/// The values that a filter has of a flow whose reports it suppressed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SuppressedFlow<'a> {
-    /// Which flow.
+    /// The flow.
     pub key: FlowKey,
     /// Reports suppressed since the filter last reported the flow. With 0 nothing is applied.
     pub reports: u64,
@@ -22,19 +22,19 @@ pub struct SuppressedFlow<'a> {
     pub basis: Option<Basis>,
     /// The hops of its path in forwarding order. Applied when their nodes are those of the flow's known path.
     pub hops: &'a [SuppressedHop],
-    /// When the latest of those reports arrived, as well as is known.
+    /// Approximate receive time of the latest of those reports.
     pub last_seen: Nanos,
 }
 
-/// Latest values of one hop; all-ones stand for what is not known or did not change since the last time: each value counts
-/// as one report.
+/// Latest values of one hop; all-ones for values that are unknown or unchanged since the last time. Each value counts as
+/// one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SuppressedHop {
     /// The node.
     pub node: u32,
-    /// Interfaces of level 1, ingress and egress in a half each; or the egress of level 2.
+    /// Level-1 interfaces, ingress and egress in 16 bits each; or the level-2 egress.
     pub link: u32,
-    /// `link` is of level 2.
+    /// `link` is a level-2 interface.
     pub level_2: bool,
     /// Time inside the node, ns.
     pub latency: u64,
@@ -42,12 +42,12 @@ pub struct SuppressedHop {
     pub queue: u32,
     /// Likewise: congestion status, or the shared buffer's occupancy.
     pub congestion: u32,
-    /// Utilisation of the egress link, millionths.
+    /// Utilization of the egress link, millionths.
     pub utilization: u64,
 }
 
 impl SuppressedHop {
-    /// A hop of which nothing is known.
+    /// A hop without values.
     pub const NOTHING: Self = Self {
         node: ABSENT,
         link: ABSENT,
@@ -59,7 +59,7 @@ impl SuppressedHop {
     };
 }
 
-/// What a filter knows of a key of a node whose values it suppressed: a queue, a link, or the node itself.
+/// The values that a filter has of a key of a node: a queue, a link, or the node itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SuppressedKey {
     /// One of a node's metrics, or hop latency for the node itself.
@@ -73,7 +73,7 @@ pub struct SuppressedKey {
 }
 
 impl State {
-    /// Applies what a filter aggregated of a flow. `false`: there is no such flow.
+    /// Applies the values that a filter aggregated for a flow. `false`: there is no such flow.
     pub(crate) fn apply_suppressed(
         &mut self,
         suppressed: &SuppressedFlow<'_>,
@@ -113,7 +113,7 @@ impl State {
         true
     }
 
-    /// Applies the latest of the values that a filter suppressed of a key of a node. `false`: there is no such key.
+    /// Applies the latest suppressed value of a key of a node. `false`: there is no such key.
     pub(crate) fn apply_suppressed_key(&mut self, suppressed: &SuppressedKey) -> bool {
         let (series, sketches) = self.metrics.series_mut(suppressed.metric);
         let key = Key { node: suppressed.node, part: suppressed.part };

@@ -1,9 +1,9 @@
-//! Nodes, links and paths, and how many flows use each: kept up to date when a flow's path changes, so that a question
-//! about the network reads bounded tables and never the flows. What passed on them since is added up flow by flow, a
-//! bounded part per tick.
+//! Nodes, links and paths, and how many flows use each. The tables are updated when a flow's path changes, so that queries
+//! about the network read bounded tables instead of all flows. Reports are added up flow by flow, a bounded number of flows
+//! per tick.
 //!
-//! A flow is counted on all nodes and links of its path or, when one finds no room, on none. Such a flow is tried again
-//! from time to time.
+//! A flow is counted on all nodes and links of its path or, if one does not fit into its table, on none. Counting such a
+//! flow is retried from time to time.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::event::Nanos;
 use crate::hash::fold;
 use crate::stats::Table;
 
-/// Flows looked at per tick, and hops of those that had reports.
+/// Maximum number of flows visited per tick, and of hops of those with new reports.
 const FLOWS_PER_TICK: u32 = 2048;
 const HOPS_PER_TICK: usize = 16_384;
 
@@ -28,22 +28,22 @@ const HOPS_PER_TICK: usize = 16_384;
 pub struct NodeUse {
     /// The node.
     pub node: u32,
-    /// Flows that pass it now.
+    /// Number of flows that currently pass it.
     pub flows: u32,
-    /// Reports of flows that passed it, since it is known.
+    /// Number of reports of flows that passed it, since it was added.
     pub reports: u64,
     /// Receive time of the latest of them.
     pub last_seen: Nanos,
 }
 
-/// A link between two nodes that follow each other on a path.
+/// A link between two consecutive nodes of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkUse {
     /// The node that sends.
     pub from: u32,
     /// The node that receives.
     pub to: u32,
-    /// Flows that use it now.
+    /// Number of flows that currently use it.
     pub flows: u32,
     /// Receive time of the latest report of a flow that uses it.
     pub last_seen: Nanos,
@@ -64,9 +64,9 @@ pub struct LinkUse {
 pub struct PathUse<'a> {
     /// Its nodes in forwarding order, `u32::MAX` where one does not report its id.
     pub nodes: &'a [u32],
-    /// Flows on it now.
+    /// Number of flows that currently take it.
     pub flows: u32,
-    /// Reports of flows on it, since it is known.
+    /// Number of reports of these flows, since it was added.
     pub reports: u64,
 }
 
@@ -101,16 +101,16 @@ pub(crate) struct Topology {
     paths: Uses<(u64, u16), PathTotals>,
     path_nodes: Vec<u32>,
     runs: Runs,
-    /// The flow to look at next.
+    /// The flow to visit next.
     next: u32,
     seed: u64,
 }
 
 impl Topology {
-    /// Room for as many nodes and links as `config` allows, and for as many paths as links.
+    /// Tables for the nodes and links in `config`, and for as many paths as links.
     pub(crate) fn new(config: &Config) -> Self {
         let paths = config.max_links.max(1);
-        // Sixteen nodes per path, and some pages for what size classes leave unused.
+        // Sixteen nodes per path, and some pages for the space that size classes leave unused.
         let pages = (paths * 16).div_ceil(PAGE) + 16;
         Self {
             nodes: Uses::with_capacity(config.max_nodes),
@@ -146,7 +146,7 @@ impl Topology {
         states.iter().fold(self.seed ^ 2, |hash, state| fold(hash, state.node.into()))
     }
 
-    /// Counts a flow with these hops. `first`: it was not tried before with this path.
+    /// Counts a flow with these hops. `first`: this is the first attempt with this path.
     fn enter(&mut self, flow: &mut Flow, states: &[HopState], first: bool) {
         if !flow.marks.has(Marks::NETWORK) {
             let entered = self.enter_network(flow.path_length > 0, states, first);
@@ -182,7 +182,7 @@ impl Topology {
             if first {
                 self.links.note_refusal();
             }
-            // The links before the refused one join the hops up to its first end.
+            // The links before the refused one connect the hops up to its first node.
             self.leave_links(&states[..=at]);
             self.leave_nodes(states);
         }
@@ -219,7 +219,7 @@ impl Topology {
         true
     }
 
-    /// A flow with these hops is no longer counted.
+    /// Removes a flow with these hops from the counts.
     fn leave(&mut self, flow: &mut Flow, states: &[HopState]) {
         if flow.marks.has(Marks::NETWORK) {
             if flow.path_length > 0 {
@@ -249,7 +249,7 @@ impl Topology {
         }
     }
 
-    /// Adds what a counted flow reported since it was looked at last.
+    /// Adds the reports of a counted flow since its last visit.
     fn account(&mut self, flow: &Flow, reports: u32, states: &[HopState], values: &[PacketValues]) {
         for state in states {
             let hash = self.node_hash(state.node);
@@ -300,7 +300,7 @@ impl Topology {
     }
 }
 
-/// The ends of a link, when both nodes report their ids.
+/// The nodes of a link, if both report their ids.
 fn link(pair: &[HopState]) -> Option<(u32, u32)> {
     match pair {
         [from, to] if from.node != ABSENT && to.node != ABSENT => Some((from.node, to.node)),
@@ -308,7 +308,7 @@ fn link(pair: &[HopState]) -> Option<(u32, u32)> {
     }
 }
 
-/// The ingress interface of level 1, or all-ones.
+/// The level-1 ingress interface, or all-ones.
 fn ingress(state: &HopState, values: PacketValues) -> u32 {
     match (values.level_2(), state.link >> 16) {
         (true, _) | (_, 0xffff) => ABSENT,
@@ -317,7 +317,7 @@ fn ingress(state: &HopState, values: PacketValues) -> u32 {
 }
 
 impl State {
-    /// The flow in `slot` is about to get another path, or to go.
+    /// Removes the flow in `slot` from the counts, before its path changes or it is removed.
     pub(super) fn leave_topology(&mut self, slot: u32) {
         self.account_flow(slot);
         let Self { flows, topology, .. } = self;
@@ -327,7 +327,7 @@ impl State {
         }
     }
 
-    /// The flow in `slot` has a path, or nodes, and the values of its report were applied.
+    /// Counts the flow in `slot`, after its path or nodes and the values of its report were applied.
     pub(crate) fn enter_topology(&mut self, slot: u32) {
         let Self { flows, topology, .. } = self;
         let (flow, _, states) = flows.parts(slot);
@@ -338,7 +338,7 @@ impl State {
         }
     }
 
-    /// Looks at a bounded number of flows; call it at each tick.
+    /// Accounts for a bounded number of flows; to be called at each tick.
     pub(crate) fn update_topology(&mut self) {
         let slots = self.flows.slots();
         let mut hops = 0;
@@ -352,7 +352,7 @@ impl State {
         }
     }
 
-    /// Accounts for what the flow in `slot` reported, if there is one. Returns the hops that it took.
+    /// Accounts for the reports of the flow in `slot`, if there is one. Returns the number of hops that it visited.
     fn account_flow(&mut self, slot: u32) -> usize {
         let Self { flows, topology, .. } = self;
         if !flows.is_used(slot) {

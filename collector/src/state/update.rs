@@ -1,4 +1,4 @@
-//! What one report of a flow changes: the part that runs for every report.
+//! Updates of the state by one report of a flow: the code that runs for every report.
 
 use detect::{HopValues, Observation};
 
@@ -8,7 +8,7 @@ use super::hops::{HopState, PacketValues};
 use crate::decode::{Head, Hops, NO_VALUE, Reading, is_plausible};
 use crate::event::Output;
 
-/// What has been gathered over the hops of a report.
+/// Totals over the hops of a report.
 struct Sum {
     hops: usize,
     latency: u64,
@@ -18,7 +18,7 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, reading: &Reading, values: &mut Vec<HopValues>) {
-        // What is added of the others does not count.
+        // An incomplete sum is not used, so implausible latencies may be added.
         self.complete &= is_plausible(reading.latency);
         self.latency = self.latency.saturating_add(reading.latency);
         self.hops += 1;
@@ -29,7 +29,7 @@ impl Sum {
 }
 
 impl State {
-    /// Applies the values of a report about the flow in `slot`, and its path if that is another.
+    /// Applies the values of a report about the flow in `slot`, and its path if it has changed.
     #[inline(always)]
     pub(super) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let watched = self.detection.has_rules();
@@ -62,7 +62,7 @@ impl State {
             }
         }
         if !same {
-            // Without the one that was looked at last, if any was.
+            // Without the last one that was examined, if any.
             let applied = (count - records.len()).saturating_sub(1);
             drop(records);
             self.update_slow(slot, head, hops, Sum { hops: applied, latency, complete }, out);
@@ -71,17 +71,17 @@ impl State {
         let total = if complete { latency } else { NO_VALUE };
         flow.apply(cold, (head, hops), total, &mut emitter);
         if flow.reports == 2 {
-            // Two reports make a flow busy. From then on once per second is enough; see `refresh`.
+            // Two reports make a flow busy. After that, one update of the heat per second is enough; see `refresh`.
             self.flows.touch(slot, 1, self.second);
         }
     }
 
-    /// Continues with a report whose path changed, is too long to store, or is used by rules.
+    /// Continues with a report if its path has changed or is truncated, or if there are rules.
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         self.scratch.values.clear();
         while !self.update_hops(slot, head, hops, &mut sum, out) {
-            // The nodes before this one are those of the old path, and their values have been applied.
+            // The nodes before this one are on the old path, too, and their values have been applied.
             self.set_path(slot, head, hops, out);
         }
         if sum.hops < hops.count() && self.retry_path(slot, head, hops, out) {
@@ -119,8 +119,8 @@ impl State {
         }
     }
 
-    /// Applies the values of the hops from `sum.hops` on. `false`: the next hop is on another node than the flow's path
-    /// says.
+    /// Applies the values of the hops from `sum.hops` on. `false`: the next hop has another node than the flow's stored
+    /// path.
     fn update_hops<H: Hops>(
         &mut self,
         slot: u32,
@@ -145,7 +145,7 @@ impl State {
         true
     }
 
-    /// Applies the values of hops that are too far along a path to be stored.
+    /// Applies the values of hops beyond the stored part of a path.
     #[cold]
     #[inline(never)]
     fn update_beyond<H: Hops>(
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// Applies the values of one node of a flow, reported by themselves.
+    /// Applies the values of one node of a flow, from a postcard or the like.
     pub(super) fn update_hop(&mut self, slot: u32, head: &Head, reading: &Reading, out: &mut dyn Output) {
         let (flow, _, stored) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);

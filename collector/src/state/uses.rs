@@ -19,7 +19,7 @@ pub(crate) struct Uses<K, V> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use<K, V> {
     pub(crate) key: K,
-    /// Flows that use it; an entry without any is free.
+    /// Number of flows that use it; 0: the entry is free.
     pub(crate) flows: u32,
     pub(crate) value: V,
 }
@@ -80,14 +80,14 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         Some(&mut self.entries[known].value)
     }
 
-    /// The keys in use, in some slots. A key keeps its slot as long as a flow uses it.
+    /// The keys in use, in a range of slots. A key keeps its slot as long as a flow uses it.
     pub(crate) fn iter_in(&self, slots: Range<u32>) -> impl Iterator<Item = &Use<K, V>> {
         let end = (slots.end as usize).min(self.entries.len());
         let slots = self.entries.get(slots.start as usize..end).unwrap_or_default();
         slots.iter().filter(|entry| entry.flows > 0)
     }
 
-    /// Slots in use so far.
+    /// Number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.entries.len() as u32
     }

@@ -1,4 +1,4 @@
-//! The present state of a flow: plain values, copied out.
+//! The current state of a flow, as plain values.
 
 use super::State;
 use super::flows::Flags;
@@ -8,24 +8,24 @@ use super::series::{Key, LatestView, Series};
 use crate::decode::{ABSENT, egress, implausible_value};
 use crate::event::{Basis, FlowRow};
 
-/// One hop of a flow: what the flow's latest packet carried of it, and what other packets reported since.
+/// One hop of a flow: the values from the flow's latest packet, and newer values from other packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopView {
     /// The node; `None` when it does not report its id.
     pub node: Option<u32>,
-    /// Where the flow comes in.
+    /// Ingress interface of the flow.
     pub ingress_if: Option<u16>,
-    /// Where it goes out.
+    /// Egress interface of the flow.
     pub egress_if: Option<u32>,
-    /// Through which queue.
+    /// Queue of the flow.
     pub queue: Option<u8>,
     /// Time inside the node, ns (saturated at 4.28 s).
     pub hop_latency: Option<u64>,
-    /// In place of it, a time that cannot be the one that the packet spent inside the node, ns, to five digits: longer than
+    /// Instead of `hop_latency`, an implausible value, ns, to five digits: longer than
     /// [`Profile::max_hop_latency`](crate::Profile::max_hop_latency), or from timestamps of which the ingress is 0 or after
     /// the egress. It counts in [`Stats::implausible_latencies`](crate::Stats::implausible_latencies) and nowhere else.
     pub implausible_latency: Option<u64>,
-    /// Occupancy of the queue, as this flow's packet met it.
+    /// Occupancy of the queue, from this flow's packet.
     pub queue_occupancy: Option<u64>,
     /// Congestion status of the queue, likewise; or occupancy of the buffer.
     pub queue_congestion: Option<u64>,
@@ -37,14 +37,14 @@ pub struct HopView {
     pub link_latest: Option<LatestView>,
 }
 
-/// A flow, as it last was. Borrows the collector.
+/// The latest state of a flow. Borrows the collector.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowView<'a> {
     /// Its row, as at the periodic push.
     pub row: FlowRow,
-    /// Nodes that its path has; more than [`FlowView::hops`] where not all could be stored.
+    /// Number of nodes of its path; more than [`FlowView::hops`] if not all could be stored.
     pub path_length: u16,
-    /// Not every hop could be stored: the memory for hops was full.
+    /// The path is truncated, because the memory for hops was full.
     pub truncated: bool,
     /// Its path visits a node twice.
     pub looped: bool,
@@ -52,7 +52,7 @@ pub struct FlowView<'a> {
     pub hop_limit: bool,
     /// The M bit of its latest report: the MTU was.
     pub mtu: bool,
-    /// How the order of its path is known: [`Basis::Measured`] where a packet carried it, else by what postcards were joined.
+    /// The basis of the order of its path: [`Basis::Measured`] if a packet carried it, else the basis of joined postcards.
     pub path_basis: Basis,
     /// Bit i: rule i of the rule set is true.
     pub rules: u64,
@@ -62,8 +62,8 @@ pub struct FlowView<'a> {
 }
 
 impl<'a> FlowView<'a> {
-    /// Its nodes in forwarding order, `u32::MAX` where one does not report its id. None when there were only postcards:
-    /// those name nodes, and give their order only when they could be joined.
+    /// Its nodes in forwarding order, `u32::MAX` where one does not report its id. Empty if only postcards arrived that were not
+    /// joined: these name nodes, but not their order.
     pub fn path(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let on_path = if self.path_length == 0 { &[] } else { self.states };
         on_path.iter().map(|state| state.node)
@@ -87,7 +87,7 @@ impl State {
         let egress = egress(hop.link, values.level_2());
         let ingress = (hop.link >> 16) as u16;
         let queue = given(hop.queue);
-        // A slot may have been given to another key since this flow's last report.
+        // A slot may have been reassigned to another key since this flow's last report.
         let latest = |series: &Series, slot, part| {
             let (key, latest) = series.latest(slot)?;
             (key == Key { node: hop.node, part }).then_some(latest)

@@ -3,7 +3,7 @@
 use crate::event::Nanos;
 use crate::state::sketch::{Handle, Sketches};
 
-/// One interval's numbers.
+/// Totals of one interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Totals {
     pub(super) count: u64,
@@ -11,11 +11,11 @@ pub(super) struct Totals {
     pub(super) greatest: u64,
     pub(super) sum: u64,
     pub(super) sketch: Handle,
-    /// Values arrived as a summary, so they are in no sketch.
+    /// Some values arrived as a summary, so they are in no sketch.
     pub(super) merged: bool,
 }
 
-/// The sum, count and range of values, summed up elsewhere.
+/// Sum, count and range of values that were summarized elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Merged {
     pub(crate) count: u64,
@@ -48,7 +48,7 @@ impl Totals {
     pub(super) fn finish(&self, sketches: &mut Sketches) -> Summary {
         let quantiles = sketches.quantiles(self.sketch).filter(|_| !self.merged);
         sketches.release(self.sketch);
-        // A sketch gives the upper end of a cell; the exact extremes bound it.
+        // A sketch returns the upper end of a bucket, which the exact extremes limit.
         let within = |value: u64| value.clamp(self.least, self.greatest);
         Summary {
             count: self.count,
@@ -61,7 +61,7 @@ impl Totals {
     }
 }
 
-/// Numbers of a finished interval.
+/// Summary of a finished interval.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
     /// Values.
@@ -72,7 +72,7 @@ pub struct Summary {
     pub max: u64,
     /// Their sum.
     pub sum: u64,
-    /// Median, where there was a sketch.
+    /// Median, if there was a sketch.
     pub p50: Option<u64>,
     /// 99th percentile, likewise.
     pub p99: Option<u64>,
@@ -83,11 +83,11 @@ pub struct Summary {
 pub(crate) struct Closing {
     /// Its start.
     pub(crate) second: Nanos,
-    /// Its minute ends with it.
+    /// Whether its minute ends with it.
     pub(crate) minute: bool,
-    /// Seconds until the next one begins: 1, or more after silence.
+    /// Seconds until the next one begins: 1, or more if there were no reports.
     pub(crate) elapsed: u32,
-    /// Seconds without a value after which a key is forgotten.
+    /// Seconds without a value after which a key is removed.
     pub(crate) timeout: u32,
     pub(crate) seconds: bool,
     pub(crate) minutes: bool,
