@@ -22,11 +22,11 @@ use support::{TempDir, capture, hex, skipped, text, udp_frame};
 const NOT_COMPARED: [(&str, &str); 5] = [
     (
         "packet_udp_length",
-        "no INT in it; that its UDP length lies beyond the packet, Wireshark's own UDP says",
+        "it has no INT; Wireshark's UDP dissector reports that the UDP length exceeds the packet",
     ),
-    ("empty_datagram", "Wireshark gives no dissector a datagram without a byte"),
+    ("empty_datagram", "Wireshark does not call dissectors for empty datagrams"),
     ("agg_bad_empty", "likewise"),
-    ("n_udp_longer_than_ip", "Wireshark's own UDP says it, and has the datagram read all the same"),
+    ("n_udp_longer_than_ip", "Wireshark's UDP dissector reports it, and still has the datagram dissected"),
     ("n_udp_length_0_ipv6", "Wireshark treats it as a jumbogram"),
 ];
 
@@ -134,7 +134,7 @@ fn preference(setting: &str) -> String {
 }
 
 impl Vector {
-    /// A frame around the bytes; `None` for vectors that are no packet.
+    /// A frame with the bytes; `None` for vectors that are not packets.
     fn frame(&self) -> Option<Vec<u8>> {
         match self.kind.as_str() {
             "frame" | "packet" | "aggregate_frame" => Some(self.bytes.clone()),
@@ -150,7 +150,7 @@ impl Vector {
     }
 }
 
-/// A UDP packet around INT, marked as the shim's NPT wants it.
+/// A UDP packet with INT, marked as the shim's NPT requires.
 fn around_shim(bytes: &[u8]) -> Vec<u8> {
     let by_port = bytes[0] >> 2 & 3 != 0 && bytes[0] >> 4 != 0;
     let mut frame = udp_frame(if by_port { 33_122 } else { 9 }, bytes);
@@ -201,7 +201,7 @@ fn expected(vector: &Vector) -> Vec<Value> {
         "frame" => objects.retain(|object| !below(object)),
         _ => {}
     }
-    // Wireshark's own IPv6 shows the rest of a trace.
+    // Wireshark's IPv6 dissector shows the rest of a trace.
     for trace in objects.iter_mut().filter_map(|object| object.get_mut("ioam")?.as_object_mut()) {
         trace.remove("flags");
         trace.remove("data");
@@ -246,10 +246,10 @@ fn every_vector_is_shown_as_it_is() {
 
 // Direct Telemetry Access ------------------------------------------------------------------------------------------
 
-/// A datagram, the port it goes to, and fields with the values that they are shown with, in their order.
+/// The destination port of a datagram, its bytes, and its fields with their displayed values, in order.
 type Shown<'a> = (u16, &'a str, &'a [(&'a str, &'a str)]);
 
-/// The examples of the format reference, and what is refused; all vectors are compared below, but only for what is refused.
+/// The examples of the format reference, and refusals. (The test of all vectors below compares refusals only.)
 const DATAGRAMS: [Shown<'_>; 20] = [
     (
         40_040,
@@ -340,7 +340,7 @@ const DATAGRAMS: [Shown<'_>; 20] = [
         "1f00000000000007 010000ff00000000",
         &[("dta.control", "1"), ("dta.last", "255"), ("refused", "")],
     ),
-    // The published artifact's: base header of two bytes, of three, and its NACK.
+    // The artifact's packets: base header of two bytes, of three, and its NACK.
     (
         40_040,
         "0100020a00000100 00029a",
@@ -416,8 +416,8 @@ fn dta_is_shown_as_it_is() {
     }
 }
 
-/// Vectors whose refusal is not compared: Wireshark gives no dissector a datagram without a byte, and ours does not ask which of its two
-/// ports it is.
+/// Vectors whose refusal is not compared: Wireshark does not call dissectors for empty datagrams, and ours accepts both kinds of
+/// datagrams on both of its ports.
 const DTA_NOT_COMPARED: [&str; 3] = ["dta_bad_empty", "dta_bad_control_as_report", "dta_bad_control_report"];
 
 #[test]
@@ -494,7 +494,7 @@ fn the_inner_packet_is_what_it_was_before_int() {
     let file = dir.capture("inner.pcap", &frames);
     let names = ["ip.dst", "ip.dsfield.dscp", "ip.proto", "tcp.dstport", "udp.dstport", "udp.length"];
     let lines = fields(&file, &[], &names);
-    // The outer UDP length is the report's; the inner one is that of the packet before INT, or what is there of it.
+    // The outer UDP length is the report's; the inner one is that of the packet before INT, or of its captured part.
     let inner = [
         "6\t80\t32766\tOUTER",
         "17\t\t32766,53\tOUTER,10",
@@ -507,7 +507,7 @@ fn the_inner_packet_is_what_it_was_before_int() {
     }
     let lines = fields(&file, &["hopwise.inner:FALSE"], &["ip.dst"]);
     assert!(lines.iter().all(|line| line == "192.0.2.100"), "{lines:?}");
-    // Reports hold the packet's first bytes alone, and nothing is malformed about that.
+    // Reports contain only the packet's first bytes: the truncated packet must not be reported as malformed.
     let cut = capture("onos-int10-path-only.pcap");
     let names = ["hopwise.report.packet_length", "ip.len", "udp.length", "_ws.malformed"];
     let lines = fields(&cut, &["hopwise.dialect:onos"], &names);
@@ -548,7 +548,7 @@ impl Rng {
     }
 }
 
-/// The packet behind `start` with a few bytes changed, cut, or grown.
+/// Changes a few bytes of the packet after `start`, or truncates or extends it.
 fn spoil(rng: &mut Rng, frame: &mut Vec<u8>, start: usize) {
     for _ in 0..=rng.below(4) {
         let len = frame.len();
@@ -598,7 +598,7 @@ fn hostile_packets_make_no_lua_error() {
     assert!(frames.len() > 4000, "only {} frames", frames.len());
     let dir = TempDir::new();
     let file = dir.capture("hostile.pcap", &frames);
-    // All of the tree is built, and two dialects read it.
+    // The whole tree is built, and two dialects are used.
     for dialect in ["strict", "hostint"] {
         let (out, _) =
             tshark(&file, &["-V", "-o", &format!("hopwise.dialect:{dialect}"), "-o", "hopwise.dscp:0/0"]);

@@ -68,7 +68,7 @@ fn has_postcard(payload: &[u8], profile: &wire::Profile) -> bool {
     let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
     let mut reports = decoder.reports(payload);
     while let Some(read) = reports.read(&mut report) {
-        // Some say of themselves that they are one node's word.
+        // Some declare that they are the postcard of one node.
         let declared =
             report.version == wire::Version::V05 || report.ds_id == wire::report::v20::POSTCARD_DOMAIN;
         let alone = report.has_metadata() && report.hop_count() == 1;
@@ -131,7 +131,7 @@ impl Network {
         route
     }
 
-    /// Values wander, mostly inside their thresholds.
+    /// Changes the values randomly, mostly within their thresholds.
     fn wander(&mut self, flow: usize) {
         let rng = &mut self.rng;
         for hop in &mut self.routes[flow] {
@@ -182,7 +182,7 @@ impl Network {
             let at = self.rng.below(sent.hops.len());
             match self.one_in(2) {
                 true => sent.hops[at].latency = Some(3_000_000_000),
-                // As a clone's: its ingress time is not known.
+                // As of a cloned packet, which has no ingress timestamp.
                 false => sent.hops[at].stamps = Some((0, 900)),
             }
         }
@@ -360,9 +360,9 @@ fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
         };
         let config = Config { default_profile: profile, ..start(40) };
         let Some(mut model) = Model::new(test, config, SIZES) else { return };
-        // One node's words are among them, and flows reported by single nodes reach user space more often than they change.
+        // Some are postcards: flows reported by single nodes are passed to user space more often than they change.
         model.spare_allowed = true;
-        // Few different ones, so that most are met again.
+        // Few different ones, so that most of them recur.
         let pool: Vec<Vec<u8>> = (0..60).map(|_| datagrams::datagram(&mut rng)).collect();
         for _ in 0..1000 {
             let mut datagram = pool[rng.below(pool.len())].clone();
@@ -391,7 +391,7 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
         for (at, frame) in feed.whole().filter(|frame| frame[87] < 40).cycle().take(3000).enumerate() {
             let mut frame = frame.to_vec();
             frame[50..54].copy_from_slice(&(at as u32).to_be_bytes());
-            // Now and then another byte of the report or the packet, the stack or its header.
+            // Sometimes with a changed byte in the report, the packet, the stack or its header.
             if rng.below(3) == 0 {
                 let at = 42 + rng.below(frame.len() - 42);
                 frame[at] = if rng.below(2) == 0 { rng.roll() as u8 } else { frame[at] ^ 1 << rng.below(8) };
@@ -407,7 +407,7 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
 #[test]
 fn rules_that_no_table_holds_see_every_report_they_need() {
     let test = "rules_that_no_table_holds_see_every_report_they_need";
-    // More comparisons than the table has room for; the last rules run in user space.
+    // More comparisons than the table can hold; the last rules run in user space.
     let texts: Vec<String> = (0..40)
         .map(|at| {
             let node = at % 4 + 10 * (at % 3);
@@ -481,7 +481,7 @@ fn each_source_is_read_as_its_prefix_says() {
         ("192.0.2.0/24".parse().unwrap(), listed(Dialect::Strict, 7)),
         ("192.0.2.1/32".parse().unwrap(), listed(Dialect::Strict, 3)),
         ("192.0.2.4/31".parse().unwrap(), listed(Dialect::Geant, 1)),
-        // No IPv4 address lies in an IPv6 prefix.
+        // An IPv4 address never matches an IPv6 prefix.
         ("::/0".parse().unwrap(), listed(Dialect::Onos, 1000)),
     ];
     let config = Config { profiles, ..start(300) };
@@ -501,8 +501,8 @@ fn full_tables_lose_no_reports() {
         let before = model.collected.events.len();
         model.all.handle(&[datagram(&bytes, source)], &mut model.collected);
         let reported = model.kernel.give(&frame(&bytes, source, false)).is_some();
-        // A value for which there is no room is not watched, as in the collector; what is watched is reported as before, and
-        // a flow for which there is no room is always passed.
+        // Values that do not fit into the tables are not tracked, as in the collector; tracked values are reported as before,
+        // and reports of flows that do not fit are always passed.
         let paths =
             model.collected.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
         assert!(reported || paths.count() == 0);
@@ -537,7 +537,7 @@ fn a_full_ring_is_counted_and_changes_stay_pending() {
     let mut count = 0;
     model.kernel.ring.consume(usize::MAX, |_| count += 1);
     assert_eq!(count, counters.to_user);
-    // The first of them are known, the last are new still; its number was expected, and the ones before count as received.
+    // The first flows are known, the last are still new; the sequence number was expected, and the earlier ones count as received.
     assert_eq!(model.kernel.give(&frame(&sent(64, 0), [192, 0, 2, 1], false)), None);
     let (why, count, latest, _) = model.kernel.give(&frame(&sent(65, 63), [192, 0, 2, 1], false)).unwrap();
     assert_eq!((why.has(Reason::CHANGE), why.has(Reason::SEQUENCE), latest), (true, false, 64));
@@ -579,8 +579,8 @@ fn an_expired_flow_is_new_again() {
     assert_eq!((entry.key, entry.reports, entry.latency, nodes), (flow, 4, 3000, vec![1, 2, 3]));
 }
 
-/// Two processors decide reports of the same flows and queues at once, thousands with changes; what the kernel stores as reported
-/// must be what a collector that reads the ring reported last. If it were not, a later value could be suppressed.
+/// Two processors evaluate reports of the same flows and queues concurrently, thousands with changes; the kernel's reported values
+/// must equal those that a collector reading the ring reported last. Otherwise a later value could be suppressed.
 #[test]
 fn two_processors_report_what_the_collector_reported_last() {
     let test = "two_processors_report_what_the_collector_reported_last";
@@ -656,11 +656,11 @@ fn stored_as_reported(tables: &Tables) -> LastReported {
     kept
 }
 
-/// How long the program takes for one datagram: where it runs, the machine does nothing else meanwhile. What costs most are many
-/// reports in one datagram, about flows that must be compared with every override, or under all the rules that a table holds.
+/// The time of the program for one datagram, during which its CPU does nothing else. The most expensive are many reports in one
+/// datagram, about flows that must be compared with every override, or under all rules that a table can hold.
 #[test]
 fn the_most_expensive_datagrams_take_a_bounded_time() {
-    /// Far above what is found (0.7 ms), far below what a network stack would notice.
+    /// Far above the measured time (0.7 ms), far below a delay that would affect the network stack.
     const MAX_NS: u32 = 20_000_000;
     let Some(kernel) = Kernel::new("the_most_expensive_datagrams_take_a_bounded_time", SIZES) else { return };
     let flows = Match { dst: Some("10.0.0.0/8".parse().unwrap()), ..Match::default() };
@@ -669,7 +669,7 @@ fn the_most_expensive_datagrams_take_a_bounded_time() {
     let rules: Vec<_> = (0..64).map(|at| (format!("rule {at}"), format!("{rule} and hops > {at}"))).collect();
     let mut config = start(300);
     let mut base = 0;
-    // Other flows each time.
+    // Different flows each time.
     let mut many = |count: u16, hops: u32, flags: Flags| {
         base += count;
         let hops: Vec<Node> = (1..=hops).map(node).collect();
@@ -692,7 +692,7 @@ fn the_most_expensive_datagrams_take_a_bounded_time() {
         });
         kernel.configure(&config);
         for what in ["new flows", "parts", "long paths", "reports of nothing", "refused reports"] {
-            // The shortest of some: others may have the processor in between.
+            // The shortest of several: other programs may use the processor in between.
             let run = |_| {
                 let frame = frame(&payload_of(what), [192, 0, 2, 1], false);
                 kernel.object.test_run("hopwise_detect", &frame, 1).unwrap().duration_ns

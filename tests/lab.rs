@@ -19,7 +19,7 @@ use support::{Run, TempDir, command, hopwise, skipped};
 /// Time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One lab at a time: what it shows depends on how quick its switches are, and other labs' hosts want the same processors.
+/// One lab at a time: its results depend on the speed of its switches, and other labs would compete for the same processors.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A lab with a name of its own; taken down when dropped.
@@ -31,7 +31,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// The file of an example, under another name; not up yet. None where there is no root.
+    /// The file of an example, under another name; not up yet. `None` without root.
     fn new(kind: &str, example: &str) -> Option<Self> {
         let capabilities = nic::capabilities::current().unwrap();
         if !capabilities.effective.has(nic::capabilities::Cap::SYS_ADMIN) || !has("ip") {
@@ -142,7 +142,7 @@ impl Collector {
         Self { authority: status["api"].as_str().unwrap().trim_start_matches("http://").to_owned() }
     }
 
-    /// What `GET /api/v1{path}` answers.
+    /// The response to `GET /api/v1{path}`.
     fn get(&self, path: &str) -> Value {
         let mut stream = TcpStream::connect(&self.authority).unwrap();
         let head =
@@ -218,7 +218,7 @@ fn three_switches_measure_in_every_mode_and_a_burst_and_a_fault_are_found() {
     assert_eq!(lab.is_gone(), Ok(()));
 }
 
-/// Programs that know nothing of INT work through the switches while it is on.
+/// Programs without INT work through the switches while INT is on.
 fn hosts_notice_nothing(lab: &Lab) {
     if has("ping") {
         for address in ["10.0.3.1", "fd00:3::1"] {
@@ -292,8 +292,8 @@ fn every_mode_finds_the_path(lab: &Lab, collector: &Collector) {
     lab.run("mode file");
 }
 
-/// Postcards of a link that is much slower than one packet after another: no other path than the real one is ever reported, and
-/// `hopwise path` finds the flow by its address.
+/// Postcards with a link whose delay is much longer than the gap between packets: no path other than the real one is ever reported,
+/// and `hopwise path` finds the flow by its address.
 fn postcards_under_delay_make_no_false_path(lab: &Lab, collector: &Collector) {
     lab.run("mode postcard");
     lab.run("fault delay s1-s2 20ms");
@@ -320,7 +320,7 @@ fn path_events(collector: &Collector) -> Vec<Value> {
     answer["events"].as_array().unwrap().clone()
 }
 
-/// Two hosts send at once to one: the packets meet before the slower link, behind switch 12.
+/// Two hosts send to one at the same time: the packets queue at switch 12, before the slower link.
 fn a_burst_is_found(lab: &Lab, collector: &Collector) {
     let sent =
         figures(&lab.run("traffic burst h1,h2 h3 --packets 150 --every 500ms --for 1.2 --port 9401 --json"));
@@ -355,7 +355,7 @@ fn a_fault_is_found(lab: &Lab, collector: &Collector) {
     lab.run("fault clear");
 }
 
-/// A capture of a link between switches holds packets with INT in them.
+/// A capture of a link between switches contains packets with INT.
 fn captures_have_the_forwarded_packets(lab: &Lab) {
     lab.run("mode md");
     let directory = TempDir::new();
@@ -373,7 +373,7 @@ fn captures_have_the_forwarded_packets(lab: &Lab) {
     assert!(marked >= 10, "{marked} packets with INT");
 }
 
-/// How many of 20 packets with INT on the first link have a right UDP checksum.
+/// How many of 20 packets with INT on the first link have a correct UDP checksum.
 fn right_checksums(lab: &Lab) -> u32 {
     let directory = TempDir::new();
     let file = directory.join("link.pcap");
@@ -408,7 +408,7 @@ fn a_lab_leaves_l4_checksums_and_a_switch_that_differs_is_logged() {
     assert_eq!(figures(&lab.run(flow))["lost"], 0, "the sink restores the packet");
     assert_eq!(right_checksums(&lab), 0, "the checksum is that of the packet without INT");
     lab.down();
-    // The switch in the middle leaves what the others update.
+    // The switch in the middle leaves the checksum that the others update.
     fs::write(&lab.file, text.replace("node = 12", "node = 12\nl4_checksum = \"leave\"")).unwrap();
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
@@ -445,7 +445,7 @@ fn switches_report_by_dta_through_a_translator() {
     let answer = collector
         .wait_for("a path", "/dta/stores/paths/get?key=10.0.2.1", |answer| answer["answer"] == "found");
     assert_eq!(answer["fields"]["value"], serde_json::json!([11, 12, 0, 0, 0]), "{answer:#}");
-    // A fault reconfigures the switches at its link; the reports go on.
+    // A fault reconfigures the switches at its link; reporting continues.
     lab.run("fault delay s1-s2 1ms");
     lab.run("traffic flow h2 h1 --rate 1Mbit/s --for 0.5 --port 9602 --json");
     let path = "/dta/stores/paths/get?key=10.0.1.1";
@@ -479,7 +479,7 @@ fn postcards_through_an_aggregator_make_no_false_path() {
 #[test]
 fn remains_of_a_crash_are_found_and_removed() {
     let Some(lab) = Lab::new("c", "leaf-spine.toml") else { return };
-    // The program that makes it is killed halfway, at different moments.
+    // The program that creates the lab is killed during creation, at different moments.
     for namespaces in [1, 6, 12] {
         let mut making = command([
             "lab".as_ref(),
@@ -509,7 +509,7 @@ fn remains_of_a_crash_are_found_and_removed() {
         lab.down();
         assert_eq!(lab.is_gone(), Ok(()));
     }
-    // Whole, and then a switch and the collector are killed.
+    // A complete lab, of which a switch and the collector are killed.
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     assert_eq!(hopwise(["lab", "status", &lab.name]).code, Some(0));
@@ -533,7 +533,7 @@ fn remains_of_a_crash_are_found_and_removed() {
 fn a_failure_halfway_leaves_nothing() {
     let Some(lab) = Lab::new("f", "three-switches.toml") else { return };
     let text = fs::read_to_string(&lab.file).unwrap();
-    // Only the collector itself finds out that this cannot be, when everything else is there.
+    // Only the collector itself detects this error, after everything else was created.
     fs::write(&lab.file, format!("{text}\n[collector.store]\ndir = \"/proc/nowhere\"\n")).unwrap();
     let failed = lab.up();
     assert_eq!(failed.code, Some(2), "{}", failed.stdout);

@@ -272,7 +272,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let scale = if args.quick { Scale::Quick } else { Scale::Full };
     let with = |one: &&Experiment| Settings::with(scale, one.name, one.parameters, &args.given);
-    // All of them first: an error must not end a command that has run for minutes.
+    // Checks all settings first: an error must not end a command that has run for minutes.
     let settings = chosen.iter().map(with).collect::<Result<Vec<_>, _>>()?;
     convert::check(&args.format)?;
     let load = load();
@@ -289,7 +289,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 /// Load average per core above which measured figures do not count.
 const BUSY: f64 = 0.5;
 
-/// Adds what every page of the kind says: the parameters, and for measured figures the machine and its load at the start of the command.
+/// Adds the conditions of every page: the parameters, and for measured figures the machine and its load at the start of the command.
 fn add_conditions(findings: &mut Findings, experiment: &Experiment, settings: &Settings, load: Option<f64>) {
     if !experiment.parameters.is_empty() {
         findings.conditions.push(format!("parameters: {}", settings.sentence()));

@@ -17,7 +17,7 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;
 /// Margin at the right and left edge, without labels.
 const MARGIN: f64 = 20.0;
-/// Estimated width of a character in 12 px sans-serif; SVG cannot be asked.
+/// Estimated width of a character in 12 px sans-serif: the real one is unknown before the file is drawn.
 const CHARACTER: f64 = 6.7;
 /// Target number of ticks.
 const X_TICKS: usize = 7;

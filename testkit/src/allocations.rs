@@ -22,7 +22,7 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
+// SAFETY: every call is passed unchanged to the system's allocator; counting does not touch the memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

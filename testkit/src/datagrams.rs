@@ -46,7 +46,7 @@ const DOMAIN: u16 = 0x0abc;
 /// The node that reports, and often is on the stack too.
 const REPORTER: u32 = 3;
 
-/// A word as devices write them: small, all-ones, halves of all-ones, or anything.
+/// A word such as devices write: small, all-ones, halves of all-ones, or random.
 fn word(rng: &mut Rng) -> u32 {
     match rng.below(8) {
         0 | 1 => u32::MAX,
@@ -110,7 +110,7 @@ fn node(rng: &mut Rng) -> u32 {
     pick(rng, &[REPORTER, REPORTER, 7, u32::MAX])
 }
 
-/// From Ethernet (0), IPv4 (1) or IPv6 on.
+/// A packet that begins with Ethernet (0), IPv4 (1) or IPv6.
 fn packet(rng: &mut Rng, first: usize) -> Vec<u8> {
     match first {
         0 => ethernet(rng, 0),
@@ -545,7 +545,7 @@ fn shim_1(rng: &mut Rng, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u8,
     let behind = [6, pick(rng, &[0, 0x23]), pick(rng, &[0, 0x28, 0xb5]), 0].repeat(tail);
     let words = (int.len() + behind.len()) / 4 + 1;
     let words = if rarely(rng, 30) { rng.below(words + 3) } else { words };
-    // For the destination: the length is all that is read of it.
+    // INT for the destination: only its length is read.
     let words = if kind == 2 && rarely(rng, 3) { 0 } else { words };
     out.extend([kind, 0, words.min(255) as u8, last]);
     out.extend(int);
@@ -555,7 +555,7 @@ fn shim_1(rng: &mut Rng, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u8,
     }
 }
 
-/// The shim of 2.x, with the last three bytes as `rest` says; the first of them goes into the first byte.
+/// The shim of 2.x; `rest` gives the last three bytes, of which the first is merged into the first byte of the shim.
 fn shim_2(rng: &mut Rng, out: &mut Vec<u8>, rest: impl Fn(u8) -> [u8; 3]) {
     let kind = pick(rng, &[1_u8, 1, 1, 1, 3, 2, 4, 4, 5]);
     let mut int = Vec::new();

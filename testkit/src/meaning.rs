@@ -59,7 +59,7 @@ fn shim(bytes: &[u8], profile: &Profile) -> String {
     }
 }
 
-/// A UDP packet around INT, marked as the shim's NPT wants it.
+/// A UDP packet with INT, marked as the shim's NPT requires.
 pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
     let by_port = bytes.first().is_some_and(|first| first >> 2 & 3 != 0 && first >> 4 != 0);
     let mut frame = vec![0; 42];
@@ -312,7 +312,7 @@ impl Object {
         self.raw("ioam", &inner.finish());
     }
 
-    /// The flags of a trace, and what its nodes wrote that is no item of a hop, in forwarding order.
+    /// The flags of a trace, and the data of its nodes that are not items of a hop, in forwarding order.
     fn trace_data(&mut self, trace: &Trace<'_>) {
         let flags: Vec<_> = trace.flag_names().map(|name| format!("\"{name}\"")).collect();
         if !flags.is_empty() {
@@ -331,14 +331,14 @@ impl Object {
         self.list("hops", hops.iter().map(hop));
     }
 
-    /// Hops that do not name their nodes.
+    /// Hops without node ids.
     fn hops_without_path(&mut self, hops: impl Iterator<Item = Hop>) {
         self.raw("path", "[]");
         self.list("hops", hops.map(|each| hop(&each)));
     }
 }
 
-/// What a node of a trace wrote that is no item of a hop.
+/// The data of a trace's node that are not items of a hop.
 fn data(node: &Node<'_>) -> String {
     let mut out = Object::new();
     let mut put = |key: &str, carried: bool, value: Option<u64>| {

@@ -22,7 +22,7 @@ pub struct Graph {
     edges: BTreeSet<(Module, Module)>,
 }
 
-/// Siblings below one parent that use one another in a loop.
+/// Siblings below one parent that use each other in a cycle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cycle {
     /// The parent's path, `crate` for the root.

@@ -102,7 +102,7 @@ impl Network {
         if random.one_in(100) {
             (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));
         }
-        // Implausible: as a clone's, whose ingress time is not known, and too long.
+        // Implausible: too long, or without an ingress timestamp as of a cloned packet.
         if random.one_in(100) {
             let at = random.below(sent.hops.len() as u64) as usize;
             match random.one_in(2) {

@@ -439,14 +439,14 @@ impl<F: Front> World<F> {
         assert_eq!(self.links.state(0), State::Up);
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn pass(&mut self, time: u64) {
         let until = self.now + time;
         while self.step(until) {}
         self.now = until;
     }
 
-    /// The word at `offset` behind the header page of a region.
+    /// The word at `offset` after the header page of a region.
     pub fn u64_at(&self, region: usize, offset: u64) -> u64 {
         self.memory[region].load_u64(4096 + offset).expect("in range")
     }

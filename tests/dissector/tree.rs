@@ -69,8 +69,8 @@ pub(crate) fn hop(tree: &Value, prefix: &str) -> Map<String, Value> {
     out
 }
 
-/// Hops in forwarding order: those in the packet, then the reporter's own, which is one with the newest if the
-/// dissector says so.
+/// Hops in forwarding order: those in the packet, then the reporter's own, which is merged with the newest if the
+/// dissector marks it so.
 pub(crate) fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
     let int = get(tree, "int");
     let mut hops: Vec<_> = match (int, get(tree, "ioam")) {
@@ -212,7 +212,7 @@ pub(crate) fn report(datagram: &Value, tree: &Value) -> Value {
     Value::Object(out)
 }
 
-/// The object of a packet; `None` when nothing is shown of it.
+/// The object of a packet.
 pub(crate) fn packet(tree: &Value) -> Value {
     if let Some(refused) = string(tree, "refused") {
         return json!({"error": refused});

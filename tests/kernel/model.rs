@@ -47,7 +47,7 @@ impl Kernel {
         self.tables.set_detection(&config.detection).unwrap();
     }
 
-    /// The record for a frame: reason, count and last of the numbers suppressed before it, payload.
+    /// The record for a frame: reason, count and last of the sequence numbers suppressed before it, payload.
     pub(crate) fn give(&mut self, frame: &[u8]) -> Option<(Reason, u32, u32, Vec<u8>)> {
         let run = self.object.test_run("hopwise_detect", frame, 1).unwrap();
         assert_eq!(run.verdict, DROP);
@@ -72,7 +72,7 @@ pub(crate) fn units(profile: &Profile) -> Units {
     }
 }
 
-/// Ethernet, IPv4 and UDP around a payload, sometimes behind a VLAN tag.
+/// A payload in Ethernet, IPv4 and UDP, sometimes with a VLAN tag.
 pub(crate) fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
     let (total, length) = (28 + payload.len() as u16, 8 + payload.len() as u16);
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
@@ -94,7 +94,7 @@ pub(crate) fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
 /// State of a flow that influences later events, in addition to values whose changes are always events.
 pub(crate) type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
 
-/// The kernel, a collector that sees all, and one that sees what the kernel passes.
+/// The kernel, a collector that receives all datagrams, and one that receives those that the kernel passes.
 pub(crate) struct Model {
     pub(crate) kernel: Kernel,
     pub(crate) all: Collector,
@@ -104,11 +104,11 @@ pub(crate) struct Model {
     pub(crate) config: Config,
     pub(crate) streams: BTreeMap<StreamId, Run>,
     pub(crate) applied: BTreeMap<StreamId, u32>,
-    /// Flows that had a path of more hops than the kernel holds: all their reports pass to user space.
+    /// Flows that had a path of more hops than the kernel stores: all their reports are passed to user space.
     pub(crate) long: BTreeSet<String>,
     pub(crate) up: u64,
     pub(crate) spare: u64,
-    /// Some may pass to user space for a reason that the collector does not show.
+    /// Some datagrams may be passed to user space for a reason that the collector does not show.
     pub(crate) spare_allowed: bool,
     pub(crate) now: u64,
 }
@@ -230,7 +230,7 @@ impl Model {
         !next
     }
 
-    /// Every datagram is counted once, in the kernel or in the collector that received it; and both report the same.
+    /// Checks that every datagram is counted once, in the kernel or in the collector that received it, and that both report the same.
     pub(crate) fn finish(&self) {
         let events = |log: &Log| log.events.clone();
         same_events(&events(&self.reported), &events(&self.collected));

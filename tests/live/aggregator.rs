@@ -70,7 +70,7 @@ impl Stage {
 
     /// The answer of the API once `done` is true for it.
     fn view(&self, done: impl Fn(&Value) -> bool) -> Value {
-        // Each answer is at most as old as a sleep of the stage; what never comes fails by the number of tries.
+        // Each answer is at most as old as one sleep of the aggregator; the number of tries is limited.
         for _ in 0..100_000 {
             let view: Value = serde_json::from_str(&self.get("/api/v1/aggregator").1).unwrap();
             if done(&view) {

@@ -1,5 +1,5 @@
-//! DTA in the real program: reports by UDP into a translator, RoCEv2 over loopback sockets into collectors' memory, answers by the
-//! API and the commands, live, from the regions' files and from snapshots; and collectors that die and come back.
+//! DTA in the real program: reports by UDP into a translator, RoCEv2 over loopback sockets into collectors' memory, queries by the
+//! API and the commands, live, from the regions' files and from snapshots; and collectors that are killed and restarted.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread, time::Duration};
 
@@ -36,12 +36,12 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     let region = at.join("memory");
     commands(&["--api", &keeper.url()]);
     commands(&["--directory", text(&region)]);
-    // The event, in the store and with everything that its fields say.
+    // The event, in the store, with all of its fields.
     let events = keeper.wait("/api/v1/events?kind=drop", "reported", |view| view["events"][0].is_object());
     let event = &events["events"][0];
     assert_eq!((&event["node"], &event["reason"]), (&101.into(), &7.into()), "{events:#}");
     assert_eq!(event["text"], "10.0.0.1:1234>10.0.0.2:80/6");
-    // A snapshot answers as the live store does, also when that one has gone on.
+    // A snapshot answers as the live store did, even after the live store changed.
     let (status, taken) = keeper.ask("POST", "/api/v1/dta/snapshots", r#"{"stores": ["paths"]}"#);
     assert_eq!((status, &taken["snapshots"][0]["store"]), (200, &json!("paths")), "{taken}");
     let (file, ts) = (taken["snapshots"][0]["file"].as_str().unwrap(), &taken["snapshots"][0]["ts"]);
@@ -56,7 +56,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
         "{}",
         run.stderr
     );
-    // What the memory counted adds up, and nothing was refused.
+    // The counters of the memory add up, and nothing was refused.
     let view = keeper.get("/api/v1/dta");
     assert_eq!((&view["balanced"], &view["missing"]), (&true.into(), &0.into()), "{view:#}");
     assert_eq!((&view["refused"], &view["dropped"]), (&json!({}), &json!({})), "{view:#}");
@@ -74,7 +74,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     keeper.stop();
 }
 
-/// A line of the metrics, in time: what is counted is published after it is seen.
+/// Waits for a line of the metrics: counters are published with a delay.
 fn metric(program: &Program, line: &str) {
     program
         .wait("/metrics", line, |text| text.as_str().is_some_and(|text| text.lines().any(|one| one == line)));
@@ -263,7 +263,7 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     second.kill();
     let before = stage.translator("noticed", |dta| !connected(dta, 1));
     report_keys(&mut reporters, 1000..2000);
-    // What must arrive waits.
+    // Essential reports wait.
     for number in 0..100_u32 {
         let entry = number.to_be_bytes();
         reporters[1].send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
@@ -273,7 +273,7 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     assert_eq!(away["balanced"], true, "{away:#}");
     assert!(lost > 0, "{away:#}");
 
-    // It comes back where it was, with what was in its memory.
+    // It restarts at the same address, with the contents of its memory.
     let exchange = second.memory.unwrap().1;
     let again = collector(&at, "m1", "").replacen(
         "exchange = \"127.0.0.1:0\"",
@@ -294,10 +294,10 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
         (&true.into(), &true.into()),
         "{after:#}"
     );
-    // A collector that begins slowly may need a third.
+    // A collector that starts slowly may need a third.
     assert!(after["collectors"][1]["connections"].as_u64() >= Some(2), "{after:#}");
 
-    // The first collector lost nothing, the second exactly what was counted.
+    // The first collector lost nothing, the second exactly the counted reports.
     let frames = |number: usize| after["collectors"][number]["unreliable"].as_u64().unwrap();
     first.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(0));
     second.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(1) - 1000);
@@ -305,7 +305,7 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     let total_lost = sum(&after, "dropped");
     let found = known(&at.join("m1"), (1..3000).step_by(2));
     assert_eq!(found + total_lost, 1500, "{after:#}");
-    // All of list 10 is there, once and in order.
+    // All entries of list 10 arrived, once and in order.
     let tail = second.get("/api/v1/dta/lists/10?limit=1000");
     let entries: Vec<_> =
         tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
@@ -370,7 +370,7 @@ fn a_peer_with_another_secret_is_refused_until_it_has_the_right_one() {
     let view = keeper.get("/api/v1/dta");
     assert_eq!((&view["links"], &view["translators"]["secret"]), (&Value::Array(Vec::new()), &true.into()));
 
-    // A file that everybody may read is not taken: nothing changes. The right one is, without a restart.
+    // A file that everybody may read is rejected: nothing changes. A correct one is accepted without a restart.
     let reload = |program: &Program| program.ask("POST", "/api/v1/config/reload", "");
     fs::set_permissions(&theirs, fs::Permissions::from_mode(0o644)).unwrap();
     let (status, answer) = reload(&stage);
@@ -382,10 +382,10 @@ fn a_peer_with_another_secret_is_refused_until_it_has_the_right_one() {
     assert_eq!(reload(&stage).0, 200);
     stage.translator("connected", |dta| connected(dta, 0));
 
-    // A new secret is for connections that come: this one stays.
+    // A new secret applies to new connections: this one stays.
     put_secret(&ours, "another-secret-of-both");
     assert_eq!(reload(&keeper).0, 200);
-    // A link that is lost for want of a core comes back by the same.
+    // A link that was lost because a process was not scheduled is restored with the same secret.
     put_secret(&theirs, "another-secret-of-both");
     assert_eq!(reload(&stage).0, 200);
     let mut reporter = Reporter::new(stage.reports[0]);
@@ -447,7 +447,7 @@ fn invalid_settings_are_reported_before_anything_starts() {
     fs::write(&config, translator(&["127.0.0.1:0".parse().unwrap()], "")).unwrap();
     let run = hopwise(["run", "-c", text(&config)]);
     assert_eq!((run.code, run.stderr.contains("exchange port 0")), (Some(2), true), "{}", run.stderr);
-    // A region of another shape is not overwritten.
+    // A region of another geometry is not overwritten.
     let mut running = Program::start(&at, "c.toml", &keeper);
     running.stop();
     fs::write(&running.config, keeper.replace("slots = \"64K\"", "slots = \"32K\"")).unwrap();

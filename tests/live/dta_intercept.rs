@@ -1,5 +1,5 @@
-//! The translator in the last switch before the collector: it intercepts the reports of a host behind another switch, and answers in the
-//! collector's name. INT that the first switch put into them is reported and stripped; other traffic is forwarded.
+//! The translator in the last switch before the collector: it intercepts the reports of a host behind another switch, and answers with
+//! the collector's address. INT that the first switch inserted is reported and stripped; other traffic is forwarded.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -159,7 +159,7 @@ fn values_and_entries(network: &Network, keeper: &Program, last: &Program) {
         reporter.sequence = sequence - 1;
         reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entries });
     };
-    // The second is lost. The translator requests what follows the first, from the collector's address.
+    // The second is lost. The translator requests the reports after the first, from the collector's address.
     let reporter = &mut reporters[0];
     entry(reporter, 1);
     entry(reporter, 3);

@@ -1,5 +1,6 @@
 //! DTA's roles end to end, each part with failures of its own: the artifact's packets, IPv6, snapshots by schedule, triggers,
-//! immediates; and in network namespaces two collectors and a translator under the load of `hopwise report`, of which one dies and comes back.
+//! immediates; and in network namespaces a translator and two collectors under the load of `hopwise report`, where one collector is killed
+//! and restarted.
 
 use std::{
     fs,
@@ -46,7 +47,7 @@ fn zeros_but(len: usize, parts: &[(usize, &str)]) -> Vec<u8> {
     body
 }
 
-/// The artifact's stores: it names none, so all have number 0.
+/// The artifact's stores: its packets have no store ID, so all have ID 0.
 const ARTIFACT: &str = r#"
 [[collector.memory.stores]]
 name = "values"
@@ -85,7 +86,7 @@ const PATIENT: &str = "layout = \"artifact\"\nflush = \"60s\"\npostcard_timeout 
 fn reports_of_senders_that_are_not_allowed_are_refused_and_counted() {
     let directory = TempDir::new();
     let at = directory.join("");
-    // Nobody is there; refused reports wait for nothing.
+    // There is no collector; refused reports wait for nothing.
     let settings =
         translator(&["127.0.0.1:1".parse().unwrap()], "allow = [\"10.0.0.0/8\", \"2001:db8::/32\"]");
     let stage = Program::start(&at, "t.toml", &settings);
@@ -126,7 +127,7 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     });
     assert_eq!((&dta["balanced"], &dta["layout"]), (&true.into(), &json!("artifact")), "{dta:#}");
     assert_eq!(dta["unreadable"].as_object().unwrap().len(), 1, "{dta:#}");
-    // Four writes of values, one of entries, one path, two additions.
+    // Four writes of values, one of entries, one of a path, two additions.
     keeper.wait("/api/v1/dta", "executed", |view| view["executed"] == 8);
     let file = |name: &str| at.join("memory").join(format!("{name}.region"));
     let value = "67512d79 0000029a";
@@ -141,7 +142,7 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     answers_of_the_artifact(&keeper, &at.join("memory"));
 }
 
-/// The same by the query commands.
+/// Queries the same by the commands.
 fn answers_of_the_artifact(keeper: &Program, directory: &Path) {
     for source in [["--api", &keeper.url()], ["--directory", text(directory)]] {
         let ask = |args: &[&str]| {
@@ -333,7 +334,7 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
         keeper.wait("/api/v1/dta", what, |_| events(&keeper) == count);
     };
     reported("two immediates of list 10", 2, &valued("change", 0x2000_000a));
-    // Of a store, likewise; of a followed list its entries are the events, and nothing is reported twice.
+    // Likewise for a store; for a followed list the entries are the events, and nothing is reported twice.
     reporter.send(false, true, Operation::KeyWrite { copies: 2, store: 1, key: &[7; 4], data: &path_of(7) });
     reported("an immediate of store 1", 1, &valued("change", 0x1000_0001));
     let entry = hex("0a0000010a00000204d2005006 00000065 07");
@@ -434,7 +435,7 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     let grown = hopwise(["map", "grow", text(&old), &one(1)]);
     assert!(grown.stderr.contains("128 of 256 parts of the keys (50.0 %) move to `c1`"), "{}", grown.stderr);
     fs::write(&new, grown.stdout).unwrap();
-    // The second half, and of the first half every second key again.
+    // Reports the second half of the keys, and every second key of the first half again.
     (16..32).for_each(|key| report(&new, key, key));
     (0..16).step_by(2).for_each(|key| report(&new, key, key + 100));
     let written = |dta: &Value| dta["completed"]["key_write"] == 40;
@@ -443,7 +444,7 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     for (number, keeper) in keepers.iter().enumerate() {
         keeper.wait("/api/v1/dta", "written", |view| view["executed"].as_u64() == frames(number));
     }
-    // By hand of wire-formats 5.6: the second of two collectors has the keys whose CRC-32K begins with a 0 bit.
+    // Calculated by hand from wire-formats 5.6: the second of two collectors has the keys whose CRC-32K begins with a 0 bit.
     let moved = |key: u32| wire::dta::hash::hashes(&key.to_be_bytes()).slots[2] >> 31 == 0;
     assert!((0..16).any(|key| key % 2 == 1 && moved(key)) && (0..16).any(|key| !moved(key)));
     for key in 0..32_u32 {
@@ -455,7 +456,7 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
         assert_eq!(answer["fields"]["value"][0], if again { key + 100 } else { key }, "{key}: {answer}");
     }
     the_stores_of_all(&new);
-    // Nothing of a key that did not move is at the new one.
+    // The new collector has no keys that did not move.
     let reader = store(&at.join("m1/paths.region")).key_write().unwrap();
     let there = |key: u32| reader.get(&key.to_be_bytes(), Policy::First, 4, &mut [0; 20]).unwrap();
     assert!((0..32).filter(|key| !moved(*key)).all(|key| there(key) == Answer::Empty));
@@ -556,7 +557,7 @@ impl Network {
         Ok(network)
     }
 
-    /// A collector, started or started again: the same memory, the same addresses.
+    /// Starts or restarts a collector, with the same memory and the same addresses.
     fn collector(&self, number: usize, at: &Path) -> Program {
         let address = format!("10.98.{}.2", number + 2);
         let settings = memory_at(at, &format!("m{number}"), &address, "")
@@ -574,7 +575,7 @@ impl Network {
         Program::start_in(Some(self.translator.name()), at, "t.toml", &settings)
     }
 
-    /// `hopwise report … load …`, begun.
+    /// Starts `hopwise report … load …`.
     fn load(&self, stage: &Program, how: &[&str], load: &[&str]) -> std::process::Child {
         let to: Vec<String> = stage.reports.iter().map(SocketAddr::to_string).collect();
         let ends = ["report", "--json", "--to", &to[0], "--to", &to[1]];
@@ -647,8 +648,8 @@ fn in_namespaces_a_collector_dies_under_load_and_what_was_lost_is_known() {
     essential_entries(&network, &stage, &mut second, &at);
 }
 
-/// Values before, while the second collector is away, and after; the translator's counters at the end, and the reports that the reporter
-/// suppressed because the translator requested it.
+/// Values before, during and after the absence of the second collector; returns the translator's counters at the end, and the number of
+/// reports that the reporter suppressed because the translator requested it.
 fn values(
     network: &Network,
     stage: &Program,
@@ -697,14 +698,14 @@ fn values(
         (&true.into(), sum(&away, "dropped")),
         "{after:#}"
     );
-    // Each collector executed what was sent to it, or counted it as missing.
+    // Each collector executed the operations sent to it, or counted them as missing.
     first.wait("/api/v1/dta", "written", |view| executed(view) == frames(&after, 0));
     let since = frames(&after, 1) - frames(&before, 1);
     second.wait("/api/v1/dta", "written", |view| executed(view) == since);
     (after, suppressed.get())
 }
 
-/// Entries that must arrive, to a list of each collector; the second is killed meanwhile and restarted: all entries are there, once and in order.
+/// Entries that must arrive, to a list of each collector; the second is restarted meanwhile: all entries arrive, once and in order.
 fn essential_entries(network: &Network, stage: &Program, second: &mut Program, at: &Path) {
     let count = (2 * PART).to_string();
     let args = ["append", "--list", "10", "--lists", "2", "--data", "4", "--rate", "2000", "--count", &count];

@@ -40,7 +40,7 @@ fn translator(family: usize) -> String {
 fn pair() -> Option<Pair> {
     let pair = Pair::create();
     let pair = pair.map_err(|error| skipped(&format!("memory in the kernel: needs root ({error})"))).ok()?;
-    // A veth accepts frames from the other end's program only if it polls, and that comes with GRO.
+    // A veth accepts frames from the other end's program only if it polls (NAPI), which GRO enables.
     pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
     Some(pair)
 }
@@ -148,10 +148,10 @@ fn reports_are_written_by_the_kernel_and_asked_as_ever() {
         done(&stage, 5);
 
         let view = all_in_the_kernel(&keeper);
-        // Six additions, of which three reports had two copies; two copies of a path; one batch.
+        // Six additions (three reports with two copies each), two copies of a path, one batch.
         assert_eq!((&view["fetch_adds"], &view["missing"]), (&6.into(), &0.into()), "{view:#}");
         assert!(view["packets"].as_u64().unwrap() >= 9 && view["acks"] != 0, "{view:#}");
-        // The immediate found the same ears, and the entry became an event.
+        // The immediate was received as in user space, and the entry became an event.
         wait(&keeper, "/api/v1/dta", "reported", |view| {
             view["events"]["immediates"] == 1 && view["events"]["entries"] == 1
         });
@@ -206,7 +206,7 @@ fn stops_and_comes_back(
     let keeper = start(pair, &memory, family);
     let url = format!("http://{}", keeper.api);
     assert_eq!(get(pair, &["--api", &url]), "[11,12,13,14,15]  (2 of 2 copies)\n");
-    // Another one may not have the same memory, nor may one that uses it as files.
+    // Another process cannot use the same memory, neither in the kernel nor as files.
     let other = collector(&memory, 1 - family, Pair::DEVICE);
     let files = other.replace("\"xdp\"", "\"socket\"").replace("interface = \"veth0\"\n", "");
     for other in [other, files] {
@@ -221,7 +221,7 @@ fn stops_and_comes_back(
     keeper.signal("-KILL");
     drop(keeper);
 
-    // Writes since the last stop are lost, which a message reports.
+    // Writes since the last stop are lost; a message reports it.
     assert_eq!(get(pair, &["--directory", text(&memory)]), "[11,12,13,14,15]  (2 of 2 copies)\n");
     let config = collector(&memory, family, Pair::DEVICE);
     let keeper = Server::start_raw_within(pair.far.name(), &config).unwrap();
@@ -250,7 +250,7 @@ fn an_interface_that_disappears_and_returns_is_opened_again() {
     done(&stage, 10);
     let url = format!("http://{}", keeper.api);
     assert_eq!(get(&pair, &["--api", &url]), "[21,22,23,24,25]  (2 of 2 copies)\n");
-    // What came while the program was away went to the socket, and was dropped there: only one of both knows the sequence.
+    // Packets that arrived without the program went to the socket, and were dropped there: only one responder tracks the sequence.
     let view = keeper.json("/api/v1/dta");
     assert_eq!(view["balanced"], true, "{view:#}");
 }
@@ -261,7 +261,7 @@ fn a_failed_save_at_the_stop_is_reported_with_exit_code_1() {
     let directory = TempDir::new();
     let memory = memory(&directory);
     let keeper = start(&pair, &memory, 0);
-    // What is begun is written beside the file, and here that cannot be.
+    // The temporary file is written beside the store's file, which is impossible here.
     fs::create_dir(memory.join("paths.begun")).unwrap();
     keeper.signal("-TERM");
     let line = keeper.log_line("the store `paths` is lost");

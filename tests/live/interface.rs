@@ -41,8 +41,8 @@ fn mixed() -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// All results of the program, except those that depend on the time: timestamps, and which missing numbers count as lost
-/// already.
+/// All results of the program, except those that depend on the time: timestamps, and which missing numbers already count
+/// as lost.
 fn conclusions(server: &Server, status: &Value) -> Value {
     let events = server
         .query(
@@ -114,7 +114,7 @@ fn same_answers(mode: &str) {
         });
         assert!(socket.1["events"].as_array().unwrap().len() > 100, "{:#}", socket.1);
         for (part, expected) in socket.1.as_object().unwrap() {
-            // In the kernel what is refused is counted by reason, not by who sent it.
+            // The kernel counts refusals by reason, not by sender.
             if part == "sources" && kind.starts_with("kernel") {
                 continue;
             }
@@ -129,7 +129,7 @@ fn same_answers(mode: &str) {
 /// The settings of detection in the kernel.
 const KERNEL: &str = "collector.xdp.mode = \"kernel\"";
 
-/// Values that wander, mostly inside their thresholds, of thirty flows.
+/// Reports of thirty flows whose values change randomly, mostly within their thresholds.
 fn wandering(seqs: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     let one = |seq: u32| {
         let step = |by: u32| 500_000 + (seq.wrapping_mul(2_654_435_761) >> 16) % 40_000 * by;
@@ -167,7 +167,7 @@ fn thresholds_that_change_while_it_runs_give_the_same_answers() {
         loop {
             std::thread::sleep(std::time::Duration::from_millis(200));
             let again = conclusions(&server, &server.json("/api/v1/status"));
-            // The kernel's are known by the others; those come to an end.
+            // Events of the kernel must equal the others; wait until both are complete.
             let settled = match &expected {
                 Some(events) => *events == again["events"],
                 None => again == concluded,
@@ -204,7 +204,7 @@ fn several_workers_share_an_interface() {
     assert_balanced(&status);
     let busy = status["workers"].as_array().unwrap().iter().filter(|worker| worker["reports"] != 0).count();
     assert_eq!((busy, dropped(&status, "fanout")), (3, 0), "{status:#}");
-    // The numbers that are missing are counted by those who receive, whichever queue they came by.
+    // The receiving workers count missing numbers, whatever queue the datagrams arrived on.
     server.wait_for("60 lost", |status| stage(status, "network")["drops"]["lost"] == 60);
 }
 
@@ -236,7 +236,7 @@ fn goes_and_comes_back(mode: &str) {
     assert!(input(&gone)["message"].is_string(), "{gone:#}");
     assert_eq!(input(&gone)["datagrams"], 500);
     pair.link().unwrap();
-    // An interface is made first and set up then; in between it may be read by a lower receive path.
+    // An interface is created before it is set up; in between it may be read by a slower receive path.
     let back =
         server.wait_for("up again", |status| input(status)["up"] == true && input(status)["kind"] == kind);
     assert!(input(&back)["reopened"].as_u64() >= Some(1), "{back:#}");
@@ -262,7 +262,7 @@ fn an_interface_that_appears_later_is_opened_when_it_appears() {
     let reason = input(&without)["tried"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("there is no interface `veth0`"), "{reason}");
     pair.link().unwrap();
-    // While it is set up it may be read by a lower receive path for a moment.
+    // Until it is set up, it may be read by a slower receive path for a moment.
     server.wait_for("opened again", |status| {
         input(status)["up"] == true && input(status)["kind"] == "xdp-native"
     });
@@ -315,7 +315,7 @@ fn an_attached_program_forces_a_slower_rx_path_until_it_is_detached() {
 #[test]
 fn an_interface_with_another_number_of_queues_is_read_again() {
     let Ok(pair) = Pair::with_queues(2) else { return skipped("queues: network namespaces need root") };
-    // Both ends: a veth runs programs in its driver only where it has a queue for each that the other end sends by.
+    // Both ends: a veth runs programs in its driver only if it has a receive queue for each transmit queue of the other end.
     for end in [&pair.near, &pair.far] {
         end.run(|| nic::device::set_queues(Pair::DEVICE, 1, 1)).unwrap().unwrap();
     }
@@ -341,7 +341,7 @@ fn under_overload_every_frame_is_accounted_for() {
             return skipped("overload: there is no AF_XDP here");
         };
         let datagrams: Vec<_> = (0..5_000).map(|seq| report(seq, (seq % 10) as u16, [1, 2, 3])).collect();
-        // A program that stands still is as slow as one can be.
+        // A stopped program is the slowest possible reader.
         server.signal("-STOP");
         send(&pair, 0, &datagrams[..4_000]);
         server.signal("-CONT");
@@ -351,7 +351,7 @@ fn under_overload_every_frame_is_accounted_for() {
         assert_balanced(&status);
         let lost = dropped(&status, "kernel") + dropped(&status, "nic");
         assert!(lost > 0, "{status:#}");
-        // What is missing in the sequence is what was dropped here: the network lost nothing.
+        // The missing numbers were all dropped here: the network lost nothing.
         server.wait_for("no loss of the network's", |status| dropped(status, "network") == 0);
     }
 }
@@ -390,7 +390,7 @@ fn under_overload_the_kernels_program_accounts_for_every_frame() {
     assert_eq!(dropped(&status, "network"), 0, "{status:#}");
 }
 
-/// Programs and maps that a process holds.
+/// Programs and maps that a process has open.
 fn capabilities(process: u32) -> Ids {
     let mut ids = Ids { programs: Vec::new(), maps: Vec::new() };
     for file in std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap() {
@@ -416,7 +416,7 @@ fn no_program_and_no_map_is_left_behind() {
             "-TERM" => drop(server.stop()),
             _ => drop(server),
         }
-        // The kernel frees them when nothing in it looks at them any more.
+        // The kernel frees them when nothing refers to them any more.
         let start = std::time::Instant::now();
         loop {
             let left = ids.alive().unwrap();
@@ -488,7 +488,7 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
         reading if reading.starts_with("input-") => 1 << 39,
         _ => every,
     };
-    // A thread gives up its own as the first thing that it does, and may not have begun.
+    // A thread drops its capabilities first of all, but may not have started.
     let start = std::time::Instant::now();
     let other = loop {
         let threads = capabilities(&server);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::server::{PATIENCE, Server};
 use crate::support::{self, schema};
 
-/// h1 – s1 – s2 – s3 – h2. Between switches packets may be longer, so that INT has room.
+/// h1 – s1 – s2 – s3 – h2. Between switches the MTU is larger, so that INT fits.
 struct Line {
     hosts: [Namespace; 2],
     switches: Vec<Server>,
@@ -212,7 +212,7 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
         udp["end"]["sum"]["lost_percent"].as_f64().unwrap_or_else(|| panic!("{udp:#}"))
     });
     assert!(lost.iter().any(|lost| *lost < 5.0), "{lost:?}");
-    // The socket of this test holds only some of them.
+    // The socket of this test queues only some of them.
     let reported = line.switches[2].json("/api/v1/switch")["int"]["reported"].as_u64().unwrap();
     assert!(reported > 1_000 && !line.paths(2).is_empty(), "{reported}");
     let v6 = line.iperf(HOSTS[1][1], &["-n", "1M"]);
@@ -321,7 +321,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     send();
     let view = sink.json("/api/v1/switch");
     let after = Books::of(&view);
-    // Two flows at most, the packets of each but the first suppressed. Those of TCP, which no filter matches, are reported.
+    // At most two flows; all packets of each but the first are suppressed. TCP packets, which no filter matches, are reported.
     assert!((1..=4).contains(&after.matched) && after.suppressed > 500, "{view:#}");
     assert_eq!(after.suppressed, after.filtered, "{view:#}");
     assert!(after.reported - before.reported < before.matched / 2, "{view:#}");
@@ -332,7 +332,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
         metrics.contains("hopwise_switch_filter_total{filter=\"0\",decision=\"suppressed\"}"),
         "{metrics}"
     );
-    // The file has the same filter after another one: it keeps its state and counters.
+    // In the new file, the same filter follows another one: it keeps its state and counters.
     let other = "[[switch.filter]]\ndport = 9\nalgorithm = \"change\"\n";
     let file = format!("{watch}{other}[[switch.filter]]\nproto = \"udp\"\n{STEADY}");
     reload(sink, &config(2, &file), |view| view["filters"].as_array().unwrap().len() == 2);
@@ -423,7 +423,7 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
     let (mut paths, done) = (Paths::default(), std::sync::atomic::AtomicBool::new(false));
     let now =
         || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    // Relaxed: it orders no other memory.
+    // Relaxed: the flag orders no other memory.
     let order = std::sync::atomic::Ordering::Relaxed;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -533,7 +533,7 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
         "{dta:#}"
     );
     assert!(mapping["operations"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
-    // The same as metrics, which were read earlier: counters only grow.
+    // The same counters as metrics, which were read earlier: counters only grow.
     let after = line.switches[2].get("/metrics").body;
     for (name, labels, least) in [
         ("nacks_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["nacks"]),

@@ -1,4 +1,4 @@
-//! hopwise run by an ordinary user who has capabilities and nothing else, in a network namespace. Needs root to be set up,
+//! hopwise run by an ordinary user with capabilities only, in a network namespace. Needs root to be set up,
 //! and `setpriv`; tests that cannot run are reported as skipped.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::support::server::{PATIENCE, assert_balanced, dropped, report, stage};
 use crate::support::{TempDir, public_copy, skipped};
 
-/// Where the API is, in a namespace of its own.
+/// Address of the API, in a namespace of its own.
 const API: &str = "127.0.0.1:8080";
 
 /// The user and group `nobody`.
@@ -28,7 +28,7 @@ const FOUR: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
 /// hopwise reading `veth0` of a namespace, as nobody. Killed when dropped.
 struct Unprivileged {
     child: Child,
-    /// Its log up to where everything is open.
+    /// Its log until all inputs are open.
     log: String,
     pair: Pair,
     _directory: TempDir,
@@ -42,7 +42,7 @@ impl Drop for Unprivileged {
 }
 
 impl Unprivileged {
-    /// With these ambient capabilities, as the service has them.
+    /// Starts it with these ambient capabilities, like the service.
     fn start(capabilities: &[Cap]) -> Option<Self> {
         let pair = Pair::create();
         let pair = pair.map_err(|error| skipped(&format!("without root: this needs root ({error})"))).ok()?;
@@ -64,7 +64,7 @@ impl Unprivileged {
         while !log.contains("http://") {
             assert!(lines.read_line(&mut log).unwrap() > 0, "{log}");
         }
-        // The rest would fill the pipe some day, and is of no interest.
+        // Discards the rest, which would fill the pipe eventually.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Some(Self { child, log, pair, _directory: directory })
     }
@@ -95,7 +95,7 @@ impl Unprivileged {
         let came = |status: &Value| stage(status, "kernel")["in"].as_u64().unwrap();
         for seq in 0..reports {
             socket.send_to(&report(seq, 1, [1, 2, 3]), to).unwrap();
-            // No more than the link holds while its other end has no core.
+            // At most as many as the link can queue while its other end is not scheduled.
             while seq % 128 == 127 && came(&self.status()) <= u64::from(seq) {
                 assert!(start.elapsed() < PATIENCE, "{seq}");
             }
@@ -117,7 +117,7 @@ impl Unprivileged {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         tasks
             .filter_map(|task| {
-                // One that has ended meanwhile has none.
+                // A thread that has ended meanwhile has none.
                 let read = |name: &str| fs::read_to_string(task.as_ref().ok()?.path().join(name)).ok();
                 Some((read("comm")?.trim().to_owned(), Capabilities::parse(&read("status")?)?))
             })
@@ -136,7 +136,7 @@ fn four_capabilities_are_enough_and_one_thread_keeps_them() {
     assert!(capabilities.len() > 3, "{capabilities:?}");
     for (thread, capabilities) in capabilities {
         let most = match thread.as_str() {
-            // Opens interfaces again.
+            // The thread that reopens interfaces.
             "inputs" => CapSet::of(&FOUR),
             name if name.starts_with("input-") => CapSet::of(&[Cap::BPF]),
             _ => CapSet::default(),

@@ -1,4 +1,4 @@
-//! Every answer is bounded, whatever is asked and however slowly it is received.
+//! Every answer is bounded, for any request and any speed of the client.
 
 use std::{
     fs,
@@ -144,7 +144,7 @@ fn promtool_accepts_the_metrics() {
 #[test]
 fn idle_and_slow_connections_exclude_nobody() {
     let server = Server::start("");
-    // More than the server holds; each of the kind that waits for ever.
+    // More connections than the server accepts; each of them idle for ever.
     let connect = |index: usize| {
         let mut stream = TcpStream::connect(server.api).unwrap();
         match index % 3 {

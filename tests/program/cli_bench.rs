@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{self, hopwise};
 
-/// What the documents name.
+/// The cases named in the documentation.
 const PUBLISHED: [&str; 37] = [
     "fastpath-6x8-1k",
     "fastpath-6x8-100k",
@@ -55,7 +55,7 @@ fn every_case_runs_and_says_what_it_measured() {
     let run = hopwise(["bench", "--all", "--json", "--runs", "1", "--seconds", "0.02"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let outcomes = run.json();
-    // What needs root.
+    // Cases that need root.
     let may_skip = [
         "skipped udp-one-sender",
         "skipped rx-",
@@ -76,7 +76,7 @@ fn every_case_runs_and_says_what_it_measured() {
     }
 }
 
-/// What a case must have found, by its name.
+/// Checks the result of a case, by its name.
 fn plausible(outcome: &Value) {
     let name = outcome["name"].as_str().unwrap_or_default();
     if ["udp-", "rx-", "switch-live", "dta-live"].iter().any(|kind| name.starts_with(kind)) {
@@ -101,7 +101,7 @@ fn plausible(outcome: &Value) {
         assert!(outcome["conditions"]["sets_per_report"].as_f64() > Some(0.2), "{outcome}");
     }
     if name == "aggregate-unfold-join" {
-        // Nearly all; but those that are not together yet at the end of so short a run are many on a slow machine.
+        // Nearly all; but on a slow machine many paths are incomplete at the end of such a short run.
         assert!(outcome["conditions"]["joined_per_postcard"].as_f64() > Some(0.25), "{outcome}");
     }
     if name == "fastpath-6x8-change" {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{self, FIRST_TS, TempDir, capture, command, hex, hopwise, report_frame, udp_frame};
 
-/// Report 1.0 with its own metadata about a truncated IPv4 packet: node 3, hw 2, seq 77, ports 7 to 8, queue 5, reason 51.
+/// Report 1.0 with the reporter's metadata about a truncated IPv4 packet: node 3, hw 2, seq 77, ports 7 to 8, queue 5, reason 51.
 fn report_10() -> Vec<u8> {
     hex("16110142 00000003 0000004d 89abcdef 00070008 05330000 02000000 00020200 00000001 0800
          45000578 00034000 3d06247b 0a000001 0a000002 04d20050")
@@ -179,7 +179,7 @@ fn rocev2_on_another_port_has_the_icrc_of_4791() {
         "02000000 00020200 00000001 08004502 00541234 40004011 d3f8c633 6401c633 6402c001 12b70040 00000a40 ffff0000          00128000 01000000 7f00013f 3bc00000 1f420000 0018bc4f 0a280000 000b0000 000c0000 000d0000 000e0000 000f10de          ed6c",
     );
     let other = patched(write.clone(), 36, 14_791);
-    // A payload that the ICRC contradicts.
+    // A payload that does not match the ICRC.
     let wrong = patched(other.clone(), 78, 0xffff);
     let dir = TempDir::new();
     let file = dir.capture("roce.pcap", &[write, other, wrong]);

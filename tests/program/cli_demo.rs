@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{self, command, hopwise};
 
-/// A demo that runs until its time is over; its output up to where it says everything.
+/// A demo that runs until its time is over; its output up to the end of the introduction.
 struct Demo {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -36,7 +36,7 @@ impl Demo {
         self.end()
     }
 
-    /// Waits for the end and gives what was printed after the introduction, with the exit code.
+    /// Waits for the end and returns the exit code and the output after the introduction.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
@@ -108,7 +108,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.contains("0:05  microburst"), "{rest}");
     assert_eq!(rest.matches("every one is accounted for.").count(), 2, "reports, and DTA: {rest}");
-    // A report that is not essential, of a flow that lasts for a moment, may be lost and counted where there is no core for seconds.
+    // A report that is not essential, of a short flow, may be lost and counted if a process is not scheduled for seconds.
     let (_, known) = rest.split_once("The memory has the last path of ").unwrap();
     let (known, verdict) = known.split_once(' ').unwrap();
     assert!((56..=60).contains(&known.parse::<u32>().unwrap()), "{rest}");
@@ -122,13 +122,13 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), message));
 }
 
-/// Asks until there is an answer, for a minute.
+/// Retries until there is an answer, for a minute.
 fn patiently<T>(ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = std::time::Instant::now();
     std::iter::repeat_with(ask).take_while(|_| start.elapsed().as_secs() < 60).flatten().next()
 }
 
-/// Every question that the demo prints, as it prints it, until it has an answer.
+/// Runs every query that the demo prints, unchanged, until it has an answer.
 fn suggested_queries_of_the_demo_are_answered(demo: &Demo) {
     let questions: Vec<Vec<String>> = (demo.introduction.lines())
         .filter_map(|line| line.strip_prefix("  hopwise "))
@@ -177,7 +177,7 @@ fn an_interrupted_demo_ends_with_its_account_and_keeps_its_store() {
     let dir = support::TempDir::new();
     let store = dir.join("store");
     let demo = Demo::start(&["--store", support::text(&store), "--seed", "3"]);
-    // Some of them are between hosts of one leaf, whose one node must report for longer before it is a path.
+    // Some flows are between hosts of one leaf, whose single node must report for longer before this is a path.
     while demo.top()["flows"]["total"].as_u64() < Some(25) {}
     let (code, rest) = demo.interrupt();
     assert_eq!(code, Some(0), "{rest}");

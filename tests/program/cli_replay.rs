@@ -1,4 +1,4 @@
-//! `hopwise replay`, and the commands that ask the store it fills.
+//! `hopwise replay`, and the commands that query the store it fills.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn a_congested_switch_is_found() {
         (&json!(200), &json!("packets"), &json!(4000))
     );
     assert!([0, 2].iter().all(|node| queue(*node)["max"].as_u64() <= Some(64)));
-    // Microseconds of the device are nanoseconds here.
+    // The device's microseconds become nanoseconds.
     assert_eq!(found["nodes"][1]["hop_latency"]["min"], json!(92_000));
     assert_eq!(
         found["sources"],
@@ -96,7 +96,7 @@ fn uncountable_losses_are_named_in_the_text_output() {
 #[test]
 fn each_gap_is_explained() {
     let dir = TempDir::new();
-    // 3 and 4 are missing and 4 comes late; 6 comes twice; 8 to 9 never come.
+    // 3 and 4 are missing and 4 arrives late; 6 arrives twice; 8 and 9 never arrive.
     let frames: Vec<Vec<u8>> = [1, 2, 5, 4, 6, 6, 7, 10].map(report).to_vec();
     let file = dir.capture("gaps.pcap", &frames);
     let run = replay(&["--explain-loss", "--json", text(&file)]);

@@ -12,7 +12,7 @@ use crate::support::{command, hopwise};
 struct Translator {
     socket: UdpSocket,
     to: SocketAddr,
-    /// Where the reporter listens.
+    /// Address on which the reporter listens.
     control: SocketAddr,
 }
 

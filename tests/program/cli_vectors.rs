@@ -91,7 +91,7 @@ fn printed(vector: &Vector, dir: &TempDir) -> Option<Vec<Value>> {
     Some(objects)
 }
 
-/// What a packet's object has beside what the command prints of it.
+/// Fields of a packet's object that the command does not print.
 const OF_PACKETS_ONLY: [&str; 9] = [
     "mode",
     "int_flags",
@@ -118,10 +118,10 @@ fn expected(vector: &Vector) -> Vec<Value> {
     objects
 }
 
-/// Frames that are no telemetry, or broken ones to another port, are counted and not printed.
+/// Frames that are not telemetry, or malformed ones to another port, are counted and not printed.
 fn is_no_telemetry(printed: &[Value], vector: &Vector) -> bool {
     let [only] = &vector.expected[..] else { return false };
-    // The UDP destination port behind Ethernet and IPv4 without options.
+    // The UDP destination port after Ethernet and IPv4 without options.
     let port = if vector.kind == "roce" { 4791_u16 } else { 32_766 };
     let elsewhere = vector.bytes.get(36..38).is_some_and(|found| found != port.to_be_bytes());
     let other = ["not_ip", "not_udp", "fragment"].iter().any(|name| only["error"] == *name);
@@ -135,7 +135,7 @@ fn decode_prints_what_the_vectors_say() {
     let dir = TempDir::new();
     let (mut compared, mut skipped, mut wrong) = (0, Vec::new(), Vec::new());
     for vector in vectors() {
-        // The options of `roce_bad_options` are its UDP header: to the walk it is a datagram to another port.
+        // The IPv4 options of `roce_bad_options` are its UDP header: the decoder sees a datagram to another port.
         if vector.kind == "shim" || vector.name == "roce_bad_options" {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The configuration from the command line: check, dump, and what a packager gets.
+//! The configuration from the command line: check, dump, and the files for packagers.
 
 use std::fs;
 

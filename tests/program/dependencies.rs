@@ -1,5 +1,5 @@
-//! What is linked into hopwise: licences as `deny.toml` allows them, from the registry alone. cargo-deny checks more where it is installed
-//! (`scripts/check-deps`); this needs nothing but cargo.
+//! The crates linked into hopwise have licences that `deny.toml` allows and come from the registry. cargo-deny checks more where it is
+//! installed (`scripts/check-deps`); this test needs cargo only.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 fn metadata() -> serde_json::Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // Without a platform cargo wants packages that only other systems use, and that are not downloaded.
+    // Without a platform, cargo requires packages for other systems, which are not downloaded.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     command.args([
         "metadata",

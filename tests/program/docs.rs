@@ -1,4 +1,4 @@
-//! Documentation that can be checked: links lead somewhere, and every page is reached from the first one.
+//! Checks of the documentation: links have targets, and every page is reachable from the first one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ fn links(page: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Without `..` and `.`.
+/// A path without `..` and `.`.
 fn normal(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut so_far, part| {
         match part {

@@ -1,4 +1,4 @@
-//! `hopwise doctor` on real interfaces: links between namespaces, set up well and badly.
+//! `hopwise doctor` on real interfaces: links between namespaces, with good and bad settings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Run, TempDir, hopwise, public_copy, skipped};
 
-/// Two interfaces in one namespace, so that each sees all of the other: `one` and `two`, both up.
+/// Two interfaces in one namespace, so that all facts about both are visible: `one` and `two`, both up.
 fn cable(queues: &str) -> Option<Namespace> {
     let made = Namespace::create().and_then(|namespace| {
         let one = ["link", "add", "one", "numrxqueues", queues, "numtxqueues", queues, "type", "veth"];
@@ -29,7 +29,7 @@ fn within(namespace: &Namespace, args: &[&str]) -> Run {
     namespace.run(|| hopwise([&["doctor"], args].concat())).unwrap()
 }
 
-/// What `--json` says, and the exit code.
+/// The output of `--json`, and the exit code.
 fn examined(namespace: &Namespace, args: &[&str]) -> (Value, Option<i32>) {
     let run = within(namespace, &[args, &["--json"]].concat());
     assert_eq!(run.stderr, "");
@@ -81,7 +81,7 @@ fn an_interface_uses_the_rx_path_that_the_doctor_expects() {
     let (report, _) = examined(&namespace, &["one"]);
     assert_eq!(check(&report["inputs"][0], "peer"), fixed("blocking", "ethtool -L one rx 2"));
     set("two", 1, 1);
-    // A program that accepts frames in several buffers accepts long packets, too.
+    // A program that supports frames in several buffers accepts long packets, too.
     namespace.ip(&["link", "set", "two", "mtu", "9000"]).unwrap();
     both("xdp-native", 0);
 }

@@ -1,4 +1,4 @@
-//! A fabric knows the truth; a collector receives its reports. The collector's results must match the truth exactly:
+//! A simulated fabric records the ground truth; a collector receives its reports. The collector's results must match the truth exactly:
 //! paths, latencies per hop, drops, path changes, lost reports.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -44,7 +44,7 @@ impl Output for Events {
     }
 }
 
-/// Hears the reports as a collector does, and compares with the truth as it goes.
+/// Passes the reports to a collector, and compares its results with the ground truth after each.
 struct Witness {
     collector: Collector,
     events: Events,
@@ -74,7 +74,7 @@ impl Witness {
         }
     }
 
-    /// The flow as the collector now has it: its path, and each hop's latency.
+    /// The collector's current state of a flow: its path, and each hop's latency.
     fn concluded(&self, flow: &FlowKey) -> (Vec<u32>, Vec<Option<u64>>, Option<u64>) {
         let view = self.collector.flow(flow).expect("a flow that was reported");
         let latencies = view.hops().map(|hop| hop.hop_latency).collect();
@@ -82,7 +82,7 @@ impl Witness {
     }
 
     fn compare(&mut self, truth: &ReportTruth) {
-        // A path of one node is what that node alone says, which is joined and confirmed like postcards: collector/tests.
+        // A path of one node is reported by that node alone; it is joined and confirmed like postcards: see collector/tests.
         if truth.kind != ReportKind::Flow || truth.hops.len() == 1 {
             return;
         }
@@ -108,7 +108,7 @@ impl FabricSink for Witness {
         self.collector.tick(t, &mut self.events);
         let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();
         let sent = self.underway.get_mut(&(from.node, peek.hw_id, peek.seq)).and_then(VecDeque::pop_front);
-        // Of several reports in a datagram only the last of each flow is what the collector now has.
+        // Of several reports in a datagram, the collector's state is that of the last one of each flow.
         let mut later = BTreeSet::new();
         for truth in sent.expect("a datagram that was sent").reports.iter().rev() {
             if truth.kind == ReportKind::Flow && later.insert(truth.flow) {
@@ -227,8 +227,8 @@ fn lost_repeated_and_late_reports_are_counted_as_they_happened() {
     assert!(witness.events.loss_events > 0);
 }
 
-/// Lost, duplicated, reordered: from what arrived. What was sent before the first arrival or after the last is not countable
-/// by anybody who sees only arrivals.
+/// Lost, duplicated, reordered, computed from the arrivals. Losses before the first arrival or after the last cannot be
+/// counted from arrivals.
 fn expected(arrivals: &[Arrival]) -> (u64, u64, u64) {
     let seen: BTreeSet<u32> = arrivals.iter().map(|arrival| arrival.seq).collect();
     let first = arrivals[0].seq;

@@ -1,5 +1,5 @@
 //! The layers of `ARCHITECTURE.md`: a folder uses only folders above it, modules inside a crate form the levels written there,
-//! and unsafe code stays where it belongs.
+//! and unsafe code is in two crates only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn dependencies(manifest: &str, shipped: bool) -> Vec<String> {
     names
 }
 
-/// Which folder of `order` uses one that does not stand above it.
+/// Folders of `order` that use one that is not above them.
 fn violations(order: &[String], uses: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let place = |name: &str| order.iter().position(|folder| folder == name);
     let of = |folder: &String| {
@@ -94,7 +94,7 @@ fn testkit_is_not_in_the_program() {
     assert!(dependencies(&manifest("src"), false).iter().any(|name| name == DEV_ONLY));
 }
 
-/// The levels that `ARCHITECTURE.md` writes down, by folder.
+/// The levels in `ARCHITECTURE.md`, by folder.
 fn written_levels() -> Vec<(String, Vec<Vec<String>>)> {
     let text = architecture();
     let block = text.split_once("```levels\n").unwrap().1.split_once("\n```").unwrap().0;

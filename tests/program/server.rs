@@ -123,7 +123,7 @@ fn every_answer_is_as_the_openapi_document_says() {
             |method: &str| &methods[method]["responses"]["200"]["content"]["application/json"]["schema"];
         let answer = match path.as_str() {
             "/api/v1/events/stream" | "/metrics" | "/healthz" => continue,
-            // Of roles that this server has not; their own tests compare what they answer.
+            // Paths of roles that this server does not have; the tests of these roles check their answers.
             path if ["/api/v1/switch", "/api/v1/translator", "/api/v1/aggregator", "/api/v1/dta"]
                 .iter()
                 .any(|role| path.starts_with(role)) =>
@@ -170,7 +170,7 @@ fn every_datagram_is_accounted_for() {
 
 #[test]
 fn a_full_queue_sheds_and_counts() {
-    // Batches of one kind hold 1,024; every report below emits four events or more, and the store may take one batch.
+    // A batch holds 1,024 records of a kind; every report below emits at least four events, and the store's queue holds one batch.
     let server = Server::start(
         "collector.batch = 1024\ncollector.result_queue = \"1 MiB\"\nstore.queue = \"1 MiB\"\nthresholds.flow_latency = 0\nthresholds.hop_latency = 0",
     );

@@ -45,7 +45,7 @@ struct Witness {
     events: Events,
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
     traces: HashMap<u64, (FlowKey, Vec<HopTruth>)>,
-    /// By the number of the packet of the set.
+    /// Keyed by the packet's number of the set.
     concluded: Vec<(u64, FlowKey, Concluded, Option<u64>)>,
 }
 
@@ -105,7 +105,7 @@ impl FabricSink for Witness {
         if whole(&self.collector) > before {
             let [truth] = &sent.reports[..] else { panic!("one report per datagram") };
             let sf = truth.sf.unwrap();
-            // Of one packet with the sink's own, or else of an earlier one.
+            // Records of the same packet as the sink's own, or of an earlier one.
             let packet = if sf.sf.is_of_one_packet() { truth.packet } else { sf.carried.unwrap().0 };
             if let Some(view) = self.collector.flow(&truth.flow) {
                 let hops =

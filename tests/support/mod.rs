@@ -1,4 +1,4 @@
-//! Shared by the test programs of this folder: runs of hopwise, temporary directories, captures made from bytes.
+//! Shared by the test programs of this folder: runs of hopwise, temporary directories, captures written from bytes.
 
 pub(crate) mod roles;
 pub(crate) mod schema;
@@ -95,7 +95,7 @@ impl Drop for TempDir {
     }
 }
 
-/// Receive time of the first frame of [`pcap`], ns since the epoch; the next ones follow a microsecond after each other.
+/// Receive time of the first frame of [`pcap`], ns since the epoch; the next ones follow at intervals of a microsecond.
 pub(crate) const FIRST_TS: u64 = 1_700_000_000_000_000_000;
 
 /// A capture in nanosecond pcap: Ethernet frames, one microsecond apart from [`FIRST_TS`] on.
@@ -144,7 +144,7 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Bytes from hexadecimal digits; anything else between them is left out.
+/// Bytes from hexadecimal digits; other characters are ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()

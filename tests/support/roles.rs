@@ -162,7 +162,7 @@ pub(crate) fn collector(directory: &Path, name: &str, extra: &str) -> String {
     memory(directory, name, "127.0.0.1", extra) + STORES
 }
 
-/// A collector at this address (in brackets, if it is of IPv6) without any store.
+/// A collector at this address (in brackets if IPv6) without any store.
 pub(crate) fn memory(directory: &Path, name: &str, address: &str, extra: &str) -> String {
     let own = directory.join(name);
     format!(
@@ -224,12 +224,12 @@ columns = 8
 reporters = 1
 "#;
 
-/// A translator for collectors that answer at `exchanges`. The kernel chooses the ports.
+/// A translator for collectors whose exchanges listen at `exchanges`. The kernel chooses the ports.
 pub(crate) fn translator(exchanges: &[SocketAddr], extra: &str) -> String {
     translator_at("127.0.0.1", exchanges, extra)
 }
 
-/// The same at this address (in brackets, if it is of IPv6).
+/// The same at this address (in brackets if IPv6).
 pub(crate) fn translator_at(address: &str, exchanges: &[SocketAddr], extra: &str) -> String {
     let mut out = format!(
         "api.listen = \"127.0.0.1:0\"\n[translator]\nlisten = \"{address}:0\"\ncontrol_port = 0\n{extra}\n"

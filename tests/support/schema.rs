@@ -1,4 +1,4 @@
-//! As much of JSON Schema as the OpenAPI document uses.
+//! The part of JSON Schema that the OpenAPI document uses.
 
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ fn match_fields(
     if let Some(name) = required.find(|name| !fields.contains_key(*name)) {
         return Err(format!("{place}: `{name}` is missing"));
     }
-    // A choice has only a part of the fields, and so has the schema around choices.
+    // Each alternative of a choice describes only a part of the fields, and so does the schema around the choice.
     let part = !schema["oneOf"].is_null() || schema["properties"]["kind"]["const"].is_string();
     for (name, field) in fields {
         let place = format!("{place}.{name}");

@@ -1,4 +1,4 @@
-//! A running hopwise, reports to send to it, and an HTTP client of a few lines to ask it.
+//! A running hopwise, reports to send to it, and a minimal HTTP client to query it.
 
 use std::{
     fs,
@@ -47,7 +47,7 @@ impl Answer {
 }
 
 impl Server {
-    /// Starts hopwise with `extra` lines in its configuration. Sockets are the kernel's choice, on 127.0.0.1.
+    /// Starts hopwise with `extra` lines in its configuration. It listens on 127.0.0.1, on ports that the kernel chooses.
     pub(crate) fn start(extra: &str) -> Self {
         Self::start_in(TempDir::new(), extra)
     }
@@ -69,10 +69,10 @@ impl Server {
         Self { child, lines, input, api, directory, namespace: None }
     }
 
-    /// Starts hopwise inside a network namespace, on `listen`. After the namespace's name a command may follow that starts it.
+    /// Starts hopwise inside a network namespace, on `listen`. A command that starts it may follow the namespace's name.
     ///
     /// # Errors
-    /// It ended instead; what it said.
+    /// Its output if it ended instead.
     pub(crate) fn start_within(namespace: &str, listen: &str, extra: &str) -> Result<Self, String> {
         Self::start_raw_within(
             namespace,
@@ -83,7 +83,7 @@ impl Server {
     /// The same with a configuration as it is.
     ///
     /// # Errors
-    /// It ended instead; what it said.
+    /// Its output if it ended instead.
     pub(crate) fn start_raw_within(namespace: &str, text: &str) -> Result<Self, String> {
         let directory = TempDir::new();
         let config = directory.join("hopwise.toml");
@@ -174,7 +174,7 @@ impl Server {
         answer.json()
     }
 
-    /// A request with further header lines. A program that had no core for seconds says that it is busy: then once more.
+    /// A request with further header lines; repeated while the server answers that it is busy (503).
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let start = Instant::now();
         loop {
@@ -243,7 +243,7 @@ impl Server {
         self.ask("POST", "/api/v1/query", "", &serde_json::json!({ "sql": sql }).to_string())
     }
 
-    /// Asks for the status until `good`, which must come soon.
+    /// Polls the status until `good` accepts it, up to [`PATIENCE`].
     pub(crate) fn wait_for(&self, what: &str, good: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
@@ -262,7 +262,7 @@ impl Server {
                 && stage(status, "decode")["in"].as_u64().unwrap() + dropped(status, "fanout")
                     == stage(status, "kernel")["out"]
         });
-        // Of another status: one is made from the end to the beginning.
+        // With another request: a status is computed from the last stage to the first.
         self.wait_for("settled", |status| {
             ["queue", "store"].iter().all(|name| stage(status, name)["queued"] == 0)
         })
@@ -318,7 +318,7 @@ fn read_lines(stderr: ChildStderr) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            // The receiver is gone when the test has ended.
+            // The receiver is dropped when the test has ended.
             let _ = sender.send(line);
         }
     });
@@ -344,7 +344,7 @@ pub(crate) fn stage<'s>(status: &'s Value, name: &str) -> &'s Value {
     stages.iter().find(|stage| stage["stage"] == name).unwrap_or(&Value::Null)
 }
 
-/// What a stage dropped, all reasons together.
+/// The sum of a stage's drops over all reasons.
 pub(crate) fn dropped(status: &Value, name: &str) -> u64 {
     let drops = stage(status, name)["drops"].as_object();
     drops.map_or(0, |drops| drops.values().map(|count| count.as_u64().unwrap()).sum())
@@ -403,7 +403,7 @@ pub(crate) fn report(seq: u32, src_port: u16, latencies: [u32; 3]) -> Vec<u8> {
     payload
 }
 
-/// Ethernet, IPv4 and UDP of a packet marked as carrying INT, with `payload` more bytes to follow.
+/// Ethernet, IPv4 and UDP headers of a packet marked as carrying INT, for `payload` further bytes.
 fn inner_packet(src_port: u16, payload: usize) -> Vec<u8> {
     let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0x17 << 2];
     packet.extend((28 + payload as u16).to_be_bytes());

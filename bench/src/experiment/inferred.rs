@@ -1,5 +1,5 @@
-//! Workloads inferred from the paper's capacities: what its traces may have been, so that the detector reports as many packets as
-//! its Figs. 4 and 5 say. Nothing here is measured or published; the parameters are fitted.
+//! Workloads inferred from the paper's capacities: possible traces for which the detector reports as many packets as in
+//! its Figs. 4 and 5. Nothing here is measured or published; the parameters are fitted.
 
 use super::{
     bursts::{MODELS, Model, Random},
@@ -23,7 +23,7 @@ pub(super) const PAPER: [(&str, &str, u64, f64); 7] = [
 /// The paper's longest queue with the web model, ns.
 const WEB_LONGEST: u64 = 175_000;
 
-/// What a value is compared with.
+/// The value that a new one is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reference {
     /// The last value reported, as III.C of the paper says.

@@ -1,4 +1,4 @@
-//! Reports over loopback at a given rate: what a receiver of one thread handles, and the CPU time that it takes.
+//! Reports over loopback at a given rate: the number that one receiving thread processes, and the CPU time used.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Datagrams per call of the sender, and the least time between calls that sleeping can keep.
+/// Datagrams per call of the sender, and the shortest interval between calls for which it sleeps.
 const PER_CALL: u64 = 64;
 const STEP: Duration = Duration::from_micros(100);
 
@@ -77,7 +77,7 @@ pub(super) fn serve(
     })
 }
 
-/// Evenly spaced as far as the rate allows; the number of datagrams and the seconds that they took.
+/// Sends payloads, evenly spaced as far as the rate allows; returns their number and the duration in seconds.
 fn send(
     sender: &mut Sender,
     payloads: &[&[u8]],

@@ -204,7 +204,7 @@ impl Findings {
         let title = if options.is_empty() {
             "Differences and observations"
         } else {
-            // Their text is about the defaults.
+            // The remarks are written for the defaults.
             "Differences and observations, with the default parameters"
         };
         list(&mut out, title, &self.remarks);
@@ -238,7 +238,7 @@ mod tests {
             (interval.high - 12.269).abs() < 0.001 && (interval.low - 6.731).abs() < 0.001,
             "{interval:?}"
         );
-        // Two runs say little.
+        // The interval of two runs is wide.
         let two = Interval::of(&[1.0, 2.0]);
         assert!((two.high - 7.853).abs() < 0.001, "{two:?}");
     }

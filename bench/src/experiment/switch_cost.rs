@@ -1,4 +1,4 @@
-//! What INT adds to the time of a packet in a switch (INTCollector, Fig. 9).
+//! The time that INT adds to a packet in a switch (INTCollector, Fig. 9).
 
 use dataplane::{Switch, Watch, Watchlist, report::Outbox, switch};
 use detect::Match;

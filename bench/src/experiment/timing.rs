@@ -28,7 +28,7 @@ impl Spread {
     /// `runs` runs.
     ///
     /// # Errors
-    /// That of a run.
+    /// The error of a run.
     pub(super) fn runs(
         settings: &Settings,
         mut run: impl FnMut() -> Result<f64, CliError>,
@@ -82,7 +82,7 @@ pub(super) fn of(
     Spread::runs(settings, || run(span, &mut work))
 }
 
-/// The same with one run, for [`in_turn`].
+/// One run of [`of`], for [`in_turn`].
 ///
 /// # Errors
 /// That of `work`.
@@ -95,11 +95,11 @@ pub(super) fn once(
     run(span, &mut work)
 }
 
-/// All points once, then again, up to the number of runs. A neighbour on the processor that is busy for seconds changes a run of
-/// several points then, instead of all runs of one.
+/// All points once, then again, up to the number of runs. So a disturbance of some seconds affects one run of several
+/// points, instead of all runs of one point.
 ///
 /// # Errors
-/// That of a measurement.
+/// The error of a measurement.
 pub(super) fn in_turn<P>(
     settings: &Settings,
     points: &[P],
@@ -114,7 +114,7 @@ pub(super) fn in_turn<P>(
     Ok(runs.into_iter().map(Spread::of).collect())
 }
 
-/// Half a run.
+/// The warm-up: half a run.
 fn warm_up(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Result<(), CliError> {
     let started = Instant::now();
     while started.elapsed() < span / 2 {

@@ -15,7 +15,7 @@ use wire::roce::{Packet, Path, Transport};
 use super::failed;
 use terminal::CliError;
 
-/// Maximum number of frames between two calls of [`Pipeline::deliver`]: the most that a burst of reports can generate.
+/// Maximum number of frames between two calls of [`Pipeline::deliver`]: as many as a burst of reports can generate.
 const MAX_FRAMES: usize = 1 << 14;
 /// Time between two bursts, ns.
 const STEP: u64 = 10_000;

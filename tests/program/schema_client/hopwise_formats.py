@@ -1,4 +1,4 @@
-"""What the formats of openapi.json mean, for schemathesis."""
+"""Generators for the formats of openapi.json, for schemathesis."""
 
 import schemathesis
 from hypothesis import strategies as st

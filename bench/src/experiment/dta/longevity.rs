@@ -319,7 +319,7 @@ mod tests {
         let (low, high) = (full(3e9 / PACKED, 4), full(3.0 * f64::from(1 << 30) / PACKED, 4));
         assert!(low.0 < 0.62 && 0.62 < high.0 && low.1 < 0.179 && 0.179 < high.1, "{low:?} {high:?}");
         assert!((full(30e9 / PACKED, 4).0 - 0.999).abs() < 0.0005);
-        // Not of two.
+        // Not with two copies.
         let two = full(3e9 / PACKED, 2);
         assert!(two.0 > 0.69 && two.1 > 0.35, "{two:?}");
     }
