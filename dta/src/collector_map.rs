@@ -49,7 +49,7 @@ pub struct CollectorMap {
     /// The collector of all sketches.
     #[serde(default)]
     sketches: u8,
-    /// What `keys` was before the map grew: where keys lie that were not reported since.
+    /// The previous `keys`, before the map grew: the collectors of keys that were not reported since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keys_before: Option<Vec<u8>>,
 }
@@ -116,7 +116,7 @@ impl CollectorMap {
     /// The tables, checked.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The reason, as a sentence.
     pub fn spread(&self) -> Result<Spread, String> {
         if self.version != VERSION {
             return Err(format!("a map of version {}; this program reads version {VERSION}", self.version));

@@ -80,8 +80,8 @@ impl DtaStore {
         self.region.zero(BODY..BODY + self.body_len()).map_err(|_| HeaderError::ReadOnly)
     }
 
-    /// Subtracts the counters of a copy from those of this key-increment store: what the copy counted is removed, and what was added
-    /// since stays. Returns their sum, modulo 2^64; `None` for other kinds or another geometry.
+    /// Subtracts the counters of a copy from those of this key-increment store: counts in the copy are removed, and additions
+    /// since then stay. Returns their sum, modulo 2^64; `None` for other kinds or another geometry.
     ///
     /// # Errors
     /// [`HeaderError::ReadOnly`].
@@ -132,7 +132,7 @@ impl DtaStore {
         Some(PostcardingReader::new(Arc::clone(&self.region), slots, hops, family))
     }
 
-    /// How many of `sample` slots, evenly spread, hold something: (written, looked at). `None` for lists and sketches, which
+    /// How many of `sample` slots, evenly spread, are in use: (written, sampled). `None` for lists and sketches, which
     /// have no load.
     pub fn occupancy(&self, sample: u64) -> Option<(u64, u64)> {
         let (slots, stride) = match self.geometry() {

@@ -1,4 +1,4 @@
-//! The header page: 4096 bytes before a region's body that say what the body is, so that another process, in another
+//! The header page: 4096 bytes before a region's body that describe the body, so that another process, in another
 //! language, can map a region and query it. Written once, when the store is created; the network cannot write to it.
 //!
 //! Byte for byte in `docs/reference/memory-layout.md`.

@@ -74,7 +74,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The canonical key of a 5-tuple (5.6); the protocol is a number, or its name behind a space or a slash.
+/// The canonical key of a 5-tuple (5.6); the protocol is a number, or its name, after a space or a slash.
 fn flow(text: &str) -> Option<Vec<u8>> {
     let (ends, protocol) = match text.rsplit_once('/') {
         Some(parts) => parts,

@@ -44,7 +44,7 @@ impl KernelLock {
 
 impl Drop for KernelLock {
     fn drop(&mut self) {
-        // A file that stays behind is harmless: no process holds its lock.
+        // A file that remains is harmless: no process holds its lock.
         let _ = fs::remove_file(&self.path);
     }
 }

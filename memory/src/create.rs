@@ -39,7 +39,7 @@ impl Region {
         Ok(unsafe { Self::from_mapping(base, whole, Access::ReadWrite, pages) })
     }
 
-    /// Makes a file of `len` zero bytes and maps it, shared: other processes that map it see what is written. The
+    /// Makes a file of `len` zero bytes and maps it, shared: other processes that map it see the writes. The
     /// length is rounded up to whole pages, of the file system's size on hugetlbfs. The memory or disk space is allocated now, so
     /// that a lack of it is an error here instead of a signal later. Its mode is 0640 less the umask.
     ///
@@ -65,7 +65,7 @@ impl Region {
         map_file(&OpenOptions::new().read(true).write(true).open(path)?, Access::ReadWrite)
     }
 
-    /// Maps a whole file, shared, for reading: what others write is seen, and every write through this region is refused.
+    /// Maps a whole file, shared, for reading: writes of others are visible, and every write through this region is refused.
     ///
     /// # Errors
     /// `InvalidInput` for an empty file; else the error of the kernel (not found, no permission).

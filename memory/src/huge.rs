@@ -6,7 +6,7 @@
 pub enum HugePageAdvice {
     /// The kernel will use large pages where it can.
     Taken,
-    /// The memory is smaller than one large page, so the kernel was not asked.
+    /// The memory is smaller than one large page, so no request was made.
     TooSmall,
     /// The kernel refused, or the system has no such call: the memory works as before, with small pages.
     Refused,

@@ -46,7 +46,7 @@ fn sum_huge(account: &str, inside: &std::ops::Range<u64>) -> u64 {
     kib << 10
 }
 
-/// Takes a mapping away.
+/// Removes a mapping.
 ///
 /// # Safety
 /// It is the caller's own, and nothing will touch it any more.

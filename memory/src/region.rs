@@ -4,7 +4,7 @@
 //! references into it: bytes are copied in and out, every offset is checked, and a reader must be able to detect from the bytes
 //! whether they belong together. This crate does not interpret the bytes.
 //!
-//! # What a copy promises
+//! # Guarantees of a copy
 //!
 //! Copies are made of volatile accesses of at most 8 bytes, in ascending order. An access of 8 bytes at an offset that is a
 //! multiple of 8 (of 4 bytes at a multiple of 4) is atomic; a reader may see a part of a longer copy.
@@ -39,7 +39,7 @@ impl std::fmt::Display for OutOfRange {
 
 impl std::error::Error for OutOfRange {}
 
-/// Which pages lie under a region.
+/// The kind of pages of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
     /// Pages of 2 MiB (or larger, on such a hugetlbfs mount), all of them, reserved for this region.
@@ -50,7 +50,7 @@ pub enum Pages {
     Small,
 }
 
-/// What the region may be used for.
+/// Permitted access to a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Reading only; every write is [`OutOfRange`].
@@ -194,7 +194,7 @@ impl Region {
     /// [`OutOfRange`], also when `at` is no multiple of 8; nothing was written then.
     pub fn write_headless(&self, at: u64, rest: &[u8]) -> Result<(), OutOfRange> {
         let word = self.aligned(at, WORD, self.writable)?;
-        // The rest may be empty, but lies behind the word.
+        // The rest may be empty; it follows the word.
         let target =
             self.resolve(at.checked_add(WORD as u64).ok_or(OutOfRange)?, rest.len(), self.writable)?;
         // SAFETY: eight aligned bytes inside the writable mapping.
@@ -254,7 +254,7 @@ impl Region {
         Ok(unsafe { AtomicU64::from_ptr(target.cast()) }.fetch_add(delta, Ordering::Relaxed))
     }
 
-    /// The native u64 at `at`. What is loaded after it is no older (acquire).
+    /// The native u64 at `at`. Later loads return no older values (acquire).
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 8.
@@ -265,7 +265,7 @@ impl Region {
         Ok(unsafe { AtomicU64::from_ptr(source.cast()) }.load(Ordering::Acquire))
     }
 
-    /// The native u32 at `at`. What is loaded after it is no older (acquire).
+    /// The native u32 at `at`. Later loads return no older values (acquire).
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 4.
@@ -276,7 +276,7 @@ impl Region {
         Ok(unsafe { AtomicU32::from_ptr(source.cast()) }.load(Ordering::Acquire))
     }
 
-    /// Stores a native u64 at `at`; what was stored before is seen before it (release).
+    /// Stores a native u64 at `at`; earlier stores become visible before it (release).
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 8.
@@ -288,7 +288,7 @@ impl Region {
         Ok(())
     }
 
-    /// Stores a native u32 at `at`; what was stored before is seen before it (release).
+    /// Stores a native u32 at `at`; earlier stores become visible before it (release).
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 4.
@@ -331,7 +331,7 @@ impl Region {
         Ok(())
     }
 
-    /// Touches every page for writing and gives it back unchanged, so that the first real write pays for none. Takes
+    /// Touches every page for writing without changing it, so that the first real write causes no page faults. Takes
     /// seconds for gigabytes.
     ///
     /// # Errors
@@ -357,7 +357,7 @@ impl Region {
         crate::mapping::sync(self.base, self.len as usize)
     }
 
-    /// How many bytes of the region lie on large pages now. Only pages that were touched lie on any.
+    /// Bytes of the region on large pages now. Pages that were never touched are not counted.
     ///
     /// # Errors
     /// The kernel's account of this process's memory cannot be read.

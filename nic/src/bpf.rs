@@ -115,7 +115,7 @@ impl Object {
         program::attach_by_netlink(&self.bpf, program, interface, mode)
     }
 
-    /// Runs a program `repeat` times on a frame (the same bytes: what the program writes, the next run sees).
+    /// Runs a program `repeat` times on one frame: each run sees the changes of the runs before it.
     ///
     /// # Errors
     /// The kernel refused, for example a frame shorter than an Ethernet header.

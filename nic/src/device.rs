@@ -1,6 +1,6 @@
 //! Facts about a network interface and about the machine, as far as they matter to a receiver of reports.
 //!
-//! A fact is what the kernel reports: by netlink, by the ioctls of `ethtool`, in /proc and /sys. What it does not report is
+//! A fact is what the kernel reports: by netlink, by the ioctls of `ethtool`, in /proc and /sys. Facts that it does not report are
 //! `None`: nothing here is a guess. The caller interprets them; only [`probe`] changes anything on the machine.
 
 pub(crate) mod ethtool;
@@ -201,7 +201,7 @@ pub struct Peer {
     pub tx_queues: Option<u32>,
 }
 
-/// What an interface is a member of.
+/// The bridge or bond that an interface is a member of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// `"bridge"`, `"bond"`, …

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// A failed system call: which, on what, why, and what to do about it.
+/// A failed system call: its name, its object, the cause and a remedy.
 #[derive(Debug)]
 pub struct Error {
     call: &'static str,

@@ -1,4 +1,4 @@
-//! Where datagrams come from, as a worker sees it.
+//! Sources of datagrams, the interface between receive paths and workers.
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;

@@ -131,7 +131,7 @@ pub(crate) fn bind_to_interface(socket: &impl AsFd, index: u32) -> io::Result<()
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What [`poll`] waits for: something to read on `fd`.
+/// An entry for [`poll`]: waits until `fd` is readable.
 pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
     libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }

@@ -101,7 +101,7 @@ impl Drop for DeviceContext {
 /// A device's port that has the address: its number, the address's index in the GID table, and the path MTU.
 fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Option<(u8, u8, u16)> {
     let mut device = DeviceAttributes::default();
-    // SAFETY: the device is open, and what is written there is shorter than ours.
+    // SAFETY: the device is open, and libibverbs writes fewer bytes than our structure has.
     if unsafe { (library.ibv_query_device)(context.as_ptr(), &raw mut device) } != 0 {
         return None;
     }

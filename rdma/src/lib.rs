@@ -4,7 +4,7 @@
 //! No I/O, no clock, no threads: frames and the time go in, frames come out.
 //!
 //! # Example
-//! A requester writes 24 bytes into the memory of a responder, reliably, and adds to a counter behind them:
+//! A requester writes 24 bytes into the memory of a responder, reliably, and adds to a counter after them:
 //! ```
 //! use std::sync::Arc;
 //!

@@ -218,7 +218,7 @@ pub(crate) fn private() -> OpenOptions {
     options
 }
 
-/// The owner writes, the group reads; the umask may take more away.
+/// The owner writes, the group reads; the umask may restrict it further.
 const MODE: u32 = 0o640;
 
 #[cfg(test)]

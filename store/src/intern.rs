@@ -21,7 +21,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The names of the file behind `conn`.
+    /// The names in the file that `conn` has open.
     pub(crate) fn open(conn: &Connection) -> rusqlite::Result<Self> {
         let last = |table: &str| {
             conn.query_row(&format!("SELECT ifnull(max(id), 0) FROM {table}"), [], |row| row.get(0))

@@ -156,7 +156,7 @@ impl Reader {
         Ok(self.choose(from, to, usize::MAX)?.files.len())
     }
 
-    /// All readable files with what is known about them, and their sizes.
+    /// All readable files: their sizes, and the cached facts.
     pub(crate) fn all_known(&self) -> Result<Vec<(u64, Known)>, QueryError> {
         let found = self.list()?;
         Ok(found.iter().filter_map(|file| Some((file.bytes, self.look(file, true).ok()??.1))).collect())

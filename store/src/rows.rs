@@ -136,7 +136,7 @@ pub struct FlowPoint {
     pub hops: Vec<(u32, u64)>,
 }
 
-/// What is in the files.
+/// Totals over all files.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
     /// Files.

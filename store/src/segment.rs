@@ -154,7 +154,7 @@ impl Segment {
         self.log_bytes() + fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Copies what is in the log into the file. `wait`: wait shortly for readers, so that the log can begin anew.
+    /// Copies what is in the log into the file. `wait`: wait shortly for readers, so that the log can be reset.
     pub(crate) fn checkpoint(&self, wait: bool) -> rusqlite::Result<()> {
         let how = if wait { "RESTART" } else { "PASSIVE" };
         self.conn.busy_timeout(schema::BUSY / 10)?;

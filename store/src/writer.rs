@@ -31,7 +31,7 @@ pub(crate) enum Message {
     Flush(SyncSender<()>),
 }
 
-/// What a message asks to be written.
+/// The data of a message that is to be written.
 enum Work<'a> {
     Batch(&'a Batch),
     Reports(&'a [ReportRow]),

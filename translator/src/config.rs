@@ -197,7 +197,7 @@ pub enum ConfigError {
     Shape(u32, BadGeometry),
     /// Lists, sketches or postcards would take this many bytes.
     Memory(u64),
-    /// A setting, and what it may be.
+    /// A setting, and its permitted values.
     Setting(&'static str, &'static str),
     /// The trigger with this index in the settings is invalid, for this reason.
     Trigger(usize, &'static str),

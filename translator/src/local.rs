@@ -60,7 +60,7 @@ impl Local {
         true
     }
 
-    /// Offset of `len` free contiguous bytes behind the last record.
+    /// Offset of `len` free contiguous bytes after the last record.
     fn reserve(&mut self, len: usize) -> Option<usize> {
         if self.records == 0 {
             (self.head, self.tail) = (0, 0);

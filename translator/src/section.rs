@@ -99,7 +99,7 @@ impl Section {
         self.stats
     }
 
-    /// Sends what is due of the translator's sketches.
+    /// Sends the due columns of the translator's sketches.
     pub fn tick(
         &mut self,
         now: u64,

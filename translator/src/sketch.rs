@@ -144,7 +144,7 @@ pub(super) struct Sketch {
     buffers: [Buffer; 2],
 }
 
-/// What a delivery that passed all checks does to its epoch.
+/// Effect of a delivery that passed all checks on its epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Admission {
     /// The epoch is open; the reporter is this member, or becomes one.

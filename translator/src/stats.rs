@@ -261,7 +261,7 @@ pub struct Sketches {
     pub complete: u64,
     /// Epochs written although some were missing.
     pub partial: u64,
-    /// Epochs whose buffer was needed, or whose collector was gone, before they were written.
+    /// Epochs whose buffer was needed, or whose collector was no longer attached, before they were written.
     pub dropped: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 
-/// Essential reports that a reporter keeps for retransmission: a number further behind is no duplicate.
+/// Essential reports that a reporter keeps for retransmission: an older number is not a duplicate.
 const WINDOW: u16 = 256;
 /// This many consecutive numbers before the window mean that the reporter restarted.
 const RESTART_RUN: u8 = 8;
@@ -268,7 +268,7 @@ mod tests {
                     );
                 }
             }
-            // What is next wraps.
+            // The next number wraps.
             assert_eq!(after(width.mask(), width).classify(0, width, 9, &config), DUE);
         }
     }

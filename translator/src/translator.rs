@@ -324,7 +324,7 @@ impl Translator {
         true
     }
 
-    /// Prefetches what a report will need, by its first bytes, which are not validated.
+    /// Prefetches the memory that a report will need, by its first bytes, which are not validated.
     #[inline(always)]
     fn prefetch(&self, collector: u8, payload: &[u8]) {
         let Some(&[first, flags, _, _, a, b, c, d, e, f, g, h]) = payload.first_chunk::<12>() else { return };

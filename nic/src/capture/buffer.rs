@@ -131,7 +131,7 @@ impl<R: Read> Read for Input<R> {
     }
 }
 
-/// Counts what is read from a file.
+/// Counts the bytes read from a file.
 #[derive(Debug)]
 struct Counted<R> {
     inner: R,

@@ -13,7 +13,7 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// Processors online.
     pub cpus: Option<u32>,
-    /// Largest receive buffer that a socket may ask for without CAP_NET_ADMIN, bytes.
+    /// Largest receive buffer that a socket may request without CAP_NET_ADMIN, bytes.
     pub rmem_max: Option<u64>,
     /// Default receive buffer of a socket, bytes.
     pub rmem_default: Option<u64>,
@@ -66,7 +66,7 @@ impl Machine {
     }
 }
 
-/// What is known about this machine, in the network namespace and with the capabilities of the calling thread.
+/// Facts about this machine, in the network namespace and with the capabilities of the calling thread.
 pub fn machine() -> Machine {
     Machine {
         kernel: file("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),

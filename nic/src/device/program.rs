@@ -113,7 +113,7 @@ fn load(flags: u32) -> Result<OwnedFd, Error> {
         .pointer(16, c"".as_ptr())
         .u32(44, flags)
         .put(48, name);
-    // SAFETY: instructions and licence are static; the command gives a descriptor.
+    // SAFETY: instructions and licence are static; the command returns a descriptor.
     unsafe { attr.open(command::PROG_LOAD) }.map_err(|source| Error::new("bpf", "BPF_PROG_LOAD", source))
 }
 
@@ -127,6 +127,6 @@ pub(super) fn attach(program: &OwnedFd, index: u32, mode: Mode) -> Result<OwnedF
         Mode::Offloaded => FLAGS[2],
     };
     let attr = Attr::new().u32(0, program.as_raw_fd() as u32).u32(4, index).u32(8, ATTACH_XDP).u32(12, flags);
-    // SAFETY: no pointers; the command gives a descriptor.
+    // SAFETY: no pointers; the command returns a descriptor.
     unsafe { attr.open(command::LINK_CREATE) }.map_err(|source| Error::new("bpf", "BPF_LINK_CREATE", source))
 }

@@ -14,7 +14,7 @@ pub const DEFAULT_SLOT_SIZE: usize = 2048;
 /// Bytes of a slot for networks with jumbo frames.
 pub const JUMBO_SLOT_SIZE: usize = 9216;
 
-/// Maximum number of slots of a burst: what one `recvmmsg` takes.
+/// Maximum number of slots of a burst: the limit of one `recvmmsg`.
 const MAX_SLOTS: usize = 1024;
 /// Bytes of a cache line.
 const LINE: usize = 64;

@@ -24,7 +24,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Listens on `address`: IPv4 or IPv6 (`[::]` takes IPv6 alone, so that both can be listened on); port 0 lets the
+    /// Listens on `address`: IPv4 or IPv6 (`[::]` receives IPv6 only, so that both can be listened on); port 0 lets the
     /// kernel choose.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Receiver {
         })
     }
 
-    /// Fills `burst` with what has arrived, in order; waits at most `timeout_ms` for the first datagram. Returns how many
+    /// Fills `burst` with received datagrams, in order; waits at most `timeout_ms` for the first datagram. Returns how many
     /// there are: 0 after the time-out or a signal.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Receiver {
     /// wrong). Asks the kernel, which otherwise reports it only with the next datagram; the counter there has 32 bits, so ask
     /// at least once per 2,000,000,000 drops.
     pub fn kernel_drops(&mut self) -> u64 {
-        /// Index of the drops in what `SO_MEMINFO` gives (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
+        /// Index of the drops in the array of `SO_MEMINFO` (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
         const DROPS: usize = 8;
         if let Ok((values, len)) =
             socket::get::<{ DROPS + 1 }>(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO)
@@ -146,7 +146,7 @@ impl Receiver {
         limited.map_err(|source| Error::new("setsockopt SO_RCVTIMEO", self.address, source))
     }
 
-    /// What happened so far; asks the kernel for the drops.
+    /// The counters, with the kernel's drops read now.
     pub fn stats(&mut self) -> Stats {
         Stats { kernel_drops: self.kernel_drops(), ..self.stats }
     }
@@ -221,7 +221,7 @@ struct DropCounter {
 impl DropCounter {
     fn note(&mut self, now: u32) {
         let step = now.wrapping_sub(self.last);
-        // More than half of the range ahead means behind: an older reading that arrived late.
+        // More than half of the range ahead: an older reading that arrived late.
         if step <= u32::MAX / 2 {
             self.total += u64::from(step);
             self.last = now;

@@ -135,7 +135,7 @@ pub(super) struct Name {
     bytes: [u8; 28],
 }
 
-/// What the kernel writes must fit.
+/// It must be large enough for an IPv6 address.
 const _: () = assert!(size_of::<Name>() >= size_of::<libc::sockaddr_in6>());
 
 impl Name {

@@ -74,7 +74,7 @@ impl Fill {
         frames.saturating_mul(2)
     }
 
-    /// Gives frames to the kernel. With [`Fill::places`] they always fit; what does not fit is left out and counted in the result.
+    /// Returns frames to the kernel. With [`Fill::places`] they always fit; otherwise, returns the number of frames that did not.
     #[inline]
     pub(super) fn give(&mut self, frames: &[u64]) -> usize {
         let places = self.mask + 1;

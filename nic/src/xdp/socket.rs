@@ -94,7 +94,7 @@ impl Socket {
     #[cold]
     fn wake(&self) {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: no pointers; nothing is received by this call. The next poll reports what fails here.
+        // SAFETY: no pointers; nothing is received by this call. The next poll reports an error of this call.
         unsafe {
             libc::recvfrom(
                 fd,

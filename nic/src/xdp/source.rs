@@ -117,7 +117,7 @@ fn deliver_burst(
             }
             let libc::xdp_desc { addr, len, .. } = socket.receive.peek(index);
             *frame = umem.frame_of(addr);
-            // SAFETY: the kernel gave us this frame, and gets it back below, when `batch` is gone.
+            // SAFETY: the kernel passed us this frame; it is returned below, after `batch` is dropped.
             let bytes = unsafe { umem.bytes(addr, len) }.unwrap_or(&[]);
             match wire::frame::datagram(bytes) {
                 Ok(datagram) => {

@@ -41,7 +41,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// What to do with additions that were sent and not acknowledged when a connection broke, if the collector cannot say which
+/// How to handle additions that were sent and not acknowledged when a connection broke, if the collector no longer knows which
 /// PSN it expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UncertainFetchAdds {

@@ -17,7 +17,7 @@ pub(super) fn frames_for(len: u32, mtu: u32) -> u32 {
     Segments::count(len as usize, mtu as u16) as u32
 }
 
-/// What a write carries.
+/// The payload of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload<'a> {
     pub(super) data: &'a [u8],

@@ -216,7 +216,7 @@ impl Link {
         }
     }
 
-    /// Assigns PSNs of a new connection to the retransmit buffer, and gives up what cannot be sent there.
+    /// Assigns PSNs of a new connection to the retransmit buffer, and gives up operations that cannot be sent there.
     fn renumber(&mut self, first: Psn, uncertain: UncertainFetchAdds) {
         let mut psn = first;
         for position in self.retransmit.first()..self.retransmit.end() {

@@ -151,7 +151,7 @@ impl Links {
         self.flush(now);
     }
 
-    /// The frames that wait to be sent, in order, each with its collector. A UDP socket sends the part behind the UDP header
+    /// The frames that wait to be sent, in order, each with its collector. A UDP socket sends the part after the UDP header
     /// ([`Path::headers_len`](roce::Path::headers_len)).
     pub fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.outbox.frames()

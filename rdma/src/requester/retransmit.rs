@@ -14,7 +14,7 @@ pub(super) struct Destination {
     pub(super) offset: u64,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Writes bytes of the data ring.
@@ -34,13 +34,13 @@ pub(super) struct Operation {
     pub(super) to: Destination,
     /// Immediate value for the collector's program.
     pub(super) immediate: Option<u32>,
-    /// What it does.
+    /// Its kind.
     pub(super) kind: Kind,
     /// A packet of it was sent, on this connection or an earlier one.
     pub(super) sent: bool,
     /// The collector answered with an error, on an earlier connection.
     pub(super) refused: bool,
-    /// Its region's memory is gone.
+    /// The memory of its region was lost or replaced.
     pub(super) outdated: bool,
     /// Start of its data, counting all bytes since the beginning.
     start: u64,
@@ -105,7 +105,7 @@ impl RetransmitBuffer {
         self.first
     }
 
-    /// Position behind the newest operation.
+    /// Position after the newest operation.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -120,7 +120,7 @@ impl RetransmitBuffer {
         let capacity = self.bytes.len() as u64;
         let free = capacity - (self.bytes_end - self.bytes_first);
         let to_edge = capacity - self.bytes_end % capacity;
-        // In one piece: what is left before the edge, or what is left behind it.
+        // Contiguous bytes: those up to the end of the ring, or those at its start.
         if free <= to_edge { free as usize } else { to_edge.max(free - to_edge) as usize }
     }
 

@@ -348,7 +348,7 @@ mod tests {
                     known.learn(&frames[0], &packet);
                     let brief = known.read(&frames[0]).unwrap();
                     assert_eq!((brief.payload, brief.reth, brief.psn), (&payload[..], reth, packet.bth.psn));
-                    // A changed bit behind the headers is detected.
+                    // A changed bit after the headers is detected.
                     let mut changed = frames[0].clone();
                     let bit = random as usize % (8 * (len.next_multiple_of(4) + 24));
                     let at = changed.len() - 1 - bit / 8;

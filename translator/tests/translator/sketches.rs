@@ -145,7 +145,7 @@ fn a_gap_among_columns_from_local_memory_is_nacked_with_the_next_ones() {
         let counters = 1u32.to_be_bytes().repeat(4);
         deliver(&mut world, 1, 0, 0, 2, 1);
         world.memory.room[0] = Credit::NONE;
-        // A report that waits for credit blocks those behind it, the first of which is lost.
+        // A report that waits for credit blocks the later ones, the first of which is lost.
         world.send(with(Priority::High), put(&KEY));
         send(&mut world, high, (0, due + 1, 1), &counters);
         assert_eq!(world.stats().reports.queued, 2);

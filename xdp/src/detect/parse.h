@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the parts of the decoder share: the scratch area, how its bytes are read, refusals, profiles.
+/* Shared by the parts of the decoder: the scratch area, reading of its bytes, refusals, profiles.
  *
  * The decoder gives the same results as `wire::datagram` and `wire::report::Reports`, with the values of the collector's
  * `Reading`; it follows them function by function, under the same names.
@@ -66,7 +66,7 @@ struct domain {
     u8 known;
 };
 
-/* How to read the bytes of one source, and what its numbers mean: wire::Profile and the collector's units. */
+/* How to read the bytes of one source, and the units of its numbers: wire::Profile and the collector's units. */
 struct profile {
     u64 probe_marker; /* as a number */
     u32 has_probe_marker;

@@ -5,7 +5,7 @@
 
 #include "parse.h"
 
-/* What a frame is. */
+/* Classification of a frame. */
 enum frame_outcome {
     FRAME_TELEMETRY, /* a datagram to one of the ports: its payload is at s->at .. s->end */
     FRAME_REFUSED,   /* likewise, but refused: s->reason is a refusal */

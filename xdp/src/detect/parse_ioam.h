@@ -37,7 +37,7 @@ static inline_always int ioam_trace(struct scratch *s, u32 at, u32 len, u32 incr
         return REFUSE(BAD_IOAM);
     trace_type = be24(head + 4);
     fixed = (head[2] >> 3) * 4;
-    /* In a pre-allocated trace the free space comes first; in an incremental one it is not there. */
+    /* In a pre-allocated trace the free space comes first; in an incremental one there is none. */
     free = incremental ? 0 : (head[3] & 0x7f) * 4;
     at += 8 + free;
     if (at > end || !fixed || fixed != node_words(trace_type) * 4 || trace_type & TRACE_RESERVED)
