@@ -27,7 +27,7 @@ pub enum SketchError {
     NoEpoch,
     /// New epochs come faster than one can be read.
     Busy,
-    /// This kind of sketch does not answer this question.
+    /// This kind of sketch does not support this query.
     Kind,
     /// None of the key's columns was written.
     NoColumn,
@@ -38,11 +38,11 @@ pub enum SketchError {
 impl std::fmt::Display for SketchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NoEpoch => "no such epoch is there",
+            Self::NoEpoch => "there is no such epoch",
             Self::Busy => "new epochs come faster than one can be read",
-            Self::Kind => "this kind of sketch does not answer this question",
+            Self::Kind => "this kind of sketch does not support this query",
             Self::NoColumn => "none of the key's columns was written",
-            Self::OutLength => "not as much memory as a column takes",
+            Self::OutLength => "the output buffer is too short for a column",
         })
     }
 }

@@ -93,7 +93,7 @@ fn invalid(what: &'static str) -> io::Error {
 /// A length that pointers can span.
 fn length(len: u64) -> io::Result<usize> {
     match usize::try_from(len) {
-        Ok(0) => Err(invalid("a region of no bytes")),
+        Ok(0) => Err(invalid("an empty region")),
         Ok(len) if len <= isize::MAX as usize => Ok(len),
         _ => Err(invalid("a region larger than the address space")),
     }

@@ -70,7 +70,7 @@ pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError 
         }
         rusqlite::Error::MultipleStatement => new(
             QueryErrorKind::Refused,
-            "one query at a time: leave out what follows the semicolon".to_owned(),
+            "one query at a time: remove the text after the semicolon".to_owned(),
         ),
         rusqlite::Error::SqliteFailure(failure, text) => {
             let text = text.as_deref().unwrap_or("SQLite gives no reason");
@@ -89,7 +89,7 @@ pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError 
                 | ErrorCode::DiskFull
                 | ErrorCode::DatabaseBusy => (
                     QueryErrorKind::Storage,
-                    format!("a file of the store cannot be read: {text}; leave its time out"),
+                    format!("a file of the store cannot be read: {text}; exclude its time range"),
                 ),
                 _ => (QueryErrorKind::Syntax, format!("{text}{}", hint(text))),
             };

@@ -279,7 +279,7 @@ impl AsRawFd for Ring {
 /// CPUs that per-CPU maps have values for. A wrong number would let the kernel write beyond our memory.
 fn possible_cpus() -> Result<usize, Error> {
     aya::util::nr_cpus().map_err(|(file, source)| {
-        let advice = "it says how many CPUs there can be: mount sysfs at /sys".to_owned();
+        let advice = "it lists the possible CPUs: mount sysfs at /sys".to_owned();
         Error::new("open", file, source).with_advice(advice)
     })
 }

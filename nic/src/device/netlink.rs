@@ -74,7 +74,7 @@ impl Netlink {
 
 /// The body of the first message in `bytes`.
 fn answer(bytes: &[u8]) -> io::Result<&[u8]> {
-    let broken = || io::Error::new(io::ErrorKind::InvalidData, "an answer that is cut");
+    let broken = || io::Error::new(io::ErrorKind::InvalidData, "a truncated answer");
     let len = u32_at(bytes, 0).ok_or_else(broken)? as usize;
     let kind = u16_at(bytes, 4).ok_or_else(broken)?;
     let body = bytes.get(HEADER..len).ok_or_else(broken)?;

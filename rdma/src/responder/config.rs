@@ -131,7 +131,7 @@ impl fmt::Display for RegisterError {
             Self::Full => "no more regions can be registered",
             Self::Range => "the region is empty, read only, longer than 1 TiB, or not inside its memory",
             Self::Alignment => {
-                "the region is to take atomic operations and does not begin at a multiple of eight"
+                "the region permits atomic operations and does not begin at a multiple of eight"
             }
         })
     }

@@ -64,7 +64,7 @@ impl fmt::Display for Refused {
                 "the region is empty, outside the kernel's memory, or permits atomic operations and does not begin at a multiple \
                  of eight",
             ),
-            Self::Mtu => f.write_str("the path MTU is none of those that the kernel supports: 256, 512, 1024, 2048"),
+            Self::Mtu => f.write_str("the kernel supports path MTUs of 256, 512, 1024 and 2048 only"),
             Self::Addresses => f.write_str("one end of the path is IPv4 and the other IPv6"),
             Self::System(error) => write!(f, "{error}"),
         }
