@@ -1,6 +1,6 @@
-//! How long a million packets through twenty switches take, and then how
-//! fast the fabric simulates: packets per second of one core, each packet over three switches with INT-MD 2.1 and a
-//! Report 2.0 at its end. `cargo bench -p hopwise-dataplane`; takes about two seconds.
+//! Benchmark of the fabric: the time to simulate a million packets through twenty switches, and the packets per second of one
+//! core, each packet over three switches with INT-MD 2.1 and a Report 2.0 by the sink. `cargo bench -p hopwise-dataplane`;
+//! takes about two seconds.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ fn main() {
     let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
     let mut fabric = Fabric::new(topology, config, 1).expect("a valid configuration");
     for at in 0..400u16 {
-        // To a host four further on: under another leaf, so by a spine.
+        // To the host four positions later: below another leaf, so through a spine.
         let (from, to) = (10_001 + u32::from(at % 16), 10_001 + u32::from((at % 16 + 4) % 16));
         let spec =
             FlowSpec { payload: 300, pattern: Pattern::poisson(1_000), ..FlowSpec::new(from, to, at, 80) };

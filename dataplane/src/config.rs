@@ -12,16 +12,16 @@ use crate::watchlist::{Mode, Watchlist};
 /// The INT configuration of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How packets with INT are marked, in the whole domain.
+    /// How packets with INT are marked; the same in the whole domain.
     pub mark: Mark,
-    /// What it does with the L4 checksum of packets with INT, in the whole domain.
+    /// Treatment of the L4 checksum of packets with INT; the same in the whole domain.
     pub l4_checksum: L4Checksum,
-    /// Instruction bits this switch can deliver (as in an instruction bitmap); for others it writes all-ones. Bit 15 is none of
-    /// them: a switch that updates the L4 checksum writes all-ones there, and one that leaves it the complement.
+    /// Instruction bits that this switch supports (as in an instruction bitmap); for others it writes all-ones. Bit 15 is not
+    /// among them: it depends on the treatment of the L4 checksum, all-ones if that is updated and the complement if not.
     pub available: u16,
     /// How it reports.
     pub format: Format,
-    /// Queue depths it reports.
+    /// Queue depths that it reports.
     pub congestion: Option<Congestion>,
     /// SF-INT.
     pub sf: sf::Config,
@@ -46,9 +46,9 @@ impl Default for Config {
 pub struct Mark {
     /// DSCP of packets with INT, 1 to 63.
     pub dscp: u8,
-    /// If given, 2.1 packets are marked by this UDP destination port instead, TCP ones by an inserted UDP header.
+    /// If set, INT 2.1 marks packets by this UDP destination port instead, TCP packets by an inserted UDP header.
     pub port: Option<u16>,
-    /// Over IPv6, INT-MD and INT-MX 2.1 go into an option of the hop-by-hop header, which needs no mark; SF-INT always does.
+    /// Over IPv6, INT-MD and INT-MX 2.1 are inserted as an option of the hop-by-hop header, which needs no mark; SF-INT always is.
     pub hop_by_hop: bool,
 }
 
@@ -58,15 +58,15 @@ impl Default for Mark {
     }
 }
 
-/// When a queue is reported: once when a packet finds at least `rise` in it, and once when one then finds at most `fall`.
+/// When a queue is reported: when a packet finds an occupancy of at least `rise`, and then when one finds at most `fall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Congestion {
     /// Occupancy at which it is congested, queue units.
     pub rise: u32,
-    /// Occupancy at which it no longer is; less than `rise`.
+    /// Occupancy at which it is no longer congested; less than `rise`.
     pub fall: u32,
-    /// While it is congested, this many packets that pass it are reported too, each with its occupancy and the head of the
-    /// packet; then none until it has recovered.
+    /// Number of passing packets that are reported while it is congested, each with the occupancy and the head of the
+    /// packet. Further ones are not reported until it has recovered.
     pub quota: u32,
 }
 
@@ -87,7 +87,7 @@ pub enum ConfigError {
     BadSfWatch,
     /// Postcards and INT-MX have no record in the packet, and so no checksum complement.
     ComplementWithoutStack,
-    /// Registers are a power of two, up to 2^20; every how many packets one is urgent, at least 1.
+    /// The number of registers must be a power of two up to 2^20, and the interval of urgent packets at least 1.
     BadRegisters,
     /// Only Report 2.0 can group, 1 to 64 reports; subsystems are 1 to 64.
     BadFormat,

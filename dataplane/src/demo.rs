@@ -19,13 +19,13 @@ pub struct Line {
     pub text: String,
 }
 
-/// What the numbers in the demo's reports mean: queue occupancy.
+/// Unit of queue occupancy in the demo's reports.
 pub const QUEUE_UNIT: &str = "bytes";
-/// What one unit of the utilization in the demo's reports is, as a fraction of 1.
+/// One unit of utilization in the demo's reports, as a fraction of 1.
 pub const UTILIZATION_SCALE: f64 = 0.0001;
 
-/// Thresholds at which the demo's traffic is quiet and its script is not: per metric, in the metric's unit. Without any, each
-/// of ten thousand packets a second would distinguish two changes.
+/// Thresholds per metric, in the metric's unit, that the demo's background traffic does not exceed and its script does. Without
+/// them, each of ten thousand packets per second would cause about two events.
 pub const THRESHOLDS: detect::threshold::Set = {
     let mut set = [0; detect::Metric::COUNT];
     set[detect::Metric::FlowLatency as usize] = 2 * MS;
@@ -50,7 +50,7 @@ const RESTORE: u64 = 38;
 /// The hosts that send the microburst, and the one that gets it.
 const BURST_FROM: [u32; 4] = [10_001, 10_003, 10_004, 10_006];
 const BURST_TO: u32 = 10_008;
-/// Packets each of them sends.
+/// Number of packets that each of them sends.
 const BURST_PACKETS: u32 = 60;
 /// The link that fails.
 const LINK: (u32, u32) = (101, 201);
@@ -64,15 +64,15 @@ pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
 /// The demo, beginning at time 0: the fabric and its script, a day of it.
 ///
 /// # Errors
-/// None in practice: everything it names exists.
+/// None in practice: all nodes and links in the script exist.
 pub fn scenario(seed: u64) -> Result<(Fabric, Vec<Line>), FabricError> {
     scenario_at(seed, 0)
 }
 
-/// The demo, beginning at `start`, ns since the epoch that the switches' clocks are to show.
+/// The demo, beginning at `start`, ns since the epoch, by the switches' clocks.
 ///
 /// # Errors
-/// None in practice: everything it names exists.
+/// None in practice: all nodes and links in the script exist.
 pub fn scenario_at(seed: u64, start: u64) -> Result<(Fabric, Vec<Line>), FabricError> {
     let mut fabric = Fabric::new(topology(), config(start), seed)?;
     for spec in background(start) {
@@ -165,7 +165,7 @@ mod tests {
     use crate::fabric::{FabricSink, GroundTruth, Reporter};
     use crate::report::ReportKind;
 
-    /// What an audience would see, second by second.
+    /// Observations per second of the demo.
     #[derive(Default)]
     struct Observed {
         reports: BTreeMap<u64, usize>,

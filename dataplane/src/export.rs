@@ -9,7 +9,7 @@ use crate::report::{Outbox, Subject};
 use crate::visit::Visit;
 use crate::watchlist::Watch;
 
-/// Sends a postcard about a packet, which stays as it is.
+/// Sends a postcard about a packet, which is not changed.
 pub(crate) fn postcard(
     node: &mut Node,
     frame: &[u8],

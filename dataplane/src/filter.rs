@@ -4,14 +4,14 @@
 //! packet. Its input is the content of the report: the hops of the packet's stack and the sink's hop, in the
 //! units and by the rules by which the collector reads them.
 //!
-//! # Where it works
+//! # Where filters apply
 //! - **INT-MD**, both versions: at the sink, of the whole path.
 //! - **INT-MX and postcards**: at every node that reports, of that node's hop. Per-hop, change and rules about one node
-//!   mean what they say; per-flow is then per flow and node.
-//! - **Not SF-INT**: its samples are chosen by state already, and each is a part of a set that the collector joins; hiding
-//!   one would invalidate the set.
-//! - **Not** packets with a path on which a record found no room (E or M is set, or the sink finds none itself): their stack is not
-//!   their path, so they are always reported.
+//!   work as in INT-MD; per-flow is then per flow and node.
+//! - **Not SF-INT**: its samples are already selected by state, and each is a part of a set that the collector joins;
+//!   suppressing one would invalidate the set.
+//! - **Not** packets with a path on which a record did not fit (E or M is set, or the sink's record does not fit): their stack is
+//!   not their path, so they are always reported.
 //! - **Not** drop reports and queue reports.
 
 use std::fmt;
@@ -25,13 +25,13 @@ use wire::{FlowKey, Hop};
 /// Registers of each filter, unless noted otherwise.
 pub const REGISTERS: usize = 4096;
 
-/// Filters of a list at most: a packet's flow is compared with each until one matches.
+/// Maximum number of filters: a packet's flow is compared with each until one matches.
 pub const MAX_FILTERS: usize = 256;
 
-/// The longest stack of one-word records, and the sink's record.
+/// Maximum number of hops: the longest stack of one-word records, and the sink's record.
 const MAX_HOPS: usize = 256;
 
-/// What is looked for in which flows.
+/// A detector and the flows to which it applies.
 ///
 /// ```
 /// use dataplane::filter::Units;
@@ -50,13 +50,13 @@ const MAX_HOPS: usize = 256;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// Which flows.
+    /// The flows.
     pub flows: Match,
-    /// What in them is worth a report.
+    /// The detector, which selects the packets to report.
     pub detector: Detector,
 }
 
-/// What the domain's devices mean by their numbers.
+/// The units of the domain's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
     /// Nanoseconds per unit of timestamps.
@@ -65,12 +65,12 @@ pub struct Units {
     pub latency_ns: u32,
     /// Millionths of a link per unit of utilization.
     pub utilization: u32,
-    /// Stamps of different nodes may be compared: a flow's latency is its last egress less its first ingress.
+    /// Timestamps of different nodes can be compared: a flow's latency is its last egress minus its first ingress.
     pub synchronised: bool,
 }
 
 impl Default for Units {
-    /// Nanoseconds, millionths, clocks that run freely.
+    /// Nanoseconds, millionths, clocks that are not synchronised.
     fn default() -> Self {
         Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false }
     }
@@ -83,9 +83,9 @@ pub enum FilterError {
     TooMany(usize),
     /// One of them contradicts itself.
     Detector {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         index: usize,
-        /// In what.
+        /// The contradiction.
         why: DetectorError,
     },
 }
@@ -118,7 +118,7 @@ struct Entry {
     needs: Needs,
 }
 
-/// Which values a detector looks at; others are not read.
+/// Which values a detector uses; others are not read.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
     latency: bool,
@@ -153,16 +153,16 @@ impl Needs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata {
     pub(crate) hop: Hop,
-    /// On the packet's stack; else in the report's header.
+    /// On the packet's stack; otherwise in the report's header.
     pub(crate) on_stack: bool,
 }
 
-/// The first node's ingress and the last node's egress stamp; all-ones when unknown.
+/// Ingress timestamp of the first node and egress timestamp of the last; all-ones if unknown.
 #[derive(Clone, Copy)]
 struct EndTimestamps {
     ingress: u64,
     egress: u64,
-    /// Both are of 64 bits.
+    /// Both have 64 bits.
     wide: bool,
 }
 
@@ -170,7 +170,7 @@ impl Filters {
     /// Filters with `registers` registers each (a power of two), all empty.
     ///
     /// # Errors
-    /// Too many; a detector that contradicts itself; a number of registers that is not possible.
+    /// Too many filters; a detector that contradicts itself; an invalid number of registers.
     pub fn new(filters: Vec<Filter>, registers: usize, units: Units) -> Result<Self, FilterError> {
         if filters.len() > MAX_FILTERS {
             return Err(FilterError::TooMany(filters.len()));
@@ -195,7 +195,7 @@ impl Filters {
         self.entries.is_empty()
     }
 
-    /// The filters in order of precedence, and what each has decided.
+    /// The filters in order of precedence, with the counts of their decisions.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&Filter, &Counts)> {
         self.entries.iter().map(|entry| (&entry.filter, entry.monitor.counts()))
     }
@@ -221,7 +221,7 @@ impl Filters {
         self
     }
 
-    /// What is to be done with a packet of `flow` that collected `stack`, at `now` (ns); `None` when no filter is for the
+    /// Decides about a packet of `flow` with `stack`, at `now` (ns); `None` if no filter matches the
     /// flow.
     #[inline]
     pub(crate) fn decide(
@@ -244,7 +244,7 @@ impl Filters {
     }
 }
 
-/// A record where it lies.
+/// Reads a record in place.
 #[inline]
 fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValues {
     let layout = &stack.layout;
@@ -266,7 +266,7 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
         values.queue_occupancy = level(layout.queue(record));
     }
     if needs.congestion {
-        // The shared buffer's occupancy, where there is no congestion status. Either counts with its id only.
+        // The shared buffer's occupancy if there is no congestion status. Both are used only with an id.
         values.queue_congestion = match layout.queue_congestion(record) {
             u32::MAX => level(layout.buffer(record)),
             congestion => level(congestion),
@@ -281,13 +281,13 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
     values
 }
 
-/// The level in a word of a queue or buffer.
+/// The occupancy in a word of a queue or buffer.
 #[inline]
 fn level(word: u32) -> u64 {
     if word == u32::MAX { ABSENT } else { u64::from(word & 0x00ff_ffff) }
 }
 
-/// This switch's own record, all of it: it is one.
+/// Reads all values of this switch's own record.
 fn read_hop(hop: &Hop, units: Units) -> HopValues {
     let latency = match hop.hop_latency {
         Some(latency) => u64::from(latency) * u64::from(units.latency_ns),
@@ -310,8 +310,8 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
 
 const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
 
-/// The time between two stamps, ns; [`ABSENT`] when one is unknown or the second lies before the first. 32-bit stamps are
-/// remainders, valid below 2 to the 31st.
+/// The time between two timestamps, ns; [`ABSENT`] if one is unknown or the second lies before the first. Differences of 32-bit
+/// timestamps are taken modulo 2^32, and valid below 2^31.
 #[inline]
 fn later(ends: EndTimestamps, stamp_ns: u32) -> u64 {
     if ends.ingress == ABSENT || ends.egress == ABSENT {
@@ -331,8 +331,8 @@ fn later(ends: EndTimestamps, stamp_ns: u32) -> u64 {
     later.saturating_mul(u64::from(stamp_ns))
 }
 
-/// The sum of the hops' latencies; with synchronised clocks the time from the first ingress to the last egress, unless that
-/// is less than the time spent inside the hops (by more than the stamps' rounding).
+/// The sum of the hop latencies; with synchronised clocks the time from the first ingress to the last egress, unless that
+/// is less than the time spent inside the hops (by more than the rounding of timestamps).
 fn flow_latency(
     values: &[HopValues],
     stack: &Stack<'_>,
@@ -361,7 +361,7 @@ fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> EndTimestamps {
     let layout = &stack.layout;
     let first = stack.records().next_back();
     let last = stack.records().next();
-    // A report's header has stamps of 32 bits of ours; beside a stamp of 64 bits both are remainders.
+    // A report's header has 32-bit timestamps of this switch; with a 64-bit timestamp, both are taken modulo 2^32.
     let wide = layout.wide_ts() && metadata.is_none_or(|metadata| metadata.on_stack);
     let ingress = first.map(|record| layout.ingress_ts(record));
     let egress = last.map(|record| layout.egress_ts(record));

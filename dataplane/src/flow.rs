@@ -50,11 +50,11 @@ pub struct FlowSpec {
     pub dscp: u8,
     /// Bytes after the UDP or TCP header.
     pub payload: u16,
-    /// When packets leave.
+    /// Departure times of packets.
     pub pattern: Pattern,
-    /// Earliest time at which one may, true time, ns. Relative to now where that has passed.
+    /// Earliest departure, true time, ns; if that has passed, the flow begins now.
     pub start: u64,
-    /// None leaves at or after this, true time, ns.
+    /// No packet leaves at or after this time, true time, ns.
     pub stop: u64,
 }
 
@@ -91,7 +91,7 @@ pub enum Family {
 pub enum Transport {
     /// UDP.
     Udp,
-    /// TCP; only its form: there is no congestion control and no retransmission.
+    /// TCP headers only, without congestion control and retransmission.
     Tcp,
 }
 
@@ -105,24 +105,24 @@ impl Transport {
     }
 }
 
-/// When packets leave.
+/// Departure times of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Never by itself; bursts are ordered by action.
+    /// No packets except bursts that an action starts.
     Idle,
-    /// One every `gap` ns.
+    /// One packet every `gap` ns.
     Constant {
-        /// From packet to packet, ns.
+        /// Time between packets, ns.
         gap: u64,
     },
-    /// Independent arrivals.
+    /// Poisson arrivals.
     Poisson {
-        /// Mean distance, ns.
+        /// Mean time between packets, ns.
         mean: u64,
     },
     /// Bursts: one packet every `gap` ns for `on` ns, then nothing for `off` ns.
     OnOff {
-        /// From packet to packet inside a burst, ns.
+        /// Time between packets inside a burst, ns.
         gap: u64,
         /// Length of a burst, ns (the mean, when `random`).
         on: u64,

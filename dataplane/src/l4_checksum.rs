@@ -1,6 +1,6 @@
-//! The L4 checksum of packets with INT: what the nodes of a domain do with it, and whether it is right at the sink.
+//! The L4 checksum of packets with INT: its treatment in the domain, and its verification at the sink.
 //!
-//! The code that inserts, pushes and strips updates the checksum. Where the domain treats it otherwise, its value is set again
+//! The code that inserts, pushes and strips INT updates the checksum. If the domain treats it otherwise, it is set again
 //! afterwards.
 
 use wire::{checksum, tcp, udp};
@@ -9,21 +9,21 @@ use wire::Profile;
 
 use crate::packet::{Headers, ParsedPacket, TCP, UDP, fill_l4};
 
-/// What all nodes of a domain do with the L4 checksum of a packet whose INT they change. It must be the same in the whole
-/// domain: the sink undoes what the others did.
+/// Treatment of the L4 checksum by the nodes that change a packet's INT. It must be the same in the whole
+/// domain: the sink reverts the changes of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum L4Checksum {
-    /// They update it for what they insert and strip, as INT 2.1 says.
+    /// Nodes update it when they insert and strip INT, as INT 2.1 specifies.
     #[default]
     Update,
-    /// They leave it as it is, so that it is right again when INT is stripped. The programs of ONOS and fabric do. With checksum
-    /// complements (instruction bit 15) it is right all the way.
+    /// Nodes do not change it, so that it is correct again when INT is stripped, as in the programs of ONOS and fabric. With
+    /// checksum complements (instruction bit 15) it is correct on the whole path.
     Leave,
-    /// They set that of UDP to 0 ("none"). That of TCP is updated; over IPv6, where 0 is not valid, the sink computes it anew.
+    /// Nodes set that of UDP to 0 ("none"), and update that of TCP; over IPv6, where 0 is not valid, the sink computes it anew.
     Zero,
 }
 
-/// One of so many packets is examined by a sink.
+/// A sink verifies one in this many packets.
 const SAMPLE: u64 = 64;
 
 /// The checksum of a packet before its INT is changed.
@@ -35,7 +35,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// `None`: there is nothing to set again.
+    /// `None` if the checksum need not be set again.
     pub(crate) fn of(frame: &[u8], setting: L4Checksum) -> Option<Self> {
         if setting == L4Checksum::Update {
             return None;
@@ -44,8 +44,8 @@ impl Before {
         Some(Self { proto: headers.proto, checksum: read(frame, &headers)?, len: frame.len() })
     }
 
-    /// In a domain that leaves the checksum: sets the checksum complement of the record that this node added, if the packet asks
-    /// for one, so that the checksum from before is right with all that was inserted. `frame` has the updated checksum.
+    /// In a domain that does not change the checksum: sets the checksum complement of the record that this node added, if the packet
+    /// requests one, so that the original checksum is correct with the inserted bytes. `frame` has the updated checksum.
     pub(crate) fn complement(self, frame: &mut [u8], profile: &Profile) {
         const CHECKSUM_COMPLEMENT: u16 = 1;
         if self.proto == UDP && self.checksum == 0 {
@@ -58,7 +58,7 @@ impl Before {
             return;
         };
         let end = carried.stack() + usize::from(carried.record_words()) * 4;
-        // All-ones, which the word is now, are nothing in a sum.
+        // The word is all-ones now, which does not change the sum.
         let sum = u32::from(updated) + u32::from(!self.checksum);
         let complement = (sum & 0xffff) + (sum >> 16);
         if let Some(word) = frame.get_mut(..end).and_then(<[u8]>::last_chunk_mut) {
@@ -66,7 +66,7 @@ impl Before {
         }
     }
 
-    /// Sets the checksum as the domain wants it. A header that was inserted or removed has a checksum of its own.
+    /// Sets the checksum by the setting of the domain. A header that was inserted or removed has its own checksum.
     pub(crate) fn apply(self, frame: &mut [u8], setting: L4Checksum, to_edge: bool) {
         let Some(headers) = Headers::of(frame).filter(|headers| headers.proto == self.proto) else { return };
         if setting == L4Checksum::Leave {
@@ -81,12 +81,12 @@ impl Before {
     }
 }
 
-/// Whether packet number `number` is examined.
+/// Whether packet number `number` is verified.
 pub(crate) fn is_sampled(number: u64) -> bool {
     number % SAMPLE == 1
 }
 
-/// Whether the L4 checksum of a packet is right. True if it has none.
+/// Whether the L4 checksum of a packet is correct. True if it has none.
 pub(crate) fn is_right(frame: &[u8]) -> bool {
     let Some(headers) = Headers::of(frame) else { return true };
     let Some(checksum) = read(frame, &headers) else { return true };

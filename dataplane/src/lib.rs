@@ -1,11 +1,11 @@
-//! What a switch does: the executable INT switch, and a fabric of such switches in simulated time.
+//! The data plane: an executable INT switch, and a fabric of such switches in simulated time.
 //!
 //! No I/O, no clock, no hidden randomness: bytes, ports, timestamps and queue occupancies go in; bytes come out.
 //!
 //! - [`switch`]: one switch. It parses a packet and hands it to its parts, each of which processes the packet by itself:
 //!   [`watchlist`] (which flows are watched), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes
 //!   INT), [`filter`] (which packets are reported), [`report`] (writes reports).
-//!   They are the specification that the same switch in P4 or BPF has to match.
+//!   They are the reference for the same switch in P4 or BPF.
 //! - [`flow`]: addresses and flows.
 //! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.
 //! - [`router`]: a router in simulated time around one such switch, which the `switch` role puts between real interfaces.

@@ -1,4 +1,4 @@
-//! The state of one switch, and what its parts share: the report paths, the filters and its own record.
+//! The state of one switch, which its parts share: the report paths, the filters and its own record.
 
 use wire::int::{Flags, Sf, Stack, Version};
 use wire::{FlowKey, Profile, Refusal};
@@ -14,9 +14,9 @@ use crate::visit::{Verdict, Visit};
 /// Counters of a switch since its start. Every packet is in one of the first eight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets without INT that stayed so.
+    /// Packets without INT that leave without it.
     pub plain: u64,
-    /// Packets whose INT is malformed or of a kind this switch does not handle; passed on as they were, but for
+    /// Packets whose INT is malformed or of a kind that this switch does not support; forwarded unchanged, except for
     /// [`Stats::malformed_stripped`].
     pub refused: u64,
     /// Packets that leave with this switch's record.
@@ -25,7 +25,7 @@ pub struct Stats {
     pub swapped: u64,
     /// Packets whose hop count was used up: nothing added, E set.
     pub hops_exceeded: u64,
-    /// Packets without room for a record (M set) or, at the source, for INT at all, or whose IPv6 options or
+    /// Packets without space for a record (M set) or, at the source, for INT, or whose IPv6 options or
     /// checksums a sink could not restore.
     pub mtu_exceeded: u64,
     /// Packets reported: by the sink, or by a node of INT-MX or postcards.
@@ -38,19 +38,19 @@ pub struct Stats {
     pub queues_reported: u64,
     /// Packets reported because they passed a congested queue; see [`Congestion::quota`](crate::switch::Congestion::quota).
     pub congested_reported: u64,
-    /// Of the refused: packets of SF-INT with more than one record, so that a plain INT node is on their path.
+    /// Refused packets of SF-INT with more than one record: a plain INT node is on their path.
     pub plain_nodes: u64,
-    /// Of the refused: packets with a malformed stack but a valid header. This sink removed their INT, so that no host
+    /// Refused packets with a malformed stack but a valid header. This sink removed their INT, so that no host
     /// receives it.
     pub malformed_stripped: u64,
     /// How often each rule of SF-INT was applied, by its number; 0: the hop count was used up.
     pub sf_rules: [u64; 10],
     /// Packets that this source marked urgent.
     pub urgent: u64,
-    /// Packets whose L4 checksum this sink examined after it stripped INT: one of 64.
+    /// Packets whose L4 checksum this sink verified after it stripped INT: one in 64.
     pub checksums_examined: u64,
-    /// Of these, packets whose checksum is wrong: the host drops them. Either they were sent so, or a node of the domain treats
-    /// the checksum otherwise than [`Config::l4_checksum`](crate::switch::Config::l4_checksum) says.
+    /// Those of them with a wrong checksum, which the host drops. Either they were sent so, or a node of the domain does not treat
+    /// the checksum as set in [`Config::l4_checksum`](crate::switch::Config::l4_checksum).
     pub checksums_wrong: u64,
 }
 
@@ -82,7 +82,7 @@ impl Outcome {
     }
 }
 
-/// The counter of [`Stats`] that a packet belongs to.
+/// The counter of [`Stats`] for a packet.
 pub(crate) enum PacketOutcome {
     Plain,
     Refused,
@@ -94,14 +94,14 @@ pub(crate) enum PacketOutcome {
     Filtered,
 }
 
-/// D discards a packet that leaves the domain.
+/// A packet that leaves the domain is dropped if D is set.
 pub(crate) fn verdict(flags: Flags, visit: &Visit) -> Verdict {
     let discard = visit.to_edge && flags.contains(Flags::DISCARD);
     if discard { Verdict::Discard } else { Verdict::Forward }
 }
 
 impl Node {
-    /// Parses a frame. This is the only look at its headers, unless this switch inserts INT.
+    /// Parses a frame. Its headers are read only here, unless this switch inserts INT.
     #[inline(always)]
     pub(crate) fn parse(&mut self, frame: &[u8]) -> Parsed {
         match direct::read(frame, &self.profile, &mut self.cache) {
@@ -151,7 +151,7 @@ impl Node {
         }
     }
 
-    /// Whether the filters suppress the report of a path. If a record found no room, the stack is not the whole path, and the
+    /// Whether the filters suppress the report of a path. If a record did not fit, the stack is not the whole path, and the
     /// packet is always reported.
     #[inline]
     pub(crate) fn suppresses_path(

@@ -20,14 +20,14 @@ pub(crate) const UDP: u8 = 17;
 /// IPv6 next header: hop-by-hop options.
 pub(crate) const HOP_BY_HOP: u8 = ipv6::HOP_BY_HOP;
 
-/// What a switch sees in a packet.
+/// The fields of a packet that a switch reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParsedPacket {
     /// The flow, as it was before INT.
     pub(crate) flow: Option<FlowKey>,
-    /// Headers that INT can be put behind; `None` for fragments and other protocols.
+    /// Headers after which INT can be inserted; `None` for fragments and other protocols.
     pub(crate) headers: Option<Headers>,
-    /// INT that this switch can handle.
+    /// INT that this switch supports.
     pub(crate) carried: Option<CarriedInt>,
     /// It carries INT that this switch does not support.
     pub(crate) unsupported: bool,
@@ -58,24 +58,24 @@ pub(crate) struct CarriedInt {
     domain: [u16; 3],
     /// Replication request and reserved bits (1.0).
     replication: u8,
-    /// The version is 1.0, and the header says 0, as ONOS writes it.
+    /// The version is 1.0, but the header has 0, as ONOS writes it.
     version_zero: bool,
     pub(crate) layout: Layout,
     /// Words of header and stack.
     pub(crate) int_words: u8,
     /// SF-INT.
     pub(crate) sf: Option<Sf>,
-    /// Where the shim begins; in an IPv6 option that is behind type and length.
+    /// Offset of the shim; in an IPv6 option it follows type and length.
     pub(crate) shim: usize,
-    /// Where INT ends.
+    /// End of INT.
     pub(crate) end: usize,
 }
 
 impl ParsedPacket {
-    /// Looks at a packet from its Ethernet header on.
+    /// Parses a packet from its Ethernet header on.
     ///
     /// # Errors
-    /// What [`packet::contents`] refuses: INT or IP headers that contradict themselves.
+    /// As [`packet::contents`]: INT or IP headers that contradict themselves.
     pub(crate) fn of(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
         let contents = packet::contents(frame, profile)?;
         let mut seen =
@@ -176,22 +176,22 @@ impl CarriedInt {
         if self.version == int::Version::V10 { self.layout.words() } else { self.hop_ml }
     }
 
-    /// The shim's length field can count `more` further bytes.
+    /// Whether the shim's length field can include `more` further bytes.
     pub(crate) fn holds(&self, more: usize) -> bool {
         if self.headers.has_option() {
-            // And the hop-by-hop header 256 units of 8 bytes.
+            // The hop-by-hop header is limited to 256 units of 8 bytes.
             return self.end - self.shim + more <= 0xff && self.headers.l4_len + more + 8 <= 256 * 8;
         }
         let shim = if self.version == int::Version::V10 { shim::LEN / 4 } else { 0 };
         usize::from(self.int_words) + shim + more / 4 <= 0xff
     }
 
-    /// Where the metadata header begins.
+    /// Offset of the metadata header.
     pub(crate) fn header(&self) -> usize {
         self.shim + shim::LEN
     }
 
-    /// Where the first record begins.
+    /// Offset of the first record.
     pub(crate) fn stack(&self) -> usize {
         self.header() + if self.version == int::Version::V10 { header::LEN_1 } else { header::LEN_2 }
     }
@@ -235,8 +235,8 @@ impl CarriedInt {
     }
 }
 
-/// Where the headers are that INT can be put behind: IPv4 or IPv6 over Ethernet, VLAN tags stepped over, then UDP or TCP. The
-/// views of these headers were checked when this was made, and nothing here makes a packet shorter than its headers.
+/// Offsets of the headers after which INT can be inserted: Ethernet, VLAN tags, IPv4 or IPv6, then UDP or TCP. The views of these
+/// headers were checked when this was created, and nothing here makes a packet shorter than its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
     pub(crate) ip: usize,
@@ -252,11 +252,11 @@ pub(crate) struct Headers {
 /// Type and length of an IPv6 option.
 pub(crate) const OPTION_HEAD: usize = 2;
 
-/// VLAN tags that are stepped over.
+/// Maximum number of VLAN tags.
 const MAX_TAGS: usize = 4;
 
 impl Headers {
-    /// Those of a packet without INT.
+    /// The headers of a packet without INT.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         Self::find(frame)
     }
@@ -287,8 +287,8 @@ impl Headers {
         Self::at(frame, ip, ip + len, proto)
     }
 
-    /// Headers at known places, if they are whole, of protocols we know, and the IPv4 checksum is right: a switch would not
-    /// forward the packet otherwise, and updating the checksum would hide the damage.
+    /// Headers at these offsets, if they are whole, of known protocols, and the IPv4 checksum is correct: otherwise a switch would
+    /// not forward the packet, and updating the checksum would hide the corruption.
     fn at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Option<Self> {
         let v6 = frame.get(ip)? >> 4 == 6;
         let (class, len) = if v6 {
@@ -320,12 +320,12 @@ impl Headers {
         Self::at(frame, self.ip, self.l4, self.proto).unwrap_or(*self)
     }
 
-    /// INT is, or may be put, in an option of the hop-by-hop header at `l4`.
+    /// Whether INT is, or may be inserted, in an option of the hop-by-hop header at `l4`.
     pub(crate) fn has_option(&self) -> bool {
         self.proto == HOP_BY_HOP
     }
 
-    /// The position of the shim: behind UDP, or the fixed part of TCP. With options: behind the hop-by-hop header.
+    /// Offset of the shim: after UDP, or the fixed part of TCP; with options, after the hop-by-hop header.
     pub(crate) fn body(&self) -> usize {
         self.l4 + self.l4_len
     }
@@ -361,7 +361,7 @@ impl Headers {
         self.update_l4(frame, &[(old, port)]);
     }
 
-    /// Sets the DSCP and leaves the ECN bits.
+    /// Sets the DSCP without changing the ECN bits.
     pub(crate) fn set_dscp(&self, frame: &mut [u8], dscp: u8) {
         const ECN: u8 = 0x03;
         let rest = &mut frame[self.ip..];
@@ -375,7 +375,7 @@ impl Headers {
         }
     }
 
-    /// Replaces the bytes of `range`, which lies behind the L4 header, and updates lengths and checksums.
+    /// Replaces the bytes of `range`, which lies after the L4 header, and updates lengths and checksums.
     pub(crate) fn splice(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
         if self.has_option() {
             return self.splice_option(frame, range, with);
@@ -385,7 +385,7 @@ impl Headers {
         let after = before - range.len() + with.len();
         replace(frame, range, with);
         self.set_ip_len(frame, after);
-        // The L4 length is in the pseudo header, and differs by as much as the IP length does. UDP has it once more.
+        // The L4 length is in the pseudo-header, and changes by the same amount as the IP length. UDP includes it a second time.
         let (short, long) = (before as u16, after as u16);
         if self.proto == UDP
             && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
@@ -397,7 +397,7 @@ impl Headers {
         }
     }
 
-    /// Replaces bytes of the INT option's data, and updates its length, the padding behind it and the lengths of the headers
+    /// Replaces bytes of the INT option's data, and updates its length, the padding after it and the lengths of the headers
     /// around it. No checksum covers any of them: a pseudo-header has the upper layer's length.
     fn splice_option(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
         let before = self.ip_len(frame);
@@ -407,7 +407,7 @@ impl Headers {
         };
         let data = option.len() - OPTION_HEAD - range.len() + with.len();
         let padding = padding(frame, option.end, self.body());
-        // The header stays a multiple of eight bytes, and what follows keeps its alignment.
+        // The header remains a multiple of eight bytes, so the following bytes keep their alignment.
         let pad = (padding + option.len() - OPTION_HEAD).wrapping_sub(data) & 7;
         let end = option.start + OPTION_HEAD + data;
         replace(frame, option.end..option.end + padding, &PADDING[pad][..pad]);
@@ -418,8 +418,8 @@ impl Headers {
         self.set_ip_len(frame, before.wrapping_add(grown));
     }
 
-    /// Puts an INT option with these data into an IPv6 packet: into its hop-by-hop header, before all other options, or
-    /// into a new one. `headers` are those of the packet, and changed with it.
+    /// Inserts an INT option with these data into the hop-by-hop header of an IPv6 packet, before all other options, or
+    /// into a new header.
     pub(crate) fn insert_option(&self, frame: &mut Vec<u8>, data: &[u8]) {
         let before = self.ip_len(frame);
         let start = ipv6::HEADER_LEN + self.ip;
@@ -444,7 +444,7 @@ impl Headers {
         self.set_ip_len(frame, before + len);
     }
 
-    /// Bytes by which [`Self::insert_option`] makes a packet longer; `None`: the header would be too long, or could not be restored
+    /// Bytes by which [`Self::insert_option`] extends a packet; `None`: the header would be too long, or could not be restored
     /// at the sink, because it is malformed or begins with padding.
     pub(crate) fn option_len(&self, frame: &[u8], data: usize) -> Option<usize> {
         if self.has_option() && !self.options_can_be_restored(frame) {
@@ -466,14 +466,14 @@ impl Headers {
         options(frame, self.l4, self.body()).last().is_some_and(|option| option.end == self.body())
     }
 
-    /// Takes the option that begins at `option` out again, and with it the hop-by-hop header if nothing but padding is left.
+    /// Removes the option at offset `option`, and also the hop-by-hop header if only padding remains.
     pub(crate) fn remove_option(&self, frame: &mut Vec<u8>, option: usize) {
         let before = self.ip_len(frame);
         let Some(found) = options(frame, self.l4, self.body()).find(|found| found.start == option) else {
             return;
         };
         let padding = padding(frame, found.end, self.body());
-        // What is malformed is no padding.
+        // A malformed option is not padding.
         let others = !self.options_are_whole(frame)
             || options(frame, self.l4, self.body())
                 .any(|other| other.start != option && frame[other.start] > 1);
@@ -500,8 +500,8 @@ impl Headers {
         (self.v6 || ip != Ok(0xffff)) && !(is_tcp && l4 == Ok(0xffff))
     }
 
-    /// Opens a gap of `len` bytes at `at`, which lies at an even offset behind the L4 header, has it filled, updates the lengths, and
-    /// lets `change` change the bytes in front of the gap from `from` on; then the checksums.
+    /// Opens a gap of `len` bytes at `at`, which lies at an even offset after the L4 header, fills it, updates the lengths, and lets
+    /// `change` modify the bytes from `from` up to the gap. Then updates the checksums.
     #[inline]
     pub(crate) fn grow(
         &self,
@@ -548,7 +548,7 @@ impl Headers {
         (0, 0)
     }
 
-    /// Changes the bytes of `range`, which lies behind the L4 header and begins at an even offset from it, where they are.
+    /// Changes the bytes of `range` in place; it lies after the L4 header and begins at an even offset from it.
     pub(crate) fn change<T>(
         &self,
         frame: &mut [u8],
@@ -565,7 +565,7 @@ impl Headers {
         result
     }
 
-    /// Puts a UDP header to `port` and `body` between the IP header and L4 (NPT 2).
+    /// Inserts a UDP header to `port` and `body` between the IP header and L4 (NPT 2).
     pub(crate) fn wrap(&self, frame: &mut Vec<u8>, port: u16, body: &[u8]) {
         let len = self.ip_len(frame) + udp::HEADER_LEN + body.len();
         let entropy = sum(&frame[self.l4..self.l4 + 4]) & 0x3fff; // of the original ports
@@ -579,7 +579,7 @@ impl Headers {
         fill_l4(frame, self.ip, self.l4, UDP, usize::from(udp_len));
     }
 
-    /// Removes everything from the (inserted) UDP header up to `end` and gives the packet its protocol back.
+    /// Removes everything from the (inserted) UDP header up to `end` and restores the packet's protocol.
     pub(crate) fn unwrap(&self, frame: &mut Vec<u8>, end: usize, proto: u8) {
         let len = self.ip_len(frame) - (end - self.l4);
         replace(frame, self.l4..end, &[]);
@@ -599,7 +599,7 @@ impl Headers {
         }
     }
 
-    /// Sets the protocol; the IPv4 checksum is updated with the length, which always changes too.
+    /// Sets the protocol; the IPv4 checksum is updated with the length, which always changes at the same time.
     fn set_proto(&self, frame: &mut [u8], proto: u8) {
         let rest = &mut frame[self.ip..];
         if self.v6 {
@@ -611,9 +611,9 @@ impl Headers {
         }
     }
 
-    /// Updates the L4 checksum after sums it covers went from the first to the second of each pair, so that a packet that came in
-    /// broken goes out broken. A UDP checksum of 0 (none) stays 0, and one that comes out as 0 is written as 0xffff. Nothing
-    /// else comes out as 0xffff, so that removing what was inserted restores the checksum.
+    /// Updates the L4 checksum after covered sums changed from the first to the second of each pair, so that a wrong checksum remains
+    /// wrong. A UDP checksum of 0 (none) remains 0, and a result of 0 is written as 0xffff. No other result is 0xffff, so that
+    /// removing the inserted bytes restores the checksum.
     #[inline]
     fn update_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
         let updated = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));
@@ -641,13 +641,13 @@ const PADDING: [[u8; 8]; 8] = {
     }
     padding
 };
-/// The longest option with its padding, and the two bytes before it in a header of its own.
+/// The longest option with its padding, and the first two bytes of a new hop-by-hop header.
 const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
 /// Offset of the IPv6 next-header field.
 const NEXT_HEADER: usize = 6;
 
 /// The options of a hop-by-hop header that ends at `end`, as ranges of the frame; Pad1 has one byte. Ends before the first that
-/// runs over the end.
+/// extends beyond the end.
 fn options(frame: &[u8], header: usize, end: usize) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut at = header + OPTION_HEAD;
     std::iter::from_fn(move || {
@@ -659,7 +659,7 @@ fn options(frame: &[u8], header: usize, end: usize) -> impl Iterator<Item = Rang
     })
 }
 
-/// Bytes of the padding option that begins at `at`; 0: there is none.
+/// Length of the padding option at `at`; 0 if there is none.
 fn padding(frame: &[u8], at: usize, end: usize) -> usize {
     match frame.get(at..end) {
         Some([0, rest @ ..]) => 1 + rest.iter().take_while(|byte| **byte == 0).count(),

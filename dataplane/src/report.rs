@@ -8,10 +8,10 @@ use wire::{FlowKey, Hop};
 use crate::packet::direct::{Common, Int};
 use crate::packet::{CarriedInt, Headers, ParsedPacket};
 
-/// What a report is about.
+/// Kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReportKind {
-    /// The sink's: the packet's whole path.
+    /// The packet's whole path, reported by the sink.
     Flow,
     /// One node's own measurement of a packet (INT-MX, or a postcard).
     Postcard,
@@ -35,26 +35,26 @@ pub enum Version {
 pub struct Format {
     /// Version of the format.
     pub version: Version,
-    /// The sink's own record is on the packet's INT stack; otherwise in the report's header, which in 1.0 has no room for
-    /// the egress part of bits 4 to 8.
+    /// The sink's own record is on the packet's INT stack; otherwise in the report's header, which in 1.0 has no fields for
+    /// level-2 interfaces and buffer occupancy.
     pub metadata_on_stack: bool,
     /// Reports per datagram (2.0), 1 to 64. A group that is not full waits for [`crate::Switch::flush`].
     pub group: u8,
-    /// The packet in a report begins with its Ethernet header; else with its IP header.
+    /// The packet in a report begins with its Ethernet header; otherwise with its IP header.
     pub ethernet: bool,
-    /// Bytes of the packet included behind INT, or behind the L4 header when there is none.
+    /// Bytes of the packet that are included after INT, or after the L4 header if there is no INT.
     pub snap: u16,
-    /// Drop reports contain the packet's INT, and so the path to the drop. With a port mark they always
-    /// do, because the original port is there.
+    /// Drop reports contain the packet's INT, and thus the path to the drop. With a port mark they always
+    /// do, because INT contains the original port.
     pub drop_with_int: bool,
-    /// Subsystems (`hw_id` 0 up) that the egress interfaces are dealt out to, 1 to 64, each with its own sequence.
+    /// Number of subsystems (`hw_id` from 0) over which the egress interfaces are distributed, 1 to 64, each with its own sequence.
     pub subsystems: u8,
     /// First sequence number.
     pub first_sequence: u32,
 }
 
 impl Default for Format {
-    /// Report 2.0, ungrouped, IP packets cut 8 bytes behind INT, one subsystem.
+    /// Report 2.0, ungrouped, IP packets cut 8 bytes after INT, one subsystem.
     fn default() -> Self {
         Self {
             version: Version::V20,
@@ -95,7 +95,7 @@ pub struct Datagram<'a> {
     pub hw_id: u8,
     /// Sequence number.
     pub seq: u32,
-    /// How many reports it holds.
+    /// Number of reports in it.
     pub reports: u16,
     /// UDP payload.
     pub payload: &'a [u8],
@@ -109,18 +109,18 @@ struct Slot {
     start: usize,
 }
 
-/// A report that was written, into a datagram of the outbox or into an open group.
+/// A report that was written to a datagram of the outbox or to an open group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenReport {
     pub(crate) kind: ReportKind,
     pub(crate) hw_id: u8,
-    /// It holds the packet's INT stack.
+    /// It contains the packet's INT stack.
     pub(crate) with_stack: bool,
-    /// Of SF-INT that is not urgent: the record carried.
+    /// For SF-INT that is not urgent: the carried record.
     pub(crate) record: Option<Carrying>,
 }
 
-/// Whose record an SF packet carries.
+/// Identity of the record that an SF packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carrying {
     pub(crate) sf: Sf,
@@ -132,7 +132,7 @@ impl Carrying {
         Self::at(frame, carried.sf, carried.end, carried.hop_ml)
     }
 
-    /// INT ends at `end`. The sink's own record may lie before the one carried.
+    /// INT ends at `end`. The sink's own record may be before the carried one.
     fn at(frame: &[u8], sf: Option<Sf>, end: usize, hop_ml: u8) -> Option<Self> {
         let sf = sf.filter(|sf| !sf.urgent)?;
         // The node id is the first item of every record.
@@ -145,9 +145,9 @@ impl Carrying {
 /// The packet of a sink's common report.
 pub(crate) struct ReportedPacket {
     headers: Headers,
-    /// The IP packet ends there.
+    /// End of the IP packet.
     ip_end: usize,
-    /// INT ends there, and with it the header that holds it.
+    /// End of INT and of the header that contains it.
     int_end: usize,
     record: Option<Carrying>,
 }
@@ -159,7 +159,7 @@ impl ReportedPacket {
         Self { headers, ip_end, int_end: int_end(carried), record: Carrying::of(frame, carried) }
     }
 
-    /// INT does not lie in an option.
+    /// As [`Self::of`], for INT that is not in an option.
     #[inline(always)]
     pub(crate) fn direct(frame: &[u8], common: Common, int: Int) -> Self {
         let record = Carrying::at(frame, int.sf(), int.end, int.hop_ml);
@@ -168,12 +168,12 @@ impl ReportedPacket {
 }
 
 impl Outbox {
-    /// No datagram, and no report was made since it was cleared.
+    /// Whether it has no datagram, and no report was made since it was cleared.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.made.is_empty()
     }
 
-    /// Makes it empty and keeps its memory.
+    /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
@@ -195,7 +195,7 @@ impl Outbox {
     }
 }
 
-/// What a postcard is about.
+/// The subject of a postcard.
 pub(crate) struct Subject<'a> {
     pub(crate) frame: &'a [u8],
     /// Items that are reported.
@@ -222,11 +222,11 @@ impl<'a> Subject<'a> {
 struct ReportDraft<'a> {
     kind: ReportKind,
     flags: Flags,
-    /// RepMdBits of 2.0; none for a report without main contents.
+    /// RepMdBits of 2.0; `None` for a report without main contents.
     bits: Option<u16>,
     metadata: &'a Hop,
     reason: Option<u8>,
-    /// A postcard's flow.
+    /// Flow ID of a postcard.
     flow_id: Option<[u8; 4]>,
     /// A postcard's status: whether the packet entered or left the domain here.
     edges: Option<u16>,
@@ -242,7 +242,7 @@ enum Packet<'a> {
     Ethernet(&'a [u8]),
     Ipv4(&'a [u8]),
     Ipv6(&'a [u8]),
-    /// Of SF-INT: header and record (2.0).
+    /// SF-INT header and record (2.0).
     Int(&'a [u8]),
 }
 
@@ -251,12 +251,12 @@ enum Packet<'a> {
 pub(crate) struct Exporter {
     node: u32,
     format: Format,
-    /// How many datagrams each subsystem has made.
+    /// Number of datagrams of each subsystem.
     sent: [u32; 64],
     groups: Vec<Group>,
 }
 
-/// Reports of one subsystem that wait for company.
+/// Reports of one subsystem in a group that is not full.
 #[derive(Debug)]
 struct Group {
     hw_id: u8,
@@ -264,12 +264,12 @@ struct Group {
     bytes: Vec<u8>,
 }
 
-/// No group grows beyond this many bytes.
+/// Maximum length of a group, bytes.
 const MAX_GROUP: usize = 1400;
 
-/// Instruction bits that a report's metadata has a place for: 1 to 8.
+/// Instruction bits with a field in a report's metadata: 1 to 8.
 const REPORTABLE: u16 = 0x7f80;
-/// Those that 1.0 has a place for: ports, hop latency, queue, egress stamp, utilization.
+/// Those with a field in 1.0: ports, hop latency, queue, egress stamp, utilization.
 const IN_10: u16 = 0x7500;
 const PORTS: u16 = 0x4000;
 const QUEUE: u16 = 0x1000;
@@ -281,8 +281,8 @@ impl Exporter {
         Self { node, format, sent: [0; 64], groups: Vec::new() }
     }
 
-    /// The common report of a sink, written in place: 2.0, not grouped, its own record in the main contents. `false`: it is
-    /// another, and nothing was written. `metadata` writes the items of `bits`.
+    /// Writes the common report of a sink in place: 2.0, not grouped, its own record in the main contents. `false`, with nothing
+    /// written, for any other report. `metadata` writes the items of `bits`.
     #[inline]
     pub(crate) fn flow_report_direct(
         &mut self,
@@ -340,7 +340,7 @@ impl Exporter {
         self.format.is_20() && self.format.group == 1 && short
     }
 
-    /// A sink's report of a packet with its stack. `bits` says which of its own items go into the header; `None` when its
+    /// A sink's report of a packet with its stack. `bits` are its own items in the header; `None` if its
     /// record is on the stack.
     pub(crate) fn flow_report(
         &mut self,
@@ -387,7 +387,7 @@ impl Exporter {
         self.write(&about.draft(packet), out);
     }
 
-    /// A node's postcard: the flow's id, and the head of the packet, from which a collector knows the flow, the packet and its
+    /// A node's postcard: the Flow ID, and the head of the packet, from which a collector gets the flow, the packet digest and the
     /// hop limit.
     pub(crate) fn postcard(
         &mut self,
@@ -436,8 +436,8 @@ impl Exporter {
         self.write(&draft, out);
     }
 
-    /// A queue report: ports, queue, ingress time. It is about the queue and no flow, so it holds no packet; in 1.0, where one
-    /// should follow, it is cut to nothing.
+    /// A queue report: ports, queue, ingress time. It is about the queue and not a flow, so it contains no packet; in 1.0, which
+    /// requires one, it is truncated to length 0.
     pub(crate) fn queue_report(&mut self, metadata: &Hop, out: &mut Outbox) {
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
         self.write(
@@ -449,8 +449,8 @@ impl Exporter {
         );
     }
 
-    /// A report of a packet that passes a congested queue: as [`Exporter::queue_report`], and the head of the packet, cut
-    /// behind the ports (behind INT where that hides the port).
+    /// A report of a packet that passes a congested queue: as [`Exporter::queue_report`], with the head of the packet, cut
+    /// after the ports (after INT if that contains the original port).
     pub(crate) fn congested_packet(
         &mut self,
         frame: &[u8],
@@ -471,12 +471,12 @@ impl Exporter {
         );
     }
 
-    /// Which of the items in `bits` a flow report contains for the switch itself; none without its own record.
+    /// The items in `bits` that a flow report contains for the switch itself; `None` without its own record.
     pub(crate) fn own_bits(&self, bits: u16) -> Option<u16> {
         if self.format.is_20() {
             return Some(bits & REPORTABLE).filter(|bits| *bits != 0);
         }
-        // The ingress stamp has a place of its own there.
+        // The header of 1.0 has a separate field for the ingress timestamp.
         Some(bits & IN_10).filter(|bits| *bits != 0).map(|bits| bits | INGRESS_TS)
     }
 
@@ -487,7 +487,7 @@ impl Exporter {
         }
     }
 
-    /// Some group is open.
+    /// Whether a group is open.
     pub(crate) fn has_pending_reports(&self) -> bool {
         self.groups.iter().any(|group| group.reports > 0)
     }
@@ -576,7 +576,7 @@ impl Exporter {
         group.bytes.resize(start + report.len(), 0);
         report.emit(&mut group.bytes[start..]);
         group.reports += 1;
-        // A report of 255 words or more runs to the end of its datagram by definition.
+        // A report of 255 words or more extends to the end of its datagram by definition.
         let last = report.len() - v20::LEN >= usize::from(v20::TO_THE_END) * 4;
         if last || group.reports >= u16::from(self.format.group) {
             self.close(at, out);
@@ -590,7 +590,7 @@ impl Exporter {
         })
     }
 
-    /// Sends a group, if there is anything in it.
+    /// Sends a group, unless it is empty.
     fn close(&mut self, at: usize, out: &mut Outbox) {
         let Group { hw_id, reports, .. } = self.groups[at];
         if reports == 0 {
@@ -633,17 +633,17 @@ impl<'a> ReportDraft<'a> {
     }
 }
 
-/// Just behind the ports.
+/// The offset after the ports.
 fn ports_end(headers: &Headers) -> usize {
     if headers.has_option() { headers.body() + 4 } else { headers.l4 + 4 }
 }
 
-/// Where INT ends, and with it the IPv6 header that holds it.
+/// End of INT and of the IPv6 header that contains it.
 fn int_end(carried: &CarriedInt) -> usize {
     if carried.headers.has_option() { carried.headers.body() } else { carried.end }
 }
 
-/// RepMdBits of 1.0 for those of 2.0: ports, hop latency, queue, egress timestamp, drop reason, utilization.
+/// Converts RepMdBits of 2.0 to those of 1.0: ports, hop latency, queue, egress timestamp, drop reason, utilization.
 fn metadata_10(bits: u16) -> u8 {
     const ORDER: [u16; 6] = [PORTS, 0x2000, QUEUE, 0x0400, DROP_REASON, 0x0100];
     ORDER.iter().fold(0, |metadata, &bit| metadata << 1 | u8::from(bits & bit != 0))

@@ -1,14 +1,14 @@
 //! SF-INT in a switch (Xiong et al., APNet 2024; wire-formats section 3): a packet has a constant size, and carries one node's
-//! record; a node swaps the record that arrives against the one in its register, by nine rules.
+//! record; a node swaps the arriving record with the one in its register, by nine rules.
 //!
 //! - [`RULES`] is the paper's Table 1 in the form of a match table: arrival state and register state in, three actions out.
-//!   Nothing else decides, so that a P4 program can hold the same sixteen entries.
-//! - [`Registers`] stores a record per flow, at the index that the flow's CRC-32C has in its low bits, with the whole CRC
-//!   as a tag. A register of another flow, of other instructions, or one that is too old is empty: it is overwritten by
-//!   what the rule says. [`Config::single`] is the form in the paper, one register for all.
-//! - A source counts packets in the same way, per flow: sets are known by flow and number, and numbers of a flow that is
-//!   seen rarely would else recur in a moment. A flow that finds another's counter continues from the source's
-//!   own, so that two flows with one counter do not repeat the same numbers.
+//!   It depends on nothing else, so that a P4 program can contain the same sixteen entries.
+//! - [`Registers`] stores a record per flow, at the index given by the low bits of the flow's CRC-32C, with the whole CRC
+//!   as a tag. A register with another flow, with other instructions, or with a record that is too old counts as empty, and
+//!   the rule overwrites it. [`Config::single`] is the form in the paper, one register for all flows.
+//! - A source also counts packets per flow: sets are identified by flow and number, and with a common counter the numbers of a
+//!   rare flow could repeat soon. A flow that finds another flow's counter continues from the source's own counter, so that two
+//!   flows with one counter do not use the same numbers again.
 
 use wire::int::Sf;
 use wire::int::sf::State;
@@ -17,15 +17,15 @@ use wire::{FlowKey, checksum};
 /// The SF-INT configuration of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many flows have a register of their own: a power of two, up to 2^20.
+    /// Number of registers: a power of two, up to 2^20.
     pub registers: usize,
     /// One register for all flows, and one counter, as in the paper.
     pub single: bool,
-    /// A record that has lain in a register for longer is not delivered, ns.
+    /// Maximum age of a record in a register, ns; older ones are not sent.
     pub aging: u64,
-    /// What the sink's report holds.
+    /// Contents of the sink's report.
     pub form: Form,
-    /// Which packets a source makes urgent.
+    /// Which packets a source marks urgent.
     pub urgent: Urgent,
 }
 
@@ -42,18 +42,18 @@ impl Default for Config {
     }
 }
 
-/// What a sink's report of an SF packet holds (wire-formats 3.7), beside the sink's own record.
+/// Contents of a sink's report of an SF packet (wire-formats 3.7), besides the sink's own record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The packet up to its ports, INT included.
     Full,
-    /// INT header and record: the report has no flow, so that a collector can distinguish one flow only.
+    /// INT header and record: the report has no flow, so a collector cannot distinguish several flows.
     Compact,
-    /// The packet as in `Full`, and the sink's record on its stack before the one carried.
+    /// The packet as in `Full`, with the sink's record on its stack before the carried one.
     Stack,
 }
 
-/// When a source sets U: the packet collects all records itself, like one of plain INT-MD, and grows.
+/// When a source sets U: the packet then collects all records, like one of plain INT-MD, and grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Urgent {
     /// One in this many packets of a flow, from 1.
@@ -62,7 +62,7 @@ pub struct Urgent {
     pub queue: Option<u32>,
 }
 
-/// The longest record: every item but the checksum complement, three of them two words long.
+/// The longest record: all items except the checksum complement, three of them with two words.
 pub const MAX_RECORD: usize = 18 * 4;
 
 /// Maximum number of registers.
@@ -71,15 +71,15 @@ pub const MAX_REGISTERS: usize = 1 << 20;
 /// Which record leaves with the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// The one that arrived.
+    /// The arriving record.
     Arrival,
-    /// The one that lay in the register.
+    /// The record in the register.
     Register,
     /// The record of this node.
     Local,
 }
 
-/// What a rule does.
+/// The actions of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its number in Table 1.
@@ -122,14 +122,14 @@ pub const RULES: [[Rule; 4]; 4] = {
     ]
 };
 
-/// A record and whose it is.
+/// A record with its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Its state.
     pub state: State,
-    /// The packet it is of.
+    /// The number of its packet.
     pub packet_id: u16,
-    /// The instructions it was made by.
+    /// The instructions by which it was made.
     pub bitmap: u16,
     /// When it was put into the register, ns of the switch's clock.
     pub since: u64,
@@ -137,7 +137,7 @@ pub struct Entry<'a> {
     pub record: &'a [u8],
 }
 
-/// One register. Most records are short enough for all of it to lie in one cache line.
+/// One register. With most records it fits into one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Register {
@@ -156,7 +156,7 @@ impl Register {
         Self { since: 0, tag: 0, packet_id: 0, bitmap: 0, state: 0, len: 0, record: [0; MAX_RECORD] };
 }
 
-/// What one flow's counter is at.
+/// The counter of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     used: bool,
@@ -173,12 +173,12 @@ pub(crate) struct Number {
     pub(crate) urgent: bool,
 }
 
-/// An SF packet as a node meets it.
+/// An SF packet that arrives at a node.
 pub(crate) struct Arrival<'a> {
     pub(crate) tag: u32,
     pub(crate) sf: Sf,
     pub(crate) bitmap: u16,
-    /// The record carried, at most [`MAX_RECORD`] bytes; replaced by the one that leaves.
+    /// The carried record, at most [`MAX_RECORD`] bytes; replaced by the one that leaves.
     pub(crate) record: &'a mut [u8],
     pub(crate) now: u64,
 }
@@ -188,7 +188,7 @@ pub(crate) struct SwapResult {
     pub(crate) rule: Rule,
     /// Current contents of the header.
     pub(crate) sf: Sf,
-    /// The sums of the words (see [`checksum::adjusted`]) of the record that arrived and of the one that leaves; 0 if they are the same.
+    /// The sums of the words (see [`checksum::adjusted`]) of the arriving record and of the one that leaves; 0 if they are the same.
     pub(crate) sums: (u64, u64),
 }
 
@@ -202,14 +202,14 @@ pub struct Registers {
     sent: u16,
 }
 
-/// The tag of a flow, and, by its low bits, where its register is: CRC-32C of the 5-tuple.
+/// The tag of a flow, whose low bits select its register: CRC-32C of the 5-tuple.
 #[inline]
 pub fn tag(flow: &FlowKey) -> u32 {
     flow.flow_id()
 }
 
 impl Registers {
-    /// Empty ones.
+    /// Empty registers.
     pub fn new(config: Config) -> Self {
         let count = if config.single { 1 } else { config.registers };
         Self {
@@ -225,7 +225,7 @@ impl Registers {
         self.registers.iter_mut().for_each(|register| register.state = 0);
     }
 
-    /// How the registers are used.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -235,13 +235,13 @@ impl Registers {
         tag as usize & (self.registers.len() - 1)
     }
 
-    /// Under `single` all flows are one.
+    /// With `single`, all flows have the same tag.
     #[inline]
     fn tag(&self, tag: u32) -> u32 {
         if self.config.single { 0 } else { tag }
     }
 
-    /// The record in the register of a flow, of any age; `None` if the register is empty or holds another flow's.
+    /// The record in the register of a flow, of any age; `None` if the register is empty or has that of another flow.
     pub fn get(&self, flow: &FlowKey) -> Option<Entry<'_>> {
         let tag = self.tag(tag(flow));
         let register = &self.registers[self.index(tag)];
@@ -296,7 +296,7 @@ impl Registers {
         let index = self.index(tag);
         let aging = self.config.aging;
         let register = &mut self.registers[index];
-        // A clock that went back makes no record older.
+        // If the clock was set back, the age is 0.
         let fresh = now.saturating_sub(register.since) <= aging;
         let ours = register.tag == tag && register.bitmap == bitmap && fresh;
         let stored = if ours { usize::from(register.state & 3) } else { 0 };
@@ -307,7 +307,7 @@ impl Registers {
         let len = record.len().min(MAX_RECORD);
         let (record, slot) = (&mut record[..len], &mut register.record[..len]);
         let Some(keep) = rule.keep else {
-            // What was there was empty, old, or another's: by this rule the register is empty now.
+            // The register was empty, or its record was too old or of another flow: by this rule it is empty now.
             register.state = 0;
             return SwapResult { rule, sf: sf_after, sums: (0, 0) };
         };
@@ -323,7 +323,7 @@ impl Registers {
     }
 }
 
-/// Swaps two records and returns the sums of what is now the first and of what is now the second.
+/// Swaps two records and returns the sums of the new first and the new second one.
 #[inline(always)]
 fn swap(a: &mut [u8], b: &mut [u8]) -> (u64, u64) {
     let mut sums = (0_u64, 0_u64);
@@ -384,7 +384,7 @@ mod tests {
         let [a, b] = [tag(&flow(1)), tag(&flow(2))];
         let mut number = |tag| registers.number(tag, 0).packet_id;
         assert_eq!([number(a), number(a), number(a)], [1, 2, 3]);
-        // Both use one counter now: neither gives out a number again.
+        // Both flows use one counter now: no number is used again.
         assert_eq!([number(b), number(a), number(b), number(b)], [4, 5, 6, 7]);
         let mut two = Registers::new(Config { registers: 1024, ..Config::default() });
         assert_eq!([two.number(a, 0).packet_id, two.number(b, 0).packet_id], [1, 2]);

@@ -88,7 +88,7 @@ fn report_sf(
     strip(frame, carried);
 }
 
-/// Reports a packet as it is, with this switch's own record in the report's metadata.
+/// Reports a packet unchanged, with this switch's own record in the report's metadata.
 #[inline]
 fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Visit, out: &mut Outbox) {
     let bits = carried.bitmap & node.config.available;
@@ -102,7 +102,7 @@ fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Vis
     }
 }
 
-/// Reports a packet with this switch's own record on the stack. Returns where INT lies afterwards.
+/// Reports a packet with this switch's own record on the stack. Returns the new position of INT.
 fn report_on_stack(
     node: &mut Node,
     frame: &mut Vec<u8>,

@@ -18,7 +18,7 @@ use crate::watchlist::{Mode, Watch};
 pub(crate) enum Embedded {
     /// The packet carries INT. This switch processes it like any other node.
     Yes(ParsedPacket),
-    /// There is nothing more to do.
+    /// Processing of the packet is complete.
     PacketOutcome(Outcome),
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn process(
     }
     let mark = node.config.mark;
     let by_option = mark.hop_by_hop && headers.v6 && watch.mode != Mode::Md10;
-    // Behind L4, INT is not inserted into packets with IPv6 options.
+    // INT after L4 is not inserted into packets with IPv6 options.
     if headers.has_option() && !by_option {
         return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
     }
@@ -122,8 +122,8 @@ fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) 
     Inserted::Yes
 }
 
-/// Inserts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header, else
-/// behind L4. The packet keeps that size until the sink, unless it is urgent.
+/// Inserts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header,
+/// otherwise after L4. The packet keeps that size until the sink, unless it is urgent.
 fn insert_sf(
     frame: &mut Vec<u8>,
     headers: &Headers,
@@ -156,7 +156,7 @@ fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     }
 }
 
-/// Inserts `bytes` behind L4 and marks the packet.
+/// Inserts `bytes` after L4 and marks the packet.
 fn put(
     frame: &mut Vec<u8>,
     headers: &Headers,

@@ -1,7 +1,7 @@
-//! One INT switch: parses a packet that leaves, dispatches it to source, transit or sink, and counts it.
+//! One INT switch: parses a packet at egress, dispatches it to source, transit or sink, and counts it.
 //!
-//! All processing takes place at egress, behind the queue, because only there the packet's latency and queue occupancy are
-//! known. Packets from hosts pass the source, packets to hosts pass the sink.
+//! All processing takes place at egress, after the queue, because the packet's latency and queue occupancy are known only
+//! there. Packets from hosts pass the source, packets to hosts pass the sink.
 
 use wire::int::Sf;
 use wire::{Profile, Refusal};
@@ -32,7 +32,7 @@ pub struct Step {
     pub verdict: Verdict,
     /// This switch's measurement is on the packet's stack or in a report.
     pub recorded: bool,
-    /// The SF-INT header that the packet leaves with, or that the sink reported.
+    /// The SF-INT header with which the packet leaves, or that the sink reported.
     pub sf: Option<Sf>,
 }
 
@@ -69,17 +69,17 @@ pub struct Switch {
     node: Node,
     watchlist: Watchlist,
     roles: Roles,
-    /// For each congested queue, how many packets may still be reported.
+    /// The remaining quota of reported packets of each congested queue.
     congested: [Option<u32>; 256],
-    /// Common packets take the fast path. Tests switch it off.
+    /// Whether common packets take the fast path. Tests disable it.
     fast_path: bool,
 }
 
 impl Switch {
-    /// A switch that reports under the id `node`.
+    /// A switch with the node id `node`.
     ///
     /// # Errors
-    /// When the configuration contradicts itself or the watchlist.
+    /// The configuration contradicts itself or the watchlist.
     pub fn new(node: u32, config: Config, watchlist: Watchlist) -> Result<Self, ConfigError> {
         config.check(&watchlist)?;
         let mut profile = Profile { dscp: config.mark.dscp, dscp_mask: 0x3f, ..Profile::default() };
@@ -108,12 +108,12 @@ impl Switch {
         &self.node.registers
     }
 
-    /// The registers of SF-INT, to put something in.
+    /// The registers of SF-INT, to change them.
     pub fn registers_mut(&mut self) -> &mut Registers {
         &mut self.node.registers
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn stats(&self) -> &Stats {
         &self.node.stats
     }
@@ -136,7 +136,7 @@ impl Switch {
     /// Replaces the watch list.
     ///
     /// # Errors
-    /// When the list contradicts the configuration; the old one stays.
+    /// The list contradicts the configuration; the old one remains.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.node.config.check(&watchlist)?;
         self.watchlist = watchlist;
@@ -159,13 +159,13 @@ impl Switch {
         self.node.filters = filters.continuing(old);
     }
 
-    /// The filters, and what they have decided.
+    /// The filters, with the counts of their decisions.
     pub fn filters(&self) -> &Filters {
         &self.node.filters
     }
 
-    /// Replaces the queues to report. A congested one stays congested until it recovers, with what is left of its
-    /// quota; without `congestion` all is forgotten.
+    /// Replaces the thresholds of queue reports. A congested queue stays congested until it recovers, with the rest of its
+    /// quota; without `congestion` this state is cleared.
     ///
     /// # Errors
     /// `fall` is not below `rise`; the active configuration stays.
@@ -185,7 +185,7 @@ impl Switch {
         &self.watchlist
     }
 
-    /// Sets which instruction bits it can deliver; see [`Config::available`].
+    /// Sets the supported instruction bits; see [`Config::available`].
     pub fn set_available(&mut self, bits: u16) {
         self.node.config.available = bits;
     }
@@ -224,7 +224,7 @@ impl Switch {
         Step { verdict: outcome.verdict, recorded, sf: outcome.sf }
     }
 
-    /// Reports a packet that is dropped now for the device's reason `reason`, if its flow is watched for drops. `visit` holds
+    /// Reports a packet that is dropped with the device's code `reason`, if its flow is watched for drops. `visit` contains
     /// the known values. Returns true if a report was made.
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
         let node = &mut self.node;
@@ -250,7 +250,7 @@ impl Switch {
         self.node.exporter.flush(out);
     }
 
-    /// Reports wait for their group to fill.
+    /// Whether reports wait for their group to fill.
     pub fn has_pending_reports(&self) -> bool {
         self.node.exporter.has_pending_reports()
     }
@@ -268,8 +268,8 @@ impl Switch {
         Some(bare)
     }
 
-    /// Ends the INT of a packet that is consumed here, whatever the roles of flows: a sink reports and strips it. A packet without INT
-    /// stays as it is.
+    /// Reports and strips the INT of a packet that is consumed here, regardless of the roles of flows. A packet without INT
+    /// is not changed.
     pub fn end_int(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Verdict {
         let carried = |frame: &[u8], profile: &Profile| {
             ParsedPacket::of(frame, profile).ok().and_then(|seen| seen.carried)
@@ -317,13 +317,13 @@ impl Switch {
         }
     }
 
-    /// Whether anything other than INT depends on the packets that pass.
+    /// Whether DTA or queue reports must process every packet.
     #[inline(always)]
     fn observes(&self) -> bool {
         self.node.dta.is_some() || self.node.config.congestion.is_some()
     }
 
-    /// Passes a packet to the DTA reporter, if that counts packets, and watches its queue.
+    /// Passes a packet to the DTA reporter, if that needs every packet, and checks its queue.
     #[inline(never)]
     fn observe(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
@@ -355,7 +355,7 @@ impl Switch {
         sink::process_direct(&mut self.node, frame, common, int, visit, out)
     }
 
-    /// A packet with malformed headers or INT stays as it is. A sink removes INT if only its stack is malformed.
+    /// Forwards a packet with malformed headers or INT unchanged. A sink removes INT if only its stack is malformed.
     #[inline(never)]
     fn refuse(&mut self, frame: &mut Vec<u8>, refusal: Refusal, visit: &Visit) -> Outcome {
         let Node { stats, profile, .. } = &mut self.node;

@@ -57,7 +57,7 @@ pub(crate) fn process_direct(
     }
 }
 
-/// SF-INT: compares the record that arrives with the register, by the nine rules. The packet keeps its size.
+/// SF-INT: swaps the arriving record with the register, by the nine rules. The packet keeps its size.
 fn swap(
     node: &mut Node,
     frame: &mut [u8],
@@ -94,11 +94,11 @@ fn swap(
 /// Whether the record was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushResult {
-    /// It is on the stack and the Remaining Hop Count is one less.
+    /// It is on the stack, and the Remaining Hop Count is decremented.
     Added,
     /// The Remaining Hop Count was 0: nothing was added, E is set.
     HopsExceeded,
-    /// The packet would not have fitted the egress MTU, or the shim's length field: nothing was added, M is set.
+    /// The packet would exceed the egress MTU, or the shim's length field: nothing was added, M is set.
     MtuExceeded,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn push(
     push_any(frame, carried, write, mtu)
 }
 
-/// The common case: INT 2.x behind L4, and room for the record. Of shim and header only length and hop count change.
+/// The common case: INT 2.x after L4, and space for the record. Only length and hop count of shim and header change.
 #[inline]
 fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8]), record_len: usize) {
     const LENGTH: usize = 1;
@@ -173,7 +173,7 @@ fn push_any(
 }
 
 /// Adds a record before all others of a packet's stack without counting a hop: a sink does so for a report that contains its
-/// record. Returns where INT lies afterwards.
+/// record. Returns the new position of INT.
 pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &CarriedInt, record: &[u8]) -> CarriedInt {
     let mut after = *carried;
     if !carried.holds(record.len()) {

@@ -1,25 +1,25 @@
-//! What a switch measures of a packet (ports, times, queue), and the record that it writes from that.
+//! The measurement of a packet at a switch (ports, times, queue), and the record that the switch writes from it.
 
 use crate::watchlist::Role;
 
-/// What a switch measures of one packet.
+/// The measurement of one packet at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Ingress interface; 0 is unknown.
     pub ingress_if: u16,
-    /// Interface it leaves by; 0 is unknown.
+    /// Egress interface; 0 is unknown.
     pub egress_if: u16,
     /// Ingress timestamp, ns of the switch's clock.
     pub ingress_ts: u64,
-    /// When it leaves, ns of the switch's clock.
+    /// Egress timestamp, ns of the switch's clock.
     pub egress_ts: u64,
-    /// Queue it leaves through.
+    /// Egress queue.
     pub queue_id: u8,
-    /// What it found there, device units; clamped to what 24 bits can say.
+    /// Occupancy of that queue, device units; clamped to 24 bits.
     pub queue_occupancy: u32,
-    /// Utilisation of the egress link, device units.
+    /// Utilization of the egress link, device units.
     pub tx_utilization: u32,
-    /// Occupancy of the switch's buffer, which all egress queues share, device units; clamped as the queue's. Its ID is 0. All-ones:
+    /// Occupancy of the switch's buffer, which all egress queues share, device units; clamped likewise. Its ID is 0. All-ones:
     /// unknown.
     pub buffer_occupancy: u32,
     /// Level-2 (logical) interfaces, ingress and egress; 0: those of level 1.
@@ -41,11 +41,11 @@ pub enum Verdict {
     Discard,
 }
 
-/// All-ones would say that it is unavailable.
+/// The largest occupancy: all-ones means "unavailable".
 const MAX_OCCUPANCY: u32 = 0xff_fffe;
 
 impl Visit {
-    /// The same at a switch of that role.
+    /// The same measurement with the edges of a switch of that role.
     pub(crate) fn in_role(&self, role: Role) -> Self {
         let from_edge = matches!(role, Role::Source | Role::SourceAndSink);
         let to_edge = matches!(role, Role::Sink | Role::SourceAndSink);
@@ -53,7 +53,7 @@ impl Visit {
     }
 
     /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
-    /// whatever of `out` is left, are all-ones. `out` is as long as the bitmap says, or longer. Answers the sum of its words
+    /// the rest of `out`, are all-ones. `out` is at least as long as the bitmap requires. Returns the sum of its words
     /// (see [`wire::checksum::adjusted`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
@@ -72,7 +72,7 @@ impl Visit {
         words.wide(6, wide(l2_ingress) << 32 | wide(l2_egress));
         words.word(7, self.tx_utilization);
         words.word(8, self.buffer().unwrap_or(u32::MAX));
-        // All-ones are nothing in a sum.
+        // All-ones do not change the sum.
         words.rest.fill(0xff);
         words.sum
     }
@@ -127,7 +127,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// The item of an instruction bit: four bytes.
+    /// Writes the item of an instruction bit: four bytes.
     #[inline(always)]
     fn word(&mut self, bit: u32, word: u32) {
         let word = if self.available & 0x8000 >> bit != 0 { word } else { u32::MAX };
@@ -136,7 +136,7 @@ impl Words<'_> {
         }
     }
 
-    /// The same of eight bytes.
+    /// The same for eight bytes.
     #[inline(always)]
     fn wide(&mut self, bit: u32, word: u64) {
         let word = if self.available & 0x8000 >> bit != 0 { word } else { u64::MAX };

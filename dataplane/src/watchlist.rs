@@ -11,24 +11,24 @@ pub enum Mode {
     /// INT 1.0, likewise.
     Md10,
     /// SF-INT: packets have a constant size, and each carries one node's record; the collector joins the paths. Over IPv6 in the
-    /// hop-by-hop header, over IPv4 behind L4. The bitmap needs bit 0, and cannot have bit 15.
+    /// hop-by-hop header, over IPv4 after L4. The bitmap needs bit 0, and cannot have bit 15.
     Sf,
     /// INT-MX 2.1: the packet carries the instructions, every node reports its own record.
     Mx21,
-    /// The packet stays as it is; every node that watches the flow sends a postcard.
+    /// The packet is not changed; every node that watches the flow sends a postcard.
     Postcard,
 }
 
-/// Watches the flows that match.
+/// An entry of a watchlist.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watch {
-    /// Which flows.
+    /// The flows.
     pub flows: Match,
     /// How they are measured.
     pub mode: Mode,
-    /// Instruction bitmap, bit 0 the most significant (wire-formats 1.4). Bit 0, the node id, is what paths are made of.
+    /// Instruction bitmap, bit 0 the most significant (wire-formats 1.4). Bit 0, the node id, is required for paths.
     pub bitmap: u16,
-    /// How many nodes may add a record (Remaining Hop Count at the source).
+    /// Maximum number of records (Remaining Hop Count at the source).
     pub hops: u8,
     /// Every switch reports packets of these flows that it drops.
     pub drops: bool,
@@ -57,7 +57,7 @@ impl Watchlist {
         Self { entries }
     }
 
-    /// The entry for `flow`; none when it is not watched.
+    /// The entry for `flow`; `None` if it is not watched.
     pub fn find(&self, flow: &FlowKey) -> Option<&Watch> {
         self.entries.iter().find(|watch| watch.flows.matches(flow))
     }
@@ -79,17 +79,17 @@ impl From<Watch> for Watchlist {
 pub enum Role {
     /// It inserts INT, and does not remove it.
     Source,
-    /// It adds its record to INT that is there; nothing begins or ends here.
+    /// It adds its record to INT; it neither inserts nor removes INT.
     Transit,
     /// It reports and removes INT.
     Sink,
-    /// Both ends are here.
+    /// It is both source and sink.
     SourceAndSink,
     /// It ignores the flow: packets with INT are forwarded unchanged.
     Off,
 }
 
-/// Roles of flows. The first entry that matches decides; for flows that none matches the ports do.
+/// Roles of flows. The first entry that matches decides; other flows get their role from the ports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roles {
     entries: Vec<(Match, Role)>,
@@ -101,7 +101,7 @@ impl Roles {
         Self { entries }
     }
 
-    /// The role for `flow`; none where the ports decide.
+    /// The role for `flow`; `None` if the ports decide.
     #[inline]
     pub fn find(&self, flow: &FlowKey) -> Option<Role> {
         self.entries.iter().find(|(flows, _)| flows.matches(flow)).map(|(_, role)| *role)

@@ -1,4 +1,4 @@
-//! Work for one switch, for benches: frames as they come to it, again and again.
+//! Synthetic workloads of one switch for benchmarks: the same arriving frames, repeatedly.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,14 +20,14 @@ pub enum Task {
     Transit,
     /// A transit node of SF-INT: swaps records.
     SfTransit,
-    /// A sink of INT-MD 2.1 behind five nodes: reports and strips.
+    /// A sink of INT-MD 2.1 after five nodes: reports and strips.
     Sink,
-    /// The same with a filter that looks at every hop, and finds every packet worth a report.
+    /// The same with a filter that uses every hop, and reports every packet.
     FilteredSink,
 }
 
 impl Task {
-    /// All tasks and the names of their benches.
+    /// All tasks and the names of their benchmarks.
     pub const ALL: [(&'static str, Self); 4] = [
         ("switch-transit", Self::Transit),
         ("switch-sf-transit", Self::SfTransit),
@@ -40,14 +40,14 @@ impl Task {
     }
 }
 
-/// How many flows there are.
+/// Number of flows.
 pub const FLOWS: u16 = 256;
-/// Bytes behind the UDP header.
+/// Bytes after the UDP header.
 pub const PAYLOAD: u16 = 64;
 /// Nodes that a packet passed before the sink.
 const BEFORE_SINK: u32 = 5;
 
-/// One switch and the frames that come to it.
+/// One switch and its arriving frames.
 #[derive(Debug)]
 pub struct Workload {
     switch: Switch,
@@ -121,7 +121,7 @@ impl Workload {
             frame.clear();
             frame.extend_from_slice(bytes);
             visit.egress_ts = visit.egress_ts.wrapping_add(100);
-            // So that a filter always finds something.
+            // Values change, so that a filter always reports the packet.
             visit.queue_occupancy ^= 1;
             switch.forward(frame, visit, outbox);
             std::hint::black_box(&frame);
@@ -153,7 +153,7 @@ impl Workload {
 /// Switches of [`simulate`].
 pub const SIMULATED_SWITCHES: u32 = 20;
 
-/// What [`simulate`] has done.
+/// Totals of [`simulate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simulated {
     /// Packets delivered to their host, each counted once regardless of its hops.
@@ -180,8 +180,8 @@ impl FabricSink for Simulated {
     }
 }
 
-/// Simulates at least this many packets of 400 flows over a leaf-spine fabric of twenty switches, each measured by INT-MD 2.1 over three of
-/// them and reported by a Report 2.0, truth included.
+/// Simulates at least this many packets of 400 flows over a leaf-spine fabric of twenty switches, each measured by INT-MD 2.1 over
+/// three of them and reported by a Report 2.0, including the ground truth.
 ///
 /// # Errors
 /// Never: topology and configuration are good.
@@ -192,7 +192,7 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
     let watchlist = Watch::new(Match::default()).into();
     let mut fabric = Fabric::new(topology, fabric::Config { watchlist, ..fabric::Config::default() }, 1)?;
     for flow in 0..FLOWS {
-        // To a host under another leaf, so by a spine.
+        // To a host below another leaf, so through a spine.
         let (from, to) = (u32::from(flow) % HOSTS, (u32::from(flow) + 4) % HOSTS);
         let [from, to] = [from, to].map(|host| 10_001 + host);
         let spec =

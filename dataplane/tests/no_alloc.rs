@@ -1,4 +1,4 @@
-//! A sink's filter allocates nothing per packet: counted by the allocator itself, of one test and one thread.
+//! A sink's filter does not allocate per packet. A counting allocator checks this, in one test on one thread.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use testkit::allocations::{Counting, allocations};
@@ -28,7 +28,7 @@ impl FabricSink for Packets {
     }
 }
 
-/// What the sink measures of packet `at`, which comes at `ts`.
+/// The sink's measurement of packet `at`, which arrives at `ts`.
 fn visit(ts: u64, at: u64) -> Visit {
     Visit {
         ingress_if: 1,

@@ -1,5 +1,5 @@
-//! Nothing is allocated per packet, event, control message or tick of a DTA reporter: counted by the allocator itself, for the test's
-//! thread alone.
+//! A DTA reporter does not allocate per packet, event, control message or tick. A counting allocator checks this for the test's
+//! thread.
 
 use testkit::allocations::{Counting, allocations};
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::context::Context;
 use super::field::{Field, FieldError, ReportedHop, number_of};
 
-/// A comparison of a number with a constant. An unknown number meets no condition.
+/// A comparison of a number with a constant. It is false for an unknown number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     field: Field,
@@ -47,7 +47,7 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 impl Condition {
-    /// What is compared.
+    /// The field that is compared.
     pub fn field(&self) -> &Field {
         &self.field
     }

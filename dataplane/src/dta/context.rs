@@ -1,32 +1,32 @@
-//! What a switch knows when it reports, as the input of a reporter's mappings.
+//! The measurements of a switch, as the input of a reporter's mappings.
 
 use wire::int::Stack;
 use wire::{FlowKey, Hop};
 
-/// What has just happened.
+/// The event that causes a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Trigger {
-    /// A sink removed a packet's INT and reports its path, which is `stack` and `metadata`.
+    /// A sink removed a packet's INT and reports its path: `stack` and `metadata`.
     Path,
     /// A node measured a packet and reports only its own record (INT-MX, postcards).
     Hop,
-    /// A sink of SF-INT took out a packet that carried one node's record: a part of a path.
+    /// A sink of SF-INT removed INT with one node's record, a part of a path.
     Sample,
     /// A watched packet was dropped here.
     Drop,
-    /// A queue has become congested, or has recovered.
+    /// A queue became congested, or recovered.
     Queue,
     /// A packet passed a congested queue.
     CongestedPacket,
-    /// A packet passed. Every one does.
+    /// A packet passed: every packet.
     Packet,
-    /// A record of a table had to make room for another.
+    /// A record of a table was evicted by another.
     Evicted,
-    /// A table's period ended; this is one of its records.
+    /// A table's period ended: one of its records.
     Period,
     /// A record of a table now meets a condition.
     Passed,
-    /// A table's period ended; these are its totals.
+    /// A table's period ended: its totals.
     Window,
 }
 
@@ -46,7 +46,7 @@ impl Trigger {
         Self::Window,
     ];
 
-    /// Its word in configuration files.
+    /// Its name in configuration files.
     pub fn word(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -63,16 +63,16 @@ impl Trigger {
         }
     }
 
-    /// It is about a record of a table, or about all of them.
+    /// Whether it is about one record of a table, or all of them.
     pub fn is_of_a_table(self) -> bool {
         matches!(self, Self::Evicted | Self::Period | Self::Passed | Self::Window)
     }
 }
 
-/// What a switch knows of one packet, record or table. What it does not know is `None`.
+/// The measurements of one packet, record or table. `None`: unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Why it is reported now.
+    /// The event that causes the report.
     pub trigger: Trigger,
     /// Node id of the switch.
     pub node: u32,
@@ -80,9 +80,9 @@ pub struct Context<'a> {
     pub flow: Option<&'a FlowKey>,
     /// Records of nodes before this one, the most recent first.
     pub stack: Stack<'a>,
-    /// What this node measured, unless that is on the stack.
+    /// The measurement of this node, unless it is on the stack.
     pub metadata: Option<&'a Hop>,
-    /// The device's reason of a drop.
+    /// The device's code of the drop reason.
     pub reason: Option<u8>,
     /// The queue is congested. For [`Trigger::Queue`] and [`Trigger::CongestedPacket`].
     pub congested: Option<bool>,
@@ -94,15 +94,15 @@ pub struct Context<'a> {
     pub window: Option<&'a Window<'a>>,
 }
 
-/// What is known of a packet beside its flow.
+/// Fields of a packet other than its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFacts {
-    /// A number that all switches on the path compute identically, and that differs between packets of a flow: made of what no switch
-    /// changes (see [`packet_id`]). PINT chooses by it.
+    /// A number that all switches on the path compute identically, and that differs between packets of a flow: computed from fields
+    /// that no switch changes (see [`packet_id`]). PINT selects by it.
     pub id: u32,
     /// Length of the IP packet at ingress, bytes.
     pub bytes: u32,
-    /// TTL or hop limit, as it leaves; 0 is unknown.
+    /// TTL or hop limit at egress; 0 is unknown.
     pub hop_limit: u8,
     /// It arrived from a host.
     pub from_edge: bool,
@@ -113,7 +113,7 @@ pub struct PacketFacts {
 /// The record of a table about one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter<'a> {
-    /// The key, as the table's fields have made it.
+    /// The key, from the table's fields.
     pub key: &'a [u8],
     /// Since the last report.
     pub since: Sums,
@@ -121,11 +121,11 @@ pub struct Counter<'a> {
     pub total: Sums,
     /// When the key was inserted, ns.
     pub first: u64,
-    /// When something was counted last, ns.
+    /// When a packet was last counted, ns.
     pub last: u64,
 }
 
-/// What a table counts.
+/// The counters of a table's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Packets that passed.
@@ -137,7 +137,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Dropped packets, in millionths of all; `None` when there were none at all.
+    /// Dropped packets, in millionths of all; `None` if there were no packets.
     pub fn loss_rate(&self) -> Option<u64> {
         let all = self.packets.saturating_add(self.drops);
         (all > 0).then(|| (u128::from(self.drops) * 1_000_000 / u128::from(all)) as u64)
@@ -163,12 +163,12 @@ impl Sums {
     }
 }
 
-/// What there was in a period of a table: of the records that its condition let through.
+/// Totals of a period of a table, over the records that meet its conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     /// Records.
     pub keys: u64,
-    /// What they counted in the period.
+    /// Their counts in the period.
     pub sums: Sums,
     /// The key with most packets.
     pub top_key: &'a [u8],
@@ -177,7 +177,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Nothing but the occasion and the node.
+    /// A context with only the trigger and the node.
     pub fn new(trigger: Trigger, node: u32) -> Self {
         Self {
             trigger,
@@ -218,7 +218,7 @@ impl<'a> Context<'a> {
         self.metadata.filter(|_| i == before).and_then(|hop| hop.node_id)
     }
 
-    /// The hop that is meant when none is named: this node's; where its record is on the stack, the last.
+    /// The default hop: this node's, or the last if its record is on the stack.
     pub fn last_hop(&self) -> Option<Hop> {
         self.metadata.copied().or_else(|| self.hops().checked_sub(1).and_then(|last| self.hop(last)))
     }
@@ -239,8 +239,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A packet's number from fields that no switch on the path changes: `ident` is IPv4's identification or IPv6's flow label, `sequence` the
-/// first four bytes behind the ports of TCP, its sequence number; 0 for other protocols.
+/// A packet's number from fields that no switch on the path changes: `ident` is the IPv4 identification or the IPv6 flow label,
+/// `sequence` the TCP sequence number; 0 for other protocols.
 #[inline]
 pub fn packet_id(flow: &FlowKey, ident: u32, sequence: u32) -> u32 {
     let mixed = flow.id() ^ (u64::from(ident) << 32 | u64::from(sequence));

@@ -1,20 +1,20 @@
-//! The state of a reporter for one collector: the sequence of essential reports, the most recent of them for retransmission if they do
-//! not arrive, and the congestion level (wire-formats 5.8).
+//! The state of a reporter for one collector: the sequence of essential reports, a buffer of the most recent ones for
+//! retransmission, and the congestion level (wire-formats 5.8).
 
 use wire::dta::{Priority, Report};
 
 use super::outbox::Outbox;
 
-/// W: essential reports that are stored, for each collector.
+/// W: number of essential reports that are stored, for each collector.
 pub const WINDOW: usize = 256;
 
 /// Retransmission settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// NACKs for the same gap within this time are one, ns.
+    /// Time within which further NACKs for the same gap are ignored, ns.
     pub patience: u64,
-    /// The last essential report is sent again when no other followed it for this time, ns, and then after twice, four times… as
-    /// long, eight times in all: a loss is detected only by later reports. The translator ignores duplicates. 0: never.
+    /// The last essential report is retransmitted if no other follows it for this time, ns, and then after twice, four times… this
+    /// time, eight times in total: only later reports reveal a loss. The translator ignores duplicates. 0: never.
     pub probe: u64,
 }
 
@@ -24,37 +24,38 @@ impl Default for Repeat {
     }
 }
 
-/// Where a report has its sequence (wire-formats 5.3).
+/// Offset of the sequence in a report (wire-formats 5.3).
 const SEQUENCE: usize = 2;
-/// Delay between the first report that is sent again to a full translator and the others, ns: the minimum, and the maximum if the translator announced a time.
+/// Delay between the first report that is retransmitted to a full translator and the others, ns: the minimum, and the maximum if
+/// the translator announced a time.
 const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
-/// How often the last report is sent again.
+/// How often the last report is retransmitted.
 const PROBES: u8 = 8;
 
 /// Counters of one collector's destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Essential reports made.
+    /// Essential reports.
     pub essential: u64,
-    /// Of those, reports that were overwritten before they were sent once.
+    /// Essential reports that were overwritten before they were first sent.
     pub overwritten: u64,
-    /// Reports sent again because of a NACK.
+    /// Retransmissions because of a NACK.
     pub retransmitted: u64,
-    /// Reports sent again because nothing followed.
+    /// Retransmissions because no report followed.
     pub probes: u64,
     /// NACKs that were processed.
     pub nacks: u64,
-    /// NACKs for a gap that was being filled.
+    /// NACKs for a gap that was already being retransmitted.
     pub early: u64,
     /// Reports that NACKs requested after they had left the retransmit buffer.
     pub unavailable: u64,
-    /// NACKs of a translator that continued a sequence before our first number: stored reports were renumbered.
+    /// NACKs of a translator that expects a sequence before the first one of this reporter: stored reports were renumbered.
     pub renumbered: u64,
     /// NACKs that reject a report: malformed, or for a store or list that does not exist.
     pub refused: u64,
     /// ACKs.
     pub acks: u64,
-    /// Notices of congestion.
+    /// Congestion notices.
     pub congestions: u64,
     /// Reports that the translator dropped, according to its notices.
     pub translator_drops: u64,
@@ -70,27 +71,27 @@ pub(super) struct Destination {
     lens: Vec<u16>,
     /// The next essential report, counted from the first.
     next: u16,
-    /// Offset from that to the sequence on the wire.
+    /// Offset from `next` to the sequence on the wire.
     shift: u16,
-    /// How many the ring holds.
+    /// Number of reports in the ring.
     buffered_count: u16,
-    /// The first that is to be sent (again).
+    /// The first report that must be sent or retransmitted.
     unsent: Option<u16>,
     /// Reports before this one have been sent once.
     fresh: u16,
     /// When the last NACK was processed, and for which report.
     heeded: Option<(u64, u16)>,
-    /// When the last report is sent again, and how often still.
+    /// When the last report is retransmitted, and how many times remain.
     probe: (u64, u8),
     level: u8,
     level_until: u64,
-    /// Until then nothing but one report is sent again: the translator had no room for it.
+    /// Until this time only one report is retransmitted, because the translator was full.
     waits_until: u64,
     pub(super) stats: Stats,
 }
 
 impl Destination {
-    /// `longest`: bytes of the longest essential report; 0: there are none. `first`: sequence of the first of them.
+    /// `longest`: bytes of the longest essential report; 0: there are none. `first`: sequence of the first one.
     pub(super) fn new(number: u8, longest: usize, first: u16) -> Self {
         let buffered = if longest > 0 { WINDOW } else { 0 };
         Self {
@@ -145,7 +146,7 @@ impl Destination {
         self.level_until = now.saturating_add(u64::from(hold_us) * 1000);
     }
 
-    /// Sends a report, or puts it into the ring; false: there was no room for it.
+    /// Sends a report, or puts it into the ring; false: there was no space for it.
     pub(super) fn send(&mut self, report: &Report<'_>, now: u64, probe: u64, out: &mut Outbox) -> bool {
         if report.base.essential {
             return self.send_essential(report, now, probe, out);
@@ -167,7 +168,7 @@ impl Destination {
         let slot = self.ring.get_mut(at * self.width..(at + 1) * self.width);
         let Some(Ok(len)) = slot.map(|slot| report.emit(slot)) else { return false };
         self.lens[at] = len as u16;
-        // The slot's previous report is gone.
+        // The slot's previous report is overwritten.
         if self.unsent == Some(self.next.wrapping_sub(WINDOW as u16)) {
             self.skip_unsent();
         }
@@ -189,12 +190,12 @@ impl Destination {
         self.unsent = Some(first.wrapping_add(1)).filter(|next| *next != self.next);
     }
 
-    /// Sends what is to be sent (again), in order, as far as there is room.
+    /// Sends and retransmits due reports, in order, as far as they fit.
     pub(super) fn pump(&mut self, now: u64, out: &mut Outbox) {
         while now >= self.waits_until && self.pump_one(out) {}
     }
 
-    /// Sends the first of them; false: there is none, or no room.
+    /// Sends the first of them; false: there is none, or it does not fit.
     fn pump_one(&mut self, out: &mut Outbox) -> bool {
         let Some(sequence) = self.unsent else { return false };
         if !out.push(self.number, self.buffered(sequence)) {
@@ -215,8 +216,8 @@ impl Destination {
         self.ring.get(at * self.width..at * self.width + len).unwrap_or(&[])
     }
 
-    /// The translator lacks the reports after `last`; `overload`: because it could not queue them. Then only the first is sent again
-    /// at once, the others when congestion is over.
+    /// Processes a NACK: the translator lacks the reports after `last`. `overload`: because it could not queue them; then only the
+    /// first is retransmitted at once, the others when congestion is over.
     pub(super) fn nack(
         &mut self,
         (last, overload): (u16, bool),
@@ -256,8 +257,8 @@ impl Destination {
         self.pump(now, out);
     }
 
-    /// We never sent `last`: the translator continues the sequence of an earlier reporter with our ID, and has accepted none of our
-    /// reports. Renumbers the stored reports to follow `last`, and returns the number of missing reports.
+    /// Handles a `last` that was never sent: the translator continues the sequence of an earlier reporter with the same ID, and has
+    /// accepted no report yet. Renumbers the stored reports to follow `last`, and returns the number of missing reports.
     fn renumber(&mut self, last: u16) -> u16 {
         self.stats.renumbered += 1;
         let first = self.next.wrapping_sub(self.buffered_count);
@@ -272,7 +273,7 @@ impl Destination {
         u16::try_from(self.stats.essential).unwrap_or(u16::MAX)
     }
 
-    /// The translator has everything up to `last`.
+    /// Processes an ACK: the translator has all reports up to `last`.
     pub(super) fn ack(&mut self, last: u16) {
         self.stats.acks += 1;
         if last == self.next.wrapping_add(self.shift).wrapping_sub(1) {
@@ -280,7 +281,7 @@ impl Destination {
         }
     }
 
-    /// Sends what is due: reports that had no credit before, and the last report again.
+    /// Sends due reports: those that did not fit before, and the retransmission of the last one.
     pub(super) fn tick(&mut self, now: u64, repeat: &Repeat, out: &mut Outbox) {
         self.pump(now, out);
         let (at, left) = self.probe;
@@ -294,7 +295,7 @@ impl Destination {
         }
     }
 
-    /// When [`Destination::tick`] has something to do, ns.
+    /// When [`Destination::tick`] is due, ns.
     pub(super) fn next_tick(&self) -> Option<u64> {
         match (self.unsent, self.probe) {
             (Some(_), _) => Some(self.waits_until),
@@ -303,7 +304,7 @@ impl Destination {
         }
     }
 
-    /// Essential reports that were made and not sent yet.
+    /// Number of essential reports that are not sent yet.
     pub(super) fn waiting(&self) -> u16 {
         self.unsent.map_or(0, |_| self.next.wrapping_sub(self.fresh))
     }

@@ -11,22 +11,22 @@ use super::outbox::Outbox;
 use super::spread::Spread;
 use super::{SendError, SendOptions};
 
-/// Outcomes of the reports of a mapping: made = sent + pending + all fields after it.
+/// Outcomes of the reports of a mapping: made = sent + pending + all fields after that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappingStats {
-    /// Operations; of Append, entries.
+    /// Operations; for Append, entries.
     pub made: u64,
-    /// Sent, or stored for resending where there was no room yet.
+    /// Sent, or stored for later sending because there was no space.
     pub sent: u64,
-    /// Entries that wait for others.
+    /// Entries that wait for a full batch.
     pub pending: u64,
     /// Suppressed because of congestion.
     pub suppressed: u64,
     /// A part of the key, or the value, was not known.
     pub absent: u64,
-    /// IPv6 where there are four bytes for an address, or a key of another length than the data has room for.
+    /// An IPv6 address in a field of four bytes, or a key of another length than the field.
     pub size: u64,
-    /// There was no room for it.
+    /// The outbox was full.
     pub no_room: u64,
 }
 
@@ -42,29 +42,29 @@ impl MappingStats {
 pub(super) struct Engine {
     pub(super) reporter: u32,
     mappings: Vec<Compiled>,
-    /// Which mappings there are for each occasion.
+    /// The mappings of each trigger.
     by_occasion: [Vec<u16>; Trigger::ALL.len()],
     pub(super) spread: Spread,
     pub(super) destinations: Vec<Destination>,
     pub(super) repeat: Repeat,
     data: Vec<u8>,
-    /// Reports given out for the first time, of mappings and others.
+    /// Reports sent for the first time, of mappings and others.
     pub(super) reports: u64,
 }
 
 #[derive(Debug)]
 struct Compiled {
     mapping: Mapping,
-    /// A field asks for the hop it is about.
+    /// Whether a field uses the hop that the report is about.
     needs_hop: bool,
-    /// Where its record's bit is, for [`Trigger::Passed`].
+    /// Its bit in the records of a table, for [`Trigger::Passed`].
     bit: u8,
     seen: u32,
     batches: Vec<PendingBatch>,
     stats: MappingStats,
 }
 
-/// Entries of one list that wait for others.
+/// Entries of one list that wait for a full batch.
 #[derive(Debug)]
 struct PendingBatch {
     list: u32,
@@ -75,7 +75,7 @@ struct PendingBatch {
     since: u64,
 }
 
-/// Why a mapping made nothing.
+/// Why a mapping made no report.
 enum MappingError {
     Value(ValueError),
     Send(SendError),
@@ -157,8 +157,8 @@ impl Engine {
         self.mappings.iter().map(|one| (&one.mapping, &one.stats))
     }
 
-    /// Executes the mappings of a trigger. `passed`: which mappings have already reported this record; the answer: and
-    /// which now.
+    /// Executes the mappings of a trigger. `passed`: the mappings that have already reported this record. Returns them with the
+    /// new ones.
     pub(super) fn report(
         &mut self,
         context: &Context<'_>,
@@ -181,7 +181,7 @@ impl Engine {
         reported
     }
 
-    /// Executes one mapping. True if its conditions held. A path's postcards are counted as one.
+    /// Executes one mapping. True if its conditions were met. The postcards of a path count as one.
     fn consider(&mut self, index: usize, context: &Context<'_>, now: u64, out: &mut Outbox) -> bool {
         let one = &self.mappings[index];
         let postcards = matches!(one.mapping.action, Action::Postcard { .. });
@@ -197,7 +197,7 @@ impl Engine {
             );
         }
         let (needs_hop, mut met) = (one.needs_hop, false);
-        // A path is reported completely, or not at all.
+        // A path is reported completely or not at all.
         let whole = postcards.then(|| one.comes_next());
         for i in 0..context.hops().min(usize::from(u8::MAX)) {
             let hop = if needs_hop { context.hop(i) } else { None };
@@ -289,7 +289,7 @@ impl Engine {
         Ok(SendOutcome::Sent)
     }
 
-    /// An entry of a list.
+    /// Adds an entry to a list.
     fn append(
         &mut self,
         index: usize,
@@ -343,12 +343,12 @@ impl Engine {
                 stats.sent += waited;
                 Ok(SendOutcome::Sent)
             }
-            // It waits for room.
+            // The batch waits until it fits.
             Err(_) => Ok(SendOutcome::Pending),
         }
     }
 
-    /// Sends an operation that is not of a mapping.
+    /// Sends an operation without a mapping.
     pub(super) fn send(
         &mut self,
         collector: u8,
@@ -368,7 +368,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends entries that have waited long enough, and what destinations have to send.
+    /// Sends entries that have waited long enough, and the due reports of destinations.
     pub(super) fn tick(&mut self, now: u64, out: &mut Outbox) {
         for to in &mut self.destinations {
             to.tick(now, &self.repeat, out);
@@ -399,7 +399,7 @@ impl Engine {
         }
     }
 
-    /// When [`Engine::tick`] has something to do, ns.
+    /// When [`Engine::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
         let waiting = |one: &Compiled| {
             let Action::Append { hold, .. } = one.mapping.action else { return None };
@@ -454,8 +454,8 @@ impl Compiled {
     }
 }
 
-/// Which hop of the path this switch is, from 1; 0: unknown. A sink is the last; elsewhere it is what the hop limit has lost of
-/// one of the values that hosts begin with.
+/// The position of this switch on the path, from 1; 0: unknown. A sink is the last; elsewhere it is the difference of the hop limit
+/// from one of the usual initial values of hosts.
 fn hop_number(context: &Context<'_>) -> u8 {
     if context.trigger == Trigger::Path {
         return context.hops().min(usize::from(u8::MAX)) as u8;
@@ -475,7 +475,7 @@ struct Delivery {
     probe: u64,
 }
 
-/// Sends a batch's entries. Queued entries are not suppressed: that was decided when they arrived.
+/// Sends the entries of a batch. They are not suppressed: that was decided when they arrived.
 fn flush(
     batch: &mut PendingBatch,
     entry_len: usize,
@@ -490,7 +490,7 @@ fn flush(
     Ok(())
 }
 
-/// Sends an operation, unless congestion keeps it back.
+/// Sends an operation, unless congestion suppresses it.
 fn send(
     to: &mut Destination,
     operation: &Operation<'_>,

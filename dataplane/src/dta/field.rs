@@ -1,4 +1,4 @@
-//! Fields: what a report's key, data or condition is made of, as text in a configuration and as bytes in a report.
+//! Fields: the parts of a report's key, data or condition, as text in a configuration and as bytes in a report.
 //!
 //! A field is written as its name (`flow`, `hop_latency`), with another width (`hop_latency:u16`), as a list over the first hops
 //! of the path (`node[5]`), or as a number with its width (`7:u32`). Numbers are big-endian.
@@ -15,23 +15,23 @@ pub(super) use text::number_of;
 use super::context::{Context, Sums};
 use super::pint;
 
-/// The longest key of a table, bytes: a flow of IPv6 and a byte or two.
+/// The longest key of a table, bytes: an IPv6 flow and a few more bytes.
 pub const MAX_KEY: usize = 40;
 
 /// A part of a key, of data, or of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     what: FieldKind,
-    /// Bytes; of a list, of each element. Of addresses and flows: where they are data.
+    /// Width in bytes; for a list, of each element; for addresses and flows, in data.
     width: u8,
-    /// Of a list: elements. Else 0.
+    /// Number of elements of a list; 0 if it is not a list.
     count: u8,
 }
 
-/// What a field is of.
+/// Kind of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldKind {
-    /// Source, destination, ports, protocol: 13 bytes, or 37 when it may be IPv6.
+    /// Source, destination, ports, protocol: 13 bytes, or 37 if IPv6 is possible.
     Flow {
         wide: bool,
     },
@@ -57,7 +57,7 @@ macro_rules! numbers {
             const ALL: &[(Self, &str, u8)] = &[$((Self::$name, $word, $width)),+];
         }
 
-        /// Every number that a field can be: its name, its bytes unless another width is written, and what it is.
+        /// All numeric fields: name, default width in bytes, and meaning.
         pub const NUMBERS: &[(&str, u8, &str)] = &[$(($word, $width, concat!($($doc),+))),+];
     };
 }
@@ -87,7 +87,7 @@ numbers! {
     IngressTs = "ingress_ts", 8;
     /// Egress timestamp, ns.
     EgressTs = "egress_ts", 8;
-    /// Utilisation of the egress link.
+    /// Utilization of the egress link.
     TxUtilization = "tx_utilization", 4;
     /// Occupancy of the shared buffer.
     BufferOccupancy = "buffer_occupancy", 4;
@@ -139,7 +139,7 @@ numbers! {
     PintDigest = "pint_digest", 1;
 }
 
-/// Fields that are no numbers: name, bytes in data, and what they are.
+/// Fields that are not numbers: name, bytes in data, and meaning.
 pub const NAMES: &[(&str, u8, &str)] = &[
     (
         "flow",
@@ -159,25 +159,25 @@ pub const NAMES: &[(&str, u8, &str)] = &[
     ("top_key", 0, "`top_key[N]`: the key of most packets in a window, cut or filled with zeros to N bytes."),
 ];
 
-/// Why a report could not be made of what is known.
+/// Why a report cannot be made from the known values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueError {
-    /// A part of a key, or a value without which there is no report, is not known.
+    /// A part of a key, or a required value, is not known.
     Absent,
-    /// IPv6 where there are four bytes for an address, or a key of another length than the data has room for.
+    /// An IPv6 address in a field of four bytes, or a key of another length than the field.
     Size,
 }
 
-/// Why a text is no field or condition.
+/// Why a text is not a field or condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// Nothing has that name; the nearest that there is.
+    /// There is no field with this name; the text.
     Unknown(String),
-    /// The text after the colon is no width.
+    /// The text after the colon is not a width.
     Width(String),
-    /// It cannot have another width, or no list can be made of it.
+    /// The field has a fixed width, or cannot be a list.
     Fixed(String),
-    /// It needs a number in brackets, from 1 to the one given here.
+    /// The field needs a number in brackets, from 1 to this maximum.
     Brackets(String, u16),
     /// The text of a condition is not `FIELD OPERATOR NUMBER`.
     Condition(String),
@@ -208,7 +208,7 @@ impl fmt::Display for FieldError {
 impl std::error::Error for FieldError {}
 
 impl Number {
-    /// It belongs to a hop, so that there can be a list of it.
+    /// Whether it belongs to a hop, so that it can be a list.
     fn is_of_hops(self) -> bool {
         use Number as N;
         matches!(
@@ -230,7 +230,7 @@ impl Number {
         matches!(self, Self::PintN | Self::PintDigest)
     }
 
-    /// When it does not fit, its low bits are what is wanted; of other numbers it is that they are large.
+    /// Whether a value that does not fit is truncated to its low bits; other numbers saturate.
     fn wraps(self) -> bool {
         use Number as N;
         matches!(self, N::IngressTs | N::EgressTs | N::Time | N::First | N::Last | N::PacketId)
@@ -275,7 +275,7 @@ pub(super) struct ReportedHop {
 }
 
 impl Field {
-    /// Its value, if it is a number and known. Of a list the first element.
+    /// Its value, if it is a number and known; for a list, the first element.
     pub(super) fn number(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u64> {
         match self.what {
             FieldKind::Constant(value) => Some(value),
@@ -334,12 +334,12 @@ impl Field {
         }
     }
 
-    /// It asks for the hop that a report is about.
+    /// Whether it uses the hop that a report is about.
     pub(super) fn needs_hop(&self) -> bool {
         matches!(self.what, FieldKind::Number(number) if number.is_of_hops()) && self.count == 0
     }
 
-    /// It is of a table's record, or of a window.
+    /// Whether it is of a table's record, or of a window.
     pub(super) fn needs_table(&self) -> bool {
         use Number as N;
         match self.what {
@@ -363,7 +363,7 @@ impl Field {
         }
     }
 
-    /// It is of a packet's flow.
+    /// Whether it is of a packet's flow.
     pub(super) fn needs_flow(&self) -> bool {
         use Number as N;
         match self.what {
@@ -373,7 +373,7 @@ impl Field {
         }
     }
 
-    /// It is a number, so that it can be a value, or stand in a condition.
+    /// Whether it is a number, so that it can be a value or a part of a condition.
     pub fn is_number(&self) -> bool {
         matches!(self.what, FieldKind::Number(_) | FieldKind::Constant(_))
             && (self.count == 0 || self.is_pint())
@@ -383,7 +383,7 @@ impl Field {
         matches!(self.what, FieldKind::Number(number) if number.is_pint())
     }
 
-    /// How many bytes it has in data; `None`: its size there is not fixed.
+    /// Its length in data, bytes; `None` if that is not fixed.
     pub fn data_len(&self) -> Option<usize> {
         match self.what {
             FieldKind::Key { .. } => (self.count > 0).then_some(usize::from(self.count)),
@@ -394,7 +394,7 @@ impl Field {
         }
     }
 
-    /// The most bytes it has in a key.
+    /// Its maximum length in a key, bytes.
     pub fn longest_in_key(&self) -> usize {
         match self.what {
             FieldKind::Flow { .. } => 37,
@@ -435,7 +435,7 @@ impl Field {
         }
     }
 
-    /// Writes it as a part of data: a number that is not known is all ones, as in INT.
+    /// Writes it as a part of data: an unknown number is all ones, as in INT.
     pub(super) fn put_data(
         &self,
         context: &Context<'_>,
@@ -486,7 +486,7 @@ impl Field {
         (key.len()..len).try_for_each(|_| out.put(&[0]))
     }
 
-    /// The item of the first hops, the source first; zero for those that the path does not have.
+    /// Writes the item of the first hops, the source first; zero for hops that the path does not have.
     fn put_list(
         &self,
         number: Number,
@@ -508,7 +508,7 @@ impl Field {
         Ok(())
     }
 
-    /// A number in this field's width: see [`Number::wraps`]. The largest would say that it is not known.
+    /// A number in this field's width: see [`Number::wraps`]. The largest one is reserved for "unknown".
     fn fitted(&self, value: u64) -> u64 {
         let wraps = matches!(self.what, FieldKind::Number(number) if number.wraps());
         let most = most(self.width);
@@ -521,12 +521,12 @@ fn most(width: u8) -> u64 {
     u64::MAX >> (64 - 8 * u32::from(width.clamp(1, 8)))
 }
 
-/// A flow of which more than an id is known.
+/// The flow, if more than its Flow ID is known.
 fn whole(flow: Option<&FlowKey>) -> Result<&FlowKey, ValueError> {
     flow.filter(|flow| flow.known_id().is_none()).ok_or(ValueError::Absent)
 }
 
-/// The canonical key of a flow (wire-formats 5.6): source, destination, ports, protocol. `wide`: in the form of IPv6.
+/// Writes the canonical key of a flow (wire-formats 5.6): source, destination, ports, protocol. `wide`: with 16-byte addresses.
 fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), ValueError> {
     let from = if wide { 0 } else { 12 };
     out.put(&flow.src_octets()[from..])?;
@@ -536,7 +536,7 @@ fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), Val
     out.put_number(ports, 5)
 }
 
-/// Bytes that are being put together.
+/// A buffer for a key or data that is being written.
 #[derive(Debug)]
 pub(super) struct Scratch<'a> {
     bytes: &'a mut [u8],

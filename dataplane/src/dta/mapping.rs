@@ -1,4 +1,4 @@
-//! Mappings: on which occasion what a switch knows becomes which operation.
+//! Mappings: which trigger turns which measurements into which operation.
 
 use detect::Match;
 use wire::dta::hash::{MAX_COPIES, MAX_KEY};
@@ -9,30 +9,30 @@ use super::context::Trigger;
 use super::field::Field;
 use super::{ConfigError, Part, SendOptions};
 
-/// Maps what a switch knows to a DTA operation.
+/// Maps the measurements of a switch to a DTA operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
     /// Human-readable name.
     pub name: String,
-    /// When.
+    /// The trigger.
     pub on: Trigger,
-    /// The table whose records or windows are meant, where the occasion is one of those.
+    /// The table, for triggers of records or windows.
     pub table: Option<usize>,
-    /// Which flows. Occasions without a flow only match when this asks for nothing.
+    /// The flows. Triggers without a flow match only if this matches every flow.
     pub flows: Match,
     /// Conditions that must all be met.
     pub when: Vec<Condition>,
     /// Sampling: one in `every` of the matching reports is sent; 1: all. The postcards of a path count as one.
     pub every: u32,
-    /// Each hop of a path by itself, instead of the path.
+    /// Reports each hop of a path separately, instead of the path.
     pub each_hop: bool,
-    /// How it is sent.
+    /// Options of its reports.
     pub options: SendOptions,
-    /// What is done.
+    /// The operation.
     pub action: Action,
 }
 
-/// An operation, with fields for what it holds.
+/// An operation with the fields of its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A value under a key.
@@ -52,7 +52,7 @@ pub enum Action {
         list: u32,
         /// Number of lists that entries are spread over by `spread`; 1: a single list.
         lists: u16,
-        /// What they are spread by.
+        /// The fields that select the list.
         spread: Vec<Field>,
         /// The entry's parts.
         entry: Vec<Field>,
@@ -69,10 +69,10 @@ pub enum Action {
         copies: u8,
         /// The key's parts.
         key: Vec<Field>,
-        /// What is added.
+        /// The increment.
         delta: Field,
     },
-    /// One hop of the path of a key; of a path, each of its hops.
+    /// One hop of the path of a key; for a path, each of its hops.
     Postcard {
         /// The store.
         store: u16,
@@ -116,8 +116,8 @@ impl Mapping {
             }
     }
 
-    /// Checks whether it can be executed. `index`: its number, `tables` and `longest`: how many there are, and how long a report
-    /// may be.
+    /// Checks whether it can be executed. `index` is its number, `tables` the number of tables, `longest` the maximum length of a
+    /// report.
     pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
         let refuse =
             |key: &'static str, why: String| Err(ConfigError { part: Part::Mapping(index), key, why });
@@ -252,7 +252,7 @@ fn check_data(data: &[Field]) -> Result<(), String> {
     }
 }
 
-/// Bytes of data made of these fields.
+/// Length of data made of these fields, bytes.
 pub fn data_len(data: &[Field]) -> Option<usize> {
     data.iter().map(Field::data_len).sum()
 }

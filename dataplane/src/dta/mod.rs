@@ -74,13 +74,13 @@ pub struct Config {
     pub repeat: Repeat,
     /// Longest report, bytes of UDP payload.
     pub longest: usize,
-    /// Longest essential report that is sent by [`Reporter::send`], bytes; the lengths of mapped reports and sketches follow from the configuration.
+    /// Longest essential report of [`Reporter::send`], bytes; those of mappings and sketches follow from the configuration.
     pub longest_essential: usize,
     /// Sequence of the first essential report to each collector. A translator that knows the reporter accepts
     /// numbers up to 32767 ahead of the last one as new and silently drops all others as old, so this should increase with the time
     /// of the start.
     pub first_sequence: u16,
-    /// Prevents senders from aiming at one slot of a table.
+    /// Hash seed: prevents senders from filling one slot of a table on purpose.
     pub seed: u64,
 }
 
@@ -129,7 +129,7 @@ pub struct ConfigError {
     pub part: Part,
     /// Which of its settings.
     pub key: &'static str,
-    /// What is wrong, and what to write.
+    /// The error, and how to correct it.
     pub why: String,
 }
 

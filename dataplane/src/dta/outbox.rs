@@ -1,7 +1,7 @@
 //! Reports that are ready to be sent.
 
-/// Reports that are ready to be sent, each to a collector. Its memory is allocated once; what does not fit is not taken, and
-/// counted by the reporter. The caller sends what is in it and clears it.
+/// Reports that are ready to be sent, each to a collector. Its memory is allocated once; reports that do not fit are rejected, and
+/// counted by the reporter. The caller sends the reports and clears the outbox.
 #[derive(Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ pub struct Outbox {
 /// One report in an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Number of the collector it goes to.
+    /// Number of its collector.
     pub collector: u8,
     /// UDP payload.
     pub payload: &'a [u8],
@@ -26,23 +26,23 @@ struct Slot {
 }
 
 impl Outbox {
-    /// Room for reports of `bytes` in all, and at most `reports` of them.
+    /// An outbox for at most `reports` reports of `bytes` bytes in total.
     pub fn new(bytes: usize, reports: usize) -> Self {
         let bytes = bytes.min(u32::MAX as usize);
         Self { bytes: vec![0; bytes], used: 0, slots: Vec::with_capacity(reports) }
     }
 
-    /// No report.
+    /// Whether it has no report.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// How many reports.
+    /// Number of reports.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Makes it empty.
+    /// Removes all reports.
     pub fn clear(&mut self) {
         self.used = 0;
         self.slots.clear();
@@ -57,7 +57,7 @@ impl Outbox {
         })
     }
 
-    /// Room for a report of at most `len` bytes; `None`: there is none.
+    /// A buffer for a report of at most `len` bytes; `None` if it does not fit.
     #[inline]
     pub(super) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.slots.len() == self.slots.capacity() {
@@ -66,14 +66,14 @@ impl Outbox {
         self.bytes.get_mut(self.used..self.used + len)
     }
 
-    /// What was written to [`Outbox::room`] is a report of `len` bytes.
+    /// Adds the report of `len` bytes that was written to [`Outbox::room`].
     #[inline]
     pub(super) fn commit(&mut self, collector: u8, len: usize) {
         self.slots.push(Slot { collector, start: self.used as u32, len: len as u16 });
         self.used += len;
     }
 
-    /// Takes a report that is complete; false: there is no room.
+    /// Adds a complete report; false: it does not fit.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, payload: &[u8]) -> bool {
         let Some(room) = self.room(payload.len()) else { return false };
@@ -84,7 +84,7 @@ impl Outbox {
 }
 
 impl Default for Outbox {
-    /// Room for 1024 reports, 1 MiB in all.
+    /// For 1024 reports, 1 MiB in total.
     fn default() -> Self {
         Self::new(1 << 20, 1024)
     }

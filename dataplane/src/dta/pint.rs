@@ -1,9 +1,9 @@
-//! What PINT puts into a report (`pint.txt`'s static per-flow aggregation, as the DTA paper's Table 2 maps it): one byte of one hop
-//! of the path, chosen by the packet.
+//! Contents of PINT reports (PINT's static per-flow aggregation, as the DTA paper's Table 2 maps it): one byte about one hop of the
+//! path, selected by the packet.
 //!
-//! n = f(packet) is less than a number K. All else is a function of n: which hop it chooses, and how that hop's id is hashed. So
-//! a query for a flow's K bytes knows what each of them encodes, and can identify the path's nodes among those of the network. The
-//! reports go to keys `flow, n`: DTA's copies of one key all hold the same, so what the paper calls redundancies are keys here.
+//! n = f(packet) is less than a number K, and selects the hop and the hash of that hop's id. So a query for a flow's K bytes knows
+//! what each of them encodes, and can identify the path's nodes among those of the network. The keys of the reports are `flow, n`:
+//! the copies of one DTA key all have the same value, so the redundancies of the paper are different keys here.
 
 use super::context::Context;
 
@@ -12,31 +12,31 @@ pub fn n(packet: u32, count: u8) -> u8 {
     ((u64::from(packet) * u64::from(count)) >> 32) as u8
 }
 
-/// n of what is known of a packet. Not every sender numbers its packets, so when it came is a part of it.
+/// n of a packet. Not every sender numbers its packets, so the ingress timestamp is included.
 pub(super) fn n_of(context: &Context<'_>, count: u8) -> u8 {
     let came = context.metadata.and_then(|metadata| metadata.ingress_ts).unwrap_or(0);
     n(mix(u64::from(context.packet.id) << 32 ^ came) as u32, count)
 }
 
-/// Which hop of a path of `hops` nodes is reported under `n`, from 0. Each node decides by itself, not knowing how many follow:
-/// the i-th replaces the value with a probability of 1 in i, and the last to do so is reported. Any node is as likely as any other.
+/// Which hop of a path of `hops` nodes is reported under `n`, from 0. Each node decides without knowing how many follow: the i-th
+/// replaces the value with probability 1/i, and the last one that does is reported (reservoir sampling). All nodes are equally likely.
 pub fn hop(n: u8, hops: usize) -> Option<usize> {
     (0..hops as u64).rev().find(|i| mix(u64::from(n) << 32 | *i).is_multiple_of(*i + 1)).map(|i| i as usize)
 }
 
-/// The byte that says `node` under `n`.
+/// The byte that encodes `node` under `n`.
 pub fn digest(node: u32, n: u8) -> u8 {
     (mix(u64::from(n) << 40 | 1 << 39 | u64::from(node)) >> 56) as u8
 }
 
-/// The digest that a path gives.
+/// The digest of the selected hop of a path.
 pub(super) fn digest_of(context: &Context<'_>, count: u8) -> Option<u8> {
     let n = n_of(context, count);
     let node = context.node_of(hop(n, context.hops())?)?;
     Some(digest(node, n))
 }
 
-/// A hash without a seed: reporter and reader need the same.
+/// A hash without a seed: reporter and reader must use the same one.
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
     let value = (value ^ value >> 27).wrapping_mul(0x81da_def4_bc2d_d44d);

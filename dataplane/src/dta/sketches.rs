@@ -1,6 +1,6 @@
 //! Sketches that a switch fills packet by packet, and sends column by column when an epoch ends (wire-formats 5.4): Count and
-//! Count-Min, HyperLogLog, AROMA. Two buffers: one is filled while the other is sent, and retained until the next epoch is over, so
-//! that columns can be sent again.
+//! Count-Min, HyperLogLog, AROMA. There are two buffers: one is filled while the other is sent and then retained until the next epoch
+//! is over, so that columns can be retransmitted.
 
 use detect::Match;
 use wire::dta::layout::{Columns, SketchKind};
@@ -12,10 +12,10 @@ use super::table::At;
 
 /// Maximum number of counters of a sketch.
 pub const MAX_COUNTERS: u64 = 1 << 24;
-/// Maximum delay that is caught up with by a larger burst, ns: somewhat more than the time between ticks.
+/// Maximum delay that a larger burst makes up for, ns: somewhat more than the time between ticks.
 const CATCH_UP: u64 = 2_000_000;
 
-/// What is added for a packet.
+/// The increment for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counts {
     /// 1.
@@ -25,53 +25,53 @@ pub enum Counts {
     Bytes,
 }
 
-/// How a sketch is set up. All switches whose sketches are merged have the same but `at` and `flows`.
+/// Configuration of a sketch. It must be the same at all switches whose sketches are merged, except for `at` and `flows`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Its name.
     pub name: String,
     /// Sketch ID.
     pub id: u16,
-    /// What it is.
+    /// Its kind.
     pub kind: SketchKind,
     /// Its shape.
     pub shape: Columns,
-    /// What is counted, or distinguished: at most 64 bytes.
+    /// The key that is counted or distinguished: at most 64 bytes.
     pub key: Vec<Field>,
-    /// AROMA: what is sampled of a packet, as a number of 32 bits.
+    /// AROMA: the sampled value of a packet, a number of 32 bits.
     pub item: Option<Field>,
-    /// Count and Count-Min: how much a packet counts.
+    /// Count and Count-Min: the increment for a packet.
     pub counts: Counts,
     /// Packets that are counted.
     pub flows: Match,
-    /// And where.
+    /// At which switches they are counted.
     pub at: At,
-    /// How long an epoch is, ns. Epochs of all switches end together, as far as their clocks agree.
+    /// Length of an epoch, ns. Epochs of all switches end together, as far as their clocks agree.
     pub epoch: u64,
     /// Columns in a report, at most 255.
     pub per_report: u8,
     /// Shortest time between two reports, ns.
     pub pace: u64,
-    /// How its reports are sent.
+    /// Options of its reports.
     pub options: super::SendOptions,
 }
 
-/// What a sketch has done.
+/// Counters of a sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets counted.
     pub counted: u64,
-    /// Packets without such a key.
+    /// Packets without a value of the key.
     pub keyless: u64,
     /// Epochs that are over.
     pub epochs: u64,
     /// Columns sent for the first time.
     pub columns: u64,
-    /// Columns sent again because of a NACK.
+    /// Columns retransmitted because of a NACK.
     pub again: u64,
     /// Columns that were not sent before the next epoch was over.
     pub expired: u64,
-    /// Columns that congestion suppressed: of an epoch all that were left, because columns must come in order.
+    /// Columns that congestion suppressed: all remaining ones of an epoch, because columns must arrive in order.
     pub suppressed: u64,
     /// NACKs.
     pub nacks: u64,
@@ -85,15 +85,15 @@ pub(super) struct Sketch {
     pub(super) config: Config,
     filling: Vec<u64>,
     sealed: Vec<u64>,
-    /// Which epoch is being filled, as many as there were since the clock's zero.
+    /// The current epoch, counted from the clock's zero.
     epoch: Option<u64>,
     /// Epoch of the sealed buffer.
     sealed_epoch: u16,
-    /// Next column to be sent of it, and the first that was not sent at all.
+    /// The next column of it to send, and the first that was never sent.
     cursor: u32,
     fresh: u32,
     next_send: u64,
-    /// A report's counters.
+    /// Buffer for the counters of a report.
     scratch: Vec<u8>,
     pub(super) stats: Stats,
 }
@@ -193,7 +193,7 @@ impl Sketch {
         self.next_send = self.next_send.max(now);
     }
 
-    /// Sends what is due, at most `most` reports. `send` returns whether a report found room, and whether congestion suppresses it.
+    /// Sends due columns, at most `most` reports. `send` returns whether a report fitted, and whether congestion suppresses it.
     pub(super) fn tick(
         &mut self,
         now: u64,
@@ -248,7 +248,7 @@ impl Sketch {
         }
     }
 
-    /// The translator is waiting for `column`.
+    /// Processes a SKETCH-NACK: the translator expects `column`.
     pub(super) fn nack(&mut self, epoch: u16, column: u32) {
         if epoch != self.sealed_epoch || column >= self.fresh {
             self.stats.stale += 1;
@@ -258,7 +258,7 @@ impl Sketch {
         self.cursor = self.cursor.min(column);
     }
 
-    /// When [`Sketch::tick`] has something to do, ns.
+    /// When [`Sketch::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
         let Some(epoch) = self.epoch else { return Some(0) };
         if self.cursor < self.config.shape.columns {

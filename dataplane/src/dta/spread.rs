@@ -1,16 +1,16 @@
-//! Selects the collector of a report without state, so that a later query finds it again.
+//! Selects the collector of a report, without state, so that a later query can find the report.
 
 use wire::dta::hash::collector_of;
 
 /// Maximum number of collectors of a reporter.
 pub const MAX_COLLECTORS: usize = 64;
 
-/// Tables of collectors: by key, by list, and one for all sketches. Every reporter and every client of queries needs the same ones.
+/// Tables of collectors: by key, by list, and one for all sketches. Every reporter and every query client needs the same ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// The collector of each value of `collector_of(key)`.
     by_key: [u8; 256],
-    /// First list, last list, collector; lists in none of them are assigned round-robin.
+    /// First list, last list, collector; other lists are assigned round-robin.
     lists: Vec<(u32, u32, u8)>,
     /// The collector of sketches: all columns of all switches go to one.
     sketches: u8,
@@ -18,9 +18,9 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Everything evenly over `collectors`, at least one and at most [`MAX_COLLECTORS`].
+    /// An even assignment to `collectors`, at least one and at most [`MAX_COLLECTORS`].
     ///
-    /// From n to n + 1 collectors only the keys move that the new one gets: 1 in n + 1, from each of the others as many.
+    /// From n to n + 1 collectors, only 1 in n + 1 keys moves, to the new collector, in equal parts from each of the others.
     pub fn even(collectors: usize) -> Self {
         let collectors = collectors.clamp(1, MAX_COLLECTORS) as u8;
         let mut by_key = [0; 256];
@@ -28,11 +28,11 @@ impl Spread {
         Self { by_key, lists: Vec::new(), sketches: 0, collectors }
     }
 
-    /// The table by key with one more collector, whose number is how many there were: what moves, moves to it. Grown so from one on, a
-    /// table is that of [`Spread::even`]; a table of another kind keeps its kind.
+    /// The table by key with one more collector, with the next number: keys move only to it. A table that is grown this way from one
+    /// collector equals that of [`Spread::even`]; other tables keep their own assignments otherwise.
     ///
     /// # Errors
-    /// There are [`MAX_COLLECTORS`] already; in words.
+    /// There are [`MAX_COLLECTORS`] already; the message.
     pub fn grown(&self) -> Result<[u8; 256], String> {
         if self.collectors() >= MAX_COLLECTORS {
             return Err(format!("there are already {MAX_COLLECTORS} collectors, which is the limit"));
@@ -42,10 +42,10 @@ impl Spread {
         Ok(by_key)
     }
 
-    /// The tables as they are given; `lists`: first and last list, and collector.
+    /// A spread with these tables; `lists`: first and last list, and collector.
     ///
     /// # Errors
-    /// The first that names a collector that is not there, or lists in the wrong order or twice; in words.
+    /// The first unknown collector, or range of lists that is reversed or overlaps another; the message.
     pub fn new(
         collectors: usize,
         by_key: Option<[u8; 256]>,
@@ -71,7 +71,7 @@ impl Spread {
         Ok(Self { by_key, lists, sketches, ..even })
     }
 
-    /// How many collectors there are.
+    /// Number of collectors.
     pub fn collectors(&self) -> usize {
         usize::from(self.collectors)
     }
@@ -100,8 +100,8 @@ impl Spread {
     }
 }
 
-/// Gives the collector `new`, the last of `new + 1`, its share of the 256 values: one after the other, each time from the one that has most
-/// (of equal ones the first) the first of its list.
+/// Gives the collector `new`, the last of `new + 1`, its share of the 256 values. In each step the collector with the most values
+/// (the first of equal ones) passes on the first of its values.
 fn give_share(by_key: &mut [u8; 256], new: u8) {
     for _ in 0..256 / (usize::from(new) + 1) {
         let mut pending = [0_u16; 256];
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_tables_of_the_first_collectors_match_a_manual_calculation() {
-        // The second gets the first 128 values, the third 85, alternating between both: in each step from the collector that has most, the lower number first.
+        // The second gets the first 128 values, the third 85: in each step one from the collector with most values, so alternating.
         let two: [u8; 256] = std::array::from_fn(|value| u8::from(value < 128));
         assert_eq!(*Spread::even(2).by_key(), two);
         let three = *Spread::even(3).by_key();
@@ -154,7 +154,7 @@ mod tests {
             assert_eq!(Spread::even(n).grown().as_ref(), Ok(Spread::even(n + 1).by_key()), "{n}");
         }
         assert!(Spread::even(MAX_COLLECTORS).grown().unwrap_err().contains("already 64 collectors"));
-        // By hand: all of one of two. Nothing is taken from the other, which has nothing.
+        // A table by hand: one of two collectors has all values, so the new one gets its share from that one alone.
         let uneven = Spread::new(2, Some([1; 256]), vec![], 0).unwrap();
         let grown = uneven.grown().unwrap();
         assert_eq!((&grown[..85], &grown[85..]), (&[2; 85][..], &[1; 171][..]));

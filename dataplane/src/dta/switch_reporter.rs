@@ -1,4 +1,4 @@
-//! A reporter at a switch: what the switch sees in a packet, as [`Context`].
+//! A reporter at a switch, which converts packets and measurements to [`Context`].
 
 use wire::{FlowKey, Hop, ipv4, ipv6, tcp};
 
@@ -7,24 +7,24 @@ use super::{Context, Outbox, PacketFacts, Reporter, Trigger};
 use crate::packet::{Headers, ParsedPacket, TCP};
 use crate::visit::Visit;
 
-/// A reporter, what it has to send, and whether the switch makes Telemetry Reports too.
+/// A reporter, its outbox, and whether the switch also sends Telemetry Reports.
 #[derive(Debug)]
 pub struct SwitchReporter {
     /// The reporter.
     pub reporter: Reporter,
     /// Reports that are ready to be sent. The caller sends and clears them.
     pub outbox: Outbox,
-    /// The switch sends Telemetry Reports too; else DTA replaces them.
+    /// The switch also sends Telemetry Reports; otherwise DTA replaces them.
     pub also_reports: bool,
-    /// What [`Reporter::wants_packets`] says.
+    /// The result of [`Reporter::wants_packets`].
     wants_packets: bool,
 }
 
-/// What has happened to a packet, beside what is seen in it.
+/// An event about a packet, with data that the packet does not contain.
 #[derive(Clone, Copy)]
 pub(crate) struct Event<'a> {
     pub(crate) trigger: Trigger,
-    /// What this node measured.
+    /// The measurement of this node.
     pub(crate) metadata: Option<&'a Hop>,
     pub(crate) reason: Option<u8>,
     pub(crate) congested: Option<bool>,
@@ -49,7 +49,7 @@ impl SwitchReporter {
         self.wants_packets
     }
 
-    /// A packet passes.
+    /// Processes a passing packet.
     pub(crate) fn packet(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
         let event = Event::new(Trigger::Packet, &metadata);
@@ -57,7 +57,7 @@ impl SwitchReporter {
         self.reporter.packet(&context, visit.egress_ts, &mut self.outbox);
     }
 
-    /// Something else has happened to a packet. True: that is all, no Telemetry Report is wanted.
+    /// Processes another event about a packet. True: DTA replaces the Telemetry Report.
     pub(crate) fn report(
         &mut self,
         node: u32,
@@ -71,14 +71,14 @@ impl SwitchReporter {
         !self.also_reports
     }
 
-    /// A dropped packet that no drop report is about; tables count it.
+    /// Counts a dropped packet without a drop report in the tables.
     pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
         let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &metadata));
         self.reporter.count_drop(&context, visit.egress_ts, &mut self.outbox);
     }
 
-    /// Something has happened to a queue. True: that is all.
+    /// Processes an event about a queue. True: DTA replaces the Telemetry Report.
     pub(crate) fn queue(&mut self, node: u32, metadata: &Hop, congested: bool, now: u64) -> bool {
         let context = Context {
             metadata: Some(metadata),
@@ -100,7 +100,7 @@ fn context<'a>(
     let Event { trigger, metadata, reason, congested } = event;
     let flow = seen.flow.as_ref();
     let facts = flow.zip(seen.headers).map(|(flow, headers)| facts(frame, flow, &headers));
-    // Other protocols and fragments are as long as an untagged frame says.
+    // For other protocols and fragments, the length is that of an untagged frame.
     let other = PacketFacts { bytes: frame.len().saturating_sub(14) as u32, ..PacketFacts::default() };
     let facts = facts.unwrap_or(other);
     let packet = PacketFacts { from_edge: visit.from_edge, to_edge: visit.to_edge, ..facts };
@@ -111,7 +111,7 @@ fn context<'a>(
     Context { flow, stack, metadata, reason, congested, packet, ..Context::new(trigger, node) }
 }
 
-/// What the headers say, INT or not.
+/// Fields of the headers, with or without INT.
 fn facts(frame: &[u8], flow: &FlowKey, headers: &Headers) -> PacketFacts {
     let rest = frame.get(headers.ip..).unwrap_or_default();
     let (ident, hop_limit) = if headers.v6 {
@@ -190,7 +190,7 @@ mod tests {
         reported
     }
 
-    /// A packet behind source and transit, as it comes to a sink.
+    /// A packet after source and transit, as it arrives at a sink.
     fn at_the_sink(mode: Mode, v6: bool) -> Vec<u8> {
         let mut frame = template(5, v6);
         let calm = Visit { queue_occupancy: 0, ..VISIT };

@@ -1,5 +1,5 @@
-//! Tables of counters per key, as a switch has them: fixed size, each key in one slot, and one that hashes to a slot that is
-//! taken puts the other out (TurboFlow's microflow records, Marple's key-value cache, Sonata's reduce).
+//! Tables of counters per key, as in a switch: of fixed size, with one slot per key. A key that hashes to the slot of another
+//! evicts it (TurboFlow's microflow records, Marple's key-value cache, Sonata's reduce).
 
 use detect::Match;
 
@@ -13,15 +13,15 @@ pub const MAX_SLOTS: usize = 1 << 20;
 /// Records processed per call at the end of a period.
 const SWEEP: usize = 4096;
 
-/// Which packets a switch counts, so that a packet is not counted again at every node.
+/// Which packets a switch counts, so that not every node on the path counts the same packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
-    /// All that it forwards.
+    /// All forwarded packets.
     #[default]
     Anywhere,
-    /// Those that come from a host.
+    /// Packets from hosts.
     Source,
-    /// Those that go to a host.
+    /// Packets to hosts.
     Sink,
 }
 
@@ -37,22 +37,22 @@ impl At {
     }
 }
 
-/// How a table is set up.
+/// Configuration of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Its name, by which mappings mean it.
+    /// Its name, by which mappings refer to it.
     pub name: String,
-    /// What makes a key, at most [`MAX_KEY`] bytes.
+    /// The fields of a key, at most [`MAX_KEY`] bytes.
     pub key: Vec<Field>,
     /// Packets that are counted.
     pub flows: Match,
-    /// And where.
+    /// At which switches they are counted.
     pub at: At,
     /// Records, a power of two up to [`MAX_SLOTS`].
     pub slots: usize,
-    /// How long a period is, ns; 0: there are none.
+    /// Length of a period, ns; 0: there are none.
     pub period: u64,
-    /// Records that do not meet all of these are not reported at the end of a period, nor part of its window.
+    /// Conditions: records that do not meet all of them are not reported at the end of a period, and not part of its window.
     pub having: Vec<Condition>,
 }
 
@@ -64,28 +64,28 @@ pub(super) struct Table {
     seed: u64,
     /// End of the period, ns.
     end: u64,
-    /// Where the sweep is.
+    /// Position of the sweep.
     sweep: Option<usize>,
     round: SweepTotals,
     pub(super) stats: Stats,
 }
 
-/// What a table has done.
+/// Counters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets counted, dropped ones too.
+    /// Packets counted, including dropped ones.
     pub counted: u64,
-    /// Packets that have no such key, for example of a protocol without ports.
+    /// Packets without a value of the key, for example of a protocol without ports.
     pub keyless: u64,
-    /// Records made.
+    /// Records inserted.
     pub made: u64,
-    /// Records that made room for others.
+    /// Records evicted by others.
     pub evicted: u64,
-    /// Records that were idle for a period and taken out.
+    /// Records removed because they were idle for a period.
     pub idle: u64,
     /// Periods that are over.
     pub periods: u64,
-    /// Records in it now.
+    /// Current number of records.
     pub records: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct Stats {
 struct Record {
     key: [u8; MAX_KEY],
     len: u8,
-    /// Which mappings have reported that it passed.
+    /// Mappings that have reported this record (bits).
     passed: u8,
     total: Sums,
     /// Totals at the last report.
@@ -129,7 +129,7 @@ struct SweepTotals {
     keys: u64,
     sums: Sums,
     top: Sums,
-    /// The key of it. The record may be another's by the end of the sweep.
+    /// Its key, because the record may belong to another key by the end of the sweep.
     top_key: [u8; MAX_KEY],
     top_len: u8,
 }
@@ -144,7 +144,7 @@ impl SweepTotals {
     };
 }
 
-/// Receives what a table reports: the record or window, and which mappings have passed. Returns those that have passed afterwards.
+/// Receives the reports of a table: the record or window, and the mappings that have reported it. Returns these with the new ones.
 pub(super) trait RecordSink {
     fn report(&mut self, context: &Context<'_>, passed: u8) -> u8;
 }
@@ -225,7 +225,7 @@ impl Table {
         self.end = (now / self.config.period + 1) * self.config.period;
     }
 
-    /// One record at the end of a period.
+    /// Processes one record at the end of a period.
     fn look(&mut self, at: usize, node: u32, now: u64, report: &mut impl RecordSink) {
         let record = &mut self.records[at];
         if record.len == 0 {
@@ -262,18 +262,18 @@ impl Table {
         self.stats.periods += 1;
     }
 
-    /// When [`Table::tick`] has something to do, ns.
+    /// When [`Table::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
         (self.config.period > 0).then_some(if self.sweep.is_some() { 0 } else { self.end })
     }
 }
 
-/// What is known of a record that is not the packet's.
+/// The context of a record that is not of the current packet.
 fn last_reported<'a>(trigger: Trigger, context: &Context<'a>) -> Context<'a> {
     Context::new(trigger, context.node)
 }
 
-/// The slot of a key. The seed prevents senders from aiming at one.
+/// The hash of a key. The seed prevents senders from filling one slot on purpose.
 #[inline]
 fn hash(key: &[u8; MAX_KEY], seed: u64) -> u64 {
     let words = key.as_chunks::<8>().0;

@@ -275,7 +275,7 @@ fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone
     for (collector, payload) in &reported {
         let report = Report::parse(payload).unwrap();
         match report.operation {
-            // List 3 is dealt out to the second, and with it the three entries that waited.
+            // List 3 is assigned to the second collector, and with it the three entries that waited.
             Operation::Append { entries, .. } => {
                 assert_eq!((*collector, entries.len()), (1, 16));
                 lists += 1;
@@ -323,7 +323,7 @@ fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
     for round in 1..5 {
         reporter.control(0, &full(6), round * MS, &mut out);
         assert_eq!(sequences(&sent(&mut out)), [7], "once for each time that it is asked for");
-        // New ones stand behind those that wait.
+        // New reports are queued after those that wait.
         reporter.report(&path.context(&flow(1000)), round * MS + 1, &mut out);
         reporter.tick(round * MS + MS - 1, &mut out);
         assert!(out.is_empty());
@@ -331,7 +331,7 @@ fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
     }
     reporter.tick(5 * MS, &mut out);
     assert_eq!(sequences(&sent(&mut out)), (8..=204).collect::<Vec<_>>());
-    // It said how long, or that it is over.
+    // The translator announced how long, or that congestion is over.
     let level = |level, hold_us| control(Body::Congestion { level, hold_us, dropped: 0 });
     reporter.control(0, &level(3, 4_000), 10 * MS, &mut out);
     reporter.control(0, &full(7), 10 * MS, &mut out);
@@ -401,7 +401,7 @@ fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
     (0..5).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
     let first = sent(&mut out);
     assert_eq!(sequences(&first), [1000, 1001, 1002, 1003, 1004]);
-    // The translator has 900 of an earlier reporter: we sent neither that nor any number in between.
+    // The translator is at 900 of an earlier reporter, a number that this one never sent.
     reporter.control(0, &nack(900), 1000, &mut out);
     let again = sent(&mut out);
     assert_eq!(sequences(&again), [901, 902, 903, 904, 905]);
@@ -412,7 +412,7 @@ fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
     assert_eq!(sequences(&sent(&mut out)), [904, 905, 906]);
     let to = reporter.destinations(0).next().unwrap();
     assert_eq!((to.stats.renumbered, to.stats.unavailable, to.last), (1, 0, Some(906)));
-    // A translator that expects more than we ever made.
+    // A translator that expects more reports than were ever made.
     reporter.control(0, &nack(907), 3000, &mut out);
     assert!(out.is_empty());
 }

@@ -1,15 +1,15 @@
-//! What can be done to a running fabric, and why it cannot.
+//! Actions on a running fabric, and their errors.
 
 use std::fmt;
 
 use crate::flow::FlowSpec;
 use crate::switch;
 
-/// Names a flow of this fabric.
+/// Identifies a flow of this fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId(pub(super) u32);
 
-/// What can be done to a running fabric.
+/// An action on a running fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Cuts the link between two nodes (the first, if there are several).
@@ -19,7 +19,7 @@ pub enum Action {
         /// The other end's id.
         b: u32,
     },
-    /// Restores it.
+    /// Restores a link.
     MendLink {
         /// One end's id.
         a: u32,
@@ -28,24 +28,24 @@ pub enum Action {
     },
     /// A flow sends `packets` more packets, `gap` ns apart (0: at the rate of its host's link).
     Burst {
-        /// Which flow.
+        /// The flow.
         flow: FlowId,
-        /// How many.
+        /// Number of packets.
         packets: u32,
-        /// Distance, ns.
+        /// Time between packets, ns.
         gap: u64,
     },
     /// A flow begins.
     AddFlow(FlowSpec),
     /// A flow ends.
     StopFlow(FlowId),
-    /// A switch loses what is in its registers of SF-INT, as when it restarts.
+    /// Clears the SF-INT registers of a switch, as a restart does.
     Wipe {
         /// The switch's id.
         node: u32,
     },
-    /// `node` sends everything for host `to` to its neighbour `via`, regardless of the routes; `None` takes
-    /// that back. This is how to make a loop.
+    /// `node` sends all packets for host `to` to its neighbour `via`, regardless of the routes; `None` ends
+    /// this. It can cause a loop.
     Divert {
         /// The switch's id.
         node: u32,
@@ -56,7 +56,7 @@ pub enum Action {
     },
 }
 
-/// Why a fabric, a flow or an action cannot be.
+/// Why a fabric, a flow or an action is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FabricError {
     /// The switches' configuration contradicts itself.

@@ -8,7 +8,7 @@ use super::random::Random;
 /// The quality of the channel to the collector. The default is perfect and takes 50 µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
-    /// From the node to the collector, ns.
+    /// Delay from the node to the collector, ns.
     pub delay: u64,
     /// Datagrams lost, per million.
     pub loss: u32,
@@ -16,7 +16,7 @@ pub struct Channel {
     pub duplication: u32,
     /// Datagrams that take `extra` longer, per million.
     pub reordering: u32,
-    /// How much longer a delayed datagram, or the second copy of a duplicated one, takes, ns.
+    /// The extra delay of a delayed datagram, or of the second copy of a duplicated one, ns.
     pub extra: u64,
 }
 
@@ -50,11 +50,11 @@ pub struct ChannelTotals {
     pub hw_id: u8,
     /// Datagrams sent.
     pub sent: u64,
-    /// Never arrived.
+    /// Datagrams lost.
     pub lost: u64,
     /// Arrivals of a datagram that had arrived before.
     pub duplicated: u64,
-    /// First arrivals after one that was sent later.
+    /// First arrivals after that of a datagram that was sent later.
     pub reordered: u64,
     /// First arrivals.
     pub arrived: u64,
@@ -74,7 +74,7 @@ struct Entry {
 }
 
 impl ChannelAccounting {
-    /// Notes a datagram; returns its order number within its (node, hw_id), from 0.
+    /// Records a datagram; returns its order number within its (node, hw_id), from 0.
     pub(crate) fn sent(&mut self, node: u32, hw_id: u8, outcome: DatagramOutcome) -> u64 {
         let entry = self.entry(node, hw_id);
         entry.totals.sent += 1;
@@ -82,7 +82,7 @@ impl ChannelAccounting {
         entry.totals.sent - 1
     }
 
-    /// Notes an arrival of datagram number `order`.
+    /// Records an arrival of datagram number `order`.
     pub(crate) fn arrived(&mut self, order: u64, mut arrival: Arrival) -> Arrival {
         let entry = self.entry(arrival.node, arrival.hw_id);
         arrival.overtaken = order + 1 < entry.latest;

@@ -5,24 +5,24 @@ use wire::int::Sf;
 
 pub use crate::report::ReportKind;
 
-/// What happened to a packet at one switch.
+/// The true values of a packet at one switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopTruth {
     /// The switch's id.
     pub node: u32,
     /// Ingress interface of the packet.
     pub ingress_if: u16,
-    /// Interface it left by; also the queue's id. 0 when it never reached a queue.
+    /// Egress interface, which is also the queue's id; 0 if it never reached a queue.
     pub egress_if: u16,
-    /// What it found waiting in the egress queue, in the fabric's queue unit.
+    /// Occupancy of the egress queue on its arrival, in the fabric's queue unit.
     pub queue_occupancy: u32,
     /// Transmit utilization of the egress link when it left, in hundredths of a percent.
     pub tx_utilization: u32,
-    /// When its last bit arrived, true time, ns.
+    /// Arrival of its last bit, true time, ns.
     pub ingress: u64,
-    /// When its first bit left, true time, ns. For a packet that was dropped here: when it was dropped.
+    /// Departure of its first bit, true time, ns; for a packet that was dropped here, the time of the drop.
     pub egress: u64,
-    /// What the node's clock shows minus the true time, ns.
+    /// Offset of the node's clock from the true time, ns.
     pub clock_offset: i64,
     /// The switch's record is in the packet's INT stack, or the switch sent it in a separate report.
     pub recorded: bool,
@@ -34,34 +34,34 @@ impl HopTruth {
         self.egress - self.ingress
     }
 
-    /// The ingress timestamp the switch gives, ns of its own clock.
+    /// The ingress timestamp by the switch's clock, ns.
     pub fn ingress_ts(&self) -> u64 {
         self.ingress.wrapping_add_signed(self.clock_offset)
     }
 
-    /// The egress timestamp the switch gives, ns of its own clock.
+    /// The egress timestamp by the switch's clock, ns.
     pub fn egress_ts(&self) -> u64 {
         self.egress.wrapping_add_signed(self.clock_offset)
     }
 }
 
-/// The path of one packet, up to where it was delivered or dropped.
+/// The path of one packet until it was delivered or dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketTrace<'a> {
     /// Number of the packet in this run, from 0.
     pub packet: u64,
     /// Its 5-tuple.
     pub flow: FlowKey,
-    /// When the traffic generator made it, true time, ns.
+    /// When the traffic generator sent it, true time, ns.
     pub sent: u64,
     /// When it arrived at the host, or was dropped.
     pub ended: u64,
-    /// The switches it went through.
+    /// The switches that it passed.
     pub hops: &'a [HopTruth],
 }
 
 impl PacketTrace<'_> {
-    /// The nodes it went through.
+    /// The nodes that it passed.
     pub fn path(&self) -> Vec<u32> {
         self.hops.iter().map(|hop| hop.node).collect()
     }
@@ -71,7 +71,7 @@ impl PacketTrace<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DropReason {
-    /// It went through too many switches: a loop.
+    /// It passed too many switches: a loop.
     TooManyHops = 26,
     /// No route to its destination.
     NoRoute = 29,
@@ -79,7 +79,7 @@ pub enum DropReason {
     QueueFull = 71,
     /// The egress link is cut and routes have not changed yet, or it was waiting in the queue when the link was cut.
     LinkDown = 128,
-    /// It was on the link when that was cut, or the link lost it ([`super::Impairments`]). No switch knows of it, so nothing
+    /// It was on the link when that was cut, or the link lost it ([`super::Impairments`]). No switch can detect it, so nothing
     /// reports it.
     LostOnLink = 0,
 }
@@ -109,7 +109,7 @@ impl DropReason {
 /// Expected contents of one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportTruth {
-    /// What it is about.
+    /// Kind of report.
     pub kind: ReportKind,
     /// Number of the packet that caused it.
     pub packet: u64,
@@ -119,29 +119,29 @@ pub struct ReportTruth {
     pub hops: Vec<HopTruth>,
     /// Why the packet was dropped (drop reports).
     pub reason: Option<DropReason>,
-    /// Of SF-INT that is not urgent: whose record it holds. `hops` has what belongs to one packet.
+    /// For SF-INT that is not urgent: the carried record. `hops` contains the records of one packet.
     pub sf: Option<SfTruth>,
 }
 
 /// The ground truth of a report of SF-INT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SfTruth {
-    /// State, and the number that the source gave to the packet that the record is of.
+    /// State, and the number that the source gave to the packet of the record.
     pub sf: Sf,
-    /// Number in this run of that packet, and what went by; `None`: too long ago to be known.
+    /// Number in this run of that packet, and its values at the node; `None`: it is too old and no longer stored.
     pub carried: Option<(u64, HopTruth)>,
-    /// What went by at the reporter, with the packet that caused the report.
+    /// The values at the reporter of the packet that caused the report.
     pub reporter: HopTruth,
 }
 
 impl ReportTruth {
-    /// The nodes whose records it holds.
+    /// The nodes whose records it contains.
     pub fn path(&self) -> Vec<u32> {
         self.hops.iter().map(|hop| hop.node).collect()
     }
 }
 
-/// What happened to a datagram of reports in the channel to the collector.
+/// Outcome of a datagram of reports in the channel to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramOutcome {
     /// It arrived once.
@@ -165,7 +165,7 @@ pub struct DatagramTruth {
     pub hw_id: u8,
     /// Its sequence number.
     pub seq: u32,
-    /// What happens to it in the channel.
+    /// Its outcome in the channel.
     pub outcome: DatagramOutcome,
     /// The reports in it, in order.
     pub reports: Vec<ReportTruth>,
@@ -174,7 +174,7 @@ pub struct DatagramTruth {
 /// One arrival of a datagram at the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, true time, ns.
+    /// Arrival time, true time, ns.
     pub at: u64,
     /// The node that sent it.
     pub node: u32,
@@ -197,22 +197,22 @@ pub enum GroundTruth<'a> {
     Dropped {
         /// Its path so far; `ended` is the time of the drop.
         trace: PacketTrace<'a>,
-        /// Where.
+        /// The node.
         node: u32,
-        /// Why.
+        /// The reason.
         reason: DropReason,
         /// The node sent a drop report.
         reported: bool,
     },
-    /// A packet of the flow arrived by another path than the one before it did.
+    /// A packet of the flow arrived by another path than the previous packet.
     PathChange {
         /// When it arrived, true time, ns.
         at: u64,
         /// The flow.
         flow: FlowKey,
-        /// The path before.
+        /// The old path.
         old: &'a [u32],
-        /// The path now.
+        /// The new path.
         new: &'a [u32],
     },
     /// A datagram of reports was sent.
@@ -227,10 +227,10 @@ pub enum GroundTruth<'a> {
         a: u32,
         /// The other end.
         b: u32,
-        /// It works now.
+        /// Whether it is up now.
         up: bool,
     },
-    /// All switches have switched to new routes.
+    /// All switches use the new routes.
     Converged {
         /// When, true time, ns.
         at: u64,

@@ -2,16 +2,16 @@
 //! switches report them, and the ground truth is recorded.
 //!
 //! The model, so that results can be checked by hand:
-//! - A frame is received when its last bit is in (store and forward); that is the ingress time. After a fixed pipeline
-//!   delay it is offered to the queue of its egress port; what waits there at that time is the occupancy it reports.
-//!   The frame being transmitted is not in the queue.
-//! - When the port is free the first waiting frame leaves: that is the egress time, and here INT is written, so a frame may
-//!   be longer on the link than it was in the queue. Hop latency is egress minus ingress.
-//! - A cut link loses what is on it, drops what waits for it and what routes still send to it, until all switches take
-//!   new shortest paths one convergence delay after the change.
-//! - A host's NIC has the rate of its link and a deep queue; a link's depth is that of its switch ends.
-//! - Simultaneous events are executed in the order in which they were scheduled. Same topology, configuration, seed and calls:
-//!   same bytes.
+//! - A frame is received when its last bit has arrived (store and forward); that is the ingress time. After a fixed pipeline
+//!   delay it is offered to the queue of its egress port, and reports the occupancy at that time. The frame being
+//!   transmitted is not in the queue.
+//! - When the port is free, the first queued frame leaves: that is the egress time. INT is written at that time, so a frame
+//!   may be longer on the link than it was in the queue. Hop latency is egress minus ingress.
+//! - When a link is cut, frames on it are lost, and queued frames are dropped, as are frames that routes still send to it,
+//!   until all switches use new shortest paths one convergence delay after the change.
+//! - A host's NIC has the rate of its link and a deep queue; the depth of a link is that of the queues at its switch ends.
+//! - Simultaneous events are executed in the order in which they were scheduled. The same topology, configuration, seed
+//!   and calls give the same bytes.
 //!
 //! ```
 //! use dataplane::{Config, Fabric, FabricSink, FlowSpec, Reporter, Topology, Watch, fabric};
@@ -73,33 +73,33 @@ use routing::{Edge, Routes};
 use traffic::Schedule;
 use transfer::Packet;
 
-/// How the fabric's nodes behave. The default is a perfect 10 Gb/s network that reports every packet.
+/// Configuration of a fabric. The default is a network without faults that reports every packet.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// True time at which the run begins, ns since an arbitrary epoch.
     pub start: u64,
-    /// What queue depth and occupancy count.
+    /// Unit of queue depth and occupancy.
     pub unit: QueueUnit,
-    /// From a frame's ingress to its egress queue, ns.
+    /// Delay from a frame's ingress to its egress queue, ns.
     pub pipeline: u64,
-    /// From a link's change to new routes everywhere, ns.
+    /// Delay from a link's change to new routes at all switches, ns.
     pub convergence: u64,
-    /// Largest IP packet a switch sends, bytes.
+    /// Largest IP packet that a switch sends, bytes.
     pub mtu: u16,
-    /// How switches take part in INT.
+    /// The INT configuration of switches.
     pub switch: switch::Config,
-    /// What they watch.
+    /// The flows that they watch.
     pub watchlist: Watchlist,
-    /// How reports travel to the collector.
+    /// The channel of reports to the collector.
     pub channel: Channel,
-    /// What links do to frames by themselves.
+    /// Impairments of links.
     pub links: Impairments,
     /// Longest time a group of reports waits to be filled, ns.
     pub group_delay: u64,
-    /// Which frames the sink is shown.
+    /// Which frames the sink receives.
     pub frames: Frames,
-    /// Switches are routers, which lower the hop limit, and each packet differs from the others of its flow; else they are
-    /// bridges, and all packets of a flow are equal.
+    /// Switches are routers, which decrement the hop limit, and each packet differs from the others of its flow; otherwise they
+    /// are bridges, and all packets of a flow are equal.
     pub routed: bool,
 }
 
@@ -129,21 +129,21 @@ pub struct Impairments {
     pub loss: u32,
     /// Frames that take `extra` longer on each link, so that later ones overtake them, per million.
     pub reordering: u32,
-    /// How much longer, ns.
+    /// The extra delay, ns.
     pub extra: u64,
 }
 
-/// What queue depth and occupancy count.
+/// Unit of queue depth and occupancy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueUnit {
-    /// Bytes of the frames as they were received.
+    /// Bytes of the frames as received.
     Bytes,
     /// Frames.
     Packets,
 }
 
 impl QueueUnit {
-    /// A host waits for its own NIC, but not with more than 64 MiB or 65,536 frames.
+    /// Queue depth of a host's NIC: 64 MiB or 65,536 frames.
     fn host_depth(self) -> u32 {
         match self {
             Self::Bytes => 1 << 26,
@@ -152,14 +152,14 @@ impl QueueUnit {
     }
 }
 
-/// Which frames the sink is shown.
+/// Which frames the sink receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
     /// None.
     None,
-    /// Those that arrive at hosts.
+    /// Frames that arrive at hosts.
     Delivered,
-    /// All, each time a node begins to transmit one.
+    /// All frames, each time a node begins to transmit one.
     Sent,
 }
 
@@ -168,20 +168,20 @@ pub enum Frames {
 pub struct Reporter {
     /// Node id.
     pub node: u32,
-    /// The address it sends from: 192.168.0.0/16 plus the id's low 16 bits.
+    /// Its source address: 192.168.0.0/16 plus the id's low 16 bits.
     pub address: IpAddr,
-    /// The UDP port it sends from.
+    /// Its UDP source port.
     pub port: u16,
 }
 
-/// Receives what a fabric yields. All methods have empty defaults.
+/// Receives the results of a fabric. All methods do nothing by default.
 pub trait FabricSink {
     /// A datagram (UDP payload) of reports arrives at the collector at `t`, ns.
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let _ = (t, from, payload);
     }
 
-    /// A frame passes `node` at `t`, ns, by its interface `interface` (out for [`Frames::Sent`], in otherwise).
+    /// A frame passes `node` at `t`, ns, by its interface `interface` (egress for [`Frames::Sent`], ingress otherwise).
     fn frame(&mut self, t: u64, node: u32, interface: u16, frame: &[u8]) {
         let _ = (t, node, interface, frame);
     }
@@ -217,7 +217,7 @@ pub struct Fabric {
     packets_made: u64,
     actions: Vec<Action>,
     traffic: Random,
-    /// Decides about [`Config::links`].
+    /// Random numbers for [`Config::links`].
     fortune: Random,
     outbox: Outbox,
     reporting: Reporting,
@@ -242,11 +242,11 @@ struct Flow {
     from: usize,
     to: usize,
     schedule: Schedule,
-    /// By which switches the last packet arrived.
+    /// The switches that the last packet passed.
     path: Vec<u32>,
 }
 
-/// Something that will happen at `at`.
+/// An event at time `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at: u64,
@@ -258,7 +258,7 @@ struct Event {
 enum EventKind {
     /// The next packet of the flow.
     Send { flow: u32 },
-    /// One packet of an ordered burst, of which `left` more follow.
+    /// One packet of a burst that an action started; `left` more follow.
     Burst { flow: u32, left: u32, gap: u64 },
     /// A packet has passed the link to this port and the pipeline.
     Arrive { packet: u32, port: u32 },
@@ -270,15 +270,15 @@ enum EventKind {
     Converge,
     /// A datagram of reports arrives at the collector.
     Report { datagram: u32, duplicate: bool },
-    /// A node's open groups have waited long enough.
+    /// A node's open groups must be sent.
     Flush { node: u32 },
 }
 
 impl Fabric {
-    /// A fabric at rest.
+    /// A fabric without traffic.
     ///
     /// # Errors
-    /// When the switch configuration contradicts itself.
+    /// The switch configuration contradicts itself.
     pub fn new(topology: Topology, config: Config, seed: u64) -> Result<Self, FabricError> {
         let mut stations = Vec::with_capacity(topology.nodes.len());
         for node in &topology.nodes {
@@ -329,10 +329,10 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// Lets a flow begin, at its start time or now, whichever is later.
+    /// Adds a flow, which begins at its start time or now, whichever is later.
     ///
     /// # Errors
-    /// When an end is not a host.
+    /// An end is not a host.
     pub fn add_flow(&mut self, spec: &FlowSpec) -> Result<FlowId, FabricError> {
         let (from, source) = self.host(spec.from)?;
         let (to, destination) = self.host(spec.to)?;
@@ -355,10 +355,10 @@ impl Fabric {
         Ok(FlowId(flow))
     }
 
-    /// Lets something happen at `t`, or at once when that has passed.
+    /// Schedules an action at `t`, or at once if that has passed.
     ///
     /// # Errors
-    /// When the action names a node, link or flow that is not there.
+    /// The action names a node, link or flow that does not exist.
     pub fn schedule(&mut self, t: u64, action: Action) -> Result<(), FabricError> {
         match &action {
             Action::CutLink { a, b } | Action::MendLink { a, b } => {
@@ -420,7 +420,7 @@ impl Fabric {
         self.stations[self.topology.index(node)?].switch.as_deref()
     }
 
-    /// The switch with this id, to change what it watches or can deliver.
+    /// The switch with this id, to change its watchlist or configuration.
     pub fn switch_mut(&mut self, node: u32) -> Option<&mut Switch> {
         self.stations[self.topology.index(node)?].switch.as_deref_mut()
     }
@@ -477,7 +477,7 @@ impl Fabric {
         }
     }
 
-    /// Actions were checked when they were scheduled, and nodes, links and flows never go away.
+    /// Executes an action. Actions were checked when they were scheduled, and nodes, links and flows are never removed.
     fn act(&mut self, action: Action, sink: &mut (impl FabricSink + ?Sized)) {
         match action {
             Action::CutLink { a, b } => {
@@ -523,7 +523,7 @@ impl Fabric {
         self.events.push(Reverse(Event { at, order: self.order, what }));
     }
 
-    /// Computes all routes from the links as they are now.
+    /// Computes all routes from the current state of the links.
     fn route(&mut self) {
         let is_host: Vec<bool> = self.stations.iter().map(|station| station.switch.is_none()).collect();
         let edge = |&port: &u32| {

@@ -7,7 +7,7 @@ use super::topology::Wire;
 /// One end of a link.
 #[derive(Debug)]
 pub(crate) struct Port {
-    /// Index of the node it belongs to.
+    /// Index of its node.
     pub(crate) node: usize,
     /// Interface number on that node, from 1; also the queue's id.
     pub(crate) number: u16,
@@ -27,7 +27,7 @@ pub(crate) struct Port {
     occupancy: u32,
 }
 
-/// The queue has no room for the frame.
+/// The frame does not fit into the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     /// Occupancy of the queue when the frame arrived.
@@ -63,7 +63,7 @@ impl Port {
         Some(slot)
     }
 
-    /// How long `bytes` take to transmit, ns, rounded up.
+    /// Time to transmit `bytes`, ns, rounded up.
     pub(crate) fn duration(&self, bytes: usize) -> u64 {
         (bytes as u64 * 8_000_000_000).div_ceil(self.wire.rate)
     }
@@ -93,7 +93,7 @@ impl Meter {
         self.bits += bytes as u64 * 8;
     }
 
-    /// The average at `now`, in hundredths of a percent, at most 10,000. The current window is not in it.
+    /// The average at `now`, in hundredths of a percent, at most 10,000, without the current window.
     pub(crate) fn read(&mut self, now: u64) -> u32 {
         self.roll(now);
         (self.average >> 16).min(10_000) as u32

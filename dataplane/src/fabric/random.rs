@@ -10,7 +10,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// A generator whose whole future follows from `seed`.
+    /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         let mut walk = seed;
         Self { state: std::array::from_fn(|_| split_mix(&mut walk)) }

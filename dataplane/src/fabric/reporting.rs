@@ -19,9 +19,9 @@ pub(super) struct Reporting {
     random: Random,
     accounting: ChannelAccounting,
     reporters: Vec<Reporter>,
-    /// Truths of reports that wait in an open group, by node index and subsystem, oldest first.
+    /// Ground truth of reports in open groups, by node index and subsystem, oldest first.
     waiting: BTreeMap<(usize, u8), VecDeque<ReportTruth>>,
-    /// Nodes whose groups have a flush scheduled.
+    /// Nodes with a scheduled flush of their groups.
     flush_due: Vec<bool>,
     in_flight: Vec<InFlight>,
     idle: Vec<u32>,
@@ -93,7 +93,7 @@ impl Reporting {
 }
 
 impl Fabric {
-    /// Sends what switch `node` has put into the outbox because of packet `slot`, and notes the truth of it.
+    /// Sends the reports in the outbox that switch `node` made about packet `slot`, and records their ground truth.
     pub(super) fn ship(
         &mut self,
         slot: u32,
@@ -138,7 +138,7 @@ impl Fabric {
         self.send(node, sink);
     }
 
-    /// Gives the outbox's datagrams to the channel and empties it.
+    /// Passes the outbox's datagrams to the channel and empties it.
     fn send(&mut self, node: usize, sink: &mut (impl FabricSink + ?Sized)) {
         let outbox = std::mem::take(&mut self.outbox);
         let reporting = &mut self.reporting;
@@ -186,7 +186,7 @@ impl Fabric {
     }
 }
 
-/// The records of SF-INT that nodes have made, so that the content of a report is known long after.
+/// The SF-INT records that nodes have made, so that the contents of later reports are known.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     by: BTreeMap<RecordKey, (u64, HopTruth)>,
@@ -197,7 +197,7 @@ pub(super) struct Records {
 type RecordKey = (u32, u16, u32);
 
 impl Records {
-    /// How many are known; the oldest are forgotten.
+    /// Maximum number of records; the oldest are removed.
     const MAX_ENTRIES: usize = 1 << 18;
 
     pub(super) fn note(&mut self, key: RecordKey, packet: u64, hop: HopTruth) {
@@ -216,7 +216,7 @@ impl Records {
     }
 }
 
-/// What a report of SF-INT contains about one packet: the record carried, and the reporter's if it is of the same packet.
+/// The records of one packet in an SF-INT report: the carried one, and the reporter's if it is of the same packet.
 fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
     if kind == ReportKind::Drop && !sf.sf.is_of_one_packet() {
         return vec![sf.reporter];

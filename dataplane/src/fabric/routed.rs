@@ -1,10 +1,10 @@
-//! What a routed network does to packets beside INT: each has a number, each switch lowers its hop limit.
+//! Changes of packets in a routed network besides INT: each packet has a number, and each switch decrements its hop limit.
 
 use wire::ethernet;
 
 use crate::packet::{TCP, fill_l4};
 
-/// Gives a packet, fresh from its flow's template, its number: as IPv4 identification, and at the start of its payload.
+/// Writes the number of a packet, a copy of its flow's template: as IPv4 identification, and at the start of its payload.
 pub(super) fn number(frame: &mut [u8], number: u64) {
     let ip = ethernet::HEADER_LEN;
     let is_v4 = frame[ip] >> 4 == 4;
@@ -19,7 +19,7 @@ pub(super) fn number(frame: &mut [u8], number: u64) {
     let room = frame.len().saturating_sub(payload).min(4);
     if room > 0 {
         frame[payload..payload + room].copy_from_slice(&(number as u32).to_be_bytes()[4 - room..]);
-        // It is computed from zero.
+        // The checksum is computed anew.
         let at = l4 + if proto == TCP { 16 } else { 6 };
         frame[at..at + 2].fill(0);
         let length = frame.len() - l4;
@@ -27,7 +27,7 @@ pub(super) fn number(frame: &mut [u8], number: u64) {
     }
 }
 
-/// Lowers a packet's time to live, or hop limit, by one.
+/// Decrements a packet's time to live or hop limit.
 pub(super) fn pass(frame: &mut [u8]) {
     let ip = ethernet::HEADER_LEN;
     if frame[ip] >> 4 != 4 {

@@ -4,22 +4,22 @@ use std::collections::VecDeque;
 
 use super::random::mix;
 
-/// One direction of a link as routing sees it: from the port's node to its peer.
+/// One direction of a link, from the port's node to its peer, for routing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     /// The node at the other end.
     pub(crate) peer: usize,
     /// Index of the port in the fabric.
     pub(crate) port: u32,
-    /// Both directions are usable.
+    /// Whether both directions are up.
     pub(crate) up: bool,
 }
 
-/// For each node and destination host: the ports that lead one step closer.
+/// For each node and destination host: the ports on shortest paths.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     choices: Vec<Vec<Vec<u32>>>,
-    /// Position of each node in `choices`' second level; hosts only.
+    /// Index of each host in the second level of `choices`.
     column: Vec<Option<usize>>,
 }
 
@@ -28,7 +28,7 @@ impl Routes {
     pub(crate) fn compute(edges: &[Vec<Edge>], is_host: &[bool]) -> Self {
         let mut column = vec![None; edges.len()];
         let hosts: Vec<usize> = (0..edges.len()).filter(|&node| is_host[node]).collect();
-        // A host has but one port and needs no routes.
+        // A host has only one port and needs no routes.
         let row = |node: usize| if is_host[node] { Vec::new() } else { vec![Vec::new(); hosts.len()] };
         let mut choices: Vec<Vec<Vec<u32>>> = (0..edges.len()).map(row).collect();
         for (at, &host) in hosts.iter().enumerate() {
@@ -45,9 +45,9 @@ impl Routes {
         Self { choices, column }
     }
 
-    /// The port by which a packet of the flow with `hash` leaves switch `node` towards `host`; none when there is no route.
+    /// The egress port of switch `node` towards `host` for the flow with `hash`; `None` without a route.
     ///
-    /// Highest random weight: when one of the choices disappears only its flows move.
+    /// Highest random weight hashing: if one of the choices disappears, only its flows move.
     pub(crate) fn next(&self, node: usize, host: usize, hash: u64) -> Option<u32> {
         let ports = &self.choices[node][self.column[host]?];
         match ports.as_slice() {
@@ -58,7 +58,7 @@ impl Routes {
     }
 }
 
-/// Steps from every node to `host`, `u32::MAX` where there is no route. Other hosts are never passed through.
+/// Number of hops from every node to `host`, `u32::MAX` without a route. Other hosts do not forward.
 fn distances(edges: &[Vec<Edge>], is_host: &[bool], host: usize) -> Vec<u32> {
     let mut distance = vec![u32::MAX; edges.len()];
     distance[host] = 0;
@@ -81,7 +81,7 @@ fn distances(edges: &[Vec<Edge>], is_host: &[bool], host: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Nodes 0, 1 are hosts below switches 2 and 3, which two spines 4 and 5 join. Ports are numbered as they come.
+    /// Nodes 0, 1 are hosts below switches 2 and 3, which two spines 4 and 5 connect. Ports are numbered in order.
     fn square(cut: Option<(usize, usize)>) -> (Vec<Vec<Edge>>, Vec<bool>) {
         let links = [(2, 0), (3, 1), (2, 4), (2, 5), (3, 4), (3, 5)];
         let mut edges = vec![Vec::new(); 6];

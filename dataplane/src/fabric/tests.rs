@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Writes down what happens, one line each.
+/// Logs events, one line each.
 #[derive(Default)]
 struct EventLog {
     lines: Vec<String>,
@@ -44,7 +44,7 @@ fn small(from: u32, to: u32, pattern: Pattern) -> FlowSpec {
     FlowSpec { payload: 58, pattern, ..FlowSpec::new(from, to, 5000, 80) }
 }
 
-/// Hosts at 1 Gb/s, switches joined by 100 Mb/s: 100 bytes take 800 ns and 8000 ns. No pipeline, links of 100 ns.
+/// Hosts at 1 Gb/s, 100 Mb/s between switches: 100 bytes take 800 ns and 8000 ns. No pipeline delay, links of 100 ns.
 fn bottleneck(depth: u32, unit: QueueUnit) -> Fabric {
     let edge = Wire { rate: 1_000_000_000, delay: 100, depth };
     let topology = Topology::builder()
@@ -63,7 +63,7 @@ fn bottleneck(depth: u32, unit: QueueUnit) -> Fabric {
 #[test]
 fn queues_grow_and_drop_as_computed_by_hand() {
     // Packets leave the host every 800 ns and take 8000 ns on the next link. Packet k is received by 101 at 900 + 800k.
-    // Packet 0 goes out at once (900); 1, 2, 3 wait; a fourth would be 400 > 300 bytes: tail drop. The port is free at 8900.
+    // Packet 0 is sent at once (900); 1, 2, 3 are queued; a fourth would be 400 > 300 bytes: tail drop. The port is free at 8900.
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
     fabric.schedule(0, Action::Burst { flow, packets: 6, gap: 0 }).unwrap();

@@ -14,20 +14,20 @@ pub struct Topology {
 /// A switch or a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The id a switch reports under. Hosts have ids too (10001 and up in the built shapes), used only by the truth.
+    /// The node id in reports. Hosts have ids too (10001 and up in the standard shapes), used only in the ground truth.
     pub id: u32,
     /// Human-readable name.
     pub name: String,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
-    /// What this node's clock shows minus the true time, ns.
+    /// Offset of this node's clock from the true time, ns.
     pub clock_offset: i64,
 }
 
-/// What a node does.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Forwards, and takes part in INT.
+    /// Forwards packets, and processes INT.
     Switch,
     /// Sends and receives packets; never forwards.
     Host(Address),
@@ -41,7 +41,7 @@ pub(crate) struct Link {
     pub(crate) wire: Wire,
 }
 
-/// What a link and the egress queues at its two ends are like.
+/// Properties of a link and the egress queues at its two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
     /// Rate, bit/s. A frame takes `ceil(bytes * 8e9 / rate)` ns; preamble and gap are not counted.
@@ -62,11 +62,11 @@ impl Default for Wire {
 /// Why a topology cannot be used; `Display` says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyError {
-    /// A number is outside what the shape or a port id allows.
+    /// A number is outside the range that the shape or port ids allow.
     Size(String),
     /// Two nodes have one id.
     DuplicateId(u32),
-    /// A link names a node that is not there, or joins a node to itself.
+    /// A link names a node that does not exist, or connects a node to itself.
     BadLink(u32, u32),
     /// A host must have exactly one link, to a switch.
     BadHost(u32),
@@ -177,7 +177,7 @@ impl Topology {
         self.nodes.iter().filter(|node| node.kind == Kind::Switch).map(|node| node.id)
     }
 
-    /// Sets a node's clock offset, ns; false when there is no such node.
+    /// Sets a node's clock offset, ns; false if there is no such node.
     pub fn set_clock_offset(&mut self, id: u32, offset: i64) -> bool {
         let node = self.nodes.iter_mut().find(|node| node.id == id);
         node.map(|node| node.clock_offset = offset).is_some()
@@ -202,7 +202,7 @@ impl TopologyBuilder {
         self
     }
 
-    /// Adds a host. Without an address it gets the default one of its position among the hosts.
+    /// Adds a host. Without an address it gets the default one for its position among the hosts.
     pub fn host(mut self, id: u32, address: Option<Address>) -> Self {
         let hosts = self.nodes.iter().filter(|node| node.kind != Kind::Switch).count() as u32;
         let kind = Kind::Host(address.unwrap_or_else(|| Address::numbered(0, hosts + 1)));
@@ -210,7 +210,7 @@ impl TopologyBuilder {
         self
     }
 
-    /// Joins two nodes by a full-duplex link. Ports of a node are numbered in the order of its links.
+    /// Connects two nodes by a full-duplex link. Ports of a node are numbered in the order of its links.
     pub fn link(mut self, a: u32, b: u32, wire: Wire) -> Self {
         self.links.push((a, b, wire));
         self
@@ -248,7 +248,7 @@ impl Plan {
         self.nodes.len() - 1
     }
 
-    /// Adds a host below `switch`, which has the number `at` in addresses.
+    /// Adds a host below `switch`; `at` is its number in addresses.
     fn host(&mut self, switch: usize, at: usize, wire: Wire) {
         self.hosts += 1;
         let below = 1 + self.links.iter().filter(|link| link.a == switch).count() as u32;

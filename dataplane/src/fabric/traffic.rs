@@ -1,4 +1,4 @@
-//! When the packets of a flow leave.
+//! Departure times of a flow's packets.
 
 use wire::FlowKey;
 
@@ -19,12 +19,12 @@ impl Schedule {
         Self { pattern: spec.pattern, stop: spec.stop, burst_ends: 0 }
     }
 
-    /// Lets no packet leave any more.
+    /// Stops the flow.
     pub(crate) fn stop(&mut self) {
         self.stop = 0;
     }
 
-    /// The flow may still send at `now`.
+    /// Whether the flow may still send at `now`.
     pub(crate) fn runs(&self, now: u64) -> bool {
         now < self.stop
     }
@@ -73,7 +73,7 @@ fn length(mean: u64, varies: bool, random: &mut Random) -> u64 {
 pub struct FlowTotals {
     /// Its 5-tuple.
     pub flow: FlowKey,
-    /// Packets its host made.
+    /// Packets that its host sent.
     pub sent: u64,
     /// Packets that arrived.
     pub delivered: u64,

@@ -1,10 +1,10 @@
-//! How a packet moves: made by a host, offered to a queue, transmitted, received, delivered or dropped.
+//! The stages of a packet: sent by a host, offered to a queue, transmitted, received, delivered or dropped.
 
 use super::ground_truth::{DropReason, GroundTruth, HopTruth, PacketTrace};
 use super::{EventKind, Fabric, FabricSink, Frames, QueueUnit, routed};
 use crate::switch::{Verdict, Visit};
 
-/// A packet in flight. Slots are reused, so in the long run none is allocated.
+/// A packet in flight. Slots are reused, so there are no allocations in the steady state.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Packet {
     hops: Vec<HopTruth>,
 }
 
-/// How a packet ended that did not arrive.
+/// The end of a packet that did not arrive.
 struct End {
     node: usize,
     at: u64,
@@ -24,11 +24,11 @@ struct End {
     reported: bool,
 }
 
-/// No packet passes more switches than this; it is in a loop.
+/// Maximum number of switches on a path; a packet beyond it is in a loop.
 const MAX_HOPS: usize = 64;
 
 impl Fabric {
-    /// A host makes the next packet of a flow and gives it to its NIC.
+    /// Creates the next packet of a flow and passes it to the host's NIC.
     pub(super) fn inject(&mut self, flow: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let slot = self.idle.pop().unwrap_or_else(|| {
             self.packets.push(Packet::default());
@@ -120,7 +120,7 @@ impl Fabric {
         }
     }
 
-    /// Takes the first packet that waits at an idle port and begins to send it.
+    /// Starts the transmission of the first queued packet at an idle port.
     pub(super) fn transmit(&mut self, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         while let Some(slot) = self.ports[port as usize].dequeue() {
             if self.pass_egress(slot, port, sink) == Verdict::Discard {
@@ -156,7 +156,7 @@ impl Fabric {
         }
     }
 
-    /// The INT part of sending: the switch's record goes in, or the sink takes everything out.
+    /// INT processing at egress: the switch adds its record, or the sink removes INT.
     fn pass_egress(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) -> Verdict {
         let out = &mut self.ports[port as usize];
         let Some(switch) = self.stations[out.node].switch.as_deref_mut() else { return Verdict::Forward };
@@ -170,7 +170,7 @@ impl Fabric {
         let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
         if let Some(hop) = packet.hops.last_mut() {
             hop.recorded = step.recorded;
-            // A sink makes a record for a packet only where it is its source too.
+            // A sink makes a record for a packet only if it is also the source.
             let made = step.recorded && (visit.from_edge || !visit.to_edge);
             if let Some(sf) = step.sf.filter(|sf| made && !sf.urgent) {
                 self.records.note((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
@@ -202,7 +202,7 @@ impl Fabric {
         self.lose(slot, End { node, at: self.now, reason, reported }, sink);
     }
 
-    /// A packet is gone.
+    /// Ends a packet that was lost or dropped.
     fn lose(&mut self, slot: u32, end: End, sink: &mut (impl FabricSink + ?Sized)) {
         let End { node, at, reason, reported } = end;
         let packet = &self.packets[slot as usize];
@@ -246,7 +246,7 @@ impl Fabric {
         self.idle.push(slot);
     }
 
-    /// Cuts a link in both directions. What is on it is lost when it would have arrived.
+    /// Cuts a link in both directions. Packets on it are lost at the time when they would have arrived.
     pub(super) fn cut(&mut self, link: usize, sink: &mut (impl FabricSink + ?Sized)) {
         if !self.ports[link * 2].up {
             return;
@@ -293,7 +293,7 @@ impl Fabric {
     }
 }
 
-/// What the switch measures of a packet that is leaving, by its own clock.
+/// The switch's measurement of a leaving packet, by its own clock.
 fn visit(hop: &HopTruth, mtu: u16) -> Visit {
     Visit {
         ingress_if: hop.ingress_if,

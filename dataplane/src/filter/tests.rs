@@ -262,12 +262,12 @@ fn queue_thresholds_may_change_at_run_time() {
     };
     assert!(decoded(None, &[900]).is_empty());
     assert_eq!(decoded(limits(500, 200, 9), &[900, 800]), [900, 800]);
-    // Eight were left.
+    // A quota of eight remained.
     assert_eq!(decoded(limits(600, 100, 1), &[700, 701, 702]), [700]);
     assert_eq!(decoded(limits(600, 600, 1), &[]), [u32::MAX]);
     assert_eq!(decoded(limits(600, 100, 5), &[703, 150, 100]), [100]);
     assert_eq!(decoded(limits(600, 100, 0), &[700]), [700]);
-    // Forgotten: the same queue is congested anew.
+    // The state is cleared: the same queue is reported as congested again.
     assert!(decoded(None, &[700]).is_empty());
     assert_eq!(decoded(limits(600, 100, 0), &[700, 701]), [700]);
 }

@@ -1,8 +1,8 @@
-//! Reads common frames without a general walk: Ethernet, IPv4 without options or IPv6 with at most our option, UDP or TCP, and INT-MD 2.x or
-//! SF-INT behind the usual marks.
+//! Reads common frames without the general walk: Ethernet, IPv4 without options or IPv6 with at most the INT option, UDP or TCP,
+//! and INT-MD 2.x or SF-INT with the usual marks.
 //!
-//! It finds what [`ParsedPacket::of`] finds, or returns `None`: the general walk reads unusual, truncated and malformed frames. Tests compare
-//! the two together over all vectors and corrupted packets.
+//! Its result equals that of [`ParsedPacket::of`], or it returns `None`: the general walk reads unusual, truncated and malformed
+//! frames. Tests compare the two over all vectors and corrupted packets.
 
 use wire::ethernet::ethertype;
 use wire::int::sf::{OPTION, State};
@@ -18,7 +18,7 @@ const IP: usize = 14;
 const URGENT: u8 = 0x80;
 const STATE: u8 = 0x60;
 
-/// The layout of the latest records seen: flows of one network have few instruction bitmaps.
+/// The layout of the latest records: flows of one network have few instruction bitmaps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cache {
     bitmap: u16,
@@ -26,7 +26,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The layout of the records of what was read last.
+    /// The layout of the records of the latest frame.
     #[inline]
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
@@ -49,9 +49,9 @@ impl Cache {
 #[derive(Clone, Copy)]
 pub(crate) struct Common {
     pub(crate) headers: Headers,
-    /// The IP packet ends there.
+    /// End of the IP packet.
     pub(crate) ip_end: usize,
-    /// Of the flow, as it was before INT.
+    /// Destination port of the flow before INT.
     ports: (u16, u16),
     proto: u8,
     pub(crate) int: Option<Int>,
@@ -73,7 +73,7 @@ pub(crate) struct Int {
     pub(crate) remaining: u8,
     pub(crate) bitmap: u16,
     domain: [u16; 3],
-    /// U and State of SF-INT, as on the wire; 0: no SF-INT.
+    /// U and State of SF-INT, as on the wire; 0: not SF-INT.
     sf: u8,
 }
 
@@ -114,7 +114,7 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     if next != HOP_BY_HOP {
         return Start::of(bytes, L4, next, dscp, true)?.marked(profile, cache);
     }
-    // Our option alone, and padding.
+    // Only the INT option and padding.
     let first =
         bytes.get(L4..)?.first_chunk::<{ OPTION_HEAD + OPTION_HEAD + shim::LEN + header::LEN_2 }>()?;
     let len = 8 + usize::from(first[1]) * 8;
@@ -146,10 +146,10 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     })
 }
 
-/// Where the L4 header is.
+/// The frame from its L4 header on.
 #[derive(Clone, Copy)]
 struct Start<'a> {
-    /// Up to the IP packet's own end.
+    /// Bytes up to the end of the IP packet.
     bytes: &'a [u8],
     headers: Headers,
     src_port: u16,
@@ -178,7 +178,7 @@ impl<'a> Start<'a> {
         (!is_tunnel(dst_port)).then_some(Self { bytes, headers, src_port, dst_port })
     }
 
-    /// INT behind L4, if it is marked.
+    /// INT after L4, if it is marked.
     #[inline(always)]
     fn marked(self, profile: &Profile, cache: &mut Cache) -> Option<Common> {
         let Self { bytes, headers, src_port, dst_port } = self;
@@ -215,7 +215,7 @@ impl<'a> Start<'a> {
 }
 
 impl Int {
-    /// INT-MD 2.x or SF-INT with whole records and no domain data, behind the shim at `shim`.
+    /// INT-MD 2.x or SF-INT with whole records and without domain data, after the shim at `shim`.
     #[inline(always)]
     fn read(
         bytes: &[u8],
@@ -279,7 +279,7 @@ impl Int {
 }
 
 impl Common {
-    /// The flow of the frame that this was read of, as it was before INT.
+    /// The flow, before INT, of the frame from which this was read.
     #[inline(always)]
     pub(crate) fn flow(&self, frame: &[u8]) -> Option<FlowKey> {
         let (ports, proto) = (Some(self.ports), self.proto);
@@ -307,7 +307,7 @@ impl Common {
         Some(FlowKey::flow_id_v4(addresses, self.ports, self.proto))
     }
 
-    /// Converts to the result of [`ParsedPacket::of`]. `cache` must be the one used for reading, and unused since.
+    /// Converts to the result of [`ParsedPacket::of`]. `cache` must be the one used for reading, and not used since.
     pub(crate) fn seen(self, frame: &[u8], cache: &Cache) -> ParsedPacket {
         let carried = |int: &Int| CarriedInt {
             headers: self.headers,

@@ -1,4 +1,4 @@
-//! Changes to common frames: length, DSCP, port and checksums, updated by the sums of what was added and removed.
+//! Changes to common frames: length, DSCP, port and checksums, updated by the sums of added and removed bytes.
 
 use wire::checksum::{adjusted, negated};
 use wire::{tcp, udp};
@@ -57,7 +57,7 @@ pub(crate) fn update_l4(
 ) {
     let Some(rest) = frame.get_mut(headers.l4..) else { return };
     let by = by.unwrap_or(0);
-    // A length that shrank grew by the one's complement of the difference.
+    // A decrease of the length is an increase by the one's complement of the difference.
     let longer = if by >> 15 == 0 { u64::from(by) } else { negated(u64::from(by.wrapping_neg())) };
     if headers.proto != UDP {
         if let Some(head) = rest.first_chunk_mut::<{ tcp::HEADER_LEN }>() {

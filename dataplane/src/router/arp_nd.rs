@@ -151,7 +151,7 @@ impl Router {
         self.originate(&frame, port, None, out);
     }
 
-    /// Handles a request that got no reply within the retry interval.
+    /// Handles a request without a reply within the retry interval.
     pub(super) fn retry_resolution(&mut self, port: u16, address: IpAddr, out: &mut dyn Wires) {
         match self.neighbours.no_reply(port, address) {
             None => {}
@@ -172,7 +172,7 @@ impl Router {
         }
     }
 
-    /// Learns the sender's hardware address from any packet, if the sender belongs behind that port.
+    /// Learns the sender's hardware address from any packet, if a route leads to the sender by that port.
     pub(super) fn learn_source(&mut self, slot: u32, port: usize, ip: &Ip, out: &mut dyn Wires) {
         let Some(mac) = packet::source_mac(&self.frames[slot as usize].bytes) else { return };
         let number = port as u16;
@@ -223,7 +223,7 @@ fn discovery_message(message: &mut [u8], kind: u8, flags: u8, target: Ipv6Addr, 
     message[26..32].copy_from_slice(&mac);
 }
 
-/// The link-local address that a hardware address gives (RFC 4291, appendix A).
+/// The link-local address of a hardware address (RFC 4291, appendix A).
 fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }

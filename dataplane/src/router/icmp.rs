@@ -59,7 +59,7 @@ impl Default for RateLimit {
     }
 }
 
-/// Maximum length of an error's IP packet: what every host accepts (RFC 1812 4.3.2.3, RFC 4443 2.4).
+/// Maximum length of an error's IP packet, which every host accepts (RFC 1812 4.3.2.3, RFC 4443 2.4).
 const LONGEST_4: usize = 576;
 const LONGEST_6: usize = 1280;
 const ICMP_HEADER: usize = 8;
@@ -75,7 +75,7 @@ impl Router {
             self.stats.errors_suppressed += 1;
             return;
         }
-        // The error quotes the packet as its sender made it, without INT.
+        // The error quotes the packet as its sender sent it, without INT.
         let bare = self.switch.without_int(bytes);
         let quoted = bare.as_deref().unwrap_or(bytes);
         let Some(of) = packet::ip_of(quoted) else { return };
@@ -91,8 +91,8 @@ impl Router {
         self.originate(&frame, to, Some(next), out);
     }
 
-    /// Sends a frame that the router makes. `next`: the neighbour to send it to; `None`: its hardware addresses are complete. False: too
-    /// many frames are queued.
+    /// Sends a frame that the router originates. `next`: the neighbour to which it is sent; `None`: its hardware addresses are
+    /// complete. False: too many frames are queued.
     pub(super) fn originate(
         &mut self,
         frame: &[u8],

@@ -1,8 +1,8 @@
 //! Interception: UDP datagrams to [`Config::intercept`](super::Config::intercept) end here and go to a consumer in this process, as the
-//! reports of Direct Telemetry Access end at the translator of the last hop. It replies in the name of these destinations.
+//! reports of Direct Telemetry Access end at the translator of the last hop. Replies have these destinations as source address.
 //!
-//! Datagrams are not reassembled: a first fragment is dropped and counted, later ones have no port and are forwarded. Frames with VLAN
-//! tags are forwarded, because replies would need the tags.
+//! Datagrams are not reassembled: a first fragment is dropped and counted; later ones have no port and are forwarded. Frames with
+//! VLAN tags are forwarded, because replies would need the tags.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,7 +20,7 @@ const FRAGMENT: u8 = 44;
 const HOPS: u8 = 64;
 
 impl Router {
-    /// Consumes or drops a packet to an intercepted destination. False: it is none, and nothing changed.
+    /// Consumes or drops a packet to an intercepted destination. False, with nothing changed, for any other packet.
     pub(super) fn intercept(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) -> bool {
         let is_to = |address: &SocketAddr| address.ip() == ip.dst;
         if !self.config.intercept.iter().any(is_to) || ip.later || ip.at != ethernet::HEADER_LEN {
@@ -57,7 +57,7 @@ impl Router {
         direct.or_else(|| {
             let flow = self.switch.flow_of(frame)?;
             let ports = flow.ports()?;
-            // In a tunnel, the flow is another one.
+            // In a tunnel, the parsed flow is the inner one.
             (flow == FlowKey::new(ip.src, ip.dst, Some(ports), UDP)).then(|| at(ports.1)).flatten()
         })
     }
@@ -83,9 +83,9 @@ impl Router {
         self.switch.end_int(&mut queued.bytes, &visit, &mut self.outbox)
     }
 
-    /// Sends a datagram to the sender of an intercepted one, in the name of its destination `from`
-    /// ([`Config::intercept`](super::Config::intercept), by index). False, and counted: there is no route, it is too long, or too many
-    /// frames are queued.
+    /// Sends a datagram to the sender of an intercepted one, with its destination `from`
+    /// ([`Config::intercept`](super::Config::intercept), by index) as source. False, and counted: there is no route, it is too
+    /// long, or too many frames are queued.
     pub fn reply(
         &mut self,
         now: u64,
@@ -110,7 +110,7 @@ impl Router {
     }
 }
 
-/// The UDP header of an IP packet, of the first fragment, too.
+/// The UDP header of an IP packet or of its first fragment.
 fn udp_at<'f>(frame: &'f [u8], ip: &Ip) -> Option<udp::Packet<&'f [u8]>> {
     let rest = frame.get(ip.at + ip.header..ip.at + ip.len)?;
     let rest = match ip.proto {
@@ -129,7 +129,7 @@ fn is_fragment(frame: &[u8], ip: &Ip) -> bool {
     ipv4::Packet::new_checked(&frame[ip.at..]).is_ok_and(|header| header.fragment() & MORE_OR_OFFSET != 0)
 }
 
-/// Sender and payload of a datagram without INT to `to`, if its length and its checksum are right.
+/// Sender and payload of a datagram without INT to `to`, if its length and its checksum are correct.
 pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8])> {
     let ip = packet::ip_of(frame).filter(|ip| ip.dst == to.ip() && ip.proto == UDP)?;
     let segment = frame.get(ip.at + ip.header..ip.at + ip.len)?;
@@ -143,7 +143,7 @@ pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8
         .then(|| (SocketAddr::new(ip.src, header.src_port()), &segment[udp::HEADER_LEN..]))
 }
 
-/// A frame with a datagram; its hardware addresses are written later. `None`: two families, or too long.
+/// A frame with a datagram; its hardware addresses are written later. `None`: the address families differ, or it is too long.
 fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     let len = u16::try_from(udp::HEADER_LEN + payload.len()).ok()?;
     let v6 = to.is_ipv6();

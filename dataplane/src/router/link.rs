@@ -72,7 +72,7 @@ impl LinkQueue {
         self.free_at
     }
 
-    /// Bytes that wait.
+    /// Queued bytes.
     pub(super) fn occupancy(&self) -> u32 {
         self.occupancy
     }
@@ -101,7 +101,7 @@ impl LinkQueue {
         }
         self.waiting.push_back((slot, size));
         self.occupancy = after;
-        // A frame that is transmitted at once was not queued.
+        // A frame that is transmitted at once is never queued.
         if self.free_at > now || found > 0 {
             self.most = self.most.max(after);
         }

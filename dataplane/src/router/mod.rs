@@ -1,7 +1,7 @@
-//! A router in simulated time around one INT switch: what the `switch` role does between its interfaces.
+//! A router in simulated time around one INT switch: the forwarding of the `switch` role between its interfaces.
 //!
 //! The caller passes frames and the time ([`Router::receive`], [`Router::advance`]). The router sends frames when they are due
-//! ([`Wires::send`]) and collects reports in [`Router::reports`]. It has no I/O and no clock: tests drive it as the program does.
+//! ([`Wires::send`]) and collects reports in [`Router::reports`]. It has no I/O and no clock: tests call it like the program does.
 //!
 //! The model:
 //! - On an edge port, the router is a proxy: it replies to ARP requests and neighbour solicitations for any address, and needs no
@@ -12,7 +12,7 @@
 //! - Each port has a [`Link`] per direction, with rate, depth, delay, loss and reordering: first the queue, then the
 //!   transmitter, then the link. INT metadata is written when a frame leaves the egress queue, as in [`crate::fabric`]: occupancy is
 //!   the bytes queued when the frame was enqueued; utilization is in millionths.
-//! - UDP datagrams to configured addresses end here, for a consumer in this process, which replies in the name of these
+//! - UDP datagrams to configured addresses end here, for a consumer in this process, which replies with these source
 //!   addresses: see [`Wires::deliver`] and [`Router::reply`].
 //! - Every frame is accounted for: see [`Stats`].
 
@@ -80,9 +80,9 @@ pub const MAX_PORTS: usize = 256;
 pub struct Port {
     /// Its number in INT, from 1; also its queue's id (the low eight bits).
     pub number: u16,
-    /// Its hardware address. Not the interface's own, so that the system's network stack accepts no frame for it.
+    /// Its hardware address, different from the interface's, so that the system's network stack does not accept frames for it.
     pub mac: [u8; 6],
-    /// Its logical interface in INT (level 2); 0: its number.
+    /// Its level-2 (logical) interface in INT; 0: its number.
     pub logical: u32,
     /// Hosts are behind it.
     pub edge: bool,
@@ -156,7 +156,7 @@ pub trait Wires {
     /// Sends a frame by the port with this index. The implementation may swap the buffer for another one, which the router reuses.
     fn send(&mut self, port: usize, frame: &mut Vec<u8>);
 
-    /// Accepts a datagram from `from` to [`Config::intercept`]`[to]`, without headers. False: there is no room for it.
+    /// Accepts a datagram from `from` to [`Config::intercept`]`[to]`, without headers. False: the consumer is full.
     fn deliver(&mut self, _to: usize, _from: SocketAddr, _payload: &[u8]) -> bool {
         false
     }
@@ -194,7 +194,7 @@ struct PortQueues {
 /// Maximum number of frames queued at once, in all queues and on all links.
 const MAX_QUEUED: usize = 1 << 15;
 
-/// Not received on a port: generated locally.
+/// Ingress port of locally generated frames.
 const LOCAL: u16 = u16::MAX;
 
 /// A frame in the router.
@@ -207,7 +207,7 @@ struct Frame {
     ingress: u64,
     /// Bytes in the egress queue when it was enqueued.
     found: u32,
-    /// And in all egress queues.
+    /// Bytes in all egress queues at that time.
     buffered: u32,
 }
 
@@ -314,7 +314,7 @@ impl Router {
         self.due.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// A frame that was given to [`Wires::send`] could not be sent after all.
+    /// Counts a frame that was passed to [`Wires::send`] but could not be sent.
     pub fn not_sent(&mut self, port: usize) {
         if let Some(stats) = self.stats.ports.get_mut(port) {
             stats.sent -= 1;
@@ -322,7 +322,7 @@ impl Router {
         }
     }
 
-    /// A frame received on the port with index `port` that cannot be processed: it was truncated, or cannot be segmented.
+    /// Counts a frame received on the port with index `port` that cannot be processed: it was truncated, or cannot be segmented.
     pub fn unreadable(&mut self, port: usize) {
         if let Some(stats) = self.stats.ports.get_mut(port) {
             stats.received += 1;
@@ -333,7 +333,7 @@ impl Router {
     /// Replaces the watch list.
     ///
     /// # Errors
-    /// The list does not fit the configuration; the old one stays.
+    /// The list contradicts the configuration; the old one remains.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.switch.watch(watchlist.clone())?;
         self.config.watchlist = watchlist;
@@ -563,7 +563,7 @@ impl Router {
         if let [choice] = choices {
             return Some(hop(choice));
         }
-        // INT may have changed the packet's ports, so the flow is read as INT sees it.
+        // INT may have changed the packet's ports, so the flow is the one before INT.
         let flow = self.switch.flow_of(frame);
         let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
         let up = choices.iter().filter(|choice| self.config.ports[usize::from(choice.port)].up);

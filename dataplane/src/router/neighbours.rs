@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub(super) const RETRY: u64 = 1_000_000_000;
 /// Requests before senders get "host unreachable".
 const TRIES: u8 = 3;
-/// A neighbour silent for this long is probed again, ns; until it has ignored [`TRIES`] requests it stays in use.
+/// A neighbour that is silent for this time is probed, ns; it remains in use until it has not replied to [`TRIES`] requests.
 const FRESH: u64 = 60 * 1_000_000_000;
 /// Maximum number of neighbours.
 const MAX_NEIGHBOURS: usize = 4096;
@@ -36,7 +36,7 @@ enum Neighbour {
 pub(super) enum Lookup {
     Known {
         mac: [u8; 6],
-        /// It was silent for long: probe it.
+        /// It was silent for [`FRESH`]: it must be probed.
         probe: bool,
     },
     Unknown,
@@ -121,8 +121,8 @@ impl Neighbours {
         self.last == Some((port, address, mac))
     }
 
-    /// Learns an address; returns the frames that were queued for it. Only a reply to a request may evict another neighbour: what
-    /// hosts send `unsolicited` can fill the table, but replaces nothing.
+    /// Learns an address; returns the frames that were queued for it. Only a reply to a request may evict another neighbour:
+    /// `unsolicited` packets can fill the table, but evict nothing.
     pub(super) fn learn(
         &mut self,
         now: u64,

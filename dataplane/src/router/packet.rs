@@ -1,4 +1,4 @@
-//! Frames as a router reads and changes them.
+//! Reading and changing of frames in a router.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -47,7 +47,7 @@ pub(super) struct Ip {
 }
 
 impl Ip {
-    /// Routers do not forward packets with such addresses.
+    /// Whether it has an address with which routers do not forward packets.
     pub(super) fn is_link_scope(&self) -> bool {
         let never = |address: IpAddr| match address {
             IpAddr::V4(v4) => {
@@ -172,7 +172,7 @@ pub(super) fn source_mac(frame: &[u8]) -> Option<[u8; 6]> {
     is_host(mac).then_some(mac)
 }
 
-/// Whether it can be the address of one host.
+/// Whether it can be the address of a single host.
 pub(super) fn is_host(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }

@@ -75,7 +75,7 @@ impl Routes {
         })
     }
 
-    /// Whether `address` is a host behind the port with this index, without a router between.
+    /// Whether `address` is a host behind the port with this index, without another router between them.
     pub(super) fn is_behind(&self, address: IpAddr, port: usize) -> bool {
         let here = |choice: &NextHop| usize::from(choice.port) == port && choice.via.is_none();
         self.find(address).is_some_and(|choices| choices.iter().any(here))

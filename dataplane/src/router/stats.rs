@@ -8,7 +8,7 @@ pub enum Drop {
     Malformed,
     /// Neither IPv4 nor IPv6 (nor ARP from a host).
     NotIp,
-    /// On an edge port, to another hardware address than the port's.
+    /// On an edge port, to another hardware address than that of the port.
     NotForUs,
     /// To or from an address that is never forwarded: multicast, broadcast, link-local, loopback.
     LinkScope,
@@ -91,8 +91,8 @@ impl Drop {
         }
     }
 
-    /// The drop reason in reports, equal to [`crate::fabric::DropReason`]'s if that has it. `None`: a switch cannot know it or does
-    /// not report it.
+    /// The drop reason in reports, equal to that of [`crate::fabric::DropReason`] if both have it. `None`: a switch cannot detect it
+    /// or does not report it.
     pub fn code(self) -> Option<u8> {
         match self {
             Self::HopLimit => Some(26),
@@ -147,9 +147,9 @@ pub struct Stats {
     pub originated: u64,
     /// Frames consumed here: ARP, neighbour discovery, packets sent for measurement only, intercepted datagrams.
     pub consumed: u64,
-    /// Of those consumed: datagrams passed to [`Wires::deliver`](super::Wires::deliver).
+    /// Consumed datagrams that were passed to [`Wires::deliver`](super::Wires::deliver).
     pub intercepted: u64,
-    /// Of those originated: replies in the name of intercepted destinations.
+    /// Originated replies of intercepted destinations.
     pub replies: u64,
     /// Replies without a route, or that are too long; not part of the originated frames.
     pub replies_refused: u64,

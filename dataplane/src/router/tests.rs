@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 const HOST: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// What was sent, in order: by which port, when, what.
+/// The sent frames in order, with their ports.
 #[derive(Default)]
 struct Sent(Vec<(usize, Vec<u8>)>);
 
@@ -170,7 +170,7 @@ fn arp_requests_for_any_address_get_a_reply() {
     let expected = arp(2, (mac(1), Ipv4Addr::new(169, 254, 1, 1)), (HOST, v4(5, 1)), HOST);
     assert_eq!((port, answer), (0, expected));
     assert_eq!(router.neighbours(), 1, "the asker is known from its question");
-    // Duplicate detection, a gratuitous announcement, and a question to the neighbour itself are not ours to answer.
+    // Duplicate address detection, a gratuitous announcement, and a request for a neighbour on the same link get no reply.
     let probe = arp(1, (OTHER, Ipv4Addr::UNSPECIFIED), ([0; 6], v4(7, 1)), [0xff; 6]);
     let announcement = arp(1, (OTHER, v4(7, 1)), ([0; 6], v4(7, 1)), [0xff; 6]);
     let to_neighbour = arp(1, (HOST, v4(5, 1)), ([0; 6], v4(7, 1)), [0xff; 6]);
@@ -195,7 +195,7 @@ fn a_host_is_resolved_while_its_packets_are_queued() {
     assert_eq!((port, question), (2, expected.clone()));
     router.receive(1, 0, &frame, 1, &mut sent);
     assert_eq!((sent.take(), router.queued()), (vec![], 2));
-    // It is asked again after a second.
+    // The request is repeated after a second.
     router.advance(SECOND, &mut sent);
     assert_eq!(sent.one(), (2, expected));
     let answer = arp(2, (OTHER, v4(6, 3)), (mac(3), Ipv4Addr::UNSPECIFIED), mac(3));
@@ -222,7 +222,7 @@ fn packets_to_a_host_that_never_replies_are_dropped_and_the_sender_is_notified()
     assert_eq!(&out[3].1[34..36], [3, 1], "host unreachable");
     assert_eq!(&out[3].1[..6], HOST);
     assert_eq!((router.stats().dropped(Drop::Unresolved), router.queued()), (1, 0));
-    // No more than 16 wait for one host, and no more than 256 hosts are asked for.
+    // At most 16 frames are queued for one host, and at most 256 hosts are resolved at once.
     (0..20).for_each(|_| router.receive(4 * SECOND, 0, &from_1_to(3, 10), 0, &mut sent));
     assert_eq!((router.queued(), router.stats().dropped(Drop::Unresolved)), (16, 5));
     for host in 0..300u16 {
@@ -236,7 +236,7 @@ fn packets_to_a_host_that_never_replies_are_dropped_and_the_sender_is_notified()
 #[test]
 fn neighbour_solicitations_are_sent_and_get_replies() {
     let (mut router, mut sent) = (router(config()), Sent::default());
-    // A packet for an unknown host makes a solicitation. Given to another switch's edge port, it is answered.
+    // A packet for an unknown host causes a solicitation. Another switch replies to it on its edge port.
     let frame = udp_frame(v6(5, 1).into(), v6(6, 3).into(), (1, 2), 10, 9);
     router.receive(0, 0, &frame, 0, &mut sent);
     let (port, question) = sent.one();
@@ -253,7 +253,7 @@ fn neighbour_solicitations_are_sent_and_get_replies() {
     assert_eq!((port, &out[..6]), (2, &Port::mac_for(11, 3)[..]));
     assert_balanced(&router);
     assert_balanced(&second);
-    // Duplicate detection comes from no address, and is not answered; a wrong checksum is no solicitation.
+    // Duplicate address detection has no source address, and gets no reply; nor does a wrong checksum.
     let mut detection = question.clone();
     detection[22..38].fill(0);
     second.receive(2, 2, &detection, 2, &mut other);
@@ -333,14 +333,14 @@ fn errors_are_sent_to_the_sender_at_a_limited_rate() {
 #[test]
 fn a_queue_is_paced_and_measured() {
     let mut config = config();
-    // 1 Mbit/s: a frame of 125 bytes takes 1 ms. Room for three that wait.
+    // 1 Mbit/s: a frame of 125 bytes takes 1 ms. The queue has space for three frames.
     config.ports[1].out = Link { rate: Some(1_000_000), depth: 375, delay: 10 * MS, ..Link::default() };
     config.watchlist = Watch { mode: Mode::Postcard, ..Watch::new(Match::default()) }.into();
     let (mut router, mut sent) = (router(config), Sent::default());
     let frame = from_1_to(2, 125 - 42);
     assert_eq!(frame.len(), 125);
     (0..5).for_each(|_| router.receive(0, 0, &frame, 0, &mut sent));
-    // One is being sent, three wait, one was too many.
+    // One is being transmitted, three are queued, one was dropped.
     assert_eq!((router.queued(), router.stats().dropped(Drop::QueueFull)), (4, 1));
     assert_eq!(router.queue(1), QueueStats { bytes: 375, frames: 3, most_bytes: 375 });
     assert_balanced(&router);
@@ -351,7 +351,7 @@ fn a_queue_is_paced_and_measured() {
         assert_balanced(&router);
     }
     assert_eq!(times, [11, 12, 13, 14]);
-    // What each found in the queue, and how long it was there: 0, 0, 125, 250 bytes; 0, 1, 2, 3 ms. And the drop.
+    // Occupancy and queueing delay of each frame: 0, 0, 125, 250 bytes; 0, 1, 2, 3 ms. And the drop.
     let mut hops = Vec::new();
     for datagram in router.reports().datagrams() {
         let mut decoder = wire::Decoder::new(wire::Profile::default());
@@ -372,7 +372,7 @@ fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
     let mut config = config();
     let limited = Link { rate: Some(1_000_000), depth: 375, ..Link::default() };
     (config.ports[1].out, config.ports[2].out) = (limited, limited);
-    // No address is asked for.
+    // No address is resolved.
     config.ports[2].edge = false;
     config.ports[1].logical = 70_000;
     config.switch.available = 0xff80;
@@ -400,7 +400,7 @@ fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
     let (two, three) = (70_000, 3);
     let both = [(0, 1, two), (250, 1, three), (0, 1, two), (250, 1, three), (125, 1, two), (375, 1, three)];
     assert_eq!(hops, both);
-    // What a link that goes down had waiting is not in the buffer any more.
+    // The queued frames of a link that goes down are no longer in the buffer.
     let mut router = self::router(config.clone());
     fill(&mut router, &mut sent);
     let down = Port { up: false, ..config.ports[1].clone() };
@@ -539,7 +539,7 @@ fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
         assert_sound(&out);
         assert_eq!(packet::ip_of(&out).unwrap().hops, 62);
     }
-    // The longer one had no room for INT, and went without.
+    // The longer packet had no space for INT, and was sent without it.
     let stats = first.switch().stats();
     assert_eq!((stats.recorded, stats.mtu_exceeded), (1, 1));
     let reports = last.reports().datagrams().map(|datagram| datagram.payload.to_vec()).collect::<Vec<_>>();
@@ -562,11 +562,11 @@ fn a_packet_that_int_makes_too_long_for_a_later_link_is_reported_with_its_own_le
     let (_, with_int) = sent.one();
     let int = with_int.len() - 14 - 1500;
     assert!(int > 0);
-    // At a sink it comes out, and what is left fits.
+    // A sink strips INT, and the rest fits.
     let mut last = router(self::config());
     last.set_routes(vec![Route { to: "10.0.2.0/24".parse().unwrap(), port: 2, via: None }]).unwrap();
     last.receive(0, 1, &with_int, 0, &mut sent);
-    // Between switches it stays: too long, and the sender gets the MTU that is left, with the packet it sent.
+    // Between switches INT remains, so the packet is too long: the sender gets the MTU less INT, and its original packet.
     assert_eq!(last.stats().dropped(Drop::TooBig), 1);
     let (port, error) = sent.one();
     assert_eq!((port, &error[34..36]), (1, &[3, 4][..]));

@@ -1,5 +1,5 @@
 //! Common packets of INT-MD 2.x and SF-INT at a sink, for which [`direct`] has read the headers. Checksums are updated by
-//! the sums of what was added and removed (RFC 1624).
+//! the sums of added and removed bytes (RFC 1624).
 //!
 //! [`direct`]: crate::packet::direct
 

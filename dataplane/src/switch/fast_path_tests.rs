@@ -34,7 +34,7 @@ impl Path {
     }
 }
 
-/// Packets of UDP and TCP behind a few nodes, with both marks, urgent ones too.
+/// UDP and TCP packets after a few nodes, with both marks, including urgent ones.
 fn frames(visit: &Visit) -> Vec<Vec<u8>> {
     let mut frames: Vec<Vec<u8>> = Vec::new();
     for (_, task) in Task::ALL {
@@ -61,7 +61,7 @@ fn frames(visit: &Visit) -> Vec<Vec<u8>> {
         }
     }
     frames.push(template(7, false));
-    // TCP: the bytes of UDP's length and checksum are part of the sequence number there.
+    // In TCP, the bytes at the offsets of UDP's length and checksum are the sequence number.
     for at in 0..frames.len() {
         let (proto, v6) = (frames[at][23], frames[at][14] >> 4 == 6);
         if proto == UDP && !v6 {

@@ -1,4 +1,4 @@
-//! A packet's path through switches, byte by byte: what each does with it, what is reported, and that it leaves as it came.
+//! A packet's path through switches, byte by byte: the changes by each switch, the reports, and that it leaves unchanged.
 
 use detect::Match;
 use wire::report::{Decoder, v20};
@@ -10,7 +10,7 @@ use crate::flow;
 use crate::report::{Format, Version};
 use crate::watchlist::Watch;
 
-/// What a switch measures of its packet: everything follows from the node's number.
+/// The measurement of a switch; all values follow from the node's number.
 pub(crate) fn visit(node: u32) -> Visit {
     Visit {
         ingress_if: node as u16 * 10,
@@ -28,7 +28,7 @@ pub(crate) fn visit(node: u32) -> Visit {
     }
 }
 
-/// The hop a decoder should give for that visit, under `bits`, with 32- or 64-bit stamps.
+/// The expected hop for that visit, with the items of `bits`, and 32- or 64-bit timestamps.
 fn expected(node: u32, bits: u16, wide_ts: bool) -> Hop {
     const ITEMS: [(u16, Items); 8] = [
         (0x8000, Items::NODE_ID),
@@ -64,7 +64,7 @@ pub(crate) fn frame(family: Family, transport: Transport, payload: u16) -> Vec<u
     flow::template(&spec, &address(1), &address(2)).0
 }
 
-/// Whether the IPv4 header checksum and the L4 checksum are right. Computed from scratch, without any code of the switch.
+/// Whether the IPv4 header checksum and the L4 checksum are correct. Computed independently of the switch's code.
 fn checksums_hold(frame: &[u8]) -> bool {
     let sum = |parts: &[&[u8]]| {
         let words = parts.iter().flat_map(|part| part.chunks(2));
@@ -88,7 +88,7 @@ fn checksums_hold(frame: &[u8]) -> bool {
     whole && udp_fits && (header == 40 || sum(&[&ip[..20]]) == 0) && sum(&[addresses, &pseudo, l4]) == 0
 }
 
-/// The one's complement sum that an IPv4 packet's L4 checksum is made of, 1 to 0xffff.
+/// The one's complement sum over which an IPv4 packet's L4 checksum is computed, 1 to 0xffff.
 fn l4_sum(frame: &[u8]) -> u16 {
     let (addresses, l4) = (&frame[26..34], &frame[34..]);
     let words = addresses.chunks(2).chain(l4.chunks(2));
@@ -101,7 +101,7 @@ fn switches(count: u32, config: &Config, watch: Watch) -> Vec<Switch> {
     (1..=count).map(|node| Switch::new(node, config.clone(), watch.into()).unwrap()).collect()
 }
 
-/// Sends a frame through all switches, source first, sink last. Gives the frame after each and the datagrams.
+/// Sends a frame through all switches, source first, sink last. Returns the frame after each, and the datagrams.
 fn travel(switches: &mut [Switch], frame: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let (mut frame, mut frames, mut outbox) = (frame.to_vec(), Vec::new(), Outbox::default());
     let last = switches.len() - 1;
@@ -242,7 +242,7 @@ fn a_packet_that_would_exceed_the_mtu_gets_m_and_no_record() {
         let original = frame(Family::V4, Transport::Udp, 100);
         let mut frame = original.clone();
         let mut outbox = Outbox::default();
-        // 128 bytes of IP, 12 or 16 of shim and header, 8 per record: at the second switch there is room for one record only.
+        // 128 bytes of IP, 12 or 16 of shim and header, 8 per record: only one record fits.
         let fixed = if mode == Mode::Md21 { 16 } else { 12 };
         let mut seen = Vec::new();
         for (at, mtu) in [(1, 1500), (2, 128 + fixed + 15), (3, 1500), (4, 1500)] {
@@ -322,7 +322,7 @@ fn in_mx_every_node_reports_and_nothing_is_pushed() {
         assert_eq!((frames[0].clone(), frames[2].clone()), (frames[1].clone(), original));
         for (at, datagram) in datagrams.iter().enumerate() {
             let (hops, flow) = decoded(datagram, profile(&config));
-            // The node id is in the group header, and buffers are not available: bit 8 is not even asked for.
+            // The node id is in the group header, and buffers are not available: bit 8 is not requested.
             let metadata = expected(at as u32 + 1, 0x7c00, true);
             let node_id = Some(at as u32 + 1);
             assert_eq!(
@@ -488,7 +488,7 @@ fn odd_packets_pass_untouched() {
         assert_eq!((&frames[2], datagrams.len()), (&original, 1), "{name}");
         assert!(frames[1].len() > original.len() && (name != "no checksum" || frames[1][40..42] == [0, 0]));
     }
-    // The mark from outside: what follows is no INT, so no switch touches it.
+    // A packet from outside with the mark: the following bytes are not INT, so no switch changes it.
     let mut path = switches(2, &Config::default(), Watch::new(Match::default()));
     let (frames, datagrams) = travel(&mut path, &marked);
     assert_eq!((&frames[1], datagrams.len()), (&marked, 0));
@@ -507,8 +507,8 @@ fn odd_packets_pass_untouched() {
     }
 }
 
-/// A UDP checksum of 0 means "none", and 0 and 0xffff are the same sum: the one place where adding and taking away could end
-/// elsewhere. Two payload bytes that count through make every checksum come up at every hop.
+/// A UDP checksum of 0 means "none", and 0 and 0xffff are the same sum: the only case in which adding and subtracting could give
+/// another result. Two counting payload bytes produce every checksum at every hop.
 #[test]
 fn no_checksum_is_lost_between_zero_and_all_ones() {
     for transport in [Transport::Udp, Transport::Tcp] {

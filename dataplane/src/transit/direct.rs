@@ -1,5 +1,5 @@
 //! Common packets of INT-MD 2.x and SF-INT at a transit node, for which [`direct`] has read the headers. Checksums are
-//! updated by the sums of what was added and removed (RFC 1624).
+//! updated by the sums of added and removed bytes (RFC 1624).
 //!
 //! [`direct`]: crate::packet::direct
 
@@ -45,7 +45,7 @@ pub(super) fn push(
     Some(Outcome { sf: int.sf(), ..Outcome::forward(PacketOutcome::Recorded) })
 }
 
-/// SF-INT: the record that arrives against the one in the register.
+/// SF-INT: swaps the arriving record with the one in the register.
 #[inline(always)]
 pub(super) fn swap(
     node: &mut Node,

@@ -1,4 +1,4 @@
-//! What a sink's filter hides is within the threshold of what was reported: a congested fabric runs twice, once with filters.
+//! Values that a sink's filter suppresses are within the threshold of reported ones: a congested fabric runs with and without filters.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
@@ -60,13 +60,13 @@ fn run(format: Format, mode: Mode, filters: Option<&Filters>) -> (Fabric, Report
             switch.set_filters(filters.clone());
         }
     }
-    // What is on its way at the end would be missing.
+    // Packets in flight at the end would be missing.
     for flow in fabric.flow_ids() {
         fabric.schedule(start + 250 * MS, Action::StopFlow(flow)).unwrap();
     }
     let mut reports = Reports::default();
     fabric.run_until(start + 300 * MS, &mut reports);
-    // They arrive in another order than they were sent in.
+    // They do not arrive in the order in which they were sent.
     reports.by_sink.values_mut().for_each(|reports| reports.sort());
     (fabric, reports)
 }
@@ -106,7 +106,7 @@ fn filters(algorithm: Algorithm, threshold: u64, registers: usize) -> Filters {
     Filters::new(vec![Filter { flows: Match::default(), detector }], registers, Units::default()).unwrap()
 }
 
-/// What a packet is compared by: keys and values.
+/// The keys and values by which a packet is compared.
 fn values(algorithm: &Algorithm, flow: &str, queues: &[(u32, u32)]) -> Vec<((String, u32), u64)> {
     let each =
         |flow: &str| queues.iter().map(|&(node, queue)| ((flow.to_owned(), node), queue.into())).collect();
@@ -153,10 +153,10 @@ fn suppressed_values_are_within_the_threshold_of_the_last_report() {
                             _ if !is_reported => {}
                             // The next values are compared with the reported one.
                             Algorithm::PerFlow => *known = vec![value],
-                            // Another hop may be the reason of the report; this one is then compared with what it was.
+                            // Another hop may be the reason for the report; this one is then still compared with its earlier value.
                             Algorithm::PerHop if near => {}
                             Algorithm::PerHop => *known = vec![value],
-                            // The same, but a register that was another's meanwhile begins anew.
+                            // The same, except that a register that another key used in between starts anew.
                             _ => known.push(value),
                         }
                     }

@@ -1,5 +1,5 @@
-//! What switches report is what really happened: every report of a busy, failing, congested fabric is decoded and compared
-//! with the truth, item by item.
+//! Reports match the ground truth: every report of a busy, failing, congested fabric is decoded and compared with the
+//! truth, item by item.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
@@ -28,7 +28,7 @@ struct Auditor {
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
     kinds: BTreeMap<ReportKind, usize>,
     longest: usize,
-    /// Per flow, what it sent and what its receiver got.
+    /// Sent and received packets of each flow.
     sent: BTreeMap<Vec<u8>, u64>,
     received: BTreeMap<Vec<u8>, u64>,
     drops_reported: BTreeMap<(u32, u8), usize>,
@@ -98,7 +98,7 @@ impl Auditor {
         !self.format.metadata_on_stack || matches!(self.mode, Mode::Mx21 | Mode::Postcard)
     }
 
-    /// The items a hop should have; in a report's header some have no place.
+    /// The expected items of a hop; a report's header does not have fields for all of them.
     fn wanted(&self, truth: &HopTruth, header: bool) -> Hop {
         let v10_header = header && self.format.version == Version::V10;
         let has = |bit: u32| self.bitmap & 0x8000 >> bit != 0;
@@ -182,7 +182,7 @@ impl FabricSink for Auditor {
     }
 }
 
-/// Four leaves, two spines, clocks that disagree, 40 flows, bursts into one host, a link that fails and is restored.
+/// Four leaves, two spines, clocks with different offsets, 40 flows, bursts to one host, a link that fails and is restored.
 fn busy(config: Config, seed: u64) -> Fabric {
     let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
     let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
@@ -272,7 +272,7 @@ fn every_report_matches_the_ground_truth() {
             let kind = if hop_reports { ReportKind::Flow } else { ReportKind::Postcard };
             let counts = [kind, ReportKind::Drop, ReportKind::Queue].map(|kind| auditor.kinds[&kind]);
             assert!(counts[0] > 5_000 && counts[1] > 100 && counts[2] >= 1, "case {case}: {counts:?}");
-            // A report of SF-INT contains the record carried and at most the sink's.
+            // An SF-INT report contains the carried record and at most the sink's.
             let longest = if watch.mode == Mode::Sf { 2 } else { 3 };
             assert_eq!(auditor.longest, if hop_reports { longest } else { 1 });
             assert!(auditor.path_changes >= 4, "{}", auditor.path_changes);
@@ -308,7 +308,7 @@ fn the_counters_of_the_channel_balance() {
     assert!(sum(|one| one.lost) > 20 && sum(|one| one.duplicated) > 20 && sum(|one| one.reordered) > 20);
 }
 
-/// Hashes everything that leaves the fabric.
+/// Hashes all output of the fabric.
 #[derive(Default)]
 struct Fingerprint {
     hash: u64,
@@ -340,6 +340,6 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_eq!(first, run(11, 1));
     assert_eq!(first, run(11, 450), "however it is cut into steps");
     assert_ne!(first, run(12, 1));
-    // Kept so that a change of the model, or of a platform, does not go unnoticed.
+    // A constant, so that a change of the model, or a difference between platforms, is detected.
     assert_eq!(first, (6570, 6_791_513_621_030_541_395));
 }

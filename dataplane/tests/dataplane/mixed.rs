@@ -1,4 +1,4 @@
-//! Our source and sink around a transit of another maker that leaves L4 checksums as they are: the capture was made behind it.
+//! Source and sink of hopwise around a transit of another vendor that does not update L4 checksums: the capture was taken after it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::path::Path;
@@ -30,7 +30,7 @@ fn switch(node: u32, l4_checksum: L4Checksum, watch: Vec<Watch>) -> Switch {
     Switch::new(node, Config { l4_checksum, format, ..Config::default() }, Watchlist::new(watch)).unwrap()
 }
 
-/// Whether the UDP checksum of an IPv4 packet over Ethernet is right or absent.
+/// Whether the UDP checksum of an IPv4 packet over Ethernet is correct or absent.
 fn udp_is_right(frame: &[u8]) -> bool {
     let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
     let segment = &frame[34..end];
@@ -55,7 +55,7 @@ fn visit(from_edge: bool, to_edge: bool) -> Visit {
     }
 }
 
-/// A UDP packet with a right checksum.
+/// A UDP packet with a correct checksum.
 fn packet() -> Vec<u8> {
     let mut frame = vec![0; 14 + 20 + 8];
     frame.extend_from_slice(b"sixteen bytes...");
@@ -70,7 +70,7 @@ fn packet() -> Vec<u8> {
     frame
 }
 
-/// A transit of INT 1.0 that pushes a record of seven words and does not touch the L4 checksum, as ONOS' program.
+/// A transit of INT 1.0 that pushes a record of seven words and does not change the L4 checksum, like that of ONOS.
 fn foreign_transit(frame: &mut Vec<u8>) {
     const STACK: usize = 14 + 20 + 8 + 4 + 8;
     let record = [0_u8, 0, 0, 12, 0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 0];
@@ -84,7 +84,7 @@ fn foreign_transit(frame: &mut Vec<u8>) {
     ipv4::Packet::new_checked(&mut frame[14..]).unwrap().fill_checksum();
 }
 
-/// What hosts receive of packets through our source, that transit and our sink; and the sink's counters.
+/// The packet that a host receives through hopwise's source, that transit and hopwise's sink; and the sink's counters.
 fn through_foreign_transit(setting: L4Checksum) -> (Vec<u8>, [u64; 2]) {
     let watch = Watch { mode: Mode::Md10, ..Watch::new(Match::default()) };
     let (mut source, mut sink) = (switch(11, setting, vec![watch]), switch(13, setting, Vec::new()));
@@ -97,7 +97,7 @@ fn through_foreign_transit(setting: L4Checksum) -> (Vec<u8>, [u64; 2]) {
     (frame, [sink.stats().checksums_examined, sink.stats().checksums_wrong])
 }
 
-/// What a sink delivers of the capture, and its counters.
+/// Whether the checksums of the capture's packets are correct after a sink, and its counters.
 fn deliver(setting: L4Checksum) -> (Vec<bool>, [u64; 2]) {
     let mut sink = switch(13, setting, Vec::new());
     let visit = visit(false, true);
@@ -132,7 +132,7 @@ fn zero_delivers_packets_without_a_checksum() {
 
 #[test]
 fn the_capture_is_of_a_mixed_domain_and_the_sink_notices() {
-    // Its source updated the checksum and its transit did not: no setting of the sink alone makes it right, but none at all.
+    // Its source updated the checksum and its transit did not: a sink cannot restore it, only set it to zero ("none").
     for (setting, right, wrong) in
         [(L4Checksum::Update, false, 1), (L4Checksum::Leave, false, 1), (L4Checksum::Zero, true, 0)]
     {

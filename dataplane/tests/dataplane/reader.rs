@@ -5,38 +5,38 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 
-/// One block: what is there, what happens, and what is to come of it.
+/// One block: the setup, the input, and the expected output.
 #[derive(Clone, Debug)]
 pub struct Vector {
-    /// Unique in the folder.
+    /// Its name, unique in the directory.
     pub name: String,
-    /// `switch`, or another part's word.
+    /// `switch`, or the name of another part.
     pub kind: String,
     /// Everything else, in order.
     pub lines: Vec<Line>,
 }
 
-/// One line. Bytes of `more` lines are in the line that they go on.
+/// One line. Bytes of `more` lines are appended to the line that they continue.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// What it says.
+    /// Its key.
     pub key: String,
     /// Words without a value, in order.
     pub words: Vec<String>,
-    /// Words with one.
+    /// Words with a value.
     pub fields: BTreeMap<String, String>,
-    /// Of `in`, `out` and `report`.
+    /// The bytes of `in`, `out` and `report`.
     pub bytes: Vec<u8>,
 }
 
 impl Line {
-    /// The value of a word; `None` if it is not there.
+    /// The value of a word; `None` if it is absent.
     pub fn get<T: FromStr>(&self, name: &str) -> Option<T> {
         let text = self.fields.get(name)?;
         Some(text.parse().unwrap_or_else(|_| panic!("{}: {name}={text} cannot be read", self.key)))
     }
 
-    /// The value of a word that has to be there.
+    /// The value of a required word.
     pub fn need<T: FromStr>(&self, name: &str) -> T {
         self.get(name).unwrap_or_else(|| panic!("{}: no {name}", self.key))
     }
@@ -60,7 +60,7 @@ impl Line {
         self.words.iter().any(|have| have == word)
     }
 
-    /// Fails if there is a word that the caller does not know.
+    /// Fails if there is an unknown word.
     pub fn only(&self, known: &[&str]) {
         for name in self.fields.keys().chain(&self.words) {
             assert!(known.contains(&name.as_str()), "{}: unknown word {name}", self.key);

@@ -1,5 +1,5 @@
-//! SF-INT through real switches in a row: the sets that come out are those of wire-formats 3.4 and 3.5, packets keep their size, and
-//! hosts receive what was sent, despite loss, reordering and cleared registers.
+//! SF-INT through a row of switches: the reported sets are those of wire-formats 3.4 and 3.5, packets keep their size, and hosts
+//! receive the original packets, despite loss, reordering and cleared registers.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
@@ -74,9 +74,9 @@ struct Reported {
     flow: FlowKey,
     state: State,
     packet_id: u16,
-    /// Node of the record carried, and the number of the packet that it was made of.
+    /// Node of the carried record, and the number of its packet.
     carried: (u32, u64),
-    /// Likewise of the sink's own.
+    /// Likewise for the sink's own record.
     reporter: (u32, u64),
 }
 
@@ -200,7 +200,7 @@ impl Row {
         row
     }
 
-    /// The sets that reports make, by flow and number: node and packet of every record in them, the sink's own only where it
+    /// The reported sets, by flow and number: node and packet of every record in them, the sink's own only if it
     /// is of the same packet.
     fn sets(&self) -> BTreeMap<(String, u16), BTreeMap<u32, u64>> {
         let mut sets = BTreeMap::<_, BTreeMap<u32, u64>>::new();
@@ -214,7 +214,7 @@ impl Row {
         sets
     }
 
-    /// How many sets have a record of every node; and of how many of those all records are of one packet.
+    /// Number of sets with a record of every node, and number of those in which all records are of one packet.
     fn full(&self) -> (usize, usize) {
         let sets = self.sets();
         let full: Vec<_> = sets.values().filter(|set| set.len() == self.switches.len()).collect();
@@ -265,11 +265,11 @@ fn a_thousand_packets_make_the_sets_of_the_format_reference() {
             "{nodes} nodes: {}",
             row.states()
         );
-        // A full set takes this many consecutive reports: medium, then high, from the sink's neighbour to the source.
+        // A full set consists of this many consecutive reports: medium, then high, from the sink's neighbour to the source.
         let first = &row.reports[..reports];
         assert!(first.iter().all(|report| report.packet_id == 1));
         assert!(first.iter().map(|report| report.carried.0).eq((1..nodes).rev()));
-        // The sink's own record is of the packet carried exactly where the state is medium.
+        // The sink's own record is of the same packet as the carried one if and only if the state is medium.
         assert!(
             row.reports
                 .iter()
@@ -348,7 +348,7 @@ fn two_flows(config: sf::Config) -> Row {
     row
 }
 
-/// Wire-formats 3.5: one register for all flows mixes them up, one for each does not.
+/// Wire-formats 3.5: with one register for all flows their records mix, with one for each they do not.
 #[test]
 fn flows_that_share_one_register_get_each_others_records() {
     let row = two_flows(sf::Config::default());
@@ -366,7 +366,7 @@ fn flows_that_share_one_register_get_each_others_records() {
     assert!((unrelated as i64 * 1000 / 20_000 - 374).abs() < 30, "{unrelated} unrelated, not 37.4 %");
 }
 
-/// A record that lay in a register while its flow paused is not delivered.
+/// A record that was in a register while its flow paused is not delivered.
 #[test]
 fn a_pause_ages_registers_out() {
     let mut row = Row::new(4, true, sf::Config { aging: 10 * GAP, ..sf::Config::default() });

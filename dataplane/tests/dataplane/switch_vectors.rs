@@ -1,4 +1,4 @@
-//! Every vector of `vectors/switch/` that is about a switch: packets in, tables and registers as said, packets and reports out.
+//! Every vector of `vectors/switch/` that is about a switch: input packets, tables and registers, and expected packets and reports.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
@@ -37,7 +37,7 @@ struct Run {
     switch: Switch,
     visit: Visit,
     outbox: Outbox,
-    /// What has come out and is not yet compared.
+    /// Output that is not compared yet.
     out: Option<Vec<u8>>,
     reports: Vec<Vec<u8>>,
     wrong: String,

@@ -1,5 +1,5 @@
-//! One packet's walk through three switches in each mode, byte by byte, beside the truth and what is reported: `walk.txt`. It is
-//! the example to hold other implementations of the switch against.
+//! One packet's walk through three switches in each mode, byte by byte, with the ground truth and the reports: `walk.txt`. It is
+//! a reference example for other implementations of the switch.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 

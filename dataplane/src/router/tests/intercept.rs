@@ -1,8 +1,8 @@
-//! What a router intercepts, what it forwards, and what it refuses.
+//! Intercepted, forwarded and refused datagrams.
 
 use super::*;
 
-/// A host that consumes datagrams, as long as it has room.
+/// A consumer of datagrams with a limited capacity.
 struct Consumer {
     sent: Vec<(usize, Vec<u8>)>,
     delivered: Vec<(usize, SocketAddr, Vec<u8>)>,
@@ -122,7 +122,7 @@ fn what_cannot_be_intercepted_is_refused_by_reason() {
     let mut router = router(intercepting());
     // Over IPv4, a datagram needs no checksum.
     assert_eq!(given(&mut router, &changed(&good, 40, &[0, 0])).delivered.len(), 1);
-    // A later fragment has no port: nobody can know whose it is.
+    // A later fragment has no port, so its destination port is unknown.
     assert_eq!(given(&mut router, &changed(&good, 20, &[0, 3])).sent.len(), 1);
     // Cut before the port.
     let cut = changed(&good, 16, &[0, 23]);
