@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::config::Units;
-use crate::decode::{NO_VALUE, Origin, Reading};
+use crate::decode::{NO_VALUE, Origin, Reading, lacks_ingress};
 use crate::event::Nanos;
 use crate::stats::{Partial, PostcardStats, Unjoinable};
 
@@ -33,9 +33,13 @@ pub(crate) struct Postcard {
 }
 
 impl Postcard {
-    /// Whether its timestamps can be compared with those of other nodes.
+    /// Whether its timestamps can be compared with those of other nodes. An ingress timestamp of 0 is none: see
+    /// [`lacks_ingress`].
     pub(crate) fn has_time(&self) -> bool {
-        self.units.synchronised && self.ingress != NO_VALUE && self.egress != NO_VALUE
+        self.units.synchronised
+            && self.ingress != NO_VALUE
+            && self.egress != NO_VALUE
+            && !lacks_ingress(self.ingress, self.egress, self.units)
     }
 
     /// Whether both come from the same report.

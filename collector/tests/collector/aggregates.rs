@@ -347,6 +347,40 @@ fn summaries_are_merged_exactly() {
 }
 
 #[test]
+fn implausible_latencies_of_aggregates_are_counted_and_in_no_other_number() {
+    let mut server = Server::free();
+    server.postcards(Kind::Agg, &[postcard(21, 5, 0, 700), postcard(22, 5, 9, 2_000_000_000)]);
+    let shown = |server: &Server| -> Vec<_> {
+        let view = server.collector.flow(&FlowKey::of_id(5)).unwrap();
+        view.hops().map(|hop| (hop.node.unwrap(), hop.hop_latency, hop.implausible_latency)).collect()
+    };
+    let about_2_s = 2_000_000_000 >> 13 << 13; // 18 bits are kept
+    assert_eq!(shown(&server), [(21, None, Some(700)), (22, None, Some(about_2_s))]);
+    // A summary counts once: the other latencies cannot be separated from the implausible one.
+    let latency = SummaryMetric::HopLatency;
+    server.summaries(
+        (Kind::CorNode, Some(21), None),
+        &[
+            summary(latency, 100, 3_000_000_000, 3_000_000_100, 2),
+            summary(SummaryMetric::QueueLength, 3, 42, 45, 2),
+        ],
+    );
+    server.summaries(
+        (Kind::CorNodeFlow, Some(22), Some(5)),
+        &[summary(latency, 100, 3_000_000_000, 3_000_000_100, 2)],
+    );
+    assert!(!server.collected().contains("hop_latency"));
+    let counts = |server: &Server| -> Vec<_> {
+        let nodes = server.collector.nodes().map(|node| (node.node, node.values, node.implausible));
+        nodes.chain([(0, 0, server.collector.stats().implausible_latencies)]).collect()
+    };
+    assert_eq!(counts(&server), [(21, 0, 2), (22, 0, 2), (0, 0, 4)]);
+    // A plausible one is merged as ever.
+    server.summaries((Kind::CorNode, Some(21), None), &[summary(latency, 100, 200, 300, 2)]);
+    assert_eq!(counts(&server), [(21, 2, 2), (22, 0, 2), (0, 0, 4)]);
+}
+
+#[test]
 fn least_and_greatest_are_compared_with_the_last_reported() {
     // Thresholds: hop latency 100, queue 5 (tests/support).
     let mut server = Server::free();

@@ -310,6 +310,49 @@ fn stamps_give_the_latency_and_prove_no_path() {
 }
 
 #[test]
+fn an_ingress_timestamp_of_0_orders_nothing() {
+    // A node that cloned the packet knows no ingress time; hop limits give the order.
+    for (node, latency) in [(7, None), (5, Some(6000)), (9, Some(6000))] {
+        let mut postcards = synchronised(Vec::new());
+        for packet in 1..4_u64 {
+            let t = 1_000_000_000 + packet * 20 * MS;
+            let stamps = [(t, t + 1000), (t + 2000, t + 4000), (t + 5000, t + 6000)];
+            for (at, (id, stamps)) in [7, 5, 9].into_iter().zip(stamps).enumerate() {
+                let ingress = if id == node { 0 } else { stamps.0 };
+                let postcard = Postcard::of(packet as u16, id, at as u8).at(ingress, stamps.1);
+                postcards.deliver(if id == 9 { postcard.last() } else { postcard });
+            }
+            postcards.bench.pass(20 * MS);
+        }
+        postcards.wait();
+        assert_eq!(postcards.path(), [7, 5, 9], "ingress 0 at node {node}");
+        assert_eq!((postcards.latency().0, postcards.latency().2), (latency, Basis::HopLimit));
+        let view = postcards.bench.collector.flow(&flow()).unwrap();
+        let marked: Vec<_> = view.hops().filter(|hop| hop.implausible_latency.is_some()).collect();
+        assert_eq!(marked.iter().map(|hop| hop.node).collect::<Vec<_>>(), [Some(node)]);
+        assert_eq!(postcards.bench.collector.stats().implausible_latencies, 3);
+    }
+}
+
+#[test]
+fn an_implausible_latency_of_a_postcard_is_marked() {
+    let mut postcards = Postcards::free();
+    let packet = |postcards: &mut Postcards, ident, latency| {
+        let of_5 = Postcard { latency: Some(latency), ..Postcard::of(ident, 5, 1) };
+        postcards.deliver(Postcard::of(ident, 7, 0)).deliver(of_5.last()).wait();
+    };
+    packet(&mut postcards, 1, 1000);
+    packet(&mut postcards, 2, 1000);
+    postcards.bench.collected();
+    packet(&mut postcards, 3, 3_000_000_000);
+    assert!(!postcards.bench.collected().contains("latency"), "no threshold is exceeded");
+    let view = postcards.bench.collector.flow(&flow()).unwrap();
+    let hops: Vec<_> = view.hops().map(|hop| (hop.hop_latency, hop.implausible_latency.is_some())).collect();
+    assert_eq!((hops, view.row.flow_latency), (vec![(Some(700), false), (None, true)], Some(1700)));
+    assert_eq!(postcards.bench.collector.stats().implausible_latencies, 1);
+}
+
+#[test]
 fn packets_close_together_are_distinguished_by_their_stamps_or_share_a_path() {
     // How far apart the packets are, whether a postcard is lost, and whether links are known.
     for (gap, lost, linked) in

@@ -170,3 +170,40 @@ fn records_of_one_packet_count_in_the_units_of_their_nodes() {
         assert_eq!(latencies(own(), Clocks::Synchronised, burst).1, 49_000);
     }
 }
+
+#[test]
+fn implausible_latencies_of_records_are_marked() {
+    for burst in [1, 64] {
+        let case = SfCase { flows: 1, ..SF_CASES[0] };
+        let sf = JoinConfig { hop_limit: Some(16), ..JoinConfig::default() };
+        let default_profile = Profile { max_hop_latency: 2500, ..Profile::default() };
+        let mut collector = Collector::new(Config { sf, default_profile, ..Config::default() });
+        let mut batch = Batch::with_capacity(1 << 12);
+        let feed = case.feed();
+        let datagrams: Vec<Datagram<'_>> = feed
+            .payloads()
+            .map(|payload| Datagram { payload, source: [7; 16], src_port: 7, listener: 0, received: 1 << 60 })
+            .collect();
+        datagrams.chunks(burst).for_each(|burst| collector.handle(burst, &mut batch));
+        let flow = collector.flows().next().expect("a flow");
+        let hops: Vec<_> = flow
+            .hops()
+            .map(|hop| (hop.node.expect("named"), hop.hop_latency, hop.implausible_latency))
+            .collect();
+        let expected = [
+            (100, Some(1000), None),
+            (200, Some(2000), None),
+            (300, None, Some(3000)),
+            (400, None, Some(4000)),
+            (5, None, Some(5000)),
+        ];
+        assert_eq!((hops, flow.row.flow_latency), (expected.to_vec(), None), "bursts of {burst}");
+        let events = batch.events().filter(|(event, _)| matches!(event.node, Some(300 | 400 | 5)));
+        let latencies = events
+            .filter(|(event, _)| event.metric.is_some_and(|metric| metric.name() == "hop_latency"))
+            .count();
+        let counted: u64 = collector.nodes().map(|node| node.implausible).sum();
+        assert_eq!((latencies, counted), (0, collector.stats().implausible_latencies));
+        assert!(counted >= 3, "{counted}");
+    }
+}
