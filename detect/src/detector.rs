@@ -148,7 +148,7 @@ impl fmt::Display for DetectorError {
             Self::NotANumber => f.write_str("flow_path is not a number: use change to detect path changes"),
             Self::NoWeight => f.write_str("a moving average needs alpha between 0.004 and 0.996"),
             Self::Registers(size) => {
-                write!(f, "{size} registers are not possible: a power of two up to {MAX_REGISTERS} is")
+                write!(f, "the number of registers must be a power of two up to {MAX_REGISTERS}, not {size}")
             }
         }
     }

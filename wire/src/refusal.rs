@@ -292,7 +292,7 @@ pub enum EmitError {
 impl fmt::Display for EmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short(needed) => write!(f, "no room: {needed} bytes are needed"),
+            Self::Short(needed) => write!(f, "the buffer is too short: {needed} bytes are needed"),
             Self::Invalid(refusal) => write!(f, "would be refused: {refusal}"),
         }
     }

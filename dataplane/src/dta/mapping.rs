@@ -124,13 +124,13 @@ impl Mapping {
         self.check_occasion(index, tables)?;
         self.check_sizes(index)?;
         if self.every == 0 {
-            return refuse("every", "write at least 1, which is all".to_owned());
+            return refuse("every", "write at least 1; 1 reports all".to_owned());
         }
         let most = longest.min(usize::from(u16::MAX));
         match self.longest() {
             len if len > most => {
                 let key = if matches!(self.action, Action::Append { .. }) { "entries" } else { "data" };
-                refuse(key, format!("a report would have up to {len} bytes, and may have {most}"))
+                refuse(key, format!("a report would have up to {len} bytes; at most {most} are allowed"))
             }
             _ => Ok(()),
         }
@@ -141,11 +141,11 @@ impl Mapping {
             Err(ConfigError { part: Part::Mapping(index), key, why: why.to_owned() })
         };
         match (self.on.is_of_a_table(), self.table) {
-            (true, None) => return refuse("table", "say of which table; add table = \"NAME\""),
+            (true, None) => return refuse("table", "the table is missing; add table = \"NAME\""),
             (false, Some(_)) => {
                 return refuse(
                     "table",
-                    "only records of tables are of a table; write on = \"evicted\", \"period\", \"passed\" or \"window\", or remove this",
+                    "this trigger has no table; write on = \"evicted\", \"period\", \"passed\" or \"window\", or remove this",
                 );
             }
             (true, Some(table)) if table >= tables => return refuse("table", "there is no such table"),
@@ -155,22 +155,20 @@ impl Mapping {
             return refuse("each_hop", "only a path has several hops; write on = \"path\", or remove this");
         }
         if self.on == Trigger::Passed && self.when.is_empty() {
-            return refuse("when", "say when a record has passed, such as when = [\"drops >= 10\"]");
+            return refuse("when", "a condition is missing; add when = [\"drops >= 10\"] or the like");
         }
         let flowless = matches!(self.on, Trigger::Evicted | Trigger::Period | Trigger::Window);
         if flowless && self.flows != Match::default() {
-            return refuse(
-                "on",
-                "records of a table have no flow to match; match flows where the table counts",
-            );
+            return refuse("on", "records of a table have no flow; set the match at the table instead");
         }
         for (key, field) in self.fields() {
             if field.needs_table() && !self.on.is_of_a_table() {
-                let why = format!("`{field}` is of a table's record; write on = \"evicted\" or the like");
+                let why =
+                    format!("`{field}` is a field of table records; write on = \"evicted\" or the like");
                 return refuse(key, &why);
             }
             if field.needs_flow() && flowless {
-                let why = format!("`{field}`: the record of a table has a `key`, and no flow");
+                let why = format!("`{field}`: records of a table have no flow; use `key`");
                 return refuse(key, &why);
             }
         }
@@ -200,9 +198,10 @@ impl Mapping {
                     return Err(error("lists", format!("write 1 to {MAX_SPREAD}")));
                 }
                 match (*lists > 1, spread.is_empty()) {
-                    (true, true) => {
-                        Err(error("spread", "say by what entries are spread, such as [\"flow\"]".to_owned()))
-                    }
+                    (true, true) => Err(error(
+                        "spread",
+                        "the fields that select a list are missing, such as [\"flow\"]".to_owned(),
+                    )),
                     (false, false) => {
                         Err(error("spread", "there is one list only; write lists = 4 or the like".to_owned()))
                     }
@@ -215,10 +214,10 @@ impl Mapping {
                 }
             }
             Action::KeyIncrement { delta: field, .. } if !field.is_number() => {
-                Err(error("delta", format!("`{field}` is no number; write \"packets\" or the like")))
+                Err(error("delta", format!("`{field}` is not a number; write \"packets\" or the like")))
             }
             Action::Postcard { value: field, .. } if !field.is_number() => {
-                Err(error("value", format!("`{field}` is no number; write \"node\" or the like")))
+                Err(error("value", format!("`{field}` is not a number; write \"node\" or the like")))
             }
             Action::KeyIncrement { .. } | Action::Postcard { .. } => Ok(()),
         }

@@ -446,7 +446,7 @@ fn check_table(index: usize, table: &table::Config) -> Result<(), ConfigError> {
         return refuse("key", why);
     }
     if let Some(field) = table.key.iter().find(|field| field.needs_table()) {
-        return refuse("key", format!("`{field}` is of a table's record, and cannot be its key"));
+        return refuse("key", format!("`{field}` is a field of table records, and cannot be in the key"));
     }
     if !table.slots.is_power_of_two() || table.slots > table::MAX_SLOTS {
         return refuse("slots", format!("write a power of two up to {}", table::MAX_SLOTS));
@@ -455,10 +455,11 @@ fn check_table(index: usize, table: &table::Config) -> Result<(), ConfigError> {
         return refuse("period", "write at least \"1ms\"".to_owned());
     }
     match table.having.iter().find(|condition| !condition.field().needs_table()) {
-        Some(condition) => refuse("having", format!("`{condition}` is not about what the table counts")),
-        None if table.period == 0 && !table.having.is_empty() => {
-            refuse("having", "it is asked at the end of a period; add period = \"1s\" or the like".to_owned())
-        }
+        Some(condition) => refuse("having", format!("`{condition}` does not use a field of table records")),
+        None if table.period == 0 && !table.having.is_empty() => refuse(
+            "having",
+            "it is evaluated at the end of a period; add period = \"1s\" or the like".to_owned(),
+        ),
         None => Ok(()),
     }
 }
@@ -469,7 +470,7 @@ fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Resu
         return refuse("key", &why);
     }
     if sketch.key.iter().chain(&sketch.item).any(Field::needs_table) {
-        return refuse("key", "a sketch knows packets, and no table's records");
+        return refuse("key", "fields of table records cannot be in a sketch");
     }
     let shape = sketch.shape;
     let aroma = sketch.kind == SketchKind::Aroma;
@@ -485,7 +486,7 @@ fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Resu
     if aroma != sketch.item.is_some() {
         return refuse(
             "item",
-            "say what is sampled, such as \"flow\", for kind = \"aroma\", and for no other",
+            "kind = \"aroma\" needs an item to sample, such as \"flow\"; other kinds have none",
         );
     }
     if sketch.epoch < 1_000_000 {

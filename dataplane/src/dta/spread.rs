@@ -63,7 +63,7 @@ impl Spread {
         }
         lists.sort_unstable();
         if let Some((first, last, _)) = lists.iter().find(|(first, last, _)| first > last) {
-            return Err(format!("lists {first} to {last}: the first is behind the last"));
+            return Err(format!("lists {first} to {last}: the first is greater than the last"));
         }
         if let Some(pair) = lists.windows(2).find(|pair| pair[0].1 >= pair[1].0) {
             return Err(format!("list {} is given to two collectors", pair[1].0));
@@ -174,7 +174,7 @@ mod tests {
         let reported = |by_key, lists, sketches| Spread::new(2, by_key, lists, sketches).unwrap_err();
         assert_eq!(reported(Some([2; 256]), vec![], 0), "there is no collector 2; there are 0 to 1");
         assert_eq!(reported(None, vec![(1, 5, 0), (5, 9, 1)], 0), "list 5 is given to two collectors");
-        assert_eq!(reported(None, vec![(3, 2, 0)], 0), "lists 3 to 2: the first is behind the last");
+        assert_eq!(reported(None, vec![(3, 2, 0)], 0), "lists 3 to 2: the first is greater than the last");
         assert!(reported(None, vec![], 9).contains("no collector 9"));
         assert!(Spread::new(0, None, vec![], 0).is_err() && Spread::new(65, None, vec![], 0).is_err());
     }

@@ -133,10 +133,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Switch(error) => error.fmt(f),
-            Self::PortNumber(number) => write!(f, "ports need different numbers from 1, not {number} again"),
+            Self::PortNumber(number) => write!(f, "port numbers must be unique and at least 1, not {number}"),
             Self::TooManyPorts => write!(f, "at most {MAX_PORTS} ports"),
             Self::NoSuchPort(number) => write!(f, "there is no port {number}"),
-            Self::BadLink(number) => write!(f, "port {number}: rates are above 0, fractions at most 1"),
+            Self::BadLink(number) => write!(f, "port {number}: rates must be above 0, fractions at most 1"),
             Self::TooManyIntercepted => write!(f, "at most {MAX_INTERCEPTED} intercepted destinations"),
             Self::OtherPorts => f.write_str("ports cannot be added, removed or renumbered while it runs"),
         }

@@ -464,7 +464,7 @@ impl core::fmt::Display for BadGeometry {
             Self::Batch => "a batch has 1 to 255 entries, and a list a multiple of it",
             Self::Sketch => "a sketch has 1 to 16 rows, columns, and counters of 4 or 8 bytes (samples: 8)",
             Self::Hops => "a path has 1 to 255 hops",
-            Self::TooLarge => "larger than memory can be",
+            Self::TooLarge => "larger than the address space",
         })
     }
 }
