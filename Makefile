@@ -38,7 +38,7 @@ SECONDS ?= 60
 fuzz:            ## fuzz every parser with coverage guidance, SECONDS each; needs nightly and cargo-fuzz
 	@scripts/fuzz $(SECONDS)
 
-CASES ?= fastpath-6x8-1k fastpath-6x8-100k fastpath-1x1-1k fastpath-6x8-change fastpath-6x8-1m udp-one-sender udp-one-sender-flood \
+CASES ?= fastpath-6x8-1k fastpath-6x8-100k-shuffled fastpath-1x1-1k fastpath-6x8-change fastpath-6x8-1m-shuffled udp-one-sender udp-one-sender-flood \
 	rx-xdp-native rx-xdp-generic rx-packet rx-udp xdp-detect-1k xdp-detect-100k xdp-detect-1k-event switch-live \
 	store-insert store-query
 

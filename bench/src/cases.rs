@@ -20,7 +20,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use self::harness::{Failure, Outcome, Plan};
+use self::harness::{Failure, LoadMeter, Outcome, Plan};
 pub(crate) use self::harness::{core_time, load, machine};
 use crate::program::Program;
 use terminal::CliError;
@@ -77,16 +77,60 @@ struct Case {
 const CASES: &[Case] = &[
     Case {
         name: "fastpath-6x8-1k",
-        about: "6 hops of 8 items, 1,000 flows: per report",
+        about: "6 hops of 8 items, 1,000 flows in random order: per report",
         run: fastpath::collect,
     },
-    Case { name: "fastpath-6x8-100k", about: "the same, 100,000 flows", run: fastpath::collect },
+    Case { name: "fastpath-6x8-100k-shuffled", about: "the same, 100,000 flows", run: fastpath::collect },
+    Case { name: "fastpath-6x8-1m-shuffled", about: "the same, 1,000,000 flows", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-4m-shuffled",
+        about: "the same, 4,000,000 flows (4 GB of memory)",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-6x8-100k",
+        about: "100,000 flows in the order in which their state was created",
+        run: fastpath::collect,
+    },
+    Case { name: "fastpath-6x8-1m", about: "the same, 1,000,000 flows", run: fastpath::collect },
     Case { name: "fastpath-1x1-1k", about: "1 hop of 1 item, 1,000 flows", run: fastpath::collect },
+    Case { name: "fastpath-6x4-1k", about: "6 hops of 4 items", run: fastpath::collect },
+    Case { name: "fastpath-8x8-1k", about: "8 hops of 8 items", run: fastpath::collect },
+    Case { name: "fastpath-12x8-1k", about: "12 hops of 8 items", run: fastpath::collect },
+    Case { name: "fastpath-16x8-1k", about: "16 hops of 8 items", run: fastpath::collect },
     Case { name: "fastpath-6x8-change", about: "a change event with every report", run: fastpath::collect },
-    Case { name: "fastpath-6x8-1m", about: "1,000,000 flows", run: fastpath::collect },
     Case {
         name: "fastpath-6x8-1k-jitter",
         about: "values that vary below every threshold",
+        run: fastpath::collect,
+    },
+    Case { name: "fastpath-6x8-1k-rule", about: "one rule, never true", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-1k-rule-history",
+        about: "one rule that depends on earlier reports",
+        run: fastpath::collect,
+    },
+    Case { name: "fastpath-6x8-1k-rules10", about: "ten rules over all metrics", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-100k-shuffled-rule",
+        about: "100,000 flows in random order, one rule",
+        run: fastpath::collect,
+    },
+    Case { name: "fastpath-md21-6x8-1k", about: "Telemetry Report 2.0, INT-MD 2.1", run: fastpath::collect },
+    Case {
+        name: "fastpath-tr20-md10-6x8-1k",
+        about: "Telemetry Report 2.0, INT 1.0",
+        run: fastpath::collect,
+    },
+    Case { name: "fastpath-tr05-6x8-1k", about: "Telemetry Report 0.5, INT 0.5", run: fastpath::collect },
+    Case {
+        name: "fastpath-mx21-6x8-1k",
+        about: "INT-MX 2.1, one report per node, joined into paths",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-postcard-6x3-1k",
+        about: "postcards of 3 items, one per node, joined into paths",
         run: fastpath::collect,
     },
     Case {
@@ -241,14 +285,15 @@ const CASES: &[Case] = &[
 /// A name is unknown, or a case failed.
 pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     if args.list {
-        let line = |case: &Case| format!("{:<24}{}\n", case.name, case.about);
+        let line = |case: &Case| format!("{:<33}{}\n", case.name, case.about);
         return print(&CASES.iter().map(line).collect::<String>()).map(|()| ExitCode::SUCCESS);
     }
     let plan = Plan { runs: args.runs, each: Duration::from_secs_f64(args.seconds), program };
     let mut skipped = 0;
     let cases = if args.all { CASES.iter().collect() } else { chosen(&args.names)? };
     for case in cases {
-        match (case.run)(case.name, &plan) {
+        let load = LoadMeter::start();
+        match (case.run)(case.name, &plan).map(|outcome| outcome.under(&load)) {
             Ok(outcome) if args.json => print(&format!("{}\n", outcome.json()))?,
             Ok(outcome) => print(&text(&outcome))?,
             Err(Failure::Failed(error)) => return Err(error),
@@ -284,11 +329,13 @@ fn print(text: &str) -> Result<(), CliError> {
 fn text(outcome: &Outcome) -> String {
     let (min, max) = outcome.range();
     let rate = units::short(1e9 / outcome.median());
+    let warning = outcome.warning().map_or_else(String::new, |warning| format!("; {warning}"));
     format!(
-        "{:<24} {:>10.1} ns/op  {rate:>7}/s   {min:.1} to {max:.1} in {}\n{:<24} {}\n",
+        "{:<32} {:>10.1} ns/op  {rate:>7}/s   {min:.1} to {max:.1} in {}, spread {:.0} %{warning}\n{:<32} {}\n",
         outcome.name,
         outcome.median(),
         units::counted(outcome.ns_per_op.len() as u64, "run"),
+        outcome.spread() * 100.0,
         "",
         outcome.conditions.sentence()
     )

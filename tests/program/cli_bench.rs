@@ -5,13 +5,29 @@ use serde_json::Value;
 use crate::support::{self, hopwise};
 
 /// The cases named in the documentation.
-const PUBLISHED: [&str; 37] = [
+const PUBLISHED: [&str; 53] = [
     "fastpath-6x8-1k",
+    "fastpath-6x8-100k-shuffled",
+    "fastpath-6x8-1m-shuffled",
+    "fastpath-6x8-4m-shuffled",
     "fastpath-6x8-100k",
-    "fastpath-1x1-1k",
-    "fastpath-6x8-change",
     "fastpath-6x8-1m",
+    "fastpath-1x1-1k",
+    "fastpath-6x4-1k",
+    "fastpath-8x8-1k",
+    "fastpath-12x8-1k",
+    "fastpath-16x8-1k",
+    "fastpath-6x8-change",
     "fastpath-6x8-1k-jitter",
+    "fastpath-6x8-1k-rule",
+    "fastpath-6x8-1k-rule-history",
+    "fastpath-6x8-1k-rules10",
+    "fastpath-6x8-100k-shuffled-rule",
+    "fastpath-md21-6x8-1k",
+    "fastpath-tr20-md10-6x8-1k",
+    "fastpath-tr05-6x8-1k",
+    "fastpath-mx21-6x8-1k",
+    "fastpath-postcard-6x3-1k",
     "sf-join",
     "switch-transit",
     "switch-sf-transit",
@@ -104,6 +120,11 @@ fn plausible(outcome: &Value) {
         // Nearly all; but on a slow machine many paths are incomplete at the end of such a short run.
         assert!(outcome["conditions"]["joined_per_postcard"].as_f64() > Some(0.25), "{outcome}");
     }
+    if name.starts_with("fastpath-") {
+        for fact in ["format", "order", "cache"] {
+            assert!(outcome["conditions"][fact].is_string(), "{outcome}");
+        }
+    }
     if name == "fastpath-6x8-change" {
         assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");
     }
@@ -117,6 +138,8 @@ fn complete(outcome: &Value) {
     else {
         panic!("{outcome}")
     };
+    assert!(outcome["spread"].is_f64() || outcome["spread"].is_u64(), "{outcome}");
+    assert!(outcome["busy"].is_boolean(), "{outcome}");
     assert!(min <= median && median <= max && (ns - median).abs() < 1e-9 && runs >= 1.0, "{outcome}");
     for fact in ["operation", "included", "cpu", "kernel"] {
         assert!(outcome["conditions"][fact].is_string(), "{outcome}");

@@ -53,6 +53,10 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     let included =
         "frame parsing, decoding, per-flow and per-hop state, thresholds, loss accounting, rollups; no I/O";
     let conditions = Conditions::of("one report", included)
+        .text("format", case.format.describe())
+        .text("order", case.order.describe())
+        .text("cache", cache(&case, feed.bytes(), collector.bytes()))
+        .number("rules", case.rules.len())
         .number("flows", case.flows)
         .number("hops", case.hops)
         .number("items_per_hop", case.bitmap.count_ones())
@@ -62,6 +66,17 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         .number("table_bytes", collector.bytes())
         .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+/// What was in the caches when measuring began.
+fn cache(case: &Case, frames: usize, state: usize) -> String {
+    let megabytes = |bytes: usize| bytes as f64 / 1e6;
+    format!(
+        "warm as far as it fits: {} in turn touch {:.1} MB of state and {:.1} MB of frames, read in order",
+        terminal::units::counted(case.flows.into(), "flow"),
+        megabytes(state),
+        megabytes(frames)
+    )
 }
 
 /// Frames of the capture that `replay` replays.
@@ -86,6 +101,7 @@ pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let included =
         "reading the file (in the page cache), frame parsing, the collector with its start and end; no store";
     let conditions = Conditions::of("one report", included)
+        .text("order", "flows in the order in which their state was created")
         .number("flows", case.flows)
         .number("frames", frames)
         .number("frame_bytes", feed.frame_len())

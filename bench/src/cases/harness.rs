@@ -40,6 +40,54 @@ impl Plan<'_> {
     }
 }
 
+/// CPU time of the whole machine and of this process, to tell how much other programs used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoadMeter {
+    at: Instant,
+    /// Of every program, with interrupts and time stolen by the hypervisor; of this process. Ticks.
+    ticks: Option<(u64, u64)>,
+}
+
+/// Ticks of `/proc/stat` and `/proc/PID/stat` per second: the same on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Cores used by other programs above which a machine is busy: figures may be too high.
+const BUSY: f64 = 0.1;
+
+impl LoadMeter {
+    /// Starts measuring.
+    pub(super) fn start() -> Self {
+        Self { at: Instant::now(), ticks: Self::ticks() }
+    }
+
+    fn ticks() -> Option<(u64, u64)> {
+        let machine = used_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+        Some((machine, process_ticks(&fs::read_to_string("/proc/self/stat").ok()?)?))
+    }
+
+    /// Cores that other programs have used since the start, on average.
+    pub(super) fn others(&self) -> Option<f64> {
+        let ((all, own), (all_before, own_before)) = (Self::ticks()?, self.ticks?);
+        let used = (all - all_before) as f64 - (own - own_before) as f64;
+        Some((used / TICKS_PER_SECOND / self.at.elapsed().as_secs_f64()).max(0.0))
+    }
+}
+
+/// The ticks in which all cores together were not idle, of `/proc/stat`.
+fn used_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
+    let used = fields.take(8).enumerate().filter(|(at, _)| !(3..=4).contains(at));
+    used.map(|(_, ticks)| ticks.parse::<u64>().ok()).sum()
+}
+
+/// User and system time, of `/proc/PID/stat`, whose second field may contain anything in parentheses.
+fn process_ticks(stat: &str) -> Option<u64> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(ticks(11)? + ticks(12)?)
+}
+
 /// Result of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -49,6 +97,8 @@ pub(super) struct Outcome {
     pub(super) ns_per_op: Vec<f64>,
     /// What was measured, and on which machine.
     pub(super) conditions: Conditions,
+    /// Cores that other programs used meanwhile.
+    others: Option<f64>,
 }
 
 /// Result of [`measure`].
@@ -122,6 +172,14 @@ impl Conditions {
         }
     }
 
+    /// Adds how many cores other programs used meanwhile.
+    fn beside(self, others: Option<f64>) -> Self {
+        match others {
+            Some(cores) => self.ratio("other_programs_cores", rounded(cores)),
+            None => self,
+        }
+    }
+
     /// Adds the CPU time of the measuring thread.
     pub(super) fn on_core(self, measured: &Measured) -> Self {
         match measured.on_core {
@@ -189,7 +247,25 @@ pub(crate) fn load() -> Option<f64> {
 impl Outcome {
     /// An outcome from the time per operation of each run.
     pub(super) fn new(name: &'static str, ns_per_op: Vec<f64>, conditions: Conditions) -> Self {
-        Self { name, ns_per_op, conditions: conditions.on_this_machine() }
+        Self { name, ns_per_op, conditions: conditions.on_this_machine(), others: None }
+    }
+
+    /// The same, measured while `load` was running.
+    pub(super) fn under(self, load: &LoadMeter) -> Self {
+        let others = load.others();
+        Self { conditions: self.conditions.beside(others), others, ..self }
+    }
+
+    /// A warning if other programs used so much that the result may be too high.
+    pub(super) fn warning(&self) -> Option<String> {
+        let cores = self.others.filter(|cores| *cores > BUSY)?;
+        Some(format!("the machine was busy: other programs used {cores:.1} cores"))
+    }
+
+    /// How far the slowest run is from the fastest, as a share of the median.
+    pub(super) fn spread(&self) -> f64 {
+        let (min, max) = self.range();
+        (max - min) / self.median()
     }
 
     fn sorted(&self) -> Vec<f64> {
@@ -223,6 +299,8 @@ impl Outcome {
             o.field("name", self.name).field("ns_per_op", rounded(median));
             o.field("ops_per_s", (1e9 / median).round()).field("runs", self.ns_per_op.len());
             o.field("min", rounded(min)).field("median", rounded(median)).field("max", rounded(max));
+            o.field("spread", rounded(self.spread()));
+            o.field("busy", self.warning().is_some());
             o.object("conditions", |o| self.conditions.write(o));
         });
         out
@@ -345,8 +423,21 @@ mod tests {
             Conditions::of("one report", "decoding").number("flows", 1000_u32).ratio("ratio", 0.123_456);
         assert_eq!(
             outcome.json(),
-            r#"{"name":"x","ns_per_op":12.35,"ops_per_s":80997894,"runs":3,"min":12.34,"median":12.35,"max":50,"conditions":{"operation":"one report","included":"decoding","flows":1000,"ratio":0.1235}}"#
+            r#"{"name":"x","ns_per_op":12.35,"ops_per_s":80997894,"runs":3,"min":12.34,"median":12.35,"max":50,"spread":3.05,"busy":false,"conditions":{"operation":"one report","included":"decoding","flows":1000,"ratio":0.1235}}"#
         );
+    }
+
+    #[test]
+    fn a_machine_on_which_other_programs_run_is_busy() {
+        let stat = "cpu  100 20 30 4000 500 6 7 8 90 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
+        assert_eq!(used_ticks(stat), Some(100 + 20 + 30 + 6 + 7 + 8));
+        let own = "12 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 50 21 1 1 20 0";
+        assert_eq!(process_ticks(own), Some(71));
+        let beside =
+            |others| Outcome { others, ..Outcome::new("x", vec![1.0], Conditions::default()) }.warning();
+        assert_eq!((beside(None), beside(Some(0.05))), (None, None));
+        let warning = "the machine was busy: other programs used 0.9 cores";
+        assert_eq!(beside(Some(0.93)).as_deref(), Some(warning));
     }
 
     #[test]

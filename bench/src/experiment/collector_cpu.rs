@@ -89,7 +89,7 @@ impl ByRate {
 
 /// One flow of six hops with all items, over loopback.
 fn by_rate(settings: &Settings) -> Result<Vec<ByRate>, CliError> {
-    let constant = Case { name: "", flows: 1, hops: 6, bitmap: ALL, values: Values::Constant };
+    let constant = Case { flows: 1, hops: 6, bitmap: ALL, ..Case::PLAIN };
     let mut found = Vec::new();
     for stores in [false, true] {
         let case = if stores { Case { values: Values::Change, ..constant } } else { constant };
@@ -162,7 +162,7 @@ struct Characteristic {
 }
 
 fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError> {
-    let base = Case { name: "", flows: 100, hops: 6, bitmap: ALL, values: Values::Constant };
+    let base = Case { flows: 100, hops: 6, bitmap: ALL, ..Case::PLAIN };
     let over = |name: &str, case: &dyn Fn(u64) -> (Case, u64)| -> Result<Vec<(u64, Spread)>, CliError> {
         let values = settings.list(name);
         let costs = timing::in_turn(settings, values, |value| {
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_reports_are_events() {
-        let case = Case { name: "", flows: 100, hops: 3, bitmap: ALL, values: Values::Change };
+        let case = Case { flows: 100, hops: 3, bitmap: ALL, values: Values::Change, ..Case::PLAIN };
         let feed = case.feed();
         let rounds = rounds(&feed, 100);
         let (mut collector, mut batch) = (case.collector(), Batch::with_capacity(BATCH));

@@ -2,7 +2,7 @@
 
 use collector::{
     Batch,
-    workload::{Case, Input, Values},
+    workload::{Case, Input},
 };
 use wire::{Decoder, Dialect, Profile};
 
@@ -39,10 +39,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         for &items in settings.list("items") {
             let bitmap = 0xff00 & !(0xffff >> items);
             let flows = settings.one("flows") as u32;
-            cases.push((
-                (hops, items),
-                Case { name: "", flows, hops: hops as u8, bitmap, values: Values::Constant },
-            ));
+            cases.push(((hops, items), Case { flows, hops: hops as u8, bitmap, ..Case::PLAIN }));
         }
     }
     let decoded = timing::in_turn(settings, &cases, |(_, case)| decoding(settings, case))?;

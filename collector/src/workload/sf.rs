@@ -73,7 +73,7 @@ impl SfCase {
             let flow = (u64::from(at) * stride % u64::from(self.flows)) as u32;
             self.write(frame, flow, at);
         }
-        Feed { bytes, length: FRAME, next: 0, now: 1_700_000_000_000_000_000, ticked: 0 }
+        Feed::new(bytes, FRAME)
     }
 
     fn write(&self, frame: &mut [u8], flow: u32, seq: u32) {
@@ -92,8 +92,7 @@ impl SfCase {
             MainRepr { bits: ITEMS & 0x7fff, metadata: hop(NODES, flow, number), ..MainRepr::default() };
         let report = Repr::new(Flags::FLOW, main, Inner::Ipv6(&inner));
         let (head, rest) = frame.split_at_mut(OUTER);
-        Packet { src: [192, 0, 2, 1], dst: [192, 0, 2, 100], src_port: 40_000, dst_port: 32_766, dscp: 0 }
-            .write(head, rest.len());
+        Packet::REPORT.write(head, rest.len());
         let group = Group { hw_id: 0, seq: seq & 0x003f_ffff, node_id: NODES };
         if let Some(mut builder) = GroupBuilder::new(rest, group) {
             let fits = builder.push(&report);

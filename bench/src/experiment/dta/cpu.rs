@@ -26,7 +26,7 @@ use crate::{
 use terminal::CliError;
 
 /// Reports of paths of five nodes, with node IDs only, of 100,000 flows.
-const PATHS: Case = Case { name: "paths", flows: 100_000, hops: 5, bitmap: 0x8000, values: Values::Constant };
+const PATHS: Case = Case { name: "paths", flows: 100_000, hops: 5, bitmap: 0x8000, ..Case::PLAIN };
 /// Records in a batch of the collector.
 const BATCH: usize = 8192;
 /// Unit of CPU time in `/proc/PID/stat`: ticks per second.
