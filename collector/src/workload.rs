@@ -236,7 +236,7 @@ struct Packet {
 }
 
 impl Packet {
-    /// What contains a report.
+    /// The outer packet of a report.
     const REPORT: Self = Self {
         src: [192, 0, 2, 1],
         dst: [192, 0, 2, 100],

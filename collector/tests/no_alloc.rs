@@ -1,4 +1,4 @@
-//! Nothing is allocated per report, event, rollup or tick: counted by the allocator itself, of one test and one thread.
+//! Nothing is allocated per report, event, rollup or tick. A counting allocator checks this, in one test on one thread.
 
 use testkit::allocations::{Counting, allocations};
 
@@ -32,7 +32,7 @@ fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
     deliver(20_000, &mut collector, &mut batch);
     let before = allocations();
     deliver(10_000, &mut collector, &mut batch);
-    // A tick, the end of seconds and of a minute, and traffic behind it.
+    // A tick, the end of seconds and of a minute, and traffic after it.
     let later = 1_700_000_100_000_000_000;
     for step in 0..200 {
         collector.tick(later + step * 500_000_000, &mut batch);

@@ -119,7 +119,7 @@ impl ParsedPacket {
             replication: header::replication(head),
             version_zero: int.version == int::Version::V10 && head[0] >> 4 == 0,
             layout: int.stack.layout,
-            int_words: ((location.end - location.header) / 4) as u8, // the shim's 8-bit length says so
+            int_words: ((location.end - location.header) / 4) as u8, // the shim's length has 8 bits
             sf: int.sf,
             shim: if option { location.start + OPTION_HEAD } else { location.start },
             end: location.end,

@@ -28,8 +28,8 @@
 //!   and flow, so that flows through different queues of a node are not compared with each other.
 //! - **per-flow**: `v` is the sum over the hops that gave the value (or the flow's own latency). Report if `|v − last| > T`,
 //!   and only then `last ← v`.
-//! - **moving average**: `v` as per-flow; `A ← A + k·v − ⌊k·A / 256⌋`, the weight `k` in 256ths, `A` with 8 bits behind the
-//!   point (see [`crate::rule::history`]). Report if `|A − last| > 256·T`, and only then `last ← A`. Every packet updates
+//! - **moving average**: `v` as per-flow; `A ← A + k·v − ⌊k·A / 256⌋`, the weight `k` in 256ths, `A` with 8 fractional
+//!   bits (see [`crate::rule::history`]). Report if `|A − last| > 256·T`, and only then `last ← A`. Every packet updates
 //!   the average. (The paper can also be read as an average between the value and the last one *reported*. Then nothing
 //!   would accumulate between events, a lasting change of less than `T / α` would never be reported, and the algorithm
 //!   would be per-flow with another threshold.)
@@ -65,7 +65,7 @@ pub use hash::{Crc, flow_crc};
 /// Maximum number of registers of one monitor.
 pub const MAX_REGISTERS: usize = 1 << 24;
 
-/// What to detect.
+/// A detector: algorithm, metric and threshold.
 ///
 /// ```
 /// use detect::{Algorithm, Detector, HopValues, Metric, Monitor, Observation};
@@ -218,7 +218,7 @@ impl Decision {
 pub struct Counts {
     /// Packets by [`Decision`]; their sum is all packets.
     pub decisions: [u64; Decision::COUNT],
-    /// Registers that were taken over from another flow or node.
+    /// Registers that another flow or node had before.
     pub collisions: u64,
 }
 
@@ -294,7 +294,7 @@ impl Monitor {
         &self.counts
     }
 
-    /// Empties all registers: what comes next is new.
+    /// Empties all registers: the next packet of each key is its first.
     pub fn wipe(&mut self) {
         self.registers.fill(Register { tag: 0, last_reported: 0, extra: 0 });
         self.cells.fill(EMPTY);

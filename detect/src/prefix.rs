@@ -134,7 +134,7 @@ impl fmt::Display for Prefix {
 pub enum PrefixError {
     /// Not `ADDRESS` or `ADDRESS/LENGTH`.
     Malformed {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// More bits than the address has.

@@ -304,7 +304,7 @@ fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<
 pub enum ThresholdError {
     /// Not a port or a range of ports.
     Ports {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// More than [`MAX_OVERRIDES`].

@@ -15,7 +15,7 @@ pub const PORT: u16 = 32767;
 pub const HEADER_LEN: usize = 24;
 /// Bytes of a [`Postcard`].
 pub const POSTCARD_LEN: usize = 20;
-/// Bytes of a [`Postcard`] with its [`PacketFields`] behind it.
+/// Bytes of a [`Postcard`] followed by its [`PacketFields`].
 pub const LONG_POSTCARD_LEN: usize = 32;
 /// Bytes of a [`Summary`].
 pub const SUMMARY_LEN: usize = 24;

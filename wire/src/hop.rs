@@ -85,6 +85,6 @@ pub struct Hop {
     pub buffer_id: Option<u8>,
     /// Buffer occupancy, 24 bits.
     pub buffer_occupancy: Option<u32>,
-    /// Checksum complement, as it is.
+    /// Checksum complement, as on the wire.
     pub checksum_complement: Option<u32>,
 }

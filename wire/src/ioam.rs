@@ -116,7 +116,7 @@ impl<'a> Trace<'a> {
         let trace_type = u24_at(head, field::TRACE_TYPE);
         let node_len = head[field::NODE_LEN] >> 3;
         let remaining = head[field::REMAINING] & 0x7f;
-        // In a pre-allocated trace the free space comes first; in an incremental one it is not there.
+        // In a pre-allocated trace the free space comes first; an incremental one has none.
         let free = if incremental { 0 } else { usize::from(remaining) * 4 };
         let trace = Self {
             namespace: u16_at(head, field::NAMESPACE),
@@ -302,7 +302,7 @@ impl<'a> Node<'a> {
         self.word(6)
     }
 
-    /// Checksum complement, as it is.
+    /// Checksum complement, as on the wire.
     pub fn checksum_complement(&self) -> Option<u32> {
         try_u32(self.bytes, self.offset(7)?)
     }
@@ -381,7 +381,7 @@ impl NodeValues {
     /// Writes the node's data under a Trace-Type without opaque snapshot, and returns its length.
     ///
     /// # Panics
-    /// If `out` is shorter than [`node_words`] says.
+    /// If `out` is shorter than [`node_words`].
     pub fn emit(&self, trace_type: u32, out: &mut [u8]) -> usize {
         let or_ones = |value: Option<u32>| value.unwrap_or(u32::MAX);
         let half = |port: Option<u32>| port.map_or(0xffff, |port| port & 0xffff);

@@ -1,7 +1,7 @@
 //! Bytes to fields and back: Ethernet to UDP, INT, telemetry reports, postcards, IOAM, DTA, RoCEv2.
 //!
 //! Everything here is a view over borrowed bytes with a checked constructor, or a plain `Copy` representation.
-//! Nothing allocates, logs, or knows the time. After a checked constructor returned `Ok` no accessor panics.
+//! Nothing allocates, logs, or reads a clock. After a checked constructor returned `Ok` no accessor panics.
 //!
 //! # Example
 //! From a captured frame to the hops of the reports in it:

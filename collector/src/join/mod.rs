@@ -123,7 +123,7 @@ pub(crate) struct Joiner {
     next: u32,
 }
 
-/// What to do with a set.
+/// Decision about a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Wait,

@@ -174,7 +174,7 @@ fn sort_by_stamps(postcards: &mut [Postcard]) {
     postcards.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
 }
 
-/// Sorts by hop limit, highest first. `false`: one has none, or two are equal, as behind a bridge.
+/// Sorts by hop limit, highest first. `false`: one has no hop limit, or two are equal, as after a bridge.
 fn sort_by_hop_limit(postcards: &mut [Postcard]) -> bool {
     if postcards.iter().any(|postcard| postcard.hop_limit.is_none()) {
         return false;

@@ -122,7 +122,7 @@ impl Directory {
                 return;
             }
         }
-        // Displaced entries behind it move closer to their home positions.
+        // The following displaced entries move closer to their home positions.
         let mut at = hole;
         loop {
             at = (at + 1) & (self.size - 1);

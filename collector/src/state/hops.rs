@@ -68,7 +68,7 @@ impl PacketValues {
         Self { utilization: utilization | level_2, congestion: reading.congestion }
     }
 
-    /// Replaces the values that are given.
+    /// Replaces the values that are present.
     pub(crate) fn update(&mut self, utilization: Option<u64>, congestion: u32, level_2: bool) {
         if let Some(utilization) = utilization {
             self.utilization = utilization.min(u64::from(NO_UTILIZATION)) as u32;

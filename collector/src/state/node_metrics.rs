@@ -217,7 +217,7 @@ impl NodeMetrics {
     }
 }
 
-/// The widest deadband of hop latency: half of what a state can store, so that a value never reported lies outside it. A
+/// The widest deadband of hop latency: half of the range of a state, so that before the first report every value lies outside it. A
 /// wider threshold is compared when a value leaves the deadband.
 pub(crate) const WIDEST_DEADBAND: u64 = 1 << 31;
 

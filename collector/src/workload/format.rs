@@ -55,12 +55,12 @@ impl Format {
         if self == Self::Report10 { Dialect::IntCollectorGen } else { Dialect::Strict }
     }
 
-    /// Whether each node reports by itself.
+    /// Whether each node sends its own reports.
     fn is_by_node(self) -> bool {
         matches!(self, Self::Mx21 | Self::Postcard)
     }
 
-    /// Where the sequence number begins in the payload: four bytes that differ between reports by nothing else.
+    /// Offset of the sequence number in the payload: four bytes in which reports differ only by it.
     pub(super) fn sequence_number(self) -> usize {
         match self {
             Self::Report10 => 8,
@@ -71,12 +71,12 @@ impl Format {
 }
 
 impl Case {
-    /// Frames that a packet causes.
+    /// Number of frames per packet.
     pub(super) fn frames_per_packet(&self) -> u8 {
         if self.format.is_by_node() { self.hops } else { 1 }
     }
 
-    /// Where the items lie in a record.
+    /// Offsets of the items in a record.
     fn layout(&self) -> Layout {
         let words = self.bitmap.count_ones() as u8;
         match self.format {

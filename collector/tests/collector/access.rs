@@ -1,4 +1,4 @@
-//! Who may report: what others send changes nothing but the counters of refusals, whatever it is.
+//! Access control: datagrams of senders that are not allowed change nothing but the counters of refusals, whatever they contain.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ fn a_sender_may_report_as_its_own_nodes_only() {
         bench.deliver_from(&Sent { reporter: node, ..Sent::default() }.v10(), ALLOWED);
         bench.deliver_from(&Sent::v20(&[Sent { reporter: node, ..Sent::default() }]), ALLOWED);
     }
-    // The header of a report 0.5 names no node.
+    // The header of a report 0.5 has no node id.
     bench.deliver_from(&Sent::default().v05(), ALLOWED);
     let mut nodes: Vec<_> = bench.collector.streams().map(|stream| stream.id.node).collect();
     nodes.sort();
@@ -66,7 +66,7 @@ fn a_sender_may_report_as_its_own_nodes_only() {
     assert_eq!(by_source, [33]);
 }
 
-/// Results of some datagrams: everything that is emitted and kept, but no counter of refusals.
+/// Results of some datagrams: all output and state, without the counters of refusals.
 #[derive(PartialEq, Debug)]
 struct Outcome {
     emitted: String,
@@ -187,7 +187,7 @@ fn no_datagram_is_read_as_a_node_that_the_check_did_not_see() {
     );
     for stream in bench.collector.streams() {
         let node = stream.id.node;
-        // Reports 0.5 are numbered by address.
+        // Streams of reports 0.5 are identified by address.
         assert!(
             stream.id.version == 5 || node.is_some_and(|node| (1..=1 << 24).contains(&node)),
             "{:?}",

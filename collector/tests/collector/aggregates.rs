@@ -56,7 +56,7 @@ impl Server {
         self.deliver(&bytes);
     }
 
-    /// The same, with what they say of the packet.
+    /// The same, with the fields of the packets.
     fn long_postcards(&mut self, kind: Kind, postcards: &[(Postcard, PacketFields)]) {
         self.sequence += 1;
         let short: Vec<_> = postcards.iter().map(|(postcard, _)| *postcard).collect();
@@ -183,7 +183,7 @@ fn postcards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
     let mut server = Server::new(Clocks::Synchronised, PostcardConfig::default());
     for packet in 0..3_u64 {
         let t = 0xffff_f000 + packet * 2_000_000;
-        // As Agg_{N,F} does: each node's by itself, in no order of the path.
+        // As in Agg_{N,F}: the postcards of each node separately, not in the order of the path.
         for (node, from, latency) in [(9, 6000, 500), (7, 0, 1000), (8, 3000, 2000)] {
             let packet = PacketFields {
                 hop_limit: Some(64 - (from / 3000) as u8),
@@ -230,7 +230,7 @@ fn postcards_without_their_packets_prove_no_path() {
     let mut server = Server::new(Clocks::Synchronised, PostcardConfig::default());
     for packet in 0..8_u64 {
         let t = packet * 2_000_000;
-        // The first node's comes too late; the others follow each other.
+        // The first node's postcard arrives too late; the others are consecutive.
         for (node, from) in [(8, 3000), (9, 6000)] {
             server.postcards(Kind::AggNodeFlow, &[postcard(node, 5, t + from, 1000)]);
         }
@@ -259,7 +259,7 @@ fn an_id_stands_for_the_flow_that_is_known_to_have_it() {
 #[test]
 fn an_id_of_two_flows_stands_for_neither() {
     let mut server = Server::free();
-    // A CRC is linear: what the change of a port does to it, some bits of an address undo.
+    // A CRC is linear: some bits of an address compensate the change of a port.
     let key = flow(1, false);
     let of = |src_port: u16, dst: [u8; 4]| FlowKey::v4([10, 0, 0, 1], dst, Some((src_port, 80)), 17);
     let zero = of(0, [0; 4]).flow_id();

@@ -5,7 +5,7 @@ use collector::{Config, Datagram, Stats};
 use testkit::reports::{Bench, SECOND, Sent, config, flow, node};
 use wire::{Flags, FlowKey, Refusal};
 
-/// A cheap source of numbers that are hard to foresee.
+/// A simple seeded generator of random numbers.
 struct Random(u64);
 
 impl Random {
@@ -65,7 +65,7 @@ fn random_bytes_are_refused_and_the_numbers_balance() {
     let by_reason = |reason: Refusal| stats.refused[reason.index()];
     assert!(by_reason(Refusal::Truncated) > 0 && by_reason(Refusal::UnknownVersion) > 0);
     assert!(stats.accepted > 10_000 && stats.accepted < stats.datagrams, "{stats:?}");
-    // By source, as far as sources found room.
+    // By source, for those in the table.
     let by_source: u64 = bench.collector.sources().map(|source| source.refused.iter().sum::<u64>()).sum();
     let table = bench.collector.tables().sources;
     assert!(by_source <= stats.refused.iter().sum() && (table.evicted + table.refused > 0 || by_source > 0));
@@ -97,7 +97,7 @@ fn refusals_are_counted_by_reason_and_source() {
 fn a_report_about_a_report_is_refused() {
     let mut bench = Bench::new(config());
     let mut nested = Sent::default().v10();
-    // The inner packet goes to the telemetry port, and behind its INT lies a report.
+    // The inner packet goes to the telemetry port, and its INT is followed by a report.
     nested[16 + 22..16 + 24].copy_from_slice(&32_766_u16.to_be_bytes());
     let inner = Sent::default().v10();
     let total = (nested.len() - 16 + inner.len()) as u16;
@@ -135,7 +135,7 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
     assert!(bench.collector.bytes() < 4 << 20);
     for n in 0..100 {
         let view = bench.collector.flow(&flow(n, false)).unwrap();
-        // The very first reports may go under in the flood; nothing after them does.
+        // The first reports may be refused in the flood; later ones are not.
         assert!(view.row.reports >= 290, "flow {n} was pushed out: {:?}", view.row);
     }
     let again = bench.log.events.iter().filter(|event| {
@@ -143,7 +143,7 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
             && event.flow.is_some_and(|key| key.src_octets()[12..] == [10, 0, 0, 1])
     });
     assert_eq!(again.count(), 0, "a busy flow was reported as new again");
-    // Node metrics got every report, whether or not its flow found room.
+    // Node metrics got every report, even if its flow did not fit into the table.
     bench.pass(SECOND);
     let values: u64 = bench.collector.nodes().map(|view| view.values).sum();
     assert_eq!(values, 3 * stats.reports);
@@ -183,7 +183,7 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
         assert!(table.used <= table.capacity, "{name}: {table:?}");
     }
     assert!(tables.nodes.refused > 10_000, "{:?}", tables.nodes);
-    // When it is over, room is made again.
+    // After the flood, new nodes are admitted again.
     bench.send(&Sent::default()).pass(10 * SECOND);
     bench.log = testkit::reports::Log::default();
     bench.send(&Sent { flow: 2000, ..Sent::default() });
@@ -193,7 +193,7 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
 
 #[test]
 fn a_reassigned_slot_is_not_written_to() {
-    // Room for two queues: the flow's own expires while the flow lives on without naming it, then others take the slot.
+    // A table of two queues: the flow's own expires while the flow's reports do not name it, then others get the slot.
     let mut bench = Bench::new(Config { max_queues: 2, flow_timeout: 20 * SECOND, ..config() });
     let quiet = |queue| Sent { hops: vec![testkit::reports::Node { queue, ..node(1) }], ..Sent::default() };
     bench.send(&quiet(Some((1, 10))));
@@ -228,7 +228,7 @@ fn losses_are_reported_once_per_second_and_explained() {
         if let SequenceEventKind::Lost { first, count } = kind { Some((first, count)) } else { None }
     };
     let lost: Vec<_> = bench.log.notes.iter().filter_map(|note| of(note.kind)).collect();
-    // One by one, as the window passes them.
+    // One by one, as they leave the window.
     assert_eq!(lost, (100..110).chain([300]).map(|seq| (seq, 1)).collect::<Vec<_>>());
     let stream = bench.collector.streams().next().unwrap();
     assert_eq!((stream.datagrams, stream.lost, stream.countable), (489, 11, true));

@@ -22,7 +22,7 @@ fn frames(name: &str) -> Vec<(u64, Vec<u8>)> {
     frames
 }
 
-/// bmv2 with ONOS' program: microseconds and packets.
+/// bmv2 with the program of ONOS: microseconds and packets.
 fn bmv2() -> Profile {
     Profile {
         timestamp_unit_ns: 1000,
@@ -75,7 +75,7 @@ fn the_congested_queue_is_found() {
     }
     assert_eq!(deepest[&Some(102)], 200);
     assert!(deepest[&Some(101)] <= 64 && deepest[&Some(103)] <= 64, "{deepest:?}");
-    // Three clocks that were never set: the sum of the hops, and marked so.
+    // Three clocks that are not synchronised: the latency is the sum of the hops, and marked so.
     for flow in collector.flows() {
         let hops: u64 = flow.hops().map(|hop| hop.hop_latency.expect("every hop has a latency")).sum();
         assert_eq!((flow.row.flow_latency, flow.basis()), (Some(hops), Basis::HopSum));
@@ -94,7 +94,7 @@ fn paths_alone_give_paths_and_no_latency() {
     assert!(batch.rollups().is_empty() && batch.events().all(|(event, _)| event.value == Some(3)));
 }
 
-/// The greatest hop latency of each node, ns, and the number of its queues' profile.
+/// The maximum hop latency of each node, ns, and the number of its queues' profile.
 fn greatest(name: &str, config: Config) -> BTreeMap<u32, (u64, u8)> {
     let (collector, _) = read_with(name, config);
     assert!(collector.stats().accepted >= 60);

@@ -1,4 +1,4 @@
-//! What is reported, and when: traces in, lines of text out.
+//! Events as lines of text, for sequences of reports.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use detect::{Detection, Match, Thresholds};
 use testkit::reports::{Bench, SECOND, Sent, config, detection, flow, node, profile};
 use wire::Flags;
 
-/// A bench whose first report of the template has been reported.
+/// A bench that has processed the first report of the template.
 fn warm() -> Bench {
     let mut bench = Bench::new(config());
     bench.send(&Sent::default());
@@ -83,7 +83,7 @@ fn queues_and_links_are_reported_for_their_own_keys() {
     bench.send(&middle(|hop| hop.queue = Some((4, 16))));
     bench.send(&middle(|hop| hop.utilization = Some(700)));
     bench.send(&middle(|hop| hop.ports = (1, 9)));
-    // Another flow sees the same queue.
+    // Another flow passes the same queue.
     bench.collected();
     bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 30))) });
     let collected = bench.collected();
@@ -98,7 +98,7 @@ fn each_key_is_reported_once() {
     bench.send(&middle(|hop| hop.queue = Some((4, 16))));
     assert_eq!(bench.collected(), "new queue_occupancy node=2 queue=4 16\n");
     bench.send(&middle(|hop| hop.utilization = Some(700)));
-    // Back in queue 0, where 16 was reported last.
+    // Back in queue 0, whose last reported value is 16.
     assert_eq!(
         bench.collected(),
         "change link_utilization node=2 if=2 500->700\nchange queue_occupancy node=2 queue=0 16->10\n"
@@ -172,7 +172,7 @@ fn e_and_m_are_reported_when_they_begin() {
 #[test]
 fn a_drop_is_reported_and_is_no_path() {
     let mut bench = warm();
-    // Dropped at node 2, which adds its header: ports (bit 5), queue and reason (bit 1).
+    // Dropped at node 2, whose report header has ports (bit 5), and queue and reason (bit 1).
     let drop = Sent {
         hops: vec![node(1), node(2)],
         reporter: 2,
@@ -221,7 +221,7 @@ fn rules_that_were_swapped_are_reported_anew() {
     }
 }
 
-/// The queue of the middle hop in each report, `None` for one that does not report it; what is reported of rules.
+/// The rule events for these queues of the middle hop in each report; `None`: not reported.
 fn reported_of_queues(bench: &mut Bench, queues: &[Option<u32>]) -> String {
     let mut collected = String::new();
     for queue in queues {
@@ -241,7 +241,7 @@ fn rules_remember_earlier_reports_of_their_flow() {
     let collected =
         reported_of_queues(&mut bench, &[Some(10), Some(200), Some(201), Some(60), Some(50), None]);
     assert_eq!(collected, " rule_on0 rule_off0 rule_on0+rule_on1 rule_off0+rule_off1");
-    // Another flow has a memory of its own.
+    // Another flow has its own history.
     bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 900))) });
     assert!(!bench.collected().contains("rule_on"));
 }
@@ -259,7 +259,7 @@ fn rule_history_survives_a_reload_but_not_its_flow() {
     bench.pass(90 * SECOND);
     bench.collected();
     assert_eq!(reported_of_queues(&mut bench, &[Some(60), Some(60), Some(60)]), "  rule_on1", "a new flow");
-    // Without such rules there is no such memory.
+    // Without such rules there is no history.
     bench.collector.set_detection(detection(&[("plain", "hops > 5")]));
     bench.collector.set_detection(detection(&[stays]));
     assert_eq!(reported_of_queues(&mut bench, &busy), "", "it was forgotten");
@@ -336,7 +336,7 @@ fn the_latest_state_is_pushed_while_a_flow_lives() {
     assert_eq!(bench.log.rows.len(), 2);
     let (row, path) = &bench.log.rows[1];
     assert_eq!((row.flow, row.flow_latency, path.as_slice()), (flow(1, false), Some(3000), &[1, 2, 3][..]));
-    // Silence is not pushed.
+    // A silent flow is not pushed.
     bench.pass(10 * SECOND);
     assert!(bench.collected().lines().count() <= 1);
 }
@@ -480,12 +480,12 @@ fn a_local_report_0_5_has_its_latency_from_checked_stamps() {
     };
     bench.deliver(&local((0xffff_fff0, 0x1_0000_0010)).v05());
     assert!(bench.collected().contains("new hop_latency flow=1 node=4 32\n"));
-    // Egress before ingress: not a latency.
+    // Egress before ingress is not a latency.
     bench.deliver(&local((1000, 900)).v05());
     assert_eq!(bench.collected(), "");
 }
 
-/// Two hops with stamps: from `at` on, 100 units in the first, then 50 on the link, 200 in the second.
+/// Two hops with timestamps: from `at` on, 100 units in the first, then 50 on the link, 200 in the second.
 fn stamped(at: u64, skew: i64) -> Sent {
     let second = (at + 150).wrapping_add_signed(skew);
     let hop = |id, stamps: (u64, u64)| testkit::reports::Node {
@@ -526,7 +526,7 @@ fn a_clock_that_is_set_back_stops_nothing() {
             let before = bench.now;
             bench.now -= BACK;
             bench.pass(SECOND / 5);
-            // What waited in a socket meanwhile.
+            // A report that waited in a socket in the meantime.
             bench.now = before;
             bench.send(&Sent::default());
             sent += 1;
@@ -546,10 +546,10 @@ fn a_clock_that_is_set_back_stops_nothing() {
     bench.pass(2 * SECOND);
     let seconds = totals(&bench, 1);
     assert_eq!(seconds.iter().map(|(_, count)| count).sum::<u64>(), sent, "{seconds:?}");
-    // Each is there under its own time, those of the clock before and behind.
+    // Each is present with its own time, before and after the clock was set back.
     assert!(seconds.len() >= 10 && seconds.iter().all(|(_, count)| *count <= 7), "{seconds:?}");
     assert!(seconds.iter().filter(|(ts, _)| *ts < testkit::reports::START).count() >= 5, "{seconds:?}");
-    // What falls silent expires after its time, not an hour later.
+    // A silent flow expires after its timeout, not an hour later.
     assert!(bench.collector.flow(&testkit::reports::flow(1, false)).is_some());
     bench.pass(30 * SECOND);
     assert!(bench.collector.flow(&testkit::reports::flow(1, false)).is_none());
@@ -572,7 +572,7 @@ fn latency_is_measured_only_where_clocks_agree() {
         (Clocks::Synchronised, 1000, stamped(1000, 0), reported("350000")),
         // The 32 bits wrap between the hops.
         (Clocks::Synchronised, 1, stamped((1 << 32) - 120, 0), reported("350")),
-        // The second clock is behind by so much that the whole is shorter than its parts, or negative.
+        // The second clock is so far behind that the total is shorter than the sum of its parts, or negative.
         (Clocks::Synchronised, 1, stamped(100_000, -60), reported("300 HopSum")),
         (Clocks::Synchronised, 1, stamped(100_000, -50_000), reported("300 HopSum")),
         (Clocks::Free, 1, stamped(1000, 0), reported("300 HopSum")),
@@ -588,7 +588,7 @@ fn disagreeing_clocks_without_latencies_leave_a_mark_and_no_value() {
     let default_profile = Profile { clocks: Clocks::Synchronised, ..Profile::default() };
     let mut bench = Bench::new(Config { default_profile, ..config() });
     let mut sent = stamped(100_000, -50_000);
-    // The second hop's ingress is unavailable, so that it has no latency of its own.
+    // The second hop's ingress timestamp is unavailable, so it has no latency.
     sent.hops[1].stamps = Some((0xffff_ffff, 40_000));
     bench.send(&sent);
     let view = bench.collector.flow(&flow(1, false)).unwrap();
@@ -615,7 +615,7 @@ fn units_are_those_of_the_senders_profile() {
     let mut read_by: Vec<_> = bench.collector.queues().map(|queue| (queue.node, queue.profile)).collect();
     read_by.sort_unstable();
     assert_eq!(read_by, [(1, 1), (2, 1), (3, 1), (8, 0)]);
-    // Then another collector of the site sends for the node.
+    // Then another source sends reports of the node.
     bench.deliver_from(&Sent { flow: 3, hops: vec![node(8)], ..Sent::default() }.v10(), [192, 0, 2, 1]);
     assert!(bench.collector.queues().all(|queue| queue.profile == 1));
 }
@@ -643,7 +643,7 @@ fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
     for flow in [1, 2] {
         bench.send(&sent(flow, 9010));
     }
-    // From what was reported last, which is what it was before.
+    // The change is from the last reported value, which is unchanged.
     assert_eq!(
         bench.collected(),
         "change hop_latency flow=1 node=2 1000->9010\nchange hop_latency flow=2 node=2 1050->9010\n"
@@ -678,7 +678,7 @@ fn equal_input_gives_equal_output_to_the_last_id() {
     let (one, other) = (run(), run());
     assert!(one.0.len() > 1000 && !one.1.is_empty() && !one.2.is_empty());
     assert_eq!(one, other);
-    // Ids distinguish events.
+    // Ids are unique.
     let mut ids: Vec<u64> = one.0.iter().map(|event| event.id).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -1,4 +1,4 @@
-//! A fabric whose nodes send postcards knows what really happened; what the collector makes of the postcards must be that.
+//! Postcards of a simulated fabric: the collector's paths must be those of the ground truth.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Output for Reported {
 struct Witness {
     collector: Collector,
     reported: Reported,
-    /// Of packets that arrived, in their order: paths (each once in a row), and latencies.
+    /// Paths and latencies of the arrived packets, in order; equal consecutive paths once.
     paths: Paths,
     latencies: BTreeMap<String, Vec<u64>>,
     packets: u64,

@@ -1,5 +1,5 @@
-//! A model of the filter, without a kernel: a second collector that sees every datagram decides whether one contains a change. What
-//! contains none is suppressed and reported by runs and suppressed values; both must then have reported the same.
+//! A model of the filter, without a kernel: a second collector that receives every datagram decides whether one contains a change.
+//! Others are suppressed and reported by runs and suppressed values; both collectors must then have reported the same.
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests may panic")]
 
@@ -17,7 +17,7 @@ use testkit::network::{Network, Random, detection};
 use testkit::reports::{Bench, Log, SECOND, START, Sent, config, node};
 use wire::{Decoder, FlowKey, Report};
 
-/// The counters that are the filter's for what it suppressed.
+/// The counters that the filter keeps for suppressed datagrams.
 type Counters = [u64; 5];
 
 fn counters(collector: &Collector) -> Counters {
@@ -28,16 +28,16 @@ fn counters(collector: &Collector) -> Counters {
 
 /// Both collectors, and the filter between them.
 struct Model {
-    /// Sees every datagram.
+    /// Receives every datagram.
     all: Collector,
-    /// Sees what the filter gives up.
+    /// Receives the datagrams that the filter passes.
     few: Collector,
     collected: Log,
     reported: Log,
     streams: BTreeMap<StreamId, Run>,
-    /// Reports of each flow, and the nodes they reported of.
+    /// Suppressed reports of each flow, and their nodes.
     suppressed: BTreeMap<FlowKey, (u64, Vec<Option<u32>>)>,
-    /// Values so far of each key, and what of it was suppressed.
+    /// Number of values of each key, and of suppressed ones.
     values: BTreeMap<(Metric, u32, u32), u64>,
     keys: BTreeMap<(Metric, u32, u32), SuppressedKey>,
     counted: Counters,
@@ -74,7 +74,7 @@ impl Model {
         self.few.set_detection(Arc::clone(detection));
     }
 
-    /// Moves time on, with what the filter owes before a second ends.
+    /// Advances time, after the filter has applied suppressed values before the end of a second.
     fn pass(&mut self, now: Nanos) {
         let due = match self.round {
             0 => now / SECOND != self.now / SECOND,
@@ -96,7 +96,7 @@ impl Model {
         let (before, state) = (counters(&self.all), hidden(&self.all, &flows));
         let reported = self.collected.events.len();
         self.all.handle(&[datagram], &mut self.collected);
-        // Values of one node are joined with those of others, changed or not.
+        // Postcards of one node are joined with those of others, whether or not their values changed.
         let mut change = has_postcard(payload);
         change |= self.collected.events.len() > reported || hidden(&self.all, &flows) != state;
         change |= self.all.stats().unadmitted > 0;
@@ -117,7 +117,7 @@ impl Model {
         }
     }
 
-    /// The filter's step for the datagram's number. `true`: it was the expected one.
+    /// The filter's step for the datagram's sequence number. `true`: it is the expected one.
     fn number(&mut self, datagram: &Datagram<'_>, change: bool) -> bool {
         let Some((id, number)) = stream(datagram) else { return true };
         let Some(run) = self.streams.get_mut(&id) else {
@@ -137,7 +137,7 @@ impl Model {
         expected
     }
 
-    /// Applies what was suppressed.
+    /// Applies suppressed runs and values.
     fn sync(&mut self) {
         for (id, stream) in &mut self.streams {
             let run = Run { count: std::mem::take(&mut stream.count), ..*stream };
@@ -178,7 +178,7 @@ impl Model {
     }
 }
 
-/// The stream that a datagram counts in, and its number.
+/// The stream of a datagram, and its sequence number.
 fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32)> {
     let peek = wire::peek(datagram.payload, &wire::Profile::default()).ok()?;
     let version = match peek.version {
@@ -196,7 +196,7 @@ fn is(ours: &StreamId, theirs: &StreamId) -> bool {
     id(ours) == id(theirs) && (ours.node.is_some() || ours.source == theirs.source)
 }
 
-/// The flows of a datagram's good reports, and the nodes that each reports of.
+/// The flows of a datagram's good reports, and the nodes of each.
 fn read(payload: &[u8]) -> Vec<(FlowKey, Vec<Option<u32>>)> {
     let (mut decoder, mut report) = (Decoder::new(wire::Profile::default()), Report::EMPTY);
     let (mut reports, mut flows) = (decoder.reports(payload), Vec::new());
@@ -220,7 +220,7 @@ fn has_postcard(payload: &[u8]) -> bool {
     false
 }
 
-/// What of a flow decides later events, beside what reports an event whenever it changes.
+/// State of a flow that affects later events but does not itself cause an event when it changes.
 type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
 
 fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<Option<Hidden>> {
@@ -246,7 +246,7 @@ fn suppressed_hop(hop: HopView, collected: bool) -> SuppressedHop {
     }
 }
 
-/// Keys of nodes that had values since the last time, as the filter keeps them.
+/// Keys of nodes with values since the last time, as the filter stores them.
 fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64>) -> Vec<SuppressedKey> {
     let of = |metric, views: Vec<SeriesView>| views.into_iter().map(move |view| (metric, view));
     of(Metric::HopLatency, collector.nodes().collect())
@@ -260,7 +260,7 @@ fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64
         .collect()
 }
 
-/// Gives a model `count` datagrams over some minutes, and changes thresholds and rules in between.
+/// Passes `count` datagrams over some minutes to a model, and changes thresholds and rules in between.
 fn run(model: &mut Model, seed: u64, count: usize, gap: impl Fn(&mut Random) -> Nanos) {
     let mut network = Network::new(seed);
     let rules = ["max(hop_latency) > 1300 and hops > 2", "queue_occupancy > 25 or loop"];
@@ -272,7 +272,7 @@ fn run(model: &mut Model, seed: u64, count: usize, gap: impl Fn(&mut Random) -> 
     for at in 0..count {
         let gap = gap(&mut network.random);
         if gap > SECOND {
-            // Until the sweep has been everywhere: what returns before is still known in the one and gone in the other.
+            // Until the sweep has visited all flows: before that, a flow may have expired in one collector only.
             (0..2 * (gap / SECOND) + 40).for_each(|_| model.pass(model.now + SECOND / 2));
         }
         model.pass(model.now + gap % SECOND);
@@ -295,7 +295,7 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T], what: &
     assert_eq!(ours.len(), theirs.len(), "{what}");
 }
 
-/// Without the pushed state, which is that of the last round; and an expired key's last value likewise.
+/// The events without the pushed state and the last values of expired keys, which are those of the filter's last round.
 fn change(events: &[Event]) -> Vec<Event> {
     let without_value = |event: &Event| match (event.kind, event.metric) {
         (Kind::Expired, Some(Metric::FlowPath)) => *event,
@@ -308,7 +308,7 @@ fn change(events: &[Event]) -> Vec<Event> {
 #[test]
 fn events_totals_and_flows_are_those_of_a_collector_that_sees_every_datagram() {
     for seed in 1..=12 {
-        // Everything is applied before a second ends: then even the times are the same.
+        // All values are applied before a second ends, so even the times are the same.
         let mut model = Model::new(&start(), 0);
         run(&mut model, seed * 7919, 12_000, |random| match random.below(2000) {
             0 => random.below(90) * SECOND,
@@ -329,7 +329,7 @@ fn events_totals_and_flows_are_those_of_a_collector_that_sees_every_datagram() {
     }
 }
 
-/// Without what depends on when the filter's values come: times, and how losses are split over seconds.
+/// Without the parts that depend on the time of the filter's values: times, and the distribution of losses over seconds.
 fn timeless(events: &[Event]) -> Vec<Event> {
     let by_clock = |event: &&Event| matches!(event.kind, Kind::Latest | Kind::Loss | Kind::Expired);
     events.iter().filter(|event| !by_clock(event)).copied().collect()
@@ -350,7 +350,7 @@ fn sums(log: &Log) -> BTreeMap<(Option<u32>, [u8; 16], u8), [u64; 3]> {
 fn a_round_of_a_second_changes_only_the_times_of_clock_driven_results() {
     for seed in 1..=12 {
         let mut model = Model::new(&start(), SECOND);
-        // Four seconds of traffic, so that nothing expires while it goes on; then silence.
+        // Four seconds of traffic, so that nothing expires in the meantime; then silence.
         run(&mut model, seed * 104_729, 12_000, |random| random.below(700_000));
         (0..140).for_each(|_| model.pass(model.now + SECOND / 2));
         model.finish();
@@ -430,7 +430,7 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
     assert!(bench.collector.apply_suppressed_key(&key));
     assert!(!bench.collector.apply_suppressed_key(&SuppressedKey { part: 9, ..key }));
     bench.collected();
-    // The first goes on, behind the filter.
+    // The first flow continues, suppressed by the filter.
     for _ in 0..20 {
         bench.pass(SECOND);
         assert!(bench.collector.apply_suppressed(&suppressed(1, bench.now), &mut bench.log));
@@ -461,7 +461,7 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
             "expired flow_path flow=2 1 path=1"
         ]
     );
-    // More than fit: a user that keeps a copy must compare everything.
+    // More removals than fit: a user that keeps a copy must compare everything.
     for flow in 10..20 {
         bench.send(&sent(flow));
     }

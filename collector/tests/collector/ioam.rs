@@ -1,4 +1,4 @@
-//! IOAM traces that lack nodes, or their ids: values count, paths do not follow from them.
+//! IOAM traces without some nodes or their ids: their values are applied, but they give no paths.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 

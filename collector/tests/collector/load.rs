@@ -1,5 +1,5 @@
-//! Postcards under load: full queues, links that fail, and a channel that delays, reorders, repeats and loses postcards. What the
-//! collector says of a path must be what a packet of the flow did.
+//! Postcards under load: full queues, links that fail, and a channel that delays, reorders, duplicates and loses postcards. Every
+//! path that the collector reports must be one that a packet of the flow took.
 //!
 //! `POSTCARD_PACKETS=1000000 cargo test --release -p hopwise-collector --test collector load -- --nocapture` runs each case
 //! for a million packets and prints its yield: docs/design/postcards.md has the figures.
@@ -22,20 +22,20 @@ use wire::FlowKey;
 const MS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;
 const FLOWS: u16 = 64;
-/// Packets of all flows a second, about.
+/// Approximate number of packets of all flows per second.
 const RATE: u64 = 100_000;
 
-/// How postcards reach the collector, and what it knows.
+/// How postcards reach the collector, and its configuration.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     mode: Mode,
-    /// Switches route, and packets differ; else they bridge, and the packets of a flow are all alike.
+    /// Switches route, and packets differ; otherwise they bridge, and all packets of a flow are identical.
     routed: bool,
     clocks: Clocks,
     linked: bool,
     route: Route,
-    /// Of the packets that arrived, how many at least were joined, per cent.
+    /// Minimum share of arrived packets whose postcards were joined, per cent.
     least: u64,
 }
 
@@ -120,7 +120,7 @@ impl AggregateOutput for Aggregates {
 /// A datagram in flight: when it arrives, its order, node and payload.
 type InFlight = (u64, u64, u32, Vec<u8>);
 
-/// The channel's jitter, the aggregator, the collector, and what really happened.
+/// The channel's jitter, the aggregator, the collector, and the ground truth.
 struct Witness {
     collector: Collector,
     aggregator: Option<Aggregator>,
@@ -167,7 +167,7 @@ impl Witness {
         self.random % limit
     }
 
-    /// Delivers what has arrived by `now`.
+    /// Delivers the datagrams that have arrived by `now`.
     fn advance(&mut self, now: u64) {
         while self.in_flight.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
             let Some(Reverse((at, _, node, payload))) = self.in_flight.pop() else { break };
@@ -261,7 +261,7 @@ fn links(topology: &Topology) -> Vec<Link> {
     links
 }
 
-/// A fat tree of 20 switches at its limits, in which links fail and come back.
+/// A fat tree of 20 switches at its limits, in which links fail and are restored.
 fn run(case: &Case, packets: u64) -> Witness {
     let wire = Wire { rate: 100_000_000, delay: 50_000, depth: 60_000 };
     let topology = Topology::fat_tree(4, wire).unwrap();

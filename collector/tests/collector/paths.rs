@@ -1,4 +1,4 @@
-//! Paths of every length fill the same memory; what finds no room is counted, marked, and stored later.
+//! Paths of all lengths share the same memory; those that do not fit are truncated, counted, marked, and stored later.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -33,7 +33,7 @@ fn twelve_hops_in_a_quarter_of_the_table_are_stored_and_every_change_is_reported
     }
     assert!(bench.collector.flows().all(|flow| flow.path().eq(1..=12) && !flow.truncated));
     bench.log = Default::default();
-    // Each flow in turn, then each hop: back to the old value and forth.
+    // Each flow in turn, then each hop: to a new value and back.
     for change in 0..29_952_usize {
         let (flow, hop) = ((change % 2496) as u16, change / 2496);
         bench.send(&latency(flow, hop, 90_000 + change as u32 * 1000));
@@ -60,7 +60,7 @@ fn paths_of_1_to_16_and_of_64_and_250_hops_lie_side_by_side() {
     };
     for round in 0..3 {
         for flow in 0..800 {
-            // Lengths change from round to round.
+            // Lengths change in each round.
             let hops = path(length(flow + round * 7), 1);
             bench.send(&Sent { flow, hops, bitmap: NODE_ID, ..Sent::default() });
         }

@@ -16,7 +16,7 @@ const MS: u64 = 1_000_000;
 struct Postcard {
     node: u32,
     seq: u32,
-    /// Of the packet: identification and time to live.
+    /// Identification and time to live of the packet.
     ident: u16,
     ttl: u8,
     ports: (u16, u16),
@@ -32,7 +32,7 @@ fn flow() -> FlowKey {
 }
 
 impl Postcard {
-    /// Of packet `ident` at the node that lies `hop` nodes behind the first.
+    /// The postcard of packet `ident` at the node `hop` nodes after the first.
     fn of(ident: u16, node: u32, hop: u8) -> Self {
         Self {
             node,
@@ -46,18 +46,18 @@ impl Postcard {
         }
     }
 
-    /// The last one of its packet.
+    /// The last postcard of its packet.
     fn last(self) -> Self {
         Self { edges: (self.edges.0, true), ..self }
     }
 
-    /// In a network without routers, as one of `nodes`.
+    /// The postcard in a network without routers, at one of `nodes`.
     fn bridged(self, nodes: &[u32]) -> Self {
         let edges = [nodes.first(), nodes.last()].map(|end| end == Some(&self.node));
         Self { ttl: 64, edges: edges.into(), ..self }
     }
 
-    /// The same, by a clock that agrees with others: in and out, in nanoseconds.
+    /// The same with timestamps of synchronised clocks: ingress and egress, ns.
     fn at(self, ingress: u64, egress: u64) -> Self {
         Self { stamps: Some((ingress, egress)), latency: None, ..self }
     }
@@ -119,7 +119,7 @@ impl Postcards {
         self
     }
 
-    /// Lost: its sequence number is used, but it does not arrive.
+    /// Loses a postcard: its sequence number is used, but it does not arrive.
     fn lose(&mut self, postcard: Postcard) -> &mut Self {
         self.numbers[postcard.node as usize] += 1;
         self
@@ -218,13 +218,13 @@ fn a_lost_postcard_is_no_shorter_path() {
         postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
     postcards.path_events();
-    // In the middle: the hop limit shows it.
+    // In the middle of the path: the hop limit shows it.
     for ident in 10..30 {
         postcards.lose(Postcard::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
     }
     let counts = postcards.counts();
     assert_eq!((postcards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
-    // At an end: no node says that the packet entered there, or left.
+    // At an end of the path: no node reports that the packet entered or left the domain.
     for ident in 30..50 {
         postcards.lose(Postcard::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
         postcards.lose(Postcard::of(ident + 100, 7, 0)).packet(ident + 100, &[7, 5, 9], &[1, 2]).wait();
@@ -241,7 +241,7 @@ fn a_node_that_falls_silent_makes_no_shorter_path() {
             postcards.packet(ident, &[7, 5, 9], if known { &[0, 1, 2] } else { &[0, 1] }).wait();
         }
         postcards.path_events();
-        // Its sequence numbers show no gap, as none comes later.
+        // Its sequence numbers show no gap, because no later one arrives.
         for ident in 10..60 {
             postcards.packet(ident, &[7, 5, 9], &[0, 1]).wait();
         }
@@ -291,7 +291,7 @@ fn stamps_give_the_latency_and_prove_no_path() {
         let mut postcards = synchronised(links);
         for packet in 0..3_u64 {
             let t = 1_000_000_000 + packet * 20 * MS;
-            // No digest, and hop limits of a bridged network.
+            // Without digests, and with the hop limits of a bridged network.
             let postcard = |node| Postcard::of(0, node, 0).bridged(&[7, 5, 9]);
             postcards.deliver(postcard(9).at(t + 5000, t + 6000)).deliver(postcard(7).at(t, t + 1000));
             postcards.deliver(postcard(5).at(t + 2000, t + 4000));
@@ -354,7 +354,7 @@ fn an_implausible_latency_of_a_postcard_is_marked() {
 
 #[test]
 fn packets_close_together_are_distinguished_by_their_stamps_or_share_a_path() {
-    // How far apart the packets are, whether a postcard is lost, and whether links are known.
+    // Gap between packets, whether a postcard is lost, and whether links are configured.
     for (gap, lost, linked) in
         [(4000, false, true), (1500, false, true), (4000, true, true), (1500, false, false)]
     {
@@ -404,7 +404,7 @@ fn packets_that_look_alike_on_two_paths_give_none() {
 /// Identical packets: constant payload, constant identification.
 #[test]
 fn packets_that_look_alike_are_several_and_no_loop() {
-    // Nodes, whether they route, and how far apart the packets are.
+    // Nodes, whether they route, and the gap between packets.
     for (nodes, routed, gap) in
         [(&[7][..], false, 4000), (&[7], false, 3 * MS), (&[7, 5], false, 4000), (&[7, 5, 9], true, 3 * MS)]
     {
@@ -459,8 +459,8 @@ fn a_bridging_loop_is_detected_by_its_interfaces() {
         assert!(postcards.bench.collector.flow(&flow()).unwrap().looped);
         assert!(postcards.path_events().iter().any(|event| event.starts_with("path_loop")));
     }
-    // Where a node follows another than before by the same interface, a postcard is missing.
-    // Where packets come into the first node by two interfaces, they leave the last by one.
+    // If a node follows another one than before by the same interface, a postcard is missing.
+    // If packets enter the first node by two interfaces, they leave the last by one.
     for nodes in [
         &[(7, 1, 3), (5, 1, 2), (9, 1, 2), (5, 1, 2), (9, 1, 9)][..],
         &[(7, 1, 3), (5, 1, 2), (5, 1, 2)],

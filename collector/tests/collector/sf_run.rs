@@ -160,13 +160,13 @@ fn records_of_one_packet_count_in_the_units_of_their_nodes() {
             assert_eq!(alike, [(100, 1000), (200, 2000), (300, 3000), (400, 4000), (5, 5000)]);
             assert_eq!(latency, total, "{clocks:?}");
         }
-        // The second node carries its record, the fifth is the sink.
+        // The second node's record is carried; the fifth node is the sink.
         let units = |latency_unit_ns| Profile { latency_unit_ns, ..Profile::default() };
         let own = || vec![(5, units(7)), (200, units(3))];
         let (mixed, latency) = latencies(own(), Clocks::Free, burst);
         assert_eq!(mixed, [(100, 1000), (200, 6000), (300, 3000), (400, 4000), (5, 35_000)]);
         assert_eq!(latency, 49_000);
-        // The sink's stamps are in other units: they are not compared with those of the source.
+        // The sink's timestamps have other units: they are not compared with those of the source.
         assert_eq!(latencies(own(), Clocks::Synchronised, burst).1, 49_000);
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes, links and paths are counted as flows come, change their paths and go; in bounded tables.
+//! Nodes, links and paths are counted when flows appear, change their paths and expire, in bounded tables.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const NODE_ID: u16 = 0x8000;
 
 type Counts = (BTreeMap<u32, u32>, BTreeMap<(u32, u32), u32>, BTreeMap<Vec<u32>, u32>);
 
-/// What the collector counts.
+/// The counts of the collector.
 fn counted(collector: &Collector) -> Counts {
     (
         collector.topology_nodes().map(|node| (node.node, node.flows)).collect(),
@@ -66,7 +66,7 @@ fn forged_paths_fill_bounded_tables_and_a_flow_is_counted_when_there_is_room() {
         bench.send(&Sent { flow: n as u16, hops, bitmap: NODE_ID, ..Sent::default() });
     }
     let tables = bench.collector.tables();
-    // The nodes fill first: a flow is counted on all nodes and links of its path or on none.
+    // The table of nodes fills first: a flow is counted on all nodes and links of its path or on none.
     let refusals =
         [(tables.path_nodes, 64, true), (tables.path_links, 256, false), (tables.paths, 256, true)];
     for (table, most, refuses) in refusals {

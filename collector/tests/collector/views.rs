@@ -40,7 +40,7 @@ fn values_missing_from_the_latest_packet_are_not_taken_from_earlier_ones() {
     bench.send(&with(1, 0xa000, node(1)));
     let bare = hop(&bench, 1);
     assert_eq!((bare.queue, bare.queue_occupancy, bare.link_utilization), (None, None, None));
-    // A queue of another number gets its own series, whatever was before.
+    // A queue with another number gets its own series, regardless of the previous one.
     bench.send(&with(1, 0xf100, Node { queue: Some((255, 7)), ..node(1) }));
     let mut queues: Vec<_> = bench.collector.queues().map(|queue| (queue.part, queue.latest)).collect();
     queues.sort_unstable();
@@ -92,7 +92,7 @@ fn an_implausible_latency_is_marked_and_counted_and_in_no_other_number() {
     assert!(series.contains(&(1, 1000, 1, 3)) && series.contains(&(2, 1000, 4, 0)), "{series:?}");
     let flow_latency = bench.collector.flow(&flow(1, false)).unwrap().row.flow_latency;
     assert_eq!(flow_latency, Some(2000), "the latest that is known");
-    // A plausible one ends the mark.
+    // A plausible one clears the mark.
     send(&mut bench, stamped(1010, (5000, 6010)));
     assert_eq!((hop(&bench, 1).hop_latency, hop(&bench, 1).implausible_latency), (Some(1010), None));
     bench.pass(120 * SECOND);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ground_truth::{Arrival, DatagramOutcome};
 use super::random::Random;
 
-/// The quality of the channel to the collector. The default is perfect and takes 50 µs.
+/// Properties of the channel to the collector. The default has no faults and a delay of 50 µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
     /// Delay from the node to the collector, ns.

@@ -38,7 +38,7 @@ pub enum Drop {
     InterceptFragment,
     /// To an intercepted destination, with a wrong UDP length or checksum, or with IPv6 extension headers.
     InterceptMalformed,
-    /// The consumer of intercepted datagrams had no room.
+    /// The consumer of intercepted datagrams was full.
     InterceptQueueFull,
 }
 

@@ -284,7 +284,7 @@ fn packets_that_cannot_be_forwarded_are_dropped_with_a_reason() {
         router.receive(1, 0, frame, 1, &mut sent);
         assert_eq!((sent.take(), router.stats().dropped(*reason)), (vec![], before + 1), "{reason:?}");
     }
-    // Padding behind the packet is not part of it.
+    // Padding after the packet is not part of it.
     router.receive(2, 0, &changed(&|frame| frame.extend([0; 20])), 2, &mut sent);
     assert_eq!(sent.one().1.len(), good.len());
     assert_balanced(&router);

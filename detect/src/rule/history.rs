@@ -108,7 +108,7 @@ impl Cells {
         &self.cells
     }
 
-    /// Finds or adds the cells that `term` uses; `None` if there is no room.
+    /// Finds or adds the cells that `term` uses; `None` if they do not fit.
     pub(crate) fn places(&mut self, term: &Term) -> Option<HistoryCells> {
         let quantity = Quantity { subject: term.subject, aggregate: term.aggregate, node: term.node };
         let value = match term.history {

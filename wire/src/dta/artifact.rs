@@ -48,7 +48,7 @@ pub fn is_artifact(payload: &[u8]) -> bool {
     matches!(payload.first(), Some(1..=4))
 }
 
-/// Bytes behind the base header, by opcode.
+/// Bytes after the base header, by opcode.
 #[inline]
 const fn body_len(opcode: u8) -> Option<usize> {
     match opcode {
@@ -91,7 +91,7 @@ fn medium(reporter: u32) -> Base {
     Base { priority: Priority::Medium, reporter, ..Base::default() }
 }
 
-/// `body` is as long as [`body_len`] says.
+/// Reads an operation; `body` has the length of [`body_len`].
 #[inline]
 fn operation(opcode: u8, body: &[u8]) -> Result<Operation<'_>, Refusal> {
     Ok(match opcode {

@@ -337,7 +337,7 @@ pub fn turn_counters(counters: &mut [u8], width: u8) {
     }
 }
 
-/// What kind of sketch a region holds: how its counters are read. How they are merged is its [`MergeOp`].
+/// Kind of the sketch in a region, which determines how its counters are read; [`MergeOp`] determines how they are merged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum SketchKind {

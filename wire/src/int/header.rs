@@ -239,7 +239,7 @@ pub struct Md10 {
     pub remaining: u8,
     /// Instruction bitmap.
     pub bitmap: u16,
-    /// The reserved 16 bits, where GÉANT puts a sequence number.
+    /// The reserved 16 bits, in which GÉANT writes a sequence number.
     pub reserved: u16,
     /// Version nibble 0 instead of 1, as ONOS writes it.
     pub version_zero: bool,
@@ -349,7 +349,7 @@ pub(crate) struct Carrier<'p> {
     pub(crate) profile: &'p Profile,
     /// MD or MX, from the shim type or the Geneve option type.
     pub(crate) mode: Mode,
-    /// Maximum number of records of a packet that is not urgent, when the shim says SF-INT; 0 when it says plain INT.
+    /// Maximum number of records of a packet that is not urgent, if the shim is of SF-INT; 0 if it is of plain INT.
     pub(crate) sf_records: u8,
 }
 

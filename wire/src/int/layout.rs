@@ -404,7 +404,7 @@ impl Layout {
     }
 
     /// Writes the items of `hop` into `record`, all-ones for what `hop` does not have. Bytes that belong to no item of
-    /// this layout (reserved bits, domain words) are left as they are.
+    /// this layout (reserved bits, domain words) are not changed.
     ///
     /// # Panics
     /// If `record` is shorter than [`Layout::len`].

@@ -13,7 +13,7 @@ pub const OPTION: u8 = 0x3e;
 /// Domain Specific ID of a compact report, "SF": its inner contents are INT header and record, without a shim.
 pub const REPORT_DOMAIN: u16 = 0x5346;
 
-/// Priority of a record: what is known of the set that it belongs to.
+/// Priority of a record, by the completeness of its set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum State {

@@ -22,7 +22,7 @@ pub enum Kind {
     Option,
 }
 
-/// What a shim of 2.0/2.1 specifies about the packet into which it was inserted.
+/// The original fields that a shim of 2.0/2.1 stores.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Next {
     /// L4, NPT 0: the original DSCP (six bits), if the source kept it.
@@ -67,7 +67,7 @@ impl Shim2 {
     pub const DESTINATION: u8 = 2;
     /// Type of INT-MX.
     pub const MX: u8 = 3;
-    /// Type of SF-INT: our extension, in the IPv6 hop-by-hop option and behind TCP and UDP.
+    /// Type of SF-INT: our extension, in the IPv6 hop-by-hop option and after TCP and UDP.
     pub const SF: u8 = 4;
 
     /// Reads the shim that follows a carrier of `kind`.
@@ -158,7 +158,7 @@ pub struct Tail {
     pub proto: u8,
     /// Original L4 destination port.
     pub port: u16,
-    /// Original DSCP, in the byte as it is.
+    /// Byte of the original DSCP, unshifted.
     pub dscp: u8,
 }
 

@@ -52,7 +52,7 @@ pub struct Original {
     pub port: Option<u16>,
     /// IP protocol; with NPT 2 the UDP header was inserted too.
     pub proto: Option<u8>,
-    /// DSCP, six bits (in 0.5 the tail's byte as it is).
+    /// DSCP, six bits (in 0.5 the whole byte of the tail).
     pub dscp: Option<u8>,
     /// The tunnel header was inserted too (G).
     pub tunnel_inserted: bool,
@@ -99,7 +99,7 @@ pub struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    /// Whether IOAM says that data of nodes on the path are missing.
+    /// Whether data of nodes on the path are missing according to IOAM.
     pub fn is_incomplete(&self) -> bool {
         matches!(self.ioam, Some(Ioam::Trace(trace)) if trace.is_incomplete())
     }
@@ -370,7 +370,7 @@ impl<'a> Walk<'a, '_> {
         read
     }
 
-    /// INT 1.0 or 0.5 behind an L4 shim; `private` is host-int's type.
+    /// INT 1.0 or 0.5 after an L4 shim; `private` is host-int's type.
     fn shim_1(
         &mut self,
         bytes: &'a [u8],

@@ -62,7 +62,7 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) tunnels: u8,
     /// Bytes after TCP or UDP that no mark announces as INT ([`Purpose::Report`]).
     unmarked: Option<int::Unmarked<'a>>,
-    /// The payload of a UDP datagram to a telemetry port: perhaps a report inside a report ([`Purpose::Report`]).
+    /// The payload of a UDP datagram to a telemetry port, possibly a report inside a report ([`Purpose::Report`]).
     pub(crate) nested: Option<&'a [u8]>,
     pub(crate) out: Contents<'a>,
 }

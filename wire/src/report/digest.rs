@@ -5,7 +5,7 @@ use crate::bytes::{u16_at, u32_at};
 use crate::crc::{crc_32c, crc_32c_update};
 use crate::flow::FlowKey;
 
-/// What identifies the packet in a report. Wire-formats 4.1.
+/// Identity of the packet in a report. Wire-formats 4.1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PacketDigest {
     /// Time to live or hop limit of its outermost IP header.

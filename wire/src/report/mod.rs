@@ -146,7 +146,7 @@ pub struct ReporterMetadata<'a> {
     pub record: &'a [u8],
     /// Where they lie.
     pub layout: Layout,
-    /// Report 0.5: hop latency is egress stamp minus header stamp.
+    /// Report 0.5: the hop latency is the egress timestamp minus the ingress timestamp of the header.
     latency_from_stamps: bool,
 }
 
@@ -213,7 +213,7 @@ pub struct Report<'a> {
     pub gap: Option<Gap>,
     /// Domain words of the main contents (2.0).
     pub domain_words: &'a [u8],
-    /// The inner contents, as they are.
+    /// The inner contents, not decoded.
     pub inner: &'a [u8],
 }
 
@@ -269,8 +269,8 @@ impl<'a> Report<'a> {
         self.inner = &[];
     }
 
-    /// Whether the packet of this postcard entered the domain at the reporter, and whether it leaves it there; false where the
-    /// reporter does not say so. Wire-formats 4.1.
+    /// Whether the packet of this postcard entered the domain at the reporter, and whether it leaves it there; false if the
+    /// reporter does not report it. Wire-formats 4.1.
     #[inline]
     pub fn edges(&self) -> (bool, bool) {
         let of_postcard = self.ds_id == v20::POSTCARD_DOMAIN;

@@ -62,9 +62,9 @@ const FLOW: u8 = 0x20;
 /// RepMdBits of items that only affect the layout: neither reserved bits nor the drop reason.
 const ITEMS: u16 = 0x7f80;
 const DROP_REASON: u16 = 0x0001;
-/// Four bytes of padding behind an option (PadN).
+/// Four bytes of padding after an option (PadN).
 const PADDING: [u8; 4] = [1, 2, 0, 0];
-/// Bytes behind the options that must be there: a UDP header.
+/// Minimum number of bytes after the options: a UDP header.
 const PORTS: usize = 8;
 
 /// Masks of the compared bits, in words of eight bytes. They are little-endian because they are only compared, and most

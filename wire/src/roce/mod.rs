@@ -83,7 +83,7 @@ impl Transport {
     }
 }
 
-/// What a packet requests, on any transport (6.2).
+/// The operation of a packet, on any transport (6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opcode {
     /// A message for the receive queue.

@@ -1,4 +1,4 @@
-//! DTA reports, read and written: the examples of wire-formats 5.7, and what is refused.
+//! DTA reports, read and written: the examples of wire-formats 5.7, and refused reports.
 
 use wire::Refusal;
 use wire::dta::{BASE_LEN, Base, EmitError, MergeOp, Operation, Priority, Report};

@@ -1,4 +1,4 @@
-//! RoCEv2 packets, read and written: the examples of wire-formats 6.4 and 6.5, and what is refused.
+//! RoCEv2 packets, read and written: the examples of wire-formats 6.4 and 6.5, and refused packets.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use testkit::vectors::{self, Kind};

@@ -208,7 +208,7 @@ fn a_sketch_nack_goes_back_to_the_column_that_is_due() {
     reporter.tick(1, &mut out);
     (0..100).for_each(|number| reporter.packet(&packet(&host(number), 1), 1, &mut out));
     let (_, counters) = epoch(&mut reporter, &mut out, 1_000_000_000);
-    // Signed: about as many are taken away as added.
+    // Signed: about as many counts are subtracted as added.
     assert!(
         counters.iter().any(|counter| (*counter as i64) < 0)
             && counters.iter().any(|counter| *counter as i64 > 0)
