@@ -398,7 +398,7 @@ pub enum Nak {
 /// Syndrome of an acknowledgement (6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// All requests up to the PSN are done. The value is the credit count; 31 is none.
+    /// All requests up to the PSN are done. The value is the credit code; 31 is none.
     Ack(u8),
     /// Receiver not ready: retry after [`rnr_nanoseconds`] of this code.
     Rnr(u8),
