@@ -15,7 +15,7 @@ pub(crate) fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(
     if old.iter().map(fixed).eq(new.iter().map(fixed)) {
         Ok(())
     } else {
-        Err("ports cannot be added, removed or moved to other interfaces while it runs; restart".to_owned())
+        Err("ports cannot be added, removed or moved to other interfaces, nor `edge` changed, while it runs; restart".to_owned())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The results of the collector that a replay stores: the latest state of each flow, extremes per node and queue, drops,
 //! losses. Everything is bounded; results that do not fit are counted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use collector::event::SequenceEvent;
 use collector::{Batch, Collector, Config, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
@@ -11,6 +11,8 @@ use wire::FlowKey;
 
 /// Maximum number of flows.
 const MAX_FLOWS: usize = 2_000_000;
+/// Maximum number of flows that are only counted.
+const MAX_COUNTED: usize = 16_000_000;
 /// Maximum number of notes about sequence numbers.
 const MAX_NOTES: usize = 100_000;
 
@@ -19,8 +21,10 @@ const MAX_NOTES: usize = 100_000;
 pub(super) struct Findings {
     /// Flows with their last state.
     pub(super) flows: HashMap<FlowKey, Flow>,
-    /// Rows of flows beyond [`MAX_FLOWS`].
-    pub(super) flows_left_out: u64,
+    /// [`MAX_FLOWS`], except in tests.
+    max_flows: usize,
+    /// Flows beyond `max_flows`, by id.
+    counted: HashSet<u64>,
     /// Values per metric, node and queue or interface.
     pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
     /// Drop reports per node and reason.
@@ -78,7 +82,8 @@ impl Findings {
         let named = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
         Self {
             flows: HashMap::new(),
-            flows_left_out: 0,
+            max_flows: MAX_FLOWS,
+            counted: HashSet::new(),
             extremes: BTreeMap::new(),
             drops: BTreeMap::new(),
             reasons: named.collect(),
@@ -121,6 +126,11 @@ impl Findings {
             paths.into_iter().map(|(path, (flows, reports))| (path, flows, reports)).collect();
         paths.sort_by_key(|(_, _, reports)| std::cmp::Reverse(*reports));
         paths
+    }
+
+    /// The number of flows; from 18 million on, a lower bound.
+    pub(super) fn flows_total(&self) -> u64 {
+        (self.flows.len() + self.counted.len()) as u64
     }
 
     /// Nodes that reported anything, in order.
@@ -170,14 +180,17 @@ impl Output for Findings {
     }
 
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
-        let room = self.flows.len() < MAX_FLOWS;
+        let room = self.flows.len() < self.max_flows;
         match self.flows.get_mut(&row.flow) {
             Some(flow) => flow.update(row, path),
             None if room => {
                 let flow = Flow { row: *row, earlier: 0, born: row.first_seen, path: path.into() };
                 self.flows.insert(row.flow, flow);
             }
-            None => self.flows_left_out += 1,
+            None if self.counted.len() < MAX_COUNTED => {
+                self.counted.insert(row.flow.id());
+            }
+            None => {}
         }
     }
 
@@ -306,6 +319,16 @@ mod tests {
         let [flow] = findings.busiest(10)[..] else { panic!("one flow") };
         assert_eq!((flow.row, &*flow.path), (expected, &[1, 3][..]));
         assert_eq!(findings.paths(), [(&[1, 3][..], 1, 12)]);
+    }
+
+    #[test]
+    fn flows_that_do_not_fit_are_counted_once() {
+        let mut findings = Findings { max_flows: 1, ..Findings::new(&Config::default(), false) };
+        for last in [1, 2, 3, 2, 3, 1] {
+            let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, last], Some((1, 2)), 17);
+            findings.flow(&FlowRow { flow: key, ..row(10, 1) }, &[1]);
+        }
+        assert_eq!((findings.flows.len(), findings.flows_total()), (1, 3));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         o.field("implausible_latencies", stats.implausible_latencies);
         o.field("elapsed_ms", (seconds * 1e6).round() / 1e3);
         o.field("reports_per_s", (stats.reports as f64 / seconds.max(1e-9)).round());
-        o.field("flows_total", findings.flows.len() as u64 + findings.flows_left_out);
+        o.field("flows_total", findings.flows_total());
         o.objects("flows", findings.busiest(summary.limit), |flow, o| write_flow(o, flow));
         o.objects("paths", findings.paths(), |(path, flows, reports), o| {
             o.field("path", nodes(path)).field("flows", flows).field("reports", reports);

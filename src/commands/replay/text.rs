@@ -34,7 +34,7 @@ fn head(summary: &Summary<'_>) -> String {
         units::counted(account.frames, "frame"),
         units::counted(account.datagrams, "datagram"),
         units::counted(stats.reports, "report"),
-        units::counted(findings.flows.len() as u64 + findings.flows_left_out, "flow"),
+        units::counted(findings.flows_total(), "flow"),
         elapsed.as_secs_f64()
     );
     let refused: Vec<String> = Refusal::ALL
