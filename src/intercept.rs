@@ -3,6 +3,9 @@
 //! Each direction has a slot for one batch. The sender collects datagrams in a batch of its own and swaps it with the slot when the
 //! receiver has emptied that: there is one lock per burst, and no copy. A full batch accepts no more, so that a direction holds at most three
 //! batches.
+//!
+//! Every datagram that a sender accepts is received or counted at the end: a sender that closes hands over all that it has staged; what one
+//! of the two finds after the other has closed is lost, and its count is returned.
 
 use std::{
     io::{Read, Write},
@@ -65,12 +68,20 @@ pub(crate) fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, Translat
 }
 
 fn direction() -> std::io::Result<(Sender, Receiver)> {
-    let slot = Arc::new(Mutex::new(Batch::default()));
+    let slot = Arc::new(Mutex::new(Slot::default()));
     let (wake, woken) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
     woken.set_nonblocking(true)?;
     let sender = Sender { staged: Batch::default(), slot: Arc::clone(&slot), wake };
     Ok((sender, Receiver { taken: Batch::default(), slot, woken }))
+}
+
+/// What the two ends of a direction share.
+#[derive(Debug, Default)]
+struct Slot {
+    batch: Batch,
+    /// The receiver receives no more.
+    closed: bool,
 }
 
 /// Datagrams with their peer and the index of their destination.
@@ -101,8 +112,24 @@ impl Batch {
         true
     }
 
+    /// Moves all of `other` behind what is there, beyond the limits of a batch.
+    fn append(&mut self, other: &mut Self) {
+        let offset = self.bytes.len();
+        self.bytes.append(&mut other.bytes);
+        let moved = other.datagrams.drain(..);
+        self.datagrams.extend(moved.map(|one| Datagram {
+            start: one.start + offset,
+            end: one.end + offset,
+            ..one
+        }));
+    }
+
     fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
+    }
+
+    fn len(&self) -> u64 {
+        self.datagrams.len() as u64
     }
 
     fn clear(&mut self) {
@@ -128,7 +155,7 @@ impl Batch {
 #[derive(Debug)]
 pub(crate) struct Sender {
     staged: Batch,
-    slot: Arc<Mutex<Batch>>,
+    slot: Arc<Mutex<Slot>>,
     wake: UnixStream,
 }
 
@@ -149,14 +176,29 @@ impl Sender {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return false,
             };
-            if !slot.is_empty() {
+            if slot.closed || !slot.batch.is_empty() {
                 return false;
             }
-            std::mem::swap(&mut *slot, &mut self.staged);
+            std::mem::swap(&mut slot.batch, &mut self.staged);
         }
         // A full pipe wakes the receiver, too.
         let _ = self.wake.write(&[0]);
         true
+    }
+
+    /// Passes on all that is staged, whether or not the receiver has taken the last batch; to be called when nothing more will be sent.
+    /// Returns how many datagrams are lost, because the receiver has closed.
+    pub(crate) fn close(&mut self) -> u64 {
+        let mut slot = lock(&self.slot);
+        if slot.closed {
+            let lost = self.staged.len();
+            self.staged.clear();
+            return lost;
+        }
+        slot.batch.append(&mut self.staged);
+        drop(slot);
+        let _ = self.wake.write(&[0]);
+        0
     }
 
     /// Whether something is staged.
@@ -169,7 +211,7 @@ impl Sender {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     taken: Batch,
-    slot: Arc<Mutex<Batch>>,
+    slot: Arc<Mutex<Slot>>,
     woken: UnixStream,
 }
 
@@ -179,14 +221,30 @@ impl Receiver {
         self.taken.clear();
         // Read before the slot: a batch that comes in between wakes again.
         if matches!(self.woken.read(&mut [0; 64]), Ok(1..)) {
-            std::mem::swap(&mut *lock(&self.slot), &mut self.taken);
+            std::mem::swap(&mut lock(&self.slot).batch, &mut self.taken);
         }
         &self.taken
+    }
+
+    /// Receives no more. Returns how many datagrams are lost, because they were passed on and not received.
+    pub(crate) fn close(&mut self) -> u64 {
+        let mut slot = lock(&self.slot);
+        slot.closed = true;
+        let lost = slot.batch.len();
+        slot.batch.clear();
+        lost
     }
 
     /// Readable when there is a batch.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.woken.as_fd()
+    }
+}
+
+impl Drop for Receiver {
+    /// After a panic; otherwise it has been closed, and what was lost is counted.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -234,5 +292,49 @@ mod tests {
         assert_eq!(translator.reports.receive().datagrams().count(), MAX_DATAGRAMS);
         assert!(switch.reports.flush());
         assert_eq!(translator.reports.receive().datagrams().count(), MAX_BYTES / 1000);
+    }
+
+    /// Stages `count` datagrams, and returns how many were accepted.
+    fn send(sender: &mut Sender, count: usize) -> u64 {
+        (0..count).filter(|_| sender.push(0, peer(1), b"report")).count() as u64
+    }
+
+    #[test]
+    fn a_sender_that_closes_hands_over_all_that_it_accepted() {
+        let (mut switch, mut translator) = pair(vec![peer(1)]).unwrap();
+        let first = send(&mut switch.reports, 10);
+        assert!(switch.reports.flush());
+        let later = send(&mut switch.reports, MAX_DATAGRAMS + 7);
+        assert!(!switch.reports.flush(), "the first batch is not taken");
+        assert_eq!((first, later), (10, MAX_DATAGRAMS as u64), "7 found no room");
+        assert_eq!((switch.reports.close(), switch.reports.is_pending()), (0, false));
+        let received: Vec<_> = translator.reports.receive().datagrams().map(|(_, _, bytes)| bytes).collect();
+        assert_eq!(received, vec![&b"report"[..]; (first + later) as usize]);
+        assert_eq!(translator.reports.close(), 0);
+    }
+
+    #[test]
+    fn what_a_receiver_that_closes_leaves_is_counted_once() {
+        let (mut switch, mut translator) = pair(vec![peer(1)]).unwrap();
+        let first = send(&mut switch.reports, 10);
+        assert!(switch.reports.flush());
+        let received = translator.reports.receive().len();
+        let second = send(&mut switch.reports, 20);
+        assert!(switch.reports.flush());
+        let third = send(&mut switch.reports, 30);
+        let lost = (translator.reports.close(), switch.reports.close());
+        assert_eq!((received, lost), (10, (20, 30)));
+        assert_eq!(first + second + third, received + lost.0 + lost.1, "in = out + drops");
+        assert_eq!((translator.reports.close(), switch.reports.close()), (0, 0), "counted once");
+        assert!(translator.reports.receive().is_empty() && switch.reports.flush());
+    }
+
+    #[test]
+    fn a_sender_notices_that_the_receiver_is_gone() {
+        let (mut switch, translator) = pair(vec![peer(1)]).unwrap();
+        drop(translator);
+        assert_eq!(send(&mut switch.reports, 5), 5);
+        assert!(!switch.reports.flush() && switch.reports.is_pending());
+        assert_eq!(switch.reports.close(), 5);
     }
 }

@@ -273,6 +273,9 @@ impl Worker {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        if let Some(intercepted) = &mut self.intercepted {
+            intercepted.close();
+        }
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
         outcome
     }

@@ -99,8 +99,6 @@ const AWAKE: u64 = 20_000;
 const LOOK: u64 = 1_000_000_000;
 /// Interval between attempts to pass reports to a translator that has not taken the last ones, ns.
 const RETRY: u64 = 1_000_000;
-/// Attempts when the switch stops.
-const FLUSHES: usize = 100;
 /// Longest sleep, ns.
 const LONGEST_REST: u64 = 1_000_000_000;
 /// A frame that waited longer than this has a wrong timestamp, ns.
@@ -121,7 +119,7 @@ pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &Atomi
             while matches!(requests.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
     }
-    forwarder.flush_intercepted();
+    forwarder.close_intercepted();
 }
 
 impl Forwarder {
@@ -253,14 +251,18 @@ impl Forwarder {
         }
     }
 
-    /// Passes the last intercepted reports to the translator, before the switch stops.
-    fn flush_intercepted(&mut self) {
-        let Some(SwitchEnd { reports, .. }) = &mut self.intercept else { return };
-        for _ in 0..FLUSHES {
-            if reports.flush() {
-                return;
-            }
-            std::thread::sleep(Duration::from_nanos(RETRY));
+    /// Hands the last intercepted reports over to the translator, which stops later, and sends its last messages.
+    fn close_intercepted(&mut self) {
+        self.exchange();
+        self.send();
+        let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else { return };
+        let (reports, messages) = (reports.close(), replies.close());
+        if reports + messages > 0 {
+            tracing::warn!(
+                reports,
+                messages,
+                "datagrams between the switch and the translator are lost at the stop"
+            );
         }
     }
 

@@ -61,6 +61,20 @@ impl Intercepted {
         end.replies.flush();
     }
 
+    /// To be called after the last reports were processed. What the switch has not taken is dropped, and so is what it sends from now on.
+    pub(super) fn close(&mut self) {
+        let (reports, messages) = (self.end.reports.close(), self.end.replies.close());
+        self.replies -= messages;
+        self.replies_dropped += messages;
+        if reports + messages > 0 {
+            tracing::warn!(
+                reports,
+                messages,
+                "datagrams between the switch and the translator are lost at the stop"
+            );
+        }
+    }
+
     /// Readable when there are reports.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.reports.as_fd()
