@@ -251,7 +251,7 @@ export async function sql(page, base) {
 export async function explainsEmpty(page, base) {
   await open(page, base, 'overview');
   await until(page, '.hint', (text) => /32766/.test(text) && /hopwise demo/.test(text), 'what to do');
-  assert.ok(await page.locator('.hint').isVisible(), 'the emptyHint box is shown');
+  assert.ok(await page.locator('.hint').isVisible(), 'the first steps are shown');
   await until(page, '.verdict strong', (text) => text === 'Nothing received yet', 'no verdict over nothing');
   await open(page, base, 'topology');
   await until(page, '.map .empty', (text) => /No nodes yet/.test(text), 'topology without nodes');

@@ -2,13 +2,13 @@
 const NS = 1e9;
 const HASH = 'v1';
 
-export function dta(fabric, [, what, name, query], query) {
+export function dta(fabric, [, what, name, question], query) {
   const now = fabric.now ?? Math.floor(Date.now() / 1000);
   const ticks = Math.floor(Date.now() / 500) % 1e6;
   if (what === undefined) return memory(ticks);
   if (what === 'stores' && name === undefined) return { stores: stores(now, ticks) };
-  if (what === 'stores' && query === 'get') return answer(name, query.get('key'));
-  if (what === 'stores' && query === 'count')
+  if (what === 'stores' && question === 'get') return answer(name, query.get('key'));
+  if (what === 'stores' && question === 'count')
     return {
       store: name,
       key: query.get('key'),
@@ -18,7 +18,7 @@ export function dta(fabric, [, what, name, query], query) {
       error: 23.7,
       confidence: 0.865,
     };
-  if (what === 'stores' && query === 'sketch') return sketch(name);
+  if (what === 'stores' && question === 'sketch') return sketch(name);
   if (what === 'lists' && name === undefined) return { lists: lists(ticks) };
   if (what === 'lists') return tail(Number(name), ticks, query);
   if (what === 'snapshots')
@@ -154,7 +154,7 @@ function sketch(store) {
     epochs: [epoch],
     certain: true,
     key: null,
-    query: 'count',
+    question: 'count',
     estimate: 812,
     error: 12.3,
     confidence: 0.98,

@@ -105,7 +105,7 @@ test('counts and sketches state their error', () => {
     samples: [],
     certain: false,
     key: null,
-    query: 'count',
+    question: 'count',
     estimate: 811.6,
     error: 12.3,
     confidence: 0.9,

@@ -334,7 +334,7 @@ fn errors_name_their_line() {
     assert!(unknown.lines().any(|line| line == expected), "{unknown}");
     assert!(
         first(&report("key = [\"flow\"]\ndata = [\"packets\"]\n"))
-            .starts_with("h.toml:13:8: `packets` is of a table")
+            .starts_with("h.toml:13:8: `packets` is a field of table records")
     );
     assert!(
         first(&report("key = [\"flow\"]\ndata = [\"node\"]\nwhen = [\"node\"]\n"))

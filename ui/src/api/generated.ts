@@ -910,7 +910,7 @@ export type SketchAnswer = {
   /** The key, if one was given. */
   key: string | null;
   /** Kind of query: count (of a key), distinct (items), sampled_from (number of items that the sample represents). */
-  query: string;
+  question: string;
   /** For a sample: the requested number of sampled items. */
   samples: Array<number>;
   /** Kind of sketch. */

@@ -103,7 +103,7 @@ export function countText(answer: CountAnswer): string {
 export function sketchText(answer: SketchAnswer): string {
   const epoch = `epoch ${answer.epoch.epoch}, ${plural(answer.epoch.reporters, 'reporter')} merged`;
   const doubt = answer.certain ? '' : '; columns of a newer epoch may be among them';
-  if (answer.estimate === null) return `${answer.query}: nothing to estimate (${epoch}${doubt})`;
+  if (answer.estimate === null) return `${answer.question}: nothing to estimate (${epoch}${doubt})`;
   const error = answer.error === null ? '' : ` ± ${count(Math.ceil(answer.error))}`;
-  return `${answer.query} ${exact(Math.round(answer.estimate))}${error} (${epoch}${doubt})`;
+  return `${answer.question} ${exact(Math.round(answer.estimate))}${error} (${epoch}${doubt})`;
 }
