@@ -7,7 +7,7 @@
 //! **Heat.** Each use adds one to a way's heat, saturating at 255; a heat is halved for each second of age. An entry
 //! with a heat of [`BUSY`] or more is busy: a new entry never evicts it. Among the others the entry with the lowest heat is
 //! evicted, then the oldest. A flood of keys that occur once therefore only evicts such keys, and if all sixteen ways are
-//! busy the new entry is refused.
+//! busy the new entry is refused. Tables of flows have a rule of their own (see `admission`).
 
 use memory::prefetch;
 
@@ -33,10 +33,20 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// Position of an entry in the index.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct IndexPosition {
     bucket: u32,
     way: u8,
+}
+
+/// An entry, seen from the index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IndexEntry {
+    pub(crate) place: IndexPosition,
+    pub(crate) slot: u32,
+    /// As it was in `second` (modulo 256).
+    pub(crate) heat: u8,
+    pub(crate) second: u8,
 }
 
 /// Place for a new entry.
@@ -127,10 +137,51 @@ impl Index {
         }
     }
 
-    /// The heat of the entry of `hash` in `slot`, in `second`.
-    pub(crate) fn heat(&self, hash: u64, slot: u32, second: u32) -> u8 {
-        let entry = self.place(hash, |candidate| candidate == slot);
-        entry.map_or(0, |(place, _)| cooled(&self.buckets[place.bucket as usize], place.way as usize, second))
+    /// Records a use of the entry of `hash` in `slot` in `second`; its heat becomes `heat`.
+    pub(crate) fn set_heat(&mut self, hash: u64, slot: u32, heat: u8, second: u32) {
+        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
+            let bucket = &mut self.buckets[place.bucket as usize];
+            bucket.heat[place.way as usize] = heat;
+            bucket.second[place.way as usize] = second as u8;
+        }
+    }
+
+    /// The entry of `hash` in `slot`.
+    pub(crate) fn get(&self, hash: u64, slot: u32) -> Option<IndexEntry> {
+        let (place, _) = self.place(hash, |candidate| candidate == slot)?;
+        Some(self.entry(place.bucket as usize, place.way as usize))
+    }
+
+    /// Number of buckets.
+    pub(crate) fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// The entries of a bucket.
+    pub(crate) fn entries(&self, bucket: usize) -> impl Iterator<Item = IndexEntry> {
+        let tags = self.buckets[bucket].tags;
+        (0..WAYS).filter(move |way| tags[*way] != 0).map(move |way| self.entry(bucket, way))
+    }
+
+    /// The entries in both buckets of `hash`.
+    pub(crate) fn neighbours(&self, hash: u64) -> impl Iterator<Item = IndexEntry> {
+        let first = self.first(hash);
+        self.entries(first).chain(self.entries(self.second(hash, first)))
+    }
+
+    /// A free way for `hash`.
+    pub(crate) fn free_way(&self, hash: u64) -> Option<IndexPosition> {
+        let first = self.first(hash);
+        [first, self.second(hash, first)].into_iter().find_map(|bucket| {
+            let way = self.buckets[bucket].tags.iter().position(|tag| *tag == 0)?;
+            Some(IndexPosition { bucket: bucket as u32, way: way as u8 })
+        })
+    }
+
+    fn entry(&self, at: usize, way: usize) -> IndexEntry {
+        let bucket = &self.buckets[at];
+        let place = IndexPosition { bucket: at as u32, way: way as u8 };
+        IndexEntry { place, slot: bucket.slots[way], heat: bucket.heat[way], second: bucket.second[way] }
     }
 
     /// Finds a way for a new entry in `second`. With `full`, only by an eviction, since the slab has no free slot.
@@ -171,18 +222,17 @@ impl Index {
         bucket.slots[way] = slot;
     }
 
-    /// Frees the way of the entry of `hash` in `slot`.
-    pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
-        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
-            self.buckets[place.bucket as usize].tags[place.way as usize] = 0;
-        }
+    /// Frees the way of the entry of `hash` in `slot`, and returns the entry.
+    pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> Option<IndexEntry> {
+        let entry = self.get(hash, slot)?;
+        self.buckets[entry.place.bucket as usize].tags[entry.place.way as usize] = 0;
+        Some(entry)
     }
 
-    /// Clears an entry's heat, so that it does not look recent when its second recurs modulo 256.
-    pub(crate) fn cool(&mut self, hash: u64, slot: u32, second: u32) {
+    /// Moves an entry's last use to the past, so that it does not look recent when its second recurs modulo 256.
+    pub(crate) fn age(&mut self, hash: u64, slot: u32, second: u32) {
         if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];
-            bucket.heat[place.way as usize] = 0;
             bucket.second[place.way as usize] = (second as u8).wrapping_sub(u8::MAX / 2);
         }
     }
@@ -295,13 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cooled_entry_looks_old_after_256_seconds() {
+    fn an_aged_entry_looks_old_after_256_seconds() {
         let mut index = Index::with_capacity(WAYS);
         for n in 1..=16_u64 {
             insert(&mut index, colliding(n), n as u32, 0);
         }
         index.touch(colliding(3), 3, 100, 0);
-        index.cool(colliding(3), 3, 128);
+        index.age(colliding(3), 3, 128);
         assert!(matches!(index.room(colliding(20), 256, false), InsertSlot::Evict(_, 3)));
     }
 }

@@ -54,6 +54,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod admission;
 pub mod batch;
 mod collector;
 pub mod config;

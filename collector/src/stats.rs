@@ -84,6 +84,28 @@ impl Tables {
     }
 }
 
+/// Why a report's flow has no entry in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unadmitted {
+    /// The table is full, and the flow was not seen before.
+    FirstSight,
+    /// It was seen before, but all flows that could make room for it are established and not idle.
+    TableFull,
+}
+
+impl Unadmitted {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::FirstSight, Self::TableFull];
+
+    /// Its name in metrics and the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FirstSight => "first_sight",
+            Self::TableFull => "flow_table_full",
+        }
+    }
+}
+
 /// Counters of a collector, since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
@@ -108,8 +130,8 @@ pub struct Stats {
     /// Good reports that updated node-level state only: they name no flow, or do not contain the path of an unknown flow,
     /// or contain one record of a set that they did not complete (SF-INT).
     pub node_reports: u64,
-    /// Good reports whose flow did not fit into the table; node-level state was updated.
-    pub unadmitted: u64,
+    /// Good reports whose flow has no entry in the table, by [`Unadmitted`]; node-level state was updated.
+    pub unadmitted: [u64; Unadmitted::ALL.len()],
     /// Good reports of dropped packets (among those above).
     pub drop_reports: u64,
     /// Implausible hop latencies, which no other counter includes: see
@@ -142,7 +164,7 @@ impl Default for Stats {
             summaries: 0,
             flow_reports: 0,
             node_reports: 0,
-            unadmitted: 0,
+            unadmitted: [0; Unadmitted::ALL.len()],
             drop_reports: 0,
             implausible_latencies: 0,
             expired: 0,
@@ -200,7 +222,6 @@ impl Stats {
             (&mut self.summaries, other.summaries),
             (&mut self.flow_reports, other.flow_reports),
             (&mut self.node_reports, other.node_reports),
-            (&mut self.unadmitted, other.unadmitted),
             (&mut self.drop_reports, other.drop_reports),
             (&mut self.implausible_latencies, other.implausible_latencies),
             (&mut self.expired, other.expired),
@@ -212,8 +233,14 @@ impl Stats {
         self.postcards.combine(&other.postcards, &mut with);
         self.refused.iter_mut().zip(other.refused).for_each(|(one, other)| with(one, other));
         self.events.iter_mut().zip(other.events).for_each(|(one, other)| with(one, other));
+        self.unadmitted.iter_mut().zip(other.unadmitted).for_each(|(one, other)| with(one, other));
         let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);
         datagrams.for_each(|(one, other)| with(one, other));
+    }
+
+    /// Good reports whose flow has no entry in the table.
+    pub fn unadmitted_total(&self) -> u64 {
+        self.unadmitted.iter().sum()
     }
 
     /// Datagrams in, datagrams with reports out.
@@ -229,7 +256,7 @@ impl Stats {
 
     /// In: reports, and the postcards and summaries of aggregates. Out: those that updated the state.
     pub fn state_balance(&self) -> Balance {
-        let drops = [("flow_table_full", self.unadmitted)];
+        let drops = Unadmitted::ALL.map(|reason| (reason.name(), self.unadmitted[reason as usize]));
         Balance {
             input: self.reports + self.aggregate_postcards + self.summaries,
             output: self.flow_reports + self.node_reports,

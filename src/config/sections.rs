@@ -58,7 +58,8 @@ section! {
         /// Records queued between the workers and the live stream, bytes. The rest is dropped and counted: routine records
         /// before events, drops and losses. The records of one source may fill as many bytes as are still free.
         pub(crate) result_queue: Size = Size(32 << 20),
-        /// Capacity of the flow table, over all workers. When the table is full, the flows idle for longest are evicted.
+        /// Capacity of the flow table, over all workers. When the table is full, a new flow replaces a flow
+        /// with one report, or at its second report a flow without one for 30 s.
         pub(crate) max_flows: usize = 262_144,
         /// Capacity of the queue table (node and queue ID), per worker.
         pub(crate) max_queues: usize = 16_384,

@@ -46,7 +46,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         Ok(reports)
     })?;
     let stats = collector.stats();
-    if stats.reports != stats.flow_reports + stats.unadmitted || stats.datagrams != stats.accepted {
+    if stats.reports != stats.flow_reports + stats.unadmitted_total() || stats.datagrams != stats.accepted {
         return Err(CliError::new("the collector's counters do not balance").into());
     }
     let events = (events_of(&collector) - before.0) as f64 / (stats.reports - before.1).max(1) as f64;
@@ -62,7 +62,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         .number("items_per_hop", case.bitmap.count_ones())
         .number("frame_bytes", feed.frame_len())
         .ratio("events_per_report", events)
-        .number("flows_not_admitted", stats.unadmitted)
+        .number("flows_not_admitted", stats.unadmitted_total())
         .number("table_bytes", collector.bytes())
         .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))

@@ -211,7 +211,7 @@ impl Inner {
         } else if self.sweep.pushing && fresh {
             self.state.push(slot, out);
         } else if silent > 100 * SECOND {
-            self.state.flows.cool(slot, self.state.second());
+            self.state.flows.age(slot, self.state.second());
         }
     }
 

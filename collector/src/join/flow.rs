@@ -3,9 +3,10 @@
 use memory::prefetch;
 use wire::FlowKey;
 
+use crate::admission::{Admission, Newcomers, Room, establish};
 use crate::event::Nanos;
 use crate::hash::fold;
-use crate::index::{Index, IndexPosition, InsertSlot, NO_SLOT};
+use crate::index::{Index, NO_SLOT};
 use crate::stats::Table;
 
 /// Maximum number of sets of one flow, open or stored after completion.
@@ -29,7 +30,7 @@ pub(crate) struct Flow {
     pub(crate) last_seen: Nanos,
     hash: u64,
     second: u32,
-    touched: u32,
+    reports: u32,
     /// Until this time its sets are not accepted.
     pub(crate) distrusted: Nanos,
     /// A path that is not confirmed yet; and the confirmed ones, the latest first.
@@ -139,16 +140,10 @@ pub(crate) struct Flows {
     flows: Vec<Flow>,
     free: Vec<u32>,
     index: Index,
+    newcomers: Newcomers,
     capacity: usize,
     evicted: u64,
     refused: u64,
-}
-
-/// The place for a new flow.
-pub(crate) enum Admission {
-    Free(IndexPosition),
-    Evict(IndexPosition, u32),
-    Refused,
 }
 
 impl Flows {
@@ -158,6 +153,7 @@ impl Flows {
             flows: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             index: Index::with_capacity(capacity),
+            newcomers: Newcomers::for_flows(capacity),
             capacity,
             evicted: 0,
             refused: 0,
@@ -212,47 +208,34 @@ impl Flows {
         &mut self.flows[slot as usize]
     }
 
-    /// Records a report of a flow. The heat in the index is updated at its second report, and once per second.
+    /// Records a report of a flow. The index is updated at its second report, and once per second.
     #[inline]
     pub(crate) fn touch(&mut self, slot: u32, now: Nanos, second: u32) {
         let flow = &mut self.flows[slot as usize];
         flow.last_seen = flow.last_seen.max(now);
-        flow.touched += 1;
-        if flow.touched == 2 || flow.second != second {
-            let times = std::mem::take(&mut flow.touched);
+        flow.reports = flow.reports.saturating_add(1);
+        if flow.reports == 2 || flow.second != second {
             flow.second = second;
-            let hash = flow.hash;
-            // From the third report on, the index is updated once per second.
-            flow.touched = 2 * u32::from(times == 2);
-            self.index.touch(hash, slot, u64::from(times), second);
+            if flow.reports >= 2 {
+                establish(&mut self.index, flow.hash, slot, second);
+            }
         }
     }
 
     /// Finds a place for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.flows.len() == self.capacity;
-        match self.index.room(hash, second, full) {
-            InsertSlot::Free(place) => Admission::Free(place),
-            InsertSlot::Evict(place, slot) => {
-                self.evicted += 1;
-                Admission::Evict(place, slot)
-            }
-            InsertSlot::Refused => {
-                self.refused += 1;
-                Admission::Refused
-            }
+        let admission = self.newcomers.admit(&self.index, hash, second, full);
+        match admission {
+            Admission::Free(_) => {}
+            Admission::Evict(..) => self.evicted += 1,
+            Admission::Refused(_) => self.refused += 1,
         }
+        admission
     }
 
     /// Puts a new entry where [`Flows::admit`] found a place.
-    pub(crate) fn insert(
-        &mut self,
-        place: IndexPosition,
-        key: FlowKey,
-        hash: u64,
-        now: Nanos,
-        second: u32,
-    ) -> u32 {
+    pub(crate) fn insert(&mut self, room: Room, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
         let flow = Flow {
             key,
             hash,
@@ -265,7 +248,7 @@ impl Flows {
             distrusted: 0,
             last_seen: now,
             second,
-            touched: 0,
+            reports: 0,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -277,7 +260,7 @@ impl Flows {
                 self.flows.len() as u32 - 1
             }
         };
-        self.index.put(place, hash, slot, (0, second));
+        self.newcomers.enter(&mut self.index, room, (hash, slot), second);
         slot
     }
 
@@ -285,7 +268,7 @@ impl Flows {
     pub(crate) fn remove(&mut self, slot: u32) {
         let flow = &mut self.flows[slot as usize];
         (flow.used, flow.key) = (false, FlowKey::default());
-        self.index.remove(flow.hash, slot);
+        self.newcomers.remove(&mut self.index, flow.hash, slot);
         self.free.push(slot);
     }
 

@@ -25,14 +25,14 @@
 //!
 //! Sets are keyed by flow and packet ID. A flow may have four, so that reports may be reordered; a fifth evicts the oldest.
 //! Sets end after [`JoinConfig::timeout`], and when their ID is 2^15 or more behind, since 16-bit IDs repeat. Tables have
-//! a fixed size: flows are evicted by heat (see `index`; a flood evicts no busy flow), sets by age.
+//! a fixed size: flows are evicted by the rule of `admission` (a flood evicts no established flow that reports), sets by age.
 //!
 //! Reports without a flow (compact ones) are keyed by their sink and subsystem. If several flows report through one subsystem,
 //! their packet IDs mix, and so may their records: such sets update nodes, and never a path.
 //!
 //! Urgent reports contain whole stacks and are not joined.
 
-mod flow;
+pub(crate) mod flow;
 mod length;
 mod record;
 mod set;
@@ -45,13 +45,14 @@ mod tests;
 use wire::FlowKey;
 use wire::int::sf::State as Priority;
 
+use crate::admission::Admission;
 use crate::config::{JoinConfig, Units};
 use crate::decode::{EndTimestamps, Head, ReadHops, Reading};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
-use crate::stats::{JoinStats, Reason, Table};
+use crate::stats::{JoinStats, Reason, Table, Unadmitted};
 
-use flow::{Admission, Flow, Flows, Path, PathStatus, SETS};
+use flow::{Flow, Flows, Path, PathStatus, SETS};
 use length::{Lengths, expected_writers};
 use set::{Pool, Record, Status, is_in_order};
 pub(crate) use stage::{SfBurst, SfInt};
@@ -184,10 +185,13 @@ impl Joiner {
             self.samples(part, true, out);
             return;
         }
-        let Some(flow) = self.enter(hint, part, out) else {
-            self.stats.unadmitted += part.records();
-            emit(part, &[Some(&part.carried), part.own.as_ref()], out);
-            return;
+        let flow = match self.enter(hint, part, out) {
+            Ok(flow) => flow,
+            Err(reason) => {
+                self.stats.unadmitted[reason as usize] += part.records();
+                emit(part, &[Some(&part.carried), part.own.as_ref()], out);
+                return;
+            }
         };
         match part.priority {
             Priority::Medium => self.open_with(flow, part, out),
@@ -206,23 +210,23 @@ impl Joiner {
     }
 
     /// The flow of a report, added if it is new.
-    fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Option<u32> {
+    fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Result<u32, Unadmitted> {
         let (about, hash) = (&part.head.about, part.head.hash);
         let second = (about.ts / 1_000_000_000) as u32;
         let mut slot = self.flows.find(&about.key, hash, hint);
         if slot == NO_SLOT {
-            let place = match self.flows.admit(hash, second) {
-                Admission::Free(place) => place,
-                Admission::Evict(place, slot) => {
+            let room = match self.flows.admit(hash, second) {
+                Admission::Free(room) => room,
+                Admission::Evict(room, slot) => {
                     self.leave(slot, Reason::Evicted, out);
-                    place
+                    room
                 }
-                Admission::Refused => return None,
+                Admission::Refused(reason) => return Err(reason),
             };
-            slot = self.flows.insert(place, about.key, hash, about.ts, second);
+            slot = self.flows.insert(room, about.key, hash, about.ts, second);
         }
         self.flows.touch(slot, about.ts, second);
-        Some(slot)
+        Ok(slot)
     }
 
     /// The set of a flow with this packet ID, unless it has expired.

@@ -5,7 +5,7 @@ use super::sim::{Faults, Outcome, Plan, Route};
 use super::{JoinOutput, Joiner, Priority, Reason, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{Head, ReadHops, Reading};
-use crate::stats::JoinStats;
+use crate::stats::{JoinStats, Unadmitted};
 use wire::FlowKey;
 
 /// Runs a plan, asserts that no false path was joined, and returns the outcome.
@@ -238,10 +238,16 @@ fn too_few_slots_lose_sets_and_are_counted() {
         let config = JoinConfig { max_sets, max_flows, ..JoinConfig::default() };
         let plan = Plan { flows: flows.clone(), packets: 500, config, ..Plan::line(2) };
         let outcome = run(&plan);
-        assert!(partial(&outcome.stats, Reason::Evicted) > 500, "{:?}", outcome.stats);
+        if max_sets == 8 {
+            assert!(partial(&outcome.stats, Reason::Evicted) > 500, "{:?}", outcome.stats);
+        } else {
+            // Eight flows are joined, and the others wait until one of those is idle.
+            let unadmitted = outcome.stats.unadmitted[Unadmitted::TableFull as usize];
+            assert!(unadmitted > 20_000 && outcome.stats.complete.sets > 900, "{:?}", outcome.stats);
+        }
         let [flows, sets] = outcome.tables;
         assert_eq!((flows.capacity, sets.capacity, sets.used), (max_flows as u64, max_sets as u64, 0));
-        assert_eq!((flows.evicted > 0, sets.evicted > 0), (max_flows == 8, max_sets == 8));
+        assert_eq!((flows.refused > 0, sets.evicted > 0), (max_flows == 8, max_sets == 8));
     }
 }
 

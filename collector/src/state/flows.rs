@@ -2,8 +2,8 @@
 //!
 //! A flow is an entry of 128 bytes that every report accesses, 64 more that few do, and a run of hops of 40 bytes in
 //! an arena (see `hops`). All memory is reserved at the start and used from the front, so that unused memory is never
-//! touched. A new entry evicts by heat (see `index`): the coldest of its sixteen ways, unless all are busy. If the arena
-//! has no run for a path, a flow that is not busy is evicted, or the path is truncated, which is counted and marked.
+//! touched. Which flow a new one evicts: see `admission`. If the arena has no run for a path, a flow that is on probation or
+//! idle is evicted, or the path is truncated, which is counted and marked.
 
 use memory::prefetch;
 use wire::FlowKey;
@@ -11,9 +11,10 @@ use wire::FlowKey;
 use super::deadband::Deadband;
 use super::hops::{Arena, HopState, PacketValues, StoredHops};
 use super::runs::Run;
+use crate::admission::{Admission, Newcomers, Room, establish, yields};
 use crate::decode::{MAX_HOPS, Signals};
 use crate::event::{Basis, Nanos};
-use crate::index::{BUSY, Index, IndexPosition, InsertSlot};
+use crate::index::Index;
 use crate::stats::Table;
 
 /// A flow's entry: the fields that every report accesses.
@@ -66,9 +67,8 @@ pub(crate) struct Cold {
     pub(crate) epoch: u32,
     /// Reports that the topology has accounted for, low bits.
     pub(crate) accounted: u32,
-    /// Reports at the last push, low bits, and when the flow was last brought up to date.
+    /// Reports at the last push, low bits.
     pub(crate) pushed: u32,
-    pub(crate) touched: u32,
 }
 
 const _: () = assert!(size_of::<Cold>() == 64);
@@ -176,27 +176,6 @@ impl Flow {
 /// Number of flows among which one is searched for that can be evicted for another's path.
 const SOUGHT: usize = 32;
 
-/// Recently admitted flows, approximately, by a small hash table: in a flood a flow may be evicted before its second
-/// report; when that arrives, the flow counts as busy and is not evicted again.
-#[derive(Debug)]
-struct RecentFlows {
-    tags: Vec<u16>,
-}
-
-impl RecentFlows {
-    fn for_flows(flows: usize) -> Self {
-        Self { tags: vec![0; (flows * 8).next_power_of_two()] }
-    }
-
-    /// Records a flow, and returns whether it was recorded before. Records are overwritten after about eight times as many
-    /// new flows as the flow table has entries.
-    fn again(&mut self, hash: u64) -> bool {
-        let mark = ((hash >> 40) as u16).max(1);
-        let at = (hash >> 8) as usize & (self.tags.len() - 1);
-        std::mem::replace(&mut self.tags[at], mark) == mark
-    }
-}
-
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Flows {
@@ -205,7 +184,7 @@ pub(crate) struct Flows {
     free: Vec<u32>,
     arena: Arena,
     index: Index,
-    recent: RecentFlows,
+    newcomers: Newcomers,
     capacity: usize,
     evicted: u64,
     refused: u64,
@@ -213,17 +192,6 @@ pub(crate) struct Flows {
     truncated: u64,
     /// Where the next search for a path to evict starts.
     hand: u32,
-}
-
-/// The place for a new flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Admission {
-    /// This place is free.
-    Free(IndexPosition),
-    /// This place is free after this flow has been removed.
-    Evict(IndexPosition, u32),
-    /// There is no place.
-    Refused,
 }
 
 impl Flows {
@@ -237,7 +205,7 @@ impl Flows {
             free: Vec::with_capacity(capacity),
             arena: Arena::for_flows(capacity),
             index: Index::with_capacity(capacity),
-            recent: RecentFlows::for_flows(capacity),
+            newcomers: Newcomers::for_flows(capacity),
             capacity,
             evicted: 0,
             refused: 0,
@@ -291,36 +259,27 @@ impl Flows {
         if is_it(hint) { hint } else { self.index.find(hash, is_it) }
     }
 
-    /// Records that the flow in `slot` had `reports` reports in `second`.
-    pub(crate) fn touch(&mut self, slot: u32, reports: u64, second: u32) {
-        self.index.touch(self.cold[slot as usize].hash, slot, reports, second);
+    /// Records a report of the flow in `slot`, once per second and at its second one.
+    pub(crate) fn touch(&mut self, slot: u32, second: u32) {
+        if self.entries[slot as usize].reports >= 2 {
+            establish(&mut self.index, self.cold[slot as usize].hash, slot, second);
+        }
     }
 
     /// Finds a place for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.entries.len() == self.capacity;
-        match self.index.room(hash, second, full) {
-            InsertSlot::Free(place) => Admission::Free(place),
-            InsertSlot::Evict(place, slot) => {
-                self.evicted += 1;
-                Admission::Evict(place, slot)
-            }
-            InsertSlot::Refused => {
-                self.refused += 1;
-                Admission::Refused
-            }
+        let admission = self.newcomers.admit(&self.index, hash, second, full);
+        match admission {
+            Admission::Free(_) => {}
+            Admission::Evict(..) => self.evicted += 1,
+            Admission::Refused(_) => self.refused += 1,
         }
+        admission
     }
 
     /// Puts a new entry where [`Flows::admit`] found a place.
-    pub(crate) fn insert(
-        &mut self,
-        place: IndexPosition,
-        key: FlowKey,
-        hash: u64,
-        now: Nanos,
-        second: u32,
-    ) -> u32 {
+    pub(crate) fn insert(&mut self, room: Room, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
         let Run { start, class } = Run::EMPTY;
         let entry = Flow {
             key,
@@ -353,7 +312,6 @@ impl Flows {
             epoch: 0,
             accounted: 0,
             pushed: 0,
-            touched: 0,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -366,8 +324,7 @@ impl Flows {
                 self.entries.len() as u32 - 1
             }
         };
-        let uses = if self.recent.again(hash) { BUSY } else { 1 };
-        self.index.put(place, hash, slot, (uses, second));
+        self.newcomers.enter(&mut self.index, room, (hash, slot), second);
         slot
     }
 
@@ -379,7 +336,7 @@ impl Flows {
         entry.set_place(Run::EMPTY);
         (entry.hops, entry.key) = (0, FlowKey::default());
         self.truncated -= u64::from(entry.flags.has(Flags::TRUNCATED));
-        self.index.remove(cold.hash, slot);
+        self.newcomers.remove(&mut self.index, cold.hash, slot);
         self.free.push(slot);
     }
 
@@ -439,8 +396,15 @@ impl Flows {
         stored
     }
 
-    /// A flow to evict so that the one in `slot` can have a path of `hops` hops: it is not busy, and has a run of that
-    /// length. `None` if no eviction is necessary, or if a bounded search finds no such flow.
+    /// The next report tries again to store the rest of the flow's path: an established flow may find more room.
+    pub(crate) fn retry_if_truncated(&mut self, slot: u32) {
+        let flags = &mut self.entries[slot as usize].flags;
+        flags.set(Flags::RETRY, flags.has(Flags::TRUNCATED));
+    }
+
+    /// A flow to evict so that the one in `slot` can have a path of `hops` hops: it has a run of that length, and is on
+    /// probation or, if the one in `slot` is established, idle. `None` if no eviction is necessary, or if a bounded search
+    /// finds no such flow.
     pub(crate) fn make_room(&mut self, slot: u32, hops: usize, second: u32) -> Option<u32> {
         let entry = &self.entries[slot as usize];
         if entry.place().capacity() >= hops || self.arena.has_room(hops) {
@@ -452,13 +416,13 @@ impl Flows {
             let place = self.entries[*candidate as usize].place();
             *candidate != slot && self.is_used(*candidate) && place.capacity() >= hops
         };
-        let heat = |candidate: u32| {
-            let heat = self.index.heat(self.cold[candidate as usize].hash, candidate, second);
-            (heat, candidate)
+        let indexed = |slot: u32| (self.cold[slot as usize].hash, slot);
+        let yielding = |candidate: u32| {
+            yields(&self.index, indexed(candidate), indexed(slot), second).map(|rank| (rank, candidate))
         };
-        let coldest = candidates.filter(long_enough).map(heat).min().filter(|(heat, _)| *heat < BUSY);
+        let first = candidates.filter(long_enough).filter_map(yielding).min();
         self.hand = if self.hand.saturating_add(SOUGHT as u32) < all { self.hand + SOUGHT as u32 } else { 0 };
-        let (_, victim) = coldest?;
+        let (_, victim) = first?;
         self.evicted += 1;
         self.arena.note_eviction();
         Some(victim)
@@ -488,9 +452,9 @@ impl Flows {
         self.arena.values.get(start..start + hops).unwrap_or_default()
     }
 
-    /// Clears the heat of a silent flow, so that it does not look recent when its second recurs.
-    pub(crate) fn cool(&mut self, slot: u32, second: u32) {
-        self.index.cool(self.cold[slot as usize].hash, slot, second);
+    /// Records that a flow has been silent for long, so that it does not look recent when its second recurs.
+    pub(crate) fn age(&mut self, slot: u32, second: u32) {
+        self.index.age(self.cold[slot as usize].hash, slot, second);
     }
 
     /// Number of flows whose path is currently truncated.
@@ -523,13 +487,14 @@ impl Flows {
             + self.cold.len() * size_of::<Cold>()
             + self.arena.bytes()
             + self.index.bytes()
-            + self.recent.tags.len() * size_of::<u16>()
+            + self.newcomers.bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::IDLE_SECONDS;
 
     fn key(n: u32) -> FlowKey {
         FlowKey::v4(n.to_be_bytes(), [10, 0, 0, 1], Some((1, 2)), 17)
@@ -537,15 +502,15 @@ mod tests {
 
     fn add(flows: &mut Flows, n: u32) -> Option<u32> {
         let hash = key(n).hash(1);
-        let place = match flows.admit(hash, 0) {
-            Admission::Free(place) => place,
-            Admission::Evict(place, slot) => {
+        let room = match flows.admit(hash, 0) {
+            Admission::Free(room) => room,
+            Admission::Evict(room, slot) => {
                 flows.remove(slot);
-                place
+                room
             }
-            Admission::Refused => return None,
+            Admission::Refused(_) => return None,
         };
-        Some(flows.insert(place, key(n), hash, 0, 0))
+        Some(flows.insert(room, key(n), hash, 0, 0))
     }
 
     #[test]
@@ -625,13 +590,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_not_busy_makes_room_for_anothers_path() {
+    fn a_flow_on_probation_makes_room_for_anothers_path_and_an_idle_one_for_that_of_an_established_flow() {
         let mut flows = Flows::with_capacity(64);
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
         let room = (flows.hops_table().capacity / 256) as usize;
         for &slot in &slots[..room] {
             assert_eq!((flows.make_room(slot, 200, 0), flows.resize_path(slot, 200)), (None, 200));
-            flows.touch(slot, if slot == slots[7] { 0 } else { 9 }, 0);
+            flows.parts(slot).0.reports = if slot == slots[7] { 1 } else { 2 };
+            flows.touch(slot, 0);
         }
         let last = slots[63];
         let victims: Vec<u32> = (0..2).filter_map(|_| flows.make_room(last, 200, 0)).collect();
@@ -639,6 +605,20 @@ mod tests {
         flows.remove(slots[7]);
         assert_eq!((flows.make_room(last, 200, 0), flows.resize_path(last, 200)), (None, 200));
         assert_eq!(flows.hops_table().evicted, 1);
+        let (other, idle) = (slots[62], u32::from(IDLE_SECONDS));
+        let mut asked =
+            |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).collect::<Vec<_>>();
+        assert_eq!((asked(0), asked(idle)), (vec![last], vec![last]));
+        flows.remove(last);
+        flows.resize_path(slots[61], 200);
+        flows.parts(slots[61]).0.reports = 2;
+        flows.touch(slots[61], 1);
+        let mut asked = |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).count();
+        assert_eq!((asked(0), asked(idle)), (0, 0), "one on probation replaces no established flow");
+        flows.parts(other).0.reports = 2;
+        flows.touch(other, 0);
+        let mut asked = |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).count();
+        assert_eq!((asked(idle - 1), asked(idle) > 0), (0, true));
     }
 
     #[test]

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use detect::{Detection, Metric};
 use wire::FlowKey;
 
+use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
     ABSENT, All, EndTimestamps, Head, HistoryCells, Hops, NO_VALUE, NodeAlone, Plan, ReadHops, Reading,
@@ -34,13 +35,14 @@ use crate::decode::{
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;
+use crate::stats::Unadmitted;
 
 pub(crate) use detection::ActiveDetection;
 pub(crate) use emit::EventCounts;
 pub(crate) use node_metrics::{NodeMetrics, emit_hop_latency, saturated};
 
 use directory::{Directory, Resolved};
-use flows::{Admission, Flows};
+use flows::Flows;
 use hops::{HopState, PacketValues};
 use node_metrics::WIDEST_DEADBAND;
 use path::Scratch;
@@ -79,8 +81,8 @@ pub(crate) struct Counts {
     pub(crate) flow_reports: u64,
     /// Reports that updated node metrics only: they name no flow, or do not contain its path.
     pub(crate) node_reports: u64,
-    /// Reports of flows that the table could not admit.
-    pub(crate) unadmitted: u64,
+    /// Reports of flows that the table did not admit, by [`Unadmitted`].
+    pub(crate) unadmitted: [u64; Unadmitted::ALL.len()],
     /// Flows and keys that expired.
     pub(crate) expired: u64,
 }
@@ -200,6 +202,9 @@ impl State {
         } else {
             flow.reports += 1;
             flow.last_seen = flow.last_seen.max(head.about.ts);
+            if flow.reports == 2 {
+                self.flows.touch(slot, self.second);
+            }
             self.apply_nodes(head, hops, out);
         }
     }
@@ -230,7 +235,7 @@ impl State {
         }
         flow.apply(cold, (head, hops), total, &mut emitter);
         if flow.reports == 2 {
-            self.flows.touch(slot, 1, self.second);
+            self.flows.touch(slot, self.second);
         }
     }
 
@@ -288,7 +293,7 @@ impl State {
         let twice = flow.reports == 2;
         self.enter_topology(slot);
         if twice {
-            self.flows.touch(slot, 1, self.second);
+            self.flows.touch(slot, self.second);
         }
         Some(slot)
     }
@@ -320,18 +325,18 @@ impl State {
             return None;
         }
         let now = head.about.ts;
-        let place = match self.flows.admit(head.hash, self.second) {
-            Admission::Free(place) => place,
-            Admission::Evict(place, slot) => {
+        let room = match self.flows.admit(head.hash, self.second) {
+            Admission::Free(room) => room,
+            Admission::Evict(room, slot) => {
                 self.remove(slot, now, out);
-                place
+                room
             }
-            Admission::Refused => {
-                self.counts.unadmitted += 1;
+            Admission::Refused(reason) => {
+                self.counts.unadmitted[reason as usize] += 1;
                 return None;
             }
         };
-        let slot = self.flows.insert(place, head.about.key, head.hash, now, self.second);
+        let slot = self.flows.insert(room, head.about.key, head.hash, now, self.second);
         self.detection.forget(slot);
         self.directory.enter(&head.about.key, slot);
         Some(slot)
@@ -363,10 +368,7 @@ impl State {
             flow.set_deadband(cold, thresholds[Metric::FlowLatency as usize]);
         }
         flow.context = self.context;
-        // Its reports since the last refresh are its current activity.
-        let lately =
-            (flow.reports as u32).wrapping_sub(std::mem::replace(&mut cold.touched, flow.reports as u32));
-        self.flows.touch(slot, u64::from(lately), self.second);
+        self.flows.touch(slot, self.second);
     }
 
     /// The flow of a Flow ID: the one that the configuration names, else the only known flow with this ID, else a flow

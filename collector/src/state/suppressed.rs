@@ -92,7 +92,7 @@ impl State {
         flow.reports = before.saturating_add(suppressed.reports);
         flow.last_seen = flow.last_seen.max(suppressed.last_seen);
         if before < 2 && flow.reports >= 2 {
-            self.flows.touch(slot, 1, self.second);
+            self.flows.touch(slot, self.second);
         }
         self.refresh_if_due(slot, out);
         let (flow, cold, stored) = self.flows.hot_parts(slot);

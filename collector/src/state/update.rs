@@ -71,8 +71,8 @@ impl State {
         let total = if complete { latency } else { NO_VALUE };
         flow.apply(cold, (head, hops), total, &mut emitter);
         if flow.reports == 2 {
-            // Two reports make a flow busy. After that, one update of the heat per second is enough; see `refresh`.
-            self.flows.touch(slot, 1, self.second);
+            // Two reports establish a flow. After that, one update per second is enough; see `refresh`.
+            self.flows.touch(slot, self.second);
         }
     }
 
@@ -98,7 +98,8 @@ impl State {
         self.enter_topology(slot);
         self.evaluate_rules(slot, head, latency, out);
         if twice {
-            self.flows.touch(slot, 1, self.second);
+            self.flows.retry_if_truncated(slot);
+            self.flows.touch(slot, self.second);
         }
     }
 
@@ -178,7 +179,7 @@ impl State {
         let twice = flow.reports == 2;
         self.enter_topology(slot);
         if twice {
-            self.flows.touch(slot, 1, self.second);
+            self.flows.touch(slot, self.second);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Counters of SF-INT joining. Every received record is in exactly one of them; [`JoinStats::balance`] adds them up.
 
-use super::Balance;
+use super::{Balance, Unadmitted};
 
 /// Why a set of records was closed before it was complete, or not accepted when it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -103,8 +103,8 @@ pub struct JoinStats {
     pub repeated: u64,
     /// Records that do not fit into the set with their packet ID. Samples of their node.
     pub stray: u64,
-    /// Records of flows that did not fit into the table. Samples of their node.
-    pub unadmitted: u64,
+    /// Records of flows without an entry in the table, by [`Unadmitted`]. Samples of their node.
+    pub unadmitted: [u64; Unadmitted::ALL.len()],
     /// Records in reports of nodes before the sink, about queues or dropped packets. Samples of their node.
     pub transit_samples: u64,
     /// Records in open sets, now.
@@ -124,11 +124,13 @@ impl JoinStats {
     pub fn balance(&self) -> Balance {
         let partial =
             Reason::ALL.iter().zip(&self.partial).map(|(reason, count)| (reason.name(), count.records));
-        let others = [("repeated", self.repeated), ("stray", self.stray), ("unadmitted", self.unadmitted)];
+        let others = [("repeated", self.repeated), ("stray", self.stray)];
+        let unadmitted =
+            Unadmitted::ALL.iter().zip(&self.unadmitted).map(|(reason, count)| (reason.name(), *count));
         Balance {
             input: self.records,
             output: self.complete.records + self.pending + self.samples(),
-            drops: partial.chain(others).filter(|(_, count)| *count > 0).collect(),
+            drops: partial.chain(others).chain(unadmitted).filter(|(_, count)| *count > 0).collect(),
         }
     }
 
@@ -147,11 +149,11 @@ impl JoinStats {
             (&mut self.low_samples, other.low_samples),
             (&mut self.repeated, other.repeated),
             (&mut self.stray, other.stray),
-            (&mut self.unadmitted, other.unadmitted),
             (&mut self.transit_samples, other.transit_samples),
         ] {
             with(one, other);
         }
+        self.unadmitted.iter_mut().zip(other.unadmitted).for_each(|(one, other)| with(one, other));
         for (one, other) in self.partial.iter_mut().zip(&other.partial) {
             with(&mut one.sets, other.sets);
             with(&mut one.records, other.records);

@@ -168,6 +168,26 @@ fn two_reports_make_a_flow_busy_at_once() {
 }
 
 #[test]
+fn reports_of_flows_without_an_entry_are_counted_by_reason_and_update_their_nodes() {
+    let mut bench = Bench::new(Config { max_flows: 16, ..config() });
+    for n in 0..32 {
+        bench.send(&Sent { flow: n % 16, ..Sent::default() });
+    }
+    let new = Sent { flow: 100, ..Sent::default() };
+    let mut seen = Vec::new();
+    for wait in [0, 1, 27, 1, 1] {
+        bench.pass(wait * SECOND).send(&new);
+        let stats = bench.collector.stats();
+        check(&stats);
+        seen.push((stats.unadmitted, stats.flow_reports));
+    }
+    assert_eq!(seen, [([1, 0], 32), ([1, 1], 32), ([1, 2], 32), ([1, 3], 32), ([1, 3], 33)]);
+    bench.pass(SECOND);
+    let values: u64 = bench.collector.nodes().map(|view| view.values).sum();
+    assert_eq!(values, 3 * bench.collector.stats().reports);
+}
+
+#[test]
 fn a_flood_of_node_ids_keeps_to_its_tables() {
     let mut bench = Bench::new(config());
     let mut random = Random(5);

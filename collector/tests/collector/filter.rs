@@ -99,7 +99,7 @@ impl Model {
         // Postcards of one node are joined with those of others, whether or not their values changed.
         let mut change = has_postcard(payload);
         change |= self.collected.events.len() > reported || hidden(&self.all, &flows) != state;
-        change |= self.all.stats().unadmitted > 0;
+        change |= self.all.stats().unadmitted_total() > 0;
         let keys = kept_keys(&self.all, &mut self.values);
         let suppressed_seq = self.number(&datagram, change);
         if change || !suppressed_seq {

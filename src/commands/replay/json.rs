@@ -80,7 +80,9 @@ fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
     o.field("sink_samples", sf.sink_samples)
         .field("low_samples", sf.low_samples)
         .field("transit_samples", sf.transit_samples);
-    o.field("repeated", sf.repeated).field("stray", sf.stray).field("unadmitted", sf.unadmitted);
+    o.field("repeated", sf.repeated)
+        .field("stray", sf.stray)
+        .field("unadmitted", sf.unadmitted.iter().sum::<u64>());
     o.field("pending", sf.pending);
 }
 

@@ -50,10 +50,10 @@ fn head(summary: &Summary<'_>) -> String {
         let skipped = account.skipped.iter().map(|(name, count)| format!("{name}: {}", units::count(*count)));
         out.push_str(&format!("skipped, not telemetry: {}\n", skipped.collect::<Vec<_>>().join(", ")));
     }
-    if stats.unadmitted > 0 {
-        let count = units::count(stats.unadmitted);
+    if stats.unadmitted_total() > 0 {
+        let count = units::count(stats.unadmitted_total());
         out.push_str(&format!(
-            "no room for the flows of {count} reports; raise `max_flows` in [collector]\n"
+            "the flow table was full for {count} reports; raise `max_flows` in [collector]\n"
         ));
     }
     if stats.implausible_latencies > 0 {

@@ -1,0 +1,193 @@
+//! Which flows get an entry in a full table, and which one makes room.
+//!
+//! A flow is *on probation* until its second report, and *established* from then on.
+//!
+//! - A table with room admits every flow at its first report.
+//! - In a full table a new flow replaces one on probation, if there is one among its sixteen neighbours.
+//! - Otherwise its first report leaves a fingerprint only. Its next one replaces an established flow without a report for
+//!   [`IDLE_SECONDS`], or a flow on probation anywhere in the table; the search is bounded.
+//! - A flow for which nothing makes room is refused, and counted. It is tried again at its next report.
+//!
+//! So flows of one report, however many, replace only each other. The fingerprints are the doorkeeper of TinyLFU (Einziger,
+//! Friedman and Manes, ACM TOS 2017). Flows of two forged reports do become established: they take the room that
+//! others leave and keep it for [`IDLE_SECONDS`] after their last report, but replace no flow that reports more often
+//! than that.
+
+#[cfg(test)]
+mod tests;
+
+use crate::index::{BUSY, Index, IndexEntry, IndexPosition};
+use crate::stats::Unadmitted;
+
+/// Seconds without a report from which an established flow may be replaced: a flow that reports every eight seconds may lose
+/// two reports in a row.
+pub(crate) const IDLE_SECONDS: u8 = 30;
+
+/// Buckets of the index that one search for room reads at most, 4 KiB. In one second no bucket is searched twice.
+const BUCKETS_PER_SEARCH: usize = 64;
+
+/// Room for a new flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    /// There is room, here.
+    Free(Room),
+    /// There will be when the flow in this slot has been removed.
+    Evict(Room, u32),
+    /// There is none.
+    Refused(Unadmitted),
+}
+
+/// Where a new flow goes in the index, and how many reports of it were seen, at most two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    place: IndexPosition,
+    seen: u8,
+}
+
+/// How soon a flow makes room: the variants in this order, and within each the one silent longest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Standing {
+    Probation,
+    Idle,
+    Active,
+}
+
+/// A candidate for eviction: the least one goes.
+type Candidate = (Standing, u8, u32, IndexPosition);
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Newcomers {
+    seen: Fingerprints,
+    /// The bucket at which the next search starts, the second of the latest one, and how many more that may read.
+    hand: usize,
+    second: u32,
+    budget: usize,
+}
+
+impl Newcomers {
+    pub(crate) fn for_flows(flows: usize) -> Self {
+        Self { seen: Fingerprints::for_flows(flows), hand: 0, second: 0, budget: 0 }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.seen.sets.len() * size_of::<u128>()
+    }
+
+    /// Looks for room for a new flow. With `full`, only another one makes room.
+    pub(crate) fn admit(&mut self, index: &Index, hash: u64, second: u32, full: bool) -> Admission {
+        let free = index.free_way(hash);
+        let again = self.seen.contains(hash);
+        let room = |place| Room { place, seen: 1 + u8::from(again) };
+        if let Some(place) = free.filter(|_| !full) {
+            return Admission::Free(room(place));
+        }
+        let neighbour = index.neighbours(hash).map(|entry| candidate(&entry, second)).min();
+        match neighbour {
+            Some((Standing::Probation, _, slot, place)) => Admission::Evict(room(place), slot),
+            _ if !again => {
+                self.seen.note(hash);
+                Admission::Refused(Unadmitted::FirstSight)
+            }
+            Some((Standing::Idle, _, slot, place)) => Admission::Evict(room(place), slot),
+            _ => free
+                .and_then(|place| Some(Admission::Evict(room(place), self.search(index, second)?)))
+                .unwrap_or(Admission::Refused(Unadmitted::TableFull)),
+        }
+    }
+
+    /// A flow that may be replaced, in the next buckets.
+    fn search(&mut self, index: &Index, second: u32) -> Option<u32> {
+        let buckets = index.buckets();
+        if self.second != second {
+            (self.second, self.budget) = (second, buckets);
+        }
+        for _ in 0..BUCKETS_PER_SEARCH.min(self.budget) {
+            let best = index.entries(self.hand).map(|entry| candidate(&entry, second)).min();
+            match best {
+                Some((Standing::Probation | Standing::Idle, _, slot, _)) => return Some(slot),
+                _ => self.hand = if self.hand + 1 < buckets { self.hand + 1 } else { 0 },
+            }
+            self.budget -= 1;
+        }
+        None
+    }
+
+    /// Enters a flow in `slot` where [`Newcomers::admit`] found room.
+    pub(crate) fn enter(&self, index: &mut Index, room: Room, (hash, slot): (u64, u32), second: u32) {
+        index.put(room.place, hash, slot, (room.seen, second));
+    }
+
+    /// Removes a flow. One on probation leaves a fingerprint, so that its next report is its second.
+    pub(crate) fn remove(&mut self, index: &mut Index, hash: u64, slot: u32) {
+        if let Some(entry) = index.remove(hash, slot)
+            && entry.heat < BUSY
+        {
+            self.seen.note(hash);
+        }
+    }
+}
+
+/// Records a report of an established flow in `second`.
+pub(crate) fn establish(index: &mut Index, hash: u64, slot: u32, second: u32) {
+    index.set_heat(hash, slot, BUSY, second);
+}
+
+/// How readily the flow in `slot` gives its memory to the one in `by`, the less the sooner; `None`: not at all.
+pub(crate) fn yields(index: &Index, (hash, slot): (u64, u32), by: (u64, u32), second: u32) -> Option<u16> {
+    let established = index.get(by.0, by.1).is_some_and(|entry| entry.heat >= BUSY);
+    let (standing, youth, ..) = candidate(&index.get(hash, slot)?, second);
+    let rank = u16::from(youth);
+    match standing {
+        Standing::Probation => Some(rank),
+        Standing::Idle if established => Some(rank + 256),
+        _ => None,
+    }
+}
+
+fn candidate(entry: &IndexEntry, second: u32) -> Candidate {
+    let age = (second as u8).wrapping_sub(entry.second);
+    let standing = match entry.heat {
+        ..BUSY => Standing::Probation,
+        _ if age >= IDLE_SECONDS => Standing::Idle,
+        _ => Standing::Active,
+    };
+    (standing, u8::MAX - age, entry.slot, entry.place)
+}
+
+/// Fingerprints of flows that were seen once and have no entry: sets of eight, of which the oldest goes. It holds about
+/// eight times as many as the table holds flows; one in 8,000 flows is taken for another. The hash has a seed, so that a
+/// sender cannot choose sets.
+#[derive(Debug)]
+struct Fingerprints {
+    sets: Vec<u128>,
+}
+
+impl Fingerprints {
+    const LANES: u128 = u128::MAX / 0xffff;
+    const TOPS: u128 = Self::LANES << 15;
+
+    fn for_flows(flows: usize) -> Self {
+        Self { sets: vec![0; flows.max(1).next_power_of_two()] }
+    }
+
+    fn of(hash: u64) -> u128 {
+        u128::from(((hash >> 40) as u16).max(1))
+    }
+
+    fn at(&self, hash: u64) -> usize {
+        (hash >> 8) as usize & (self.sets.len() - 1)
+    }
+
+    fn contains(&self, hash: u64) -> bool {
+        // A lane that is equal is zero after the exclusive-or; the lowest such lane borrows in the subtraction.
+        let other = self.sets[self.at(hash)] ^ (Self::of(hash) * Self::LANES);
+        other.wrapping_sub(Self::LANES) & !other & Self::TOPS != 0
+    }
+
+    fn note(&mut self, hash: u64) {
+        let at = self.at(hash);
+        self.sets[at] = self.sets[at] << 16 | Self::of(hash);
+    }
+}
