@@ -11,12 +11,13 @@ fn main() {
         let figures = store::bench::insert(dir, events, flows).unwrap();
         let cpu = figures.cpu.unwrap_or_default();
         println!(
-            "{events} events, {flows} flows: {:.0} events/s, {:.0} events per core second, {} rollups, {} bytes, wall {:?}, cpu {cpu:?}",
+            "{events} events, {flows} flows: {:.0} events/s, {:.0} events per core second, {} rollups, {} bytes, wall {:?}, cpu {cpu:?}, with indexes built later {:?}",
             events as f64 / figures.wall.as_secs_f64(),
             events as f64 / cpu.as_secs_f64(),
             figures.rollups,
             figures.bytes,
             figures.wall,
+            figures.all_cpu.unwrap_or_default(),
         );
     }
     if what != Some("insert") {

@@ -28,8 +28,10 @@ pub struct Inserted {
     pub rollups: u64,
     /// From the first batch to the closed file.
     pub wall: Duration,
-    /// Processor time of the writer's thread over the same; `None` where the system does not report it.
+    /// Processor time of the writer's thread until everything was committed; `None` where the system does not report it.
     pub cpu: Option<Duration>,
+    /// Processor time of the store's threads until the file was closed, building indexes included.
+    pub all_cpu: Option<Duration>,
     /// Size of the files at the end.
     pub bytes: u64,
 }
@@ -54,7 +56,7 @@ pub struct QueryTiming {
 pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     let store = Store::open(Config { policy: Policy::Block, queue_batches: 16, ..Config::new(dir) })?;
     store.set_rules(vec!["slow".to_owned()]);
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), time_of_other_threads());
     let mut batch = Batch::with_capacity(BATCH);
     let mut traffic = Traffic::new(flows);
     for n in 0..events {
@@ -68,9 +70,10 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     let cpu = writer_time();
     let stats = store.close();
     let wall = start.elapsed();
+    let all_cpu = before.zip(time_of_other_threads()).map(|(before, after)| after.saturating_sub(before));
     let bytes =
         crate::files::list(dir).map_err(|error| Error::io(dir, error))?.iter().map(|file| file.bytes).sum();
-    Ok(Inserted { events, rollups: stats.committed.saturating_sub(events), wall, cpu, bytes })
+    Ok(Inserted { events, rollups: stats.committed.saturating_sub(events), wall, cpu, all_cpu, bytes })
 }
 
 /// Runs the queries of the UI and typical SQL on a store that [`insert`] filled with `events` events.
@@ -246,6 +249,17 @@ fn rollup(ts: Nanos, i: u32) -> Rollup {
 fn flow(index: u32) -> FlowKey {
     let [a, b, c, d] = index.to_be_bytes();
     FlowKey::v4([10, b, c, d], [172, 16, a, 1], Some((5000, 443)), 6)
+}
+
+/// Processor time of this process without the calling thread; threads that have ended are included. In steps of 10 ms.
+pub fn time_of_other_threads() -> Option<Duration> {
+    let of = |path: &str| {
+        let stat = fs::read_to_string(path).ok()?;
+        let fields = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2);
+        fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()
+    };
+    let ticks = of("/proc/self/stat")?.saturating_sub(of("/proc/thread-self/stat")?);
+    Some(Duration::from_millis(10 * ticks))
 }
 
 /// Processor time of the threads called `store`, from the scheduler.

@@ -34,6 +34,9 @@
 //!
 //! One `INSERT OR FAIL` inserts many rows: cursors stay open, and at the right edge of trees that grow there.
 //!
+//! At a high rate of records a file is written without the indexes on events, which are built from sorted entries when it is
+//! complete (module `indexer`). Bounded: events in such a file, and files that wait.
+//!
 //! # Reading
 //!
 //! A query runs on a read-only connection in which each documented name is the union of that view over the files of its
@@ -85,6 +88,7 @@ pub mod bench;
 mod config;
 mod files;
 mod guard;
+mod indexer;
 mod intern;
 mod join;
 mod queries;

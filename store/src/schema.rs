@@ -19,15 +19,24 @@ pub(crate) const SQL: &str = include_str!("schema.sql");
 /// The planner reads its statistics when a file is opened. The connection that creates them must load them with this.
 pub(crate) const LOAD_STATISTICS: &str = "ANALYZE sqlite_schema";
 
+/// When the indexes on events are built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EventIndexes {
+    /// Row by row, as they are inserted.
+    Kept,
+    /// All at once, when the file is complete.
+    Later,
+}
+
 /// Marks a file as ours (`file` and friends show it): "hopw".
 const APPLICATION_ID: i32 = 0x686f_7077;
 
-/// Opens the file at `path` for writing and creates what is missing.
+/// Opens the file at `path` for writing and creates what is missing. A file that exists keeps the indexes that it has.
 ///
 /// # Errors
 /// [`Error::Newer`] and [`Error::Foreign`] for files that must be left alone; [`Error::Sqlite`] otherwise, also for a
 /// damaged file (see [`is_damage`]).
-pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
+pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Error> {
     let fail = |error| Error::sqlite(path, error);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -43,7 +52,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
         Ok(()) => conn.execute_batch(SETTINGS).map_err(fail)?,
         Err(Error::Empty(_)) => {
             conn.execute_batch(SETTINGS).map_err(fail)?;
-            create(&mut conn).map_err(fail)?;
+            create(&mut conn, indexes).map_err(fail)?;
         }
         Err(error) => return Err(error),
     }
@@ -69,6 +78,22 @@ pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Er
     }
 }
 
+/// The statements that create the indexes on events.
+pub(crate) fn event_indexes() -> impl Iterator<Item = &'static str> {
+    SQL.lines().filter(|line| is_event_index(line))
+}
+
+/// Whether the file behind `conn` has them. They are created together.
+pub(crate) fn has_event_indexes(conn: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'event_flow'";
+    conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? > 0))
+}
+
+/// Each is one line of the script.
+fn is_event_index(line: &str) -> bool {
+    line.starts_with("CREATE INDEX event_")
+}
+
 /// Whether the file itself is damaged, so that it must be set aside.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
@@ -85,9 +110,15 @@ pub(crate) fn kind_code(kind: Kind) -> i64 {
 }
 
 /// One transaction: after a crash the file is either empty or complete.
-fn create(conn: &mut Connection) -> rusqlite::Result<()> {
+fn create(conn: &mut Connection, indexes: EventIndexes) -> rusqlite::Result<()> {
     let transaction = conn.transaction()?;
-    transaction.execute_batch(SQL)?;
+    match indexes {
+        EventIndexes::Kept => transaction.execute_batch(SQL)?,
+        EventIndexes::Later => {
+            let without: Vec<&str> = SQL.lines().filter(|line| !is_event_index(line)).collect();
+            transaction.execute_batch(&without.join("\n"))?;
+        }
+    }
     let names = |table: &str, names: &[(i64, &str)]| -> rusqlite::Result<()> {
         let mut insert = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1, ?2)"))?;
         names.iter().try_for_each(|name| insert.execute(*name).map(|_| ()))

@@ -13,7 +13,7 @@ use crate::config::Error;
 use crate::files::{self, FileId};
 use crate::intern::Names;
 use crate::reports::ReportRow;
-use crate::schema::{self, kind_code};
+use crate::schema::{self, EventIndexes, kind_code};
 
 /// The file that is being written.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct Segment {
     id: FileId,
     names: Names,
     tally: FileMeta,
+    /// The file has the indexes on events.
+    indexed: bool,
     /// Records in the open transaction; 0: there is none.
     open: u64,
 }
@@ -48,14 +50,15 @@ struct FileMeta {
 }
 
 impl Segment {
-    /// Opens the file, or creates it.
-    pub(crate) fn open(dir: &Path, id: FileId) -> Result<Self, Error> {
+    /// Opens the file, or creates it with `indexes`.
+    pub(crate) fn open(dir: &Path, id: FileId, indexes: EventIndexes) -> Result<Self, Error> {
         let path = dir.join(id.to_string());
-        let conn = schema::open(&path)?;
+        let conn = schema::open(&path, indexes)?;
         let fail = |error| Error::sqlite(&path, error);
         let names = Names::open(&conn).map_err(fail)?;
         let tally = FileMeta::read(&conn).map_err(fail)?;
-        Ok(Self { conn, path, id, names, tally, open: 0 })
+        let indexed = schema::has_event_indexes(&conn).map_err(fail)?;
+        Ok(Self { conn, path, id, names, tally, indexed, open: 0 })
     }
 
     /// Which file it is.
@@ -66,6 +69,16 @@ impl Segment {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it has the indexes on events; otherwise they are built when it is complete.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.indexed
+    }
+
+    /// Events in the file, those of the open transaction included.
+    pub(crate) fn events_in_file(&self) -> u64 {
+        self.tally.events.unsigned_abs()
     }
 
     /// Records in the open transaction.
@@ -343,7 +356,7 @@ impl FileMeta {
 /// default it would keep an undo log for each statement; we give up the whole transaction on any error.
 ///
 /// In each place of the statement, only what differs from the row that was there before is bound.
-struct Insert<'c, const N: usize> {
+pub(crate) struct Insert<'c, const N: usize> {
     many: CachedStatement<'c>,
     one: CachedStatement<'c>,
     bound: Vec<Option<[Option<i64>; N]>>,
@@ -351,7 +364,7 @@ struct Insert<'c, const N: usize> {
 }
 
 impl<'c, const N: usize> Insert<'c, N> {
-    fn new(conn: &'c Connection, table: &str) -> rusqlite::Result<Self> {
+    pub(crate) fn new(conn: &'c Connection, table: &str) -> rusqlite::Result<Self> {
         let row = format!("({})", vec!["?"; N].join(", "));
         let many = format!("INSERT OR FAIL INTO {table} VALUES {}", vec![row.as_str(); ROWS].join(", "));
         Ok(Self {
@@ -363,7 +376,7 @@ impl<'c, const N: usize> Insert<'c, N> {
     }
 
     #[inline]
-    fn row(&mut self, row: [Option<i64>; N]) -> rusqlite::Result<()> {
+    pub(crate) fn row(&mut self, row: [Option<i64>; N]) -> rusqlite::Result<()> {
         let place = self.waiting.len();
         for (i, value) in row.iter().enumerate() {
             if self.bound[place].as_ref().is_none_or(|bound| bound[i] != *value) {
@@ -380,7 +393,7 @@ impl<'c, const N: usize> Insert<'c, N> {
     }
 
     /// Inserts the rows that are too few for the large statement.
-    fn finish(mut self) -> rusqlite::Result<()> {
+    pub(crate) fn finish(mut self) -> rusqlite::Result<()> {
         for row in &self.waiting {
             for (i, value) in row.iter().enumerate() {
                 self.one.raw_bind_parameter(i + 1, *value)?;
@@ -525,7 +538,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn looking_at_the_log_leaves_sqlites_locks_alone() {
         let dir = Dir::new("locks");
-        let mut segment = Segment::open(dir.path(), FileId::of(START, Period::Day)).unwrap();
+        let mut segment =
+            Segment::open(dir.path(), FileId::of(START, Period::Day), EventIndexes::Kept).unwrap();
         segment.write(&changes(START, 100, 10), &[]).unwrap();
         segment.commit().unwrap();
         let index = files::beside(segment.path(), "-shm");

@@ -63,6 +63,10 @@ pub struct Stats {
     pub deleted: u64,
     /// Damaged files that were set aside.
     pub set_aside: u64,
+    /// Files that were written without indexes on events, and got them when they were complete.
+    pub indexed_later: u64,
+    /// Attempts at that which failed: queries over such a file read it whole.
+    pub index_failures: u64,
 }
 
 impl Stats {

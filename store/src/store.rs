@@ -77,6 +77,7 @@ impl Store {
             Some(Err(error)) => return Err(error),
             Some(Ok(())) | None => {}
         }
+        writer.index_left_over();
         writer.housekeeping(Instant::now());
         let (queue, receiver) = sync_channel(capacity);
         let thread = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&receiver));

@@ -12,8 +12,9 @@ use rusqlite::ErrorCode;
 
 use crate::config::{Config, Error};
 use crate::files::{self, FileId};
+use crate::indexer::{self, Indexer};
 use crate::reports::ReportRow;
-use crate::schema;
+use crate::schema::{self, EventIndexes};
 use crate::segment::{self, Segment};
 use crate::stats::{State, Stats};
 
@@ -83,6 +84,12 @@ pub(crate) struct Writer {
     rules: Vec<String>,
     /// When the open transaction must be committed.
     commit_at: Option<Instant>,
+    /// When the open transaction was begun.
+    begun: Option<Instant>,
+    /// When a transaction last showed a high rate of records.
+    busy_at: Option<Instant>,
+    bulk: Bulk,
+    indexer: Indexer,
     /// After a failure: when to try again.
     retry_at: Option<Instant>,
     housekeeping_at: Instant,
@@ -90,14 +97,34 @@ pub(crate) struct Writer {
     wall: fn() -> SystemTime,
 }
 
+/// When files are written without indexes on events, which are then built at once.
+#[derive(Clone, Copy, Debug)]
+struct Bulk {
+    /// At this rate of records, per second.
+    rate: u64,
+    /// After a file that holds at least as many events: bounds the number of files.
+    least: u64,
+    /// Until such a file holds as many: bounds what a query reads as a whole.
+    most: u64,
+    /// Or until the rate has been lower for so long.
+    calm: Duration,
+}
+
+const BULK: Bulk = Bulk { rate: 50_000, least: 1_000_000, most: 2_000_000, calm: Duration::from_secs(10) };
+
 impl Writer {
     pub(crate) fn new(config: Config, shared: Arc<Shared>) -> Self {
+        let indexer = Indexer::new(Arc::clone(&shared));
         Self {
             config,
             shared,
             segment: None,
             rules: Vec::new(),
             commit_at: None,
+            begun: None,
+            busy_at: None,
+            bulk: BULK,
+            indexer,
             retry_at: None,
             housekeeping_at: Instant::now(),
             wall: SystemTime::now,
@@ -113,7 +140,7 @@ impl Writer {
             }
             if self.commit_at.is_some_and(|at| at <= now) {
                 self.commit();
-                self.roll_if_large();
+                self.roll_if_due();
             }
             let next = self.commit_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
             match queue.recv_timeout(next.saturating_duration_since(now)) {
@@ -138,8 +165,8 @@ impl Writer {
             }
         }
         self.commit();
-        // Closing the last connection copies the log into the file and removes it.
-        self.segment = None;
+        self.close();
+        self.indexer.finish();
         self.shared.stats().state = State::Closed;
     }
 
@@ -193,9 +220,11 @@ impl Writer {
         self.shared.stats().written += records;
         if uncommitted >= self.most_in_transaction() {
             self.commit();
-            self.roll_if_large();
+            self.roll_if_due();
         } else if self.commit_at.is_none() {
-            self.commit_at = Some(Instant::now() + self.config.commit_every);
+            let now = Instant::now();
+            self.begun = Some(now);
+            self.commit_at = Some(now + self.config.commit_every);
         }
     }
 
@@ -209,9 +238,30 @@ impl Writer {
             return Ok(());
         }
         self.commit();
-        self.segment = None;
+        self.close();
         let id = self.last_part(wanted)?;
         self.open(id)
+    }
+
+    /// Closes the file, which copies the log into it and removes that, and has its indexes built if it has none.
+    fn close(&mut self) {
+        if let Some(segment) = self.segment.take() {
+            let left_out = (!segment.is_indexed()).then(|| segment.path().to_owned());
+            drop(segment);
+            if let Some(path) = left_out {
+                self.indexer.submit(path);
+            }
+        }
+    }
+
+    /// Has the indexes of the newest files built, beside the one that is open, where a process that was killed left them out.
+    pub(crate) fn index_left_over(&mut self) {
+        let open = self.segment.as_ref().map(Segment::id);
+        let found = files::list(&self.config.dir).unwrap_or_default();
+        let newest = found.into_iter().rev().filter(|file| Some(file.id) != open).take(LEFT_OVER);
+        newest
+            .filter(|file| indexer::is_left_out(&file.path))
+            .for_each(|file| self.indexer.submit(file.path));
     }
 
     /// The newest part of the period of `first`, for the case that there are several.
@@ -220,12 +270,18 @@ impl Writer {
         Ok(found.iter().rev().map(|file| file.id).find(|id| id.same_period(first)).unwrap_or(first))
     }
 
-    /// Opens `id`, setting aside what is damaged.
-    pub(crate) fn open(&mut self, id: FileId) -> Result<(), Error> {
-        let opened = match Segment::open(&self.config.dir, id) {
+    /// Opens `id`, or the next part of it whose indexes are not being built, setting aside what is damaged.
+    pub(crate) fn open(&mut self, mut id: FileId) -> Result<(), Error> {
+        let dir = &self.config.dir;
+        while self.indexer.has(&dir.join(id.to_string())) {
+            id = id.next_part();
+        }
+        let later = self.is_busy() && self.indexer.has_room();
+        let indexes = if later { EventIndexes::Later } else { EventIndexes::Kept };
+        let opened = match Segment::open(dir, id, indexes) {
             Err(Error::Sqlite(path, error)) if schema::is_damage(&error) => {
                 self.set_aside(&path)?;
-                Segment::open(&self.config.dir, id)
+                Segment::open(&self.config.dir, id, indexes)
             }
             other => other,
         };
@@ -246,6 +302,7 @@ impl Writer {
             Ok(0) => return,
             Ok(records) => {
                 let now = nanos((self.wall)());
+                self.look_at_rate(records);
                 let mut stats = self.shared.stats();
                 stats.committed += records;
                 stats.queued -= records;
@@ -287,7 +344,7 @@ impl Writer {
         let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
         // Dropping the connection rolls the transaction back.
         let path = self.segment.take().map(|segment| segment.path().to_owned());
-        self.commit_at = None;
+        (self.commit_at, self.begun) = (None, None);
         self.retry_at = Some(Instant::now() + RETRY);
         let damaged = matches!(error, Error::Sqlite(_, error) if schema::is_damage(error));
         if let (true, Some(path)) = (damaged, path) {
@@ -316,16 +373,37 @@ impl Writer {
         self.share().map_or(MAX_TRANSACTION, |share| MAX_TRANSACTION.min(share / RECORD))
     }
 
-    /// Begins a new part when the file has grown past its share. At every commit: under a flood a file would otherwise grow
-    /// to a large part of `max_bytes` before the next housekeeping, and go as a whole when it is the oldest.
-    fn roll_if_large(&mut self) {
-        let (Some(share), Some(segment)) = (self.share(), &self.segment) else { return };
-        if segment.bytes() <= share {
-            return;
+    /// Notes a high rate: `records` were committed. A second counts at least, so that a few large batches are no high rate.
+    fn look_at_rate(&mut self, records: u64) {
+        let now = Instant::now();
+        let span = self.begun.take().map_or(Duration::ZERO, |begun| now - begun).max(Duration::from_secs(1));
+        if records as f64 >= self.bulk.rate as f64 * span.as_secs_f64() {
+            self.busy_at = Some(now);
         }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy_at.is_some_and(|at| at.elapsed() < self.bulk.calm)
+    }
+
+    /// Whether the file goes on in a new part: it is larger than its share, or events should be written in the other way.
+    fn is_due(&self, segment: &Segment) -> bool {
+        let Bulk { least, most, .. } = self.bulk;
+        let events = segment.events_in_file();
+        self.share().is_some_and(|share| segment.bytes() > share)
+            || match segment.is_indexed() {
+                true => self.is_busy() && events >= least && self.indexer.has_room(),
+                false => !self.is_busy() || events >= most,
+            }
+    }
+
+    /// Begins a new part when it is due. At every commit: under a flood a file would otherwise grow to a large part of
+    /// `max_bytes` before the next housekeeping, and go as a whole when it is the oldest.
+    fn roll_if_due(&mut self) {
+        let Some(segment) = self.segment.as_ref().filter(|segment| self.is_due(segment)) else { return };
         let next = segment.id().next_part();
         self.commit();
-        self.segment = None;
+        self.close();
         if let Err(error) = self.open(next) {
             self.fail(&error, 0);
         }
@@ -335,7 +413,8 @@ impl Writer {
 
     /// Deletes files by age and total size, begins a new part when the file has grown large, and updates the sizes.
     pub(crate) fn housekeeping(&mut self, now: Instant) {
-        self.roll_if_large();
+        self.roll_if_due();
+        self.indexer.retry(RETRY_INDEXES);
         self.housekeeping_at = now + HOUSEKEEPING;
         let Ok(mut found) = files::list(&self.config.dir) else { return };
         let current = self.segment.as_ref().map(Segment::id).or_else(|| found.last().map(|file| file.id));
@@ -369,11 +448,15 @@ const LONG_LOG: u64 = 32 << 20;
 /// When it reaches further than this, readers are waited for.
 const HUGE_LOG: u64 = 512 << 20;
 const RETRY: Duration = Duration::from_secs(1);
+/// Where an index did not fit on the disk, an attempt leaves little room for rows: not soon again.
+const RETRY_INDEXES: Duration = Duration::from_secs(300);
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
 /// A file is continued in a new one at this fraction of `max_bytes` …
 const PARTS: u64 = 8;
 /// … but not below this size.
 const LEAST_PART: u64 = 4 << 20;
+/// Files of an earlier process that are looked at when the store is opened: more than can have waited for their indexes.
+const LEFT_OVER: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -473,5 +556,148 @@ mod tests {
             deliver(&mut writer, &shared, changes(START, 10_000, 10));
         }
         assert_eq!(shared.stats().committed, MAX_TRANSACTION);
+    }
+
+    /// Bulk writing after 2000 events, in files of 5000, at any rate.
+    const SMALL: Bulk = Bulk { rate: 1, least: 2000, most: 5000, calm: Duration::from_secs(3600) };
+
+    fn commit_and_roll(writer: &mut Writer) {
+        writer.commit();
+        writer.roll_if_due();
+    }
+
+    /// Events that a reader finds: all of them, and those of one flow.
+    fn found(dir: &Path) -> [i64; 2] {
+        let reader = crate::Reader::open(dir).unwrap();
+        let flow = testkit::records::flow(7).to_string();
+        ["SELECT count(*) FROM events", "SELECT count(*) FROM events WHERE flow = ?1"].map(|sql| {
+            let params = if sql.contains('?') { vec![crate::Value::Text(flow.clone())] } else { Vec::new() };
+            let table = reader.query(sql, &crate::QueryOptions { params, ..Default::default() }).unwrap();
+            assert_eq!(table.notes, [] as [String; 0]);
+            if let crate::Value::Int(count) = table.rows[0][0] { count } else { panic!("{table:?}") }
+        })
+    }
+
+    /// Which files have indexes on events, in order. Each must be sound.
+    fn indexed(dir: &Path) -> Vec<bool> {
+        let soundly = |file: &files::StoreFile| {
+            let conn = rusqlite::Connection::open(&file.path).unwrap();
+            let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+            assert_eq!(check, "ok");
+            schema::has_event_indexes(&conn).unwrap()
+        };
+        files::list(dir).unwrap().iter().map(soundly).collect()
+    }
+
+    #[test]
+    fn at_a_high_rate_indexes_are_built_when_a_file_is_complete() {
+        let dir = Dir::new("bulk");
+        let (mut writer, shared) = writer(&dir);
+        writer.bulk = SMALL;
+        let (mut seen, mut expected) = (Vec::new(), [0, 0]);
+        let mut deliver = |writer: &mut Writer, second: u64, count: u32| {
+            let batch = changes(START + second * SECOND, count, 100);
+            let of_flow = batch.events().filter(|(event, _)| event.flow == Some(testkit::records::flow(7)));
+            expected = [expected[0] + i64::from(count), expected[1] + of_flow.count() as i64];
+            deliver(writer, &shared, batch);
+            expected
+        };
+        for round in 1..=4 {
+            let expected = deliver(&mut writer, round, 2000);
+            commit_and_roll(&mut writer);
+            // What is committed is found, with indexes or without.
+            assert_eq!(found(dir.path()), expected);
+            seen.push(writer.segment.as_ref().unwrap().is_indexed());
+        }
+        // The first file is written with indexes up to 2000 events, the second without up to 5000, and so is the third.
+        assert_eq!(seen, [false, false, false, false]);
+        // The rate is low again: the third file gets its indexes, and the next is written with them.
+        writer.busy_at = None;
+        writer.bulk.rate = 1_000_000;
+        let expected = deliver(&mut writer, 9, 100);
+        commit_and_roll(&mut writer);
+        assert!(writer.segment.as_ref().unwrap().is_indexed());
+        writer.close();
+        writer.indexer.finish();
+        assert_eq!(indexed(dir.path()), [true; 4]);
+        assert_eq!(found(dir.path()), expected);
+        let stats = shared.stats().clone();
+        assert_eq!((stats.indexed_later, stats.index_failures, stats.committed), (2, 0, 8100));
+    }
+
+    #[test]
+    fn the_writer_keeps_the_indexes_when_too_many_files_wait_for_theirs() {
+        let dir = Dir::new("behind");
+        let (mut writer, shared) = writer(&dir);
+        writer.bulk = Bulk { least: 0, ..SMALL };
+        deliver(&mut writer, &shared, changes(START, 10, 10));
+        writer.commit();
+        // Nobody takes these out.
+        writer.indexer.pretend_waiting(["a", "b"]);
+        writer.roll_if_due();
+        assert!(writer.segment.as_ref().unwrap().is_indexed());
+        writer.indexer.pretend_waiting([]);
+        writer.roll_if_due();
+        assert!(!writer.segment.as_ref().unwrap().is_indexed());
+        // A file in work is not written into.
+        let path = writer.segment.as_ref().unwrap().path().to_owned();
+        writer.indexer.pretend_waiting([path.to_str().unwrap()]);
+        let id = writer.segment.take().unwrap().id();
+        writer.open(id).unwrap();
+        assert_eq!(writer.segment.as_ref().unwrap().id(), id.next_part());
+    }
+
+    const CHILD: &str = "HOPWISE_STORE_BULK_CHILD";
+
+    /// What the child process does: writes in bulk until it is killed, and prints how much is committed. In a normal run:
+    /// nothing.
+    #[test]
+    fn child_writes_in_bulk_until_it_is_killed() {
+        let Some(dir) = std::env::var_os(CHILD) else { return };
+        let shared = Arc::new(Shared::default());
+        let mut writer = Writer::new(Config::new(dir), Arc::clone(&shared));
+        writer.bulk = Bulk { most: 20_000, ..SMALL };
+        for round in 0.. {
+            deliver(&mut writer, &shared, changes(START + round * SECOND / 1000, 500, 100));
+            commit_and_roll(&mut writer);
+            let stats = shared.stats();
+            println!("committed {} indexed {}", stats.committed, stats.indexed_later);
+        }
+    }
+
+    #[test]
+    fn a_kill_while_indexes_are_built_costs_nothing_and_they_are_built_afterwards() {
+        use std::io::BufRead as _;
+        let (mut total, mut left_out) = (0, 0);
+        for round in 0..10_u64 {
+            let dir = Dir::new("bulk-kill");
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "writer::tests::child_writes_in_bulk_until_it_is_killed", "--nocapture"])
+                .env(CHILD, dir.path())
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let output = std::io::BufReader::new(child.stdout.take().unwrap());
+            let mut lines = output.lines().map_while(Result::ok).filter_map(|line| {
+                let (_, numbers) = line.split_once("committed ")?;
+                numbers.split_once(" indexed ")?.0.parse::<u64>().ok()
+            });
+            // About where a file ends, so that some kills meet the building of indexes.
+            let wanted = 22_000 + round * 400;
+            let reported = lines.find(|committed| *committed >= wanted).unwrap();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let reported = lines.last().unwrap_or(reported);
+            left_out += indexed(dir.path()).iter().filter(|indexed| !**indexed).count();
+            // Opening it is enough: the next process does what was left.
+            let store = crate::Store::open(Config::new(dir.path())).unwrap();
+            assert_eq!(store.close().set_aside, 0);
+            assert!(indexed(dir.path()).iter().all(|indexed| *indexed));
+            let [all, of_flow] = found(dir.path());
+            assert!(all as u64 >= reported && all % 500 == 0 && of_flow == all / 100, "{all} of {reported}");
+            total += all;
+        }
+        assert!(left_out > 0 && total > 220_000);
     }
 }

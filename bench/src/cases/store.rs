@@ -6,6 +6,7 @@ use std::time::Instant;
 use collector::event::{Basis, Kind};
 use collector::{Batch, Event, Output};
 use detect::Metric;
+use store::bench::time_of_other_threads;
 use store::{Policy, QueryOptions, Reader, Store, Value};
 use wire::FlowKey;
 
@@ -22,6 +23,7 @@ const BEGIN: u64 = 1_767_268_800_000_000_000;
 /// `store-insert`: events into the store until they are committed, with all indexes.
 pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let dir = Scratch::new(name)?;
+    let before = time_of_other_threads();
     let mut filler = Filler::new(open(dir.path())?);
     // Enough that waiting for the last commit has little effect.
     let batches: u64 = if plan.is_trial() { 2 } else { 32 };
@@ -41,10 +43,15 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         ))
         .into());
     }
+    // Of the warm-up too, and of the indexes that are built when files are complete.
+    let used = before.zip(time_of_other_threads()).map(|(before, after)| after.saturating_sub(before));
+    let store_ns = used.map_or(f64::NAN, |used| used.as_nanos() as f64 / stats.committed.max(1) as f64);
     let conditions = Conditions::of(
         "one event",
-        "queue, indexes, write-ahead log, commit; one writer thread, batches filled by another",
+        "queue, write-ahead log, commit; one writer thread, batches filled by another; indexes, at this rate by a third",
     )
+    .ratio("store_ns_on_core", store_ns)
+    .number("files_indexed_later", stats.indexed_later)
     .number("flows", FLOWS)
     .number("batch", BATCH)
     .number("committed", stats.committed)

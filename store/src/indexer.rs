@@ -1,0 +1,411 @@
+//! Builds the indexes on events of files that were written without them, on a thread of its own.
+//!
+//! While many records arrive, most of the time of an insertion goes into the three indexes on events. Then the writer leaves
+//! them out, ends the file after a number of events, and passes it on to this thread. Until the indexes are there a query reads
+//! the file as a whole: every row is in it from its commit on.
+//!
+//! The indexes are created in one transaction. A process that is killed meanwhile leaves the file as it was, and the next one
+//! that opens the store passes it on again.
+//!
+//! # How
+//!
+//! `CREATE INDEX` sorts encoded rows, which takes as long as inserting them one by one did. Here the entries are sorted as
+//! numbers and inserted in order, so that SQLite appends each without a search: less than half of the time (measured). Through SQL
+//! that is possible for a table only. A table `WITHOUT ROWID` whose primary key has the columns of an index, in their order
+//! and with the columns of the indexed table's primary key behind them, is stored as that index is (SQLite's file format,
+//! section 2.4: "WITHOUT ROWID" tables use index b-trees, and index entries end with the primary key). So each index is
+//! filled as a table and then entered in the schema as an index. Before the commit the number of its entries is compared
+//! with the table's; the tests run SQLite's integrity check, which compares each entry.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags, params};
+
+use crate::config::Error;
+use crate::schema;
+use crate::segment::Insert;
+use crate::writer::Shared;
+
+/// The thread, which starts with the first file, and the files that it has still to do.
+#[derive(Debug)]
+pub(crate) struct Indexer {
+    shared: Arc<Shared>,
+    files: Arc<Mutex<Files>>,
+    thread: Option<(Sender<PathBuf>, JoinHandle<()>)>,
+}
+
+#[derive(Default, Debug)]
+struct Files {
+    /// Passed to the thread, in order.
+    waiting: Vec<PathBuf>,
+    /// To be tried again.
+    failed: Vec<PathBuf>,
+    failed_at: Option<Instant>,
+}
+
+impl Indexer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, files: Arc::default(), thread: None }
+    }
+
+    /// Passes on a file that is complete and closed. A file that has its indexes is left alone.
+    pub(crate) fn submit(&mut self, path: PathBuf) {
+        lock(&self.files).waiting.push(path.clone());
+        if self.thread.is_none() {
+            let (sender, receiver) = channel();
+            let (shared, files) = (Arc::clone(&self.shared), Arc::clone(&self.files));
+            let started = thread::Builder::new().name("store-index".to_owned());
+            self.thread =
+                started.spawn(move || run(&receiver, &shared, &files)).ok().map(|thread| (sender, thread));
+        }
+        let sent = self.thread.as_ref().is_some_and(|(sender, _)| sender.send(path.clone()).is_ok());
+        if !sent {
+            finish(&self.shared, &self.files, path, false);
+        }
+    }
+
+    /// Whether the file is waiting or in work: then nobody else may write into it.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        lock(&self.files).waiting.iter().any(|waiting| waiting == path)
+    }
+
+    /// Whether it keeps up: each file that waits is one that queries read as a whole.
+    pub(crate) fn has_room(&self) -> bool {
+        lock(&self.files).waiting.len() < MOST_WAITING
+    }
+
+    /// Passes on again what failed, `pause` after the last failure.
+    pub(crate) fn retry(&mut self, pause: Duration) {
+        let mut files = lock(&self.files);
+        if !files.waiting.is_empty() || files.failed_at.is_none_or(|at| at.elapsed() < pause) {
+            return;
+        }
+        files.failed_at = None;
+        let failed = std::mem::take(&mut files.failed);
+        drop(files);
+        failed.into_iter().for_each(|path| self.submit(path));
+    }
+
+    /// As if these files waited, and no others.
+    #[cfg(test)]
+    pub(crate) fn pretend_waiting<const N: usize>(&self, paths: [&str; N]) {
+        lock(&self.files).waiting = paths.map(PathBuf::from).to_vec();
+    }
+
+    /// Waits until all files that were passed on are done.
+    pub(crate) fn finish(&mut self) {
+        if let Some((sender, thread)) = self.thread.take() {
+            drop(sender);
+            // Its panic has been printed. The file is as it was.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(queue: &Receiver<PathBuf>, shared: &Shared, files: &Mutex<Files>) {
+    for path in queue {
+        match build(&path) {
+            Ok(built) => {
+                shared.stats().indexed_later += u64::from(built);
+                finish(shared, files, path, true);
+            }
+            Err(_) => finish(shared, files, path, false),
+        }
+    }
+}
+
+fn finish(shared: &Shared, files: &Mutex<Files>, path: PathBuf, done: bool) {
+    let mut files = lock(files);
+    files.waiting.retain(|waiting| *waiting != path);
+    if !done {
+        shared.stats().index_failures += 1;
+        files.failed.push(path);
+        files.failed_at = Some(Instant::now());
+    }
+}
+
+/// Creates the indexes on events. Returns whether there was something to do: not in a file that has them, is not ours, or is
+/// gone because it was too old.
+fn build(path: &Path) -> Result<bool, Error> {
+    let fail = |error| Error::sqlite(path, error);
+    if !path.exists() {
+        return Ok(false);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
+    conn.busy_timeout(schema::BUSY).map_err(fail)?;
+    match schema::check(&conn, "main", path) {
+        Err(Error::Newer { .. } | Error::Foreign(_) | Error::Empty(_)) => return Ok(false),
+        checked => checked?,
+    }
+    if schema::has_event_indexes(&conn).map_err(fail)? {
+        return Ok(false);
+    }
+    conn.execute_batch(SETTINGS).map_err(fail)?;
+    let transaction = conn.transaction().map_err(fail)?;
+    if !create_sorted(&transaction).map_err(fail)? {
+        // The transaction is given up with all that it did.
+        drop(transaction);
+        let transaction = conn.transaction().map_err(fail)?;
+        schema::event_indexes().try_for_each(|sql| transaction.execute_batch(sql)).map_err(fail)?;
+        return transaction.commit().map(|()| true).map_err(fail);
+    }
+    transaction.commit().map_err(fail)?;
+    // Readers that hold the log back cost its space on disk, nothing else.
+    let _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    Ok(true)
+}
+
+/// Creates the indexes from sorted entries. Returns false when that is not possible: there are too many events to sort in
+/// memory, or the indexes are not complete.
+fn create_sorted(conn: &Connection) -> rusqlite::Result<bool> {
+    let Some(entries) = entries(conn)? else { return Ok(false) };
+    let flow = |entry: &Entry| Some((entry.chunk, entry.flow?));
+    let node = |entry: &Entry| Some((i64::from(entry.node?), 0));
+    let mut order = Vec::with_capacity(entries.len());
+    fill::<4>(conn, FLOW, sorted(&entries, flow, &mut order), |(chunk, flow), entry| {
+        [chunk, flow.into(), entry.ts, entry.seq]
+    })?;
+    let flows = order.len();
+    fill::<3>(
+        conn,
+        KIND,
+        sorted(&entries, |entry| Some((entry.kind, 0)), &mut order),
+        |(kind, _), entry| [kind, entry.ts, entry.seq],
+    )?;
+    fill::<3>(conn, NODE, sorted(&entries, node, &mut order), |(node, _), entry| {
+        [node, entry.ts, entry.seq]
+    })?;
+    let nodes = order.len();
+    enter(conn)?;
+    let complete = |sql: &str, entries: usize| {
+        conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? == entries as i64))
+    };
+    Ok(complete("SELECT count(*) FROM event_data INDEXED BY event_flow WHERE flow IS NOT NULL", flows)?
+        && complete("SELECT count(*) FROM event_data INDEXED BY event_kind WHERE kind >= 0", entries.len())?
+        && complete("SELECT count(*) FROM event_data INDEXED BY event_node WHERE node IS NOT NULL", nodes)?)
+}
+
+/// What the indexes contain of an event.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    ts: i64,
+    seq: i64,
+    chunk: i64,
+    kind: i64,
+    flow: Option<u32>,
+    node: Option<u32>,
+}
+
+/// The entries of all events in the order of the table, which is that of time; `None` when there are too many, or a number is
+/// beyond what this program writes.
+fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
+    let count: i64 = conn.query_row("SELECT count(*) FROM event_data", [], |row| row.get(0))?;
+    if count > MOST_EVENTS {
+        return Ok(None);
+    }
+    let mut entries = Vec::with_capacity(count.unsigned_abs() as usize);
+    let mut select =
+        conn.prepare("SELECT ts, seq, chunk, kind, flow, node FROM event_data ORDER BY ts, seq")?;
+    let mut rows = select.raw_query();
+    while let Some(row) = rows.next()? {
+        entries.push(Entry {
+            ts: row.get(0)?,
+            seq: row.get(1)?,
+            chunk: row.get(2)?,
+            kind: row.get(3)?,
+            flow: row.get(4)?,
+            node: row.get(5)?,
+        });
+    }
+    Ok(Some(entries))
+}
+
+/// The first two columns of an index.
+type Key = (i64, u32);
+
+/// The entries that have a key, by that key and then by time.
+fn sorted<'a>(
+    entries: &'a [Entry],
+    key: impl Fn(&Entry) -> Option<Key>,
+    order: &'a mut Vec<(Key, u32)>,
+) -> impl Iterator<Item = (Key, &'a Entry)> {
+    order.clear();
+    order.extend((0..).zip(entries).filter_map(|(i, entry)| Some((key(entry)?, i))));
+    // The place in the table is part of what is compared: entries with the same key stay in the order of time.
+    order.sort_unstable();
+    order.iter().map(|(key, i)| (*key, &entries[*i as usize]))
+}
+
+/// Makes the table that will be an index, and fills it.
+fn fill<'a, const N: usize>(
+    conn: &Connection,
+    (name, columns): (&str, &str),
+    entries: impl Iterator<Item = (Key, &'a Entry)>,
+    row: impl Fn(Key, &Entry) -> [i64; N],
+) -> rusqlite::Result<()> {
+    let table = format!("new_{name}");
+    let types = columns.replace(',', " INTEGER NOT NULL,");
+    conn.execute_batch(&format!(
+        "CREATE TABLE {table} ({types} INTEGER NOT NULL, PRIMARY KEY ({columns})) WITHOUT ROWID"
+    ))?;
+    let mut insert = Insert::<N>::new(conn, &table)?;
+    for (key, entry) in entries {
+        insert.row(row(key, entry).map(Some))?;
+    }
+    insert.finish()
+}
+
+/// Enters the filled tables in the schema as the indexes that they are.
+fn enter(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute_batch("PRAGMA writable_schema = ON")?;
+    let mut update = conn.prepare(
+        "UPDATE sqlite_schema SET type = 'index', name = ?1, tbl_name = 'event_data', sql = ?2 WHERE name = 'new_' || ?1",
+    )?;
+    for sql in schema::event_indexes() {
+        let name = sql.split(' ').nth(2).unwrap_or_default();
+        // As SQLite keeps it: without the semicolon.
+        update.execute(params![name, sql.trim_end_matches(';')])?;
+    }
+    // Reads the schema anew.
+    conn.execute_batch("PRAGMA writable_schema = RESET")
+}
+
+/// Whether the file at `path` is one that has no indexes on events yet. What cannot be read is none.
+pub(crate) fn is_left_out(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let Ok(conn) = Connection::open_with_flags(path, flags) else { return false };
+    schema::check(&conn, "main", path).is_ok() && schema::has_event_indexes(&conn).is_ok_and(|has| !has)
+}
+
+fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
+    // Nothing under this lock can panic half-way through a change.
+    files.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As for writing; what is sorted has its share of the cache.
+const SETTINGS: &str = "
+PRAGMA synchronous = NORMAL;
+PRAGMA wal_autocheckpoint = 0;
+PRAGMA cache_size = -65536;
+PRAGMA trusted_schema = OFF;
+";
+
+/// The indexes on events: name, and columns with those of the table's primary key.
+const FLOW: (&str, &str) = ("event_flow", "chunk, flow, ts, seq");
+const KIND: (&str, &str) = ("event_kind", "kind, ts, seq");
+const NODE: (&str, &str) = ("event_node", "node, ts, seq");
+
+/// Events that are sorted in memory: at most 256 MB. The writer ends a file long before.
+const MOST_EVENTS: i64 = 4_000_000;
+
+/// Files that may wait or be in work. With more, the writer keeps the indexes itself.
+const MOST_WAITING: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Period;
+    use crate::files::FileId;
+    use crate::schema::EventIndexes;
+    use crate::segment::Segment;
+    use collector::{Batch, Event, Kind, Output as _};
+    use testkit::records::{Dir, START, bare, flow};
+
+    /// Events with and without flow and node, of all kinds, not in the order of time, over more than one chunk.
+    fn events(count: u32) -> Vec<Event> {
+        let event = |n: u32| {
+            let mixed = n.wrapping_mul(0x9e37_79b9);
+            Event {
+                kind: Kind::ALL[mixed as usize % Kind::ALL.len()],
+                flow: (!mixed.is_multiple_of(3)).then(|| flow(mixed >> 8 & 0x3ff)),
+                node: (!mixed.is_multiple_of(5)).then_some(if mixed & 64 == 0 {
+                    u32::MAX
+                } else {
+                    mixed >> 24
+                }),
+                ..bare(START + u64::from(mixed >> 12))
+            }
+        };
+        (0..count).map(event).collect()
+    }
+
+    fn file(dir: &Dir, events: &[Event], indexes: EventIndexes) -> PathBuf {
+        let mut segment = Segment::open(dir.path(), FileId::of(START, Period::Day), indexes).unwrap();
+        for chunk in events.chunks(1000) {
+            let mut batch = Batch::with_capacity(1000);
+            chunk.iter().for_each(|event| batch.event(event, &[]));
+            segment.write(&batch, &[]).unwrap();
+        }
+        segment.commit().unwrap();
+        segment.path().to_owned()
+    }
+
+    /// The schema without the places in the file, and the entries of each index in its order.
+    fn contents(path: &Path) -> Vec<Vec<Option<String>>> {
+        let conn = Connection::open(path).unwrap();
+        let checked: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(checked, "ok");
+        let mut all = Vec::new();
+        let queries = [
+            ("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name", 4),
+            ("SELECT chunk, flow, ts, seq FROM event_data INDEXED BY event_flow WHERE flow IS NOT NULL", 4),
+            ("SELECT kind, ts, seq FROM event_data INDEXED BY event_kind WHERE kind >= 0", 3),
+            ("SELECT node, ts, seq FROM event_data INDEXED BY event_node WHERE node IS NOT NULL", 3),
+        ];
+        for (sql, columns) in queries {
+            let sql = format!("SELECT * FROM ({sql})");
+            let mut select = conn.prepare(&sql).unwrap();
+            let cell = |row: &rusqlite::Row<'_>, i| {
+                row.get::<_, rusqlite::types::Value>(i).map(|value| Some(format!("{value:?}")))
+            };
+            let rows = select.query_map([], |row| (0..columns).map(|i| cell(row, i)).collect());
+            all.extend(rows.unwrap().map(Result::unwrap));
+        }
+        all
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_indexed_is_counted_and_tried_again() {
+        let dir = Dir::new("unreadable");
+        let path = dir.path().join("hopwise-2026-11-21.db");
+        std::fs::write(&path, vec![0x5a; 20_000]).unwrap();
+        let shared = Arc::new(Shared::default());
+        let mut indexer = Indexer::new(Arc::clone(&shared));
+        let tried = |indexer: &mut Indexer| {
+            indexer.finish();
+            let stats = shared.stats();
+            (stats.indexed_later, stats.index_failures)
+        };
+        indexer.submit(path.clone());
+        assert_eq!(tried(&mut indexer), (0, 1));
+        indexer.retry(Duration::from_secs(3600));
+        assert_eq!(tried(&mut indexer), (0, 1));
+        indexer.retry(Duration::ZERO);
+        assert_eq!(tried(&mut indexer), (0, 2));
+        // Gone by its age: nothing is left to do.
+        std::fs::remove_file(&path).unwrap();
+        indexer.retry(Duration::ZERO);
+        assert_eq!(tried(&mut indexer), (0, 2));
+        indexer.retry(Duration::ZERO);
+        assert_eq!((tried(&mut indexer), indexer.has_room()), ((0, 2), true));
+    }
+
+    #[test]
+    fn indexes_built_later_are_those_that_are_kept() {
+        for count in [0, 1, 31, 33, 5000, 150_000] {
+            let (kept, later) = (Dir::new("kept"), Dir::new("later"));
+            let events = events(count);
+            let kept = file(&kept, &events, EventIndexes::Kept);
+            let later = file(&later, &events, EventIndexes::Later);
+            assert!(is_left_out(&later) && !is_left_out(&kept));
+            assert!(build(&later).unwrap());
+            assert!(!is_left_out(&later) && !build(&later).unwrap());
+            assert_eq!(contents(&later), contents(&kept), "{count} events");
+        }
+    }
+}
