@@ -13,6 +13,10 @@
 //! - **Not** packets with a path on which a record did not fit (E or M is set, or the sink's record does not fit): their stack is
 //!   not their path, so they are always reported.
 //! - **Not** drop reports and queue reports.
+//!
+//! # Implausible latencies
+//! A hop latency that the collector does not use (see [`Units::max_latency`]) is not used here either: no algorithm compares it, and the
+//! packets of a flow that is known are not reported for it.
 
 use std::fmt;
 
@@ -67,12 +71,28 @@ pub struct Units {
     pub utilization: u32,
     /// Timestamps of different nodes can be compared: a flow's latency is its last egress minus its first ingress.
     pub synchronised: bool,
+    /// The longest plausible hop latency, ns; [`Units::UNLIMITED`]: every hop latency counts as reported. A hop latency is implausible as
+    /// well if the ingress timestamp is 0, as of a packet that a switch cloned, and the egress timestamp is not.
+    pub max_latency: u64,
+}
+
+impl Units {
+    /// The longest plausible hop latency, ns, unless configured otherwise: that of the collector.
+    pub const MAX_LATENCY: u64 = 1_000_000_000;
+    /// A limit that no latency exceeds.
+    pub const UNLIMITED: u64 = u64::MAX;
 }
 
 impl Default for Units {
-    /// Nanoseconds, millionths, clocks that are not synchronised.
+    /// Nanoseconds, millionths, clocks that are not synchronised, latencies up to [`Units::MAX_LATENCY`].
     fn default() -> Self {
-        Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false }
+        Self {
+            stamp_ns: 1,
+            latency_ns: 1,
+            utilization: 1,
+            synchronised: false,
+            max_latency: Self::MAX_LATENCY,
+        }
     }
 }
 
@@ -236,11 +256,15 @@ impl Filters {
         values.clear();
         let records = stack.records().rev().map(|record| read(stack, record, needs, units));
         values.extend(records.chain(metadata.map(|metadata| read_hop(&metadata.hop, units))).take(MAX_HOPS));
+        let implausible = remove_implausible(values) && needs.latency;
         let flow_latency =
             if needs.flow_latency { flow_latency(values, stack, metadata, units) } else { None };
         let looped = needs.looped && is_loop(values, &mut self.nodes);
         let observation = Observation { flow_latency, looped, hops: values };
-        Some(entry.monitor.decide(&observation, flow, now))
+        Some(match implausible {
+            true => entry.monitor.decide_implausible(&observation, flow),
+            false => entry.monitor.decide(&observation, flow, now),
+        })
     }
 }
 
@@ -250,17 +274,13 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
     let layout = &stack.layout;
     let mut values = HopValues { node: layout.node_id(record), ..HopValues::NOTHING };
     if needs.latency {
-        values.hop_latency = match layout.hop_latency(record) {
-            u32::MAX => {
-                let ends = EndTimestamps {
-                    ingress: layout.ingress_ts(record),
-                    egress: layout.egress_ts(record),
-                    wide: layout.wide_ts(),
-                };
-                later(ends, units.stamp_ns)
-            }
-            latency => u64::from(latency) * u64::from(units.latency_ns),
+        let stamps = EndTimestamps {
+            ingress: layout.ingress_ts(record),
+            egress: layout.egress_ts(record),
+            wide: layout.wide_ts(),
         };
+        let reported = Some(layout.hop_latency(record)).filter(|latency| *latency != u32::MAX);
+        values.hop_latency = hop_latency(reported, stamps, units);
     }
     if needs.queue {
         values.queue_occupancy = level(layout.queue(record));
@@ -289,15 +309,9 @@ fn level(word: u32) -> u64 {
 
 /// Reads all values of this switch's own record.
 fn read_hop(hop: &Hop, units: Units) -> HopValues {
-    let latency = match hop.hop_latency {
-        Some(latency) => u64::from(latency) * u64::from(units.latency_ns),
-        None => {
-            let stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
-            let ends =
-                EndTimestamps { ingress: stamp(hop.ingress_ts), egress: stamp(hop.egress_ts), wide: false };
-            later(ends, units.stamp_ns)
-        }
-    };
+    let stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
+    let stamps = EndTimestamps { ingress: stamp(hop.ingress_ts), egress: stamp(hop.egress_ts), wide: false };
+    let latency = hop_latency(hop.hop_latency, stamps, units);
     let utilization = hop.tx_utilization.map(|raw| u64::from(raw) * u64::from(units.utilization));
     HopValues {
         hop_latency: latency,
@@ -309,6 +323,42 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
 }
 
 const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
+
+/// A latency that is implausible. No product of two numbers of 32 bits is as large.
+const IMPLAUSIBLE: u64 = ABSENT - 1;
+
+/// A hop latency, ns: the one reported, or that between the stamps. [`ABSENT`] without either, [`IMPLAUSIBLE`] by the collector's rule.
+#[inline]
+fn hop_latency(reported: Option<u32>, stamps: EndTimestamps, units: Units) -> u64 {
+    let latency = match reported {
+        Some(latency) => u64::from(latency) * u64::from(units.latency_ns),
+        None if stamps.ingress == ABSENT || stamps.egress == ABSENT => return ABSENT,
+        // The egress lies before the ingress.
+        None => match later(stamps, units.stamp_ns) {
+            ABSENT => return IMPLAUSIBLE,
+            latency => latency,
+        },
+    };
+    let odd = latency > units.max_latency || lacks_ingress(stamps, units);
+    if odd { IMPLAUSIBLE } else { latency }
+}
+
+/// Whether these stamps have an egress, and 0 for their ingress.
+fn lacks_ingress(stamps: EndTimestamps, units: Units) -> bool {
+    let EndTimestamps { ingress, egress, .. } = stamps;
+    ingress == 0 && egress != 0 && egress != ABSENT && units.max_latency != Units::UNLIMITED
+}
+
+/// Makes implausible latencies absent. Returns whether there are any.
+#[inline]
+fn remove_implausible(values: &mut [HopValues]) -> bool {
+    let mut any = false;
+    for hop in values.iter_mut().filter(|hop| hop.hop_latency == IMPLAUSIBLE) {
+        hop.hop_latency = ABSENT;
+        any = true;
+    }
+    any
+}
 
 /// The time between two timestamps, ns; [`ABSENT`] if one is unknown or the second lies before the first. Differences of 32-bit
 /// timestamps are taken modulo 2^32, and valid below 2^31.
@@ -347,7 +397,9 @@ fn flow_latency(
         return total;
     }
     let rounding = u64::from(units.stamp_ns) * values.len() as u64;
-    match later(ends(stack, metadata), units.stamp_ns) {
+    let ends = ends(stack, metadata);
+    match later(ends, units.stamp_ns) {
+        _ if lacks_ingress(ends, units) => total,
         ABSENT => total,
         measured => match total {
             Some(total) if measured.saturating_add(rounding) < total => Some(total),

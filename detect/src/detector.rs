@@ -317,6 +317,41 @@ impl Monitor {
         decision
     }
 
+    /// The same for a packet with an implausible hop latency, which `observation` does not contain. Where an algorithm cannot decide
+    /// without it, a packet of a known flow or node is not reported, and no register changes.
+    pub fn decide_implausible(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {
+        // Between the ends of the path, by clocks that agree.
+        let measured = self.detector.metric == Metric::FlowLatency && observation.flow_latency.is_some();
+        let is_known = |decision, known| if known { Decision::Suppressed } else { decision };
+        let decision = match self.detector.algorithm {
+            Algorithm::Noop => Decision::Event,
+            Algorithm::PerHop | Algorithm::PerHopOfFlow => {
+                let of_flow = matches!(self.detector.algorithm, Algorithm::PerHopOfFlow);
+                let crc = of_flow.then(|| flow_crc(flow));
+                let mut keys = observation.hops.iter().map(|hop| hop_key(crc, hop.node));
+                let known = keys.any(|(index, tag)| self.holds(index, tag));
+                match self.per_hop(observation, crc) {
+                    decision @ Decision::MissingValue => is_known(decision, known),
+                    decision => decision,
+                }
+            }
+            Algorithm::PerFlow if measured => self.per_flow(observation, flow),
+            Algorithm::MovingAverage { alpha } if measured => self.moving_average(observation, flow, alpha),
+            Algorithm::PerFlow | Algorithm::MovingAverage { .. } | Algorithm::Change(_) => {
+                let crc = flow_crc(flow).value();
+                is_known(Decision::MissingValue, self.holds(crc, crc))
+            }
+            Algorithm::Rule(_) => self.rule(observation, flow),
+        };
+        self.counts.decisions[decision as usize] += 1;
+        decision
+    }
+
+    /// Whether the register at `index` has this tag.
+    fn holds(&self, index: u32, tag: u32) -> bool {
+        self.registers[index as usize & self.mask].tag == OCCUPIED | u64::from(tag)
+    }
+
     /// The register at `index`. If it holds another tag, `tag` replaces it.
     #[inline]
     fn find(&mut self, index: u32, tag: u32) -> Lookup<'_> {
@@ -340,13 +375,7 @@ impl Monitor {
                 continue;
             }
             judged = true;
-            let (index, tag) = match flow {
-                None => (Crc::new().word(hop.node).value(), hop.node),
-                Some(crc) => {
-                    let crc = crc.word(hop.node).value();
-                    (crc, crc)
-                }
-            };
+            let (index, tag) = hop_key(flow, hop.node);
             decision = decision.max(match self.find(index, tag) {
                 Lookup::New(register) => {
                     register.last_reported = value;
@@ -443,6 +472,18 @@ impl Monitor {
             (false, true, _) => Decision::First,
             (false, false, true) => Decision::Ended,
             (false, false, false) => Decision::Suppressed,
+        }
+    }
+}
+
+/// Index and tag of the register of a node, or of a node of the flow with this CRC.
+#[inline]
+fn hop_key(flow: Option<Crc>, node: u32) -> (u32, u32) {
+    match flow {
+        None => (Crc::new().word(node).value(), node),
+        Some(crc) => {
+            let crc = crc.word(node).value();
+            (crc, crc)
         }
     }
 }

@@ -282,3 +282,74 @@ fn contradictory_settings_are_refused_with_their_position() {
     );
     assert_eq!(refused(vec![per_hop(1); 257]), "257 filters are too many: at most 256");
 }
+
+/// A packet through the row: node 2 keeps it for `latency`, the others for 700 ns; `None`: the ingress timestamp of node 2 is 0. Returns
+/// the number of reports.
+fn send_latency(row: &mut Row, latency: Option<u64>) -> usize {
+    let mut packet = frame(Family::V4, Transport::Udp, 100);
+    row.outbox.clear();
+    for (at, switch) in row.switches.iter_mut().enumerate() {
+        let mut visit = Visit { from_edge: at == 0, to_edge: at == 2, ..visit(at as u32 + 1) };
+        if at == 1 {
+            match latency {
+                Some(latency) => visit.egress_ts = visit.ingress_ts + latency,
+                None => visit.ingress_ts = 0,
+            }
+        }
+        switch.forward(&mut packet, &visit, &mut row.outbox);
+    }
+    row.outbox.datagrams().count()
+}
+
+#[test]
+fn an_implausible_latency_is_no_event() {
+    let change = Algorithm::Change(Change { latency_bits: 8, queue_bits: 0, keep_alive: u64::MAX });
+    let rules = RuleSet::compile(&[("slow".to_owned(), "max(hop_latency) > 1ms".to_owned())]).unwrap();
+    let rule = Algorithm::Rule(Arc::new(Program::new(&rules).unwrap()));
+    let algorithms = [
+        (Algorithm::PerHop, Metric::HopLatency),
+        (Algorithm::PerHopOfFlow, Metric::HopLatency),
+        (Algorithm::PerFlow, Metric::HopLatency),
+        (Algorithm::PerFlow, Metric::FlowLatency),
+        (Algorithm::MovingAverage { alpha: 255 }, Metric::FlowLatency),
+        (change, Metric::HopLatency),
+        (rule, Metric::HopLatency),
+    ];
+    for (algorithm, metric) in algorithms {
+        for mode in [Mode::Md21, Mode::Md10] {
+            let watch = Watch { mode, ..Watch::new(ALL) };
+            let mut row = Row::new(&Config::default(), watch, &[filter(algorithm.clone(), metric, 10_000)]);
+            // The second is longer than a second, the third has no ingress time; the last is an event.
+            let packets = [Some(700), Some(2_000_000_000), None, Some(700), None, Some(50_000_000)];
+            let reported: Vec<_> = packets.iter().map(|latency| send_latency(&mut row, *latency)).collect();
+            assert_eq!(reported, [1, 0, 0, 0, 0, 1], "{algorithm:?} of {metric:?}, {mode:?}");
+            let counts = *row.switches[2].filters().entries().next().unwrap().1;
+            assert_eq!(counts.of(Decision::Suppressed), 4);
+            assert_eq!(counts.decisions.iter().sum::<u64>(), packets.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn with_the_limit_off_every_latency_counts() {
+    let latency = filter(Algorithm::PerFlow, Metric::FlowLatency, 10_000);
+    let units = Units { max_latency: Units::UNLIMITED, ..Units::default() };
+    let mut row = Row::new(&Config::default(), Watch::new(ALL), &[]);
+    row.switches[2].set_filters(Filters::new(vec![latency], 64, units).unwrap());
+    let packets = [Some(700), Some(2_000_000_000), Some(2_000_000_000), None, Some(700)];
+    assert_eq!(packets.map(|latency| send_latency(&mut row, latency)), [1, 1, 0, 1, 1]);
+}
+
+#[test]
+fn a_flow_with_implausible_latencies_only_is_reported() {
+    for (algorithm, metric) in
+        [(Algorithm::PerHop, Metric::HopLatency), (Algorithm::PerFlow, Metric::FlowLatency)]
+    {
+        let mut row =
+            Row::new(&Config::default(), Watch::new(ALL), &[filter(algorithm.clone(), metric, 10_000)]);
+        let reported: Vec<_> = (0..3).map(|_| send_latency(&mut row, None)).collect();
+        // Per hop, the other nodes decide.
+        let expected = if algorithm == Algorithm::PerHop { [1, 0, 0] } else { [1, 1, 1] };
+        assert_eq!(reported, expected, "{algorithm:?}");
+    }
+}
