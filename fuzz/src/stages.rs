@@ -1,5 +1,6 @@
 //! Fuzz bodies for whole stages: the counters of a stage add up, and the division of its input into bursts changes nothing.
 
+use collector::config::{JoinConfig, PostcardConfig, Rollups};
 use collector::{Batch, Collector, Config, Datagram, FlowRow, Stats, StreamView};
 use dataplane::report::Outbox;
 use dataplane::switch::{self, Verdict, Visit};
@@ -37,10 +38,26 @@ struct Collected {
     stats: Stats,
 }
 
+/// A collector with small tables: most of the time of an input would go into making large ones.
+fn small(default_profile: collector::Profile) -> Config {
+    Config {
+        max_flows: 256,
+        max_queues: 256,
+        max_links: 256,
+        max_nodes: 256,
+        max_sources: 64,
+        push_interval: 0,
+        rollup: Rollups { sketches: 64, ..Rollups::default() },
+        default_profile,
+        sf: JoinConfig { max_flows: 64, max_sets: 64, ..JoinConfig::default() },
+        postcards: PostcardConfig { max_pending: 256, ..PostcardConfig::default() },
+        ..Config::default()
+    }
+}
+
 /// Processes the datagrams of the input three times: entries that are new at first are known later.
 fn collected(parts: &[&[u8]], profile: &Profile, burst: usize) -> Collected {
-    let default_profile = collector::Profile::new("fuzz", *profile);
-    let config = Config { max_flows: 256, push_interval: 0, default_profile, ..Config::default() };
+    let config = small(collector::Profile::new("fuzz", *profile));
     let mut collector = Collector::new(config);
     let mut batch = Batch::growing(4096);
     let repeated: Vec<Datagram<'_>> = (0..3)
