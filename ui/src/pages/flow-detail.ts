@@ -5,6 +5,7 @@ import { ago, count, dateTime, duration, exact, flowName, percent } from '../lib
 import { LiveTable } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
+import { isImplausible, latencyText } from '../model/hop';
 import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
 import { link } from '../router';
@@ -185,7 +186,7 @@ function fillStation(element: Element | undefined, hop: FlowHop, most: number): 
   setText(ports, `${hop.ingress_if ?? ''} → ${hop.egress_if ?? ''}`);
   setText(node, hop.node === null ? '?' : String(hop.node));
   if (hop.node !== null) node.href = link('topology', String(hop.node));
-  setText(latency, duration(hop.hop_latency ?? hop.implausible_latency ?? null));
+  setText(latency, latencyText(hop));
   markImplausible(latency, hop);
   const bar = meter?.firstElementChild;
   if (bar instanceof HTMLElement) bar.style.width = `${(100 * (hop.hop_latency ?? 0)) / most}%`;
@@ -194,16 +195,11 @@ function fillStation(element: Element | undefined, hop: FlowHop, most: number): 
 const IMPLAUSIBLE =
   'Implausible and not used: longer than max_hop_latency of the profile, or its ingress timestamp is 0 or later than the egress timestamp';
 
-function isImplausible(hop: FlowHop): boolean {
-  return hop.implausible_latency !== undefined && hop.implausible_latency !== null;
-}
-
 function markImplausible(element: Element, hop: FlowHop): void {
   if (!(element instanceof HTMLElement)) return;
   const marked = isImplausible(hop);
   element.classList.toggle('muted', marked);
   element.title = marked ? IMPLAUSIBLE : '';
-  if (marked) element.textContent += ' implausible';
 }
 
 type Row = FlowHop & { index: number; share: number };
@@ -229,11 +225,11 @@ function hopTable() {
         cell: (row) =>
           isImplausible(row)
             ? {
-                text: `${duration(row.implausible_latency ?? null)} implausible`,
+                text: latencyText(row),
                 class: 'muted',
                 title: IMPLAUSIBLE,
               }
-            : { text: duration(row.hop_latency), bar: row.share },
+            : { text: latencyText(row), bar: row.share },
       },
       { title: 'Share', numeric: true, cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)) },
       {
