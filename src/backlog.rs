@@ -10,6 +10,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    hash::{BuildHasher, Hasher, RandomState},
     sync::Arc,
 };
 
@@ -141,7 +142,48 @@ pub(crate) struct Backlog {
 struct Class {
     chunks: VecDeque<Chunk>,
     bytes: usize,
-    by_sender: HashMap<u32, usize>,
+    by_sender: HashMap<u32, usize, SenderHash>,
+}
+
+/// Hashes senders by a secret factor: senders that share a place in the table cannot be chosen. A look-up is needed for every
+/// record, and the standard library's hash takes several times as long.
+#[derive(Clone, Copy, Debug)]
+struct SenderHash(u64);
+
+impl Default for SenderHash {
+    fn default() -> Self {
+        Self(RandomState::new().hash_one(0) | 1)
+    }
+}
+
+impl BuildHasher for SenderHash {
+    type Hasher = SenderHasher;
+
+    fn build_hasher(&self) -> SenderHasher {
+        SenderHasher { factor: self.0, hash: 0 }
+    }
+}
+
+#[derive(Debug)]
+struct SenderHasher {
+    factor: u64,
+    hash: u64,
+}
+
+impl Hasher for SenderHasher {
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, sender: u32) {
+        let product = u128::from(self.hash ^ u64::from(sender)) * u128::from(self.factor);
+        // All bits of the sender and of the factor have an effect on these.
+        self.hash = (product >> 32) as u64;
+    }
 }
 
 /// Records that leave together.
@@ -150,7 +192,8 @@ struct Chunk {
     number: u64,
     parcel: Parcel,
     bytes: usize,
-    by_sender: HashMap<u32, usize>,
+    /// Bytes of records in a row that have the same sender.
+    by_sender: Vec<(u32, usize)>,
 }
 
 impl Backlog {
@@ -222,8 +265,9 @@ impl Backlog {
         chunk.push(record);
         chunk.bytes += bytes;
         class.bytes += bytes;
-        if sender != 0 {
-            *chunk.by_sender.entry(sender).or_default() += bytes;
+        match chunk.by_sender.last_mut() {
+            Some((last, sum)) if *last == sender => *sum += bytes,
+            _ => chunk.by_sender.push((sender, bytes)),
         }
         *class.by_sender.entry(sender).or_default() += bytes;
     }
@@ -241,11 +285,7 @@ impl Class {
     fn remove(&mut self, pop: fn(&mut VecDeque<Chunk>) -> Option<Chunk>) -> Option<Chunk> {
         let chunk = pop(&mut self.chunks)?;
         self.bytes -= chunk.bytes;
-        let named: usize = chunk.by_sender.values().sum();
-        for (sender, bytes) in chunk.by_sender.iter().map(|(sender, bytes)| (*sender, *bytes)) {
-            self.release(sender, bytes);
-        }
-        self.release(0, chunk.bytes - named);
+        chunk.by_sender.iter().for_each(|(sender, bytes)| self.release(*sender, *bytes));
         Some(chunk)
     }
 
@@ -265,7 +305,7 @@ impl Chunk {
             Record::Report(_) => Parcel::Reports(Vec::new()),
             _ => Parcel::Results(Batch::growing(CHUNK_RECORDS), Arc::clone(rules)),
         };
-        Self { number, parcel, bytes: 0, by_sender: HashMap::new() }
+        Self { number, parcel, bytes: 0, by_sender: Vec::new() }
     }
 
     fn has_room(&self, record: &Record<'_>, rules: &RuleNames) -> bool {
