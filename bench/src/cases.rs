@@ -8,6 +8,7 @@ mod fastpath;
 mod harness;
 mod join;
 mod kernel;
+mod live;
 mod rdma_kernel;
 mod rx;
 mod sink;
@@ -277,6 +278,15 @@ const CASES: &[Case] = &[
         about: "the same out of 20 M (filling takes a minute)",
         run: store::query_20m,
     },
+    Case {
+        name: "live-change-0",
+        about: "hopwise with its store, 1,000 flows, no change: highest rate without loss, per report",
+        run: live::run,
+    },
+    Case { name: "live-change-1", about: "the same, a change in 1 % of the reports", run: live::run },
+    Case { name: "live-change-10", about: "the same, in 10 %", run: live::run },
+    Case { name: "live-change-100", about: "the same, in every report", run: live::run },
+    Case { name: "live-new-flows", about: "the same, a new flow with every report", run: live::run },
 ];
 
 /// Runs the command.

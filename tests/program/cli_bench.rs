@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{self, hopwise};
 
 /// The cases named in the documentation.
-const PUBLISHED: [&str; 53] = [
+const PUBLISHED: [&str; 58] = [
     "fastpath-6x8-1k",
     "fastpath-6x8-100k-shuffled",
     "fastpath-6x8-1m-shuffled",
@@ -59,6 +59,11 @@ const PUBLISHED: [&str; 53] = [
     "store-insert",
     "store-query",
     "replay",
+    "live-change-0",
+    "live-change-1",
+    "live-change-10",
+    "live-change-100",
+    "live-new-flows",
 ];
 
 #[test]
@@ -124,6 +129,12 @@ fn plausible(outcome: &Value) {
         for fact in ["format", "order", "cache"] {
             assert!(outcome["conditions"][fact].is_string(), "{outcome}");
         }
+    }
+    if name.starts_with("live-") {
+        let least = if name == "live-change-0" { 0.0 } else { 1.0 };
+        assert!(outcome["conditions"]["sent"].as_f64() > Some(0.0), "{outcome}");
+        assert!(outcome["conditions"]["records"].as_f64() >= Some(least), "{outcome}");
+        assert!(outcome["conditions"]["api_ms_median"].as_f64() > Some(0.0), "{outcome}");
     }
     if name == "fastpath-6x8-change" {
         assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");

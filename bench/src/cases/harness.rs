@@ -81,11 +81,12 @@ fn used_ticks(stat: &str) -> Option<u64> {
     used.map(|(_, ticks)| ticks.parse::<u64>().ok()).sum()
 }
 
-/// User and system time, of `/proc/PID/stat`, whose second field may contain anything in parentheses.
+/// User and system time, of `/proc/PID/stat`, whose second field may contain anything in parentheses; also of child processes that
+/// have ended.
 fn process_ticks(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(ticks(11)? + ticks(12)?)
+    Some(ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?)
 }
 
 /// Result of a case.
@@ -432,7 +433,7 @@ mod tests {
         let stat = "cpu  100 20 30 4000 500 6 7 8 90 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
         assert_eq!(used_ticks(stat), Some(100 + 20 + 30 + 6 + 7 + 8));
         let own = "12 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 50 21 1 1 20 0";
-        assert_eq!(process_ticks(own), Some(71));
+        assert_eq!(process_ticks(own), Some(50 + 21 + 1 + 1));
         let beside =
             |others| Outcome { others, ..Outcome::new("x", vec![1.0], Conditions::default()) }.warning();
         assert_eq!((beside(None), beside(Some(0.05))), (None, None));

@@ -1,0 +1,286 @@
+//! The whole program: a sender, `hopwise run` as a process of its own, and its store on disk.
+
+mod child;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use collector::workload::{Case, Values};
+use nic::udp::Sender;
+
+use super::harness::{Conditions, Failure, Outcome, Plan, Scratch};
+use crate::figures::failed;
+use child::{Program, Usage};
+use terminal::CliError;
+
+/// Flows of the cases in which values change.
+const FLOWS: u32 = 1000;
+/// Datagrams per call of the sender.
+const PER_CALL: usize = 64;
+/// The first rate, and by how much each next one is higher, until something is lost or the sender cannot keep it.
+const FIRST: u64 = 12_500;
+const STEPS: u32 = 8;
+/// Rates tried between the highest without loss and the lowest with one.
+const HALVINGS: u32 = 3;
+/// How long records may take to reach the disk after the last report.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Time between two questions to the API.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of the flow's source address and port in a payload: behind the report header (16), Ethernet (14), and the IPv4
+/// header's first 12.
+const SOURCE: usize = 42;
+
+/// What the reports contain.
+#[derive(Clone, Copy, Debug)]
+enum Traffic {
+    /// One of so many reports has a hop latency that changed; 0: none.
+    ChangeEvery(u32),
+    /// Every report is of a flow that was not seen before.
+    NewFlows,
+}
+
+/// `live-change-0` and the others.
+pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let traffic = match name {
+        "live-change-0" => Traffic::ChangeEvery(0),
+        "live-change-1" => Traffic::ChangeEvery(100),
+        "live-change-10" => Traffic::ChangeEvery(10),
+        "live-change-100" => Traffic::ChangeEvery(1),
+        _ => Traffic::NewFlows,
+    };
+    let mut reports = Reports::new(traffic);
+    // Each run: the highest rate without loss, and what was found there.
+    let runs = (0..plan.runs).map(|_| highest(name, plan, &mut reports)).collect::<Result<Vec<_>, _>>()?;
+    let Some(best) = runs.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else {
+        return Err(CliError::new("no run").into());
+    };
+    let conditions = Conditions::of(
+        "one report at the highest rate without loss",
+        "UDP socket on loopback, state, queues, live stream, store with commits every second, indexes, API",
+    )
+    .number("flows", if matches!(traffic, Traffic::NewFlows) { 0 } else { FLOWS })
+    .ratio(
+        "changes",
+        match traffic {
+            Traffic::ChangeEvery(0) | Traffic::NewFlows => 0.0,
+            Traffic::ChangeEvery(every) => 1.0 / f64::from(every),
+        },
+    )
+    .number("lost_at_per_s", best.lost_at.unwrap_or(0))
+    .text("limit", if best.lost_at.is_some() { "a higher rate loses reports" } else { "the sender" });
+    let conditions = best.step.describe(conditions);
+    Ok(Outcome::new(name, runs.iter().map(|run| 1e9 / run.rate().max(1.0)).collect(), conditions))
+}
+
+/// The highest rate without loss.
+#[derive(Debug)]
+struct Highest {
+    step: Step,
+    /// The lowest rate at which something was lost.
+    lost_at: Option<u64>,
+}
+
+impl Highest {
+    fn rate(&self) -> f64 {
+        self.step.sent as f64 / self.step.seconds
+    }
+}
+
+/// What was found at one rate.
+#[derive(Clone, Debug)]
+struct Step {
+    sent: u64,
+    seconds: f64,
+    /// What the program did meanwhile, until everything was on disk.
+    usage: Usage,
+    /// Resident memory at the end, bytes.
+    resident: u64,
+    /// Times that the API took for an answer, in order of length, and requests without one.
+    answers: Vec<Duration>,
+    unanswered: u64,
+    /// The queues were empty in the end.
+    settled: bool,
+}
+
+impl Step {
+    fn lost(&self) -> u64 {
+        self.sent.abs_diff(self.usage.received) + self.usage.dropped
+    }
+
+    /// The sender kept to the rate, within a tenth.
+    fn kept(&self, rate: u64) -> bool {
+        self.sent as f64 >= 0.9 * rate as f64 * self.seconds
+    }
+
+    fn describe(&self, conditions: Conditions) -> Conditions {
+        let per_report = |value: f64| value / self.usage.received.max(1) as f64;
+        let answer = |part: f64| {
+            let at = (part * self.answers.len() as f64) as usize;
+            let answer = self.answers.get(at.min(self.answers.len().saturating_sub(1)));
+            answer.map_or(0.0, |answer| answer.as_secs_f64() * 1e3)
+        };
+        let Usage { user, system, records, bytes, .. } = self.usage;
+        conditions
+            .number("sent", self.sent)
+            .number("lost", self.lost())
+            .number("records", records)
+            .ratio("user_ns_per_report", per_report(user * 1e9))
+            .ratio("system_ns_per_report", per_report(system * 1e9))
+            .number("resident_bytes", self.resident)
+            .ratio("store_bytes_per_record", bytes as f64 / records.max(1) as f64)
+            .ratio("api_ms_median", answer(0.5))
+            .ratio("api_ms_greatest", answer(1.0))
+            .number("api_unanswered", self.unanswered)
+    }
+}
+
+/// Doubles the rate until something is lost, then halves the interval. A program of its own for each rate: nothing of an
+/// earlier one is in its tables or on its disk.
+fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Failure> {
+    let (mut best, mut lost_at, mut rate): (Option<(u64, Step)>, Option<u64>, u64) = (None, None, FIRST);
+    let tries = if plan.is_trial() { 1 } else { STEPS + HALVINGS };
+    for _ in 0..tries {
+        let step = at_rate(name, plan, reports, rate)?;
+        let (kept, lost) = (step.kept(rate), step.lost() > 0 || !step.settled);
+        if lost && rate > FIRST {
+            lost_at = Some(rate);
+        } else {
+            best = Some((rate, step));
+        }
+        let reached = best.as_ref().map_or(FIRST, |(rate, _)| *rate);
+        match lost_at {
+            Some(lost_at) if lost_at - reached > reached / 8 => rate = reached.midpoint(lost_at),
+            None if kept && !lost => rate *= 2,
+            _ => break,
+        }
+    }
+    best.map(|(_, step)| Highest { step, lost_at })
+        .ok_or_else(|| CliError::new("nothing was measured").into())
+}
+
+/// Sends at `rate` for one run.
+fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<Step, Failure> {
+    let scratch = Scratch::new(name)?;
+    let program = Program::start(scratch.path())?;
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut sender = Sender::connect(any, program.input).map_err(failed)?;
+    // Flows are known, and their first records on disk, before it is measured.
+    if matches!(reports.traffic, Traffic::ChangeEvery(_)) {
+        send(&mut sender, reports, FIRST, Duration::from_secs_f64(2.0 * f64::from(FLOWS) / FIRST as f64))?;
+        program.settle(PATIENCE);
+    }
+    let before = program.usage()?;
+    let begun = Instant::now();
+    let ((sent, seconds), (answers, unanswered)) = thread::scope(|scope| {
+        let asking = scope.spawn(|| program.ask_until(begun + plan.each, ASK_EVERY));
+        let sent = send(&mut sender, reports, rate, plan.each);
+        let crashed = |_| CliError::new("a thread of the benchmark panicked");
+        Ok::<_, CliError>((sent?, asking.join().map_err(crashed)?))
+    })?;
+    let settled = program.settle(PATIENCE);
+    let after = program.usage()?;
+    Ok(Step {
+        sent,
+        seconds,
+        usage: after.since(&before),
+        resident: program.resident(),
+        answers,
+        unanswered,
+        settled,
+    })
+}
+
+/// Sends evenly spaced calls, as far as the rate allows. Returns the number of reports, and the seconds that they took.
+fn send(
+    sender: &mut Sender,
+    reports: &mut Reports,
+    rate: u64,
+    span: Duration,
+) -> Result<(u64, f64), CliError> {
+    let (begun, mut sent) = (Instant::now(), 0);
+    while begun.elapsed() < span {
+        let burst = reports.next();
+        sent += sender.send_burst(&burst).map_err(failed)? as u64;
+        let due = Duration::from_secs_f64(sent as f64 / rate as f64);
+        if let Some(rest) = due.checked_sub(begun.elapsed()) {
+            thread::sleep(rest);
+        }
+    }
+    Ok((sent, begun.elapsed().as_secs_f64()))
+}
+
+/// The reports, in order.
+struct Reports {
+    traffic: Traffic,
+    /// Each flow with its first values, then each with one that differs.
+    payloads: Vec<Vec<u8>>,
+    next: u32,
+}
+
+impl Reports {
+    fn new(traffic: Traffic) -> Self {
+        let values = Values::Change;
+        let case = Case { name: "live", flows: FLOWS, hops: 6, bitmap: 0xff00, values, ..Case::PLAIN };
+        Self { traffic, payloads: case.feed().payloads().map(<[u8]>::to_vec).collect(), next: 0 }
+    }
+
+    /// The next call's.
+    fn next(&mut self) -> Vec<&[u8]> {
+        let first = self.next;
+        self.next = first.wrapping_add(PER_CALL as u32);
+        let numbers = (0..PER_CALL as u32).map(|i| first.wrapping_add(i));
+        match self.traffic {
+            Traffic::ChangeEvery(every) => {
+                let at = numbers.map(|number| place(number, every));
+                at.map(|at| self.payloads[at].as_slice()).collect()
+            }
+            Traffic::NewFlows => {
+                for (payload, number) in self.payloads.iter_mut().zip(numbers) {
+                    // Within 10.0.0.0/8.
+                    payload[SOURCE + 1..SOURCE + 4].copy_from_slice(&number.to_be_bytes()[1..]);
+                }
+                self.payloads[..PER_CALL].iter().map(Vec::as_slice).collect()
+            }
+        }
+    }
+}
+
+/// The place of a report among the payloads: each flow in turn, with other values after every `every` of its reports. Flows do
+/// not change together.
+fn place(number: u32, every: u32) -> usize {
+    let (flow, pass) = (number % FLOWS, number / FLOWS);
+    let other = every > 0 && (pass + flow) / every % 2 == 1;
+    (flow + if other { FLOWS } else { 0 }) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_reports_differ_from_the_flows_last() {
+        for every in [1, 10, 100] {
+            let mut last = vec![usize::MAX; FLOWS as usize];
+            let mut changed = 0;
+            for number in 0..201 * FLOWS {
+                let place = place(number, every);
+                let before = std::mem::replace(&mut last[place % FLOWS as usize], place);
+                changed += u32::from(before != usize::MAX && before != place);
+            }
+            assert_eq!(changed, 200 * FLOWS / every);
+        }
+        assert!((0..10 * FLOWS).all(|number| place(number, 0) == (number % FLOWS) as usize));
+    }
+
+    #[test]
+    fn new_flows_are_new() {
+        let mut reports = Reports::new(Traffic::NewFlows);
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..100 {
+            seen.extend(reports.next().iter().map(|payload| payload[SOURCE..SOURCE + 4].to_vec()));
+        }
+        assert_eq!(seen.len(), 100 * PER_CALL);
+        assert!(seen.iter().all(|source| source[0] == 10));
+    }
+}

@@ -1,0 +1,230 @@
+//! `hopwise run` as a process of its own, and what it uses.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use terminal::CliError;
+
+/// The process. Killed when dropped.
+#[derive(Debug)]
+pub(super) struct Program {
+    child: Child,
+    store: PathBuf,
+    pub(super) input: SocketAddr,
+    api: SocketAddr,
+}
+
+/// Counters since its start.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Usage {
+    /// Datagrams received.
+    pub(super) received: u64,
+    /// Dropped at any stage.
+    pub(super) dropped: u64,
+    /// Records on disk.
+    pub(super) records: u64,
+    /// Bytes of the store.
+    pub(super) bytes: u64,
+    /// Seconds of processor time.
+    pub(super) user: f64,
+    pub(super) system: f64,
+}
+
+impl Usage {
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            received: self.received - before.received,
+            dropped: self.dropped - before.dropped,
+            records: self.records - before.records,
+            bytes: self.bytes.saturating_sub(before.bytes),
+            user: self.user - before.user,
+            system: self.system - before.system,
+        }
+    }
+}
+
+impl Program {
+    /// Starts it with a store in `dir`. The kernel chooses the ports.
+    pub(super) fn start(dir: &Path) -> Result<Self, CliError> {
+        let cannot = |error| CliError::io("cannot start hopwise", error, "see the system's message");
+        let config = dir.join("hopwise.toml");
+        fs::write(&config, CONFIG).map_err(cannot)?;
+        let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
+            .args(["run", "-c"])
+            .arg(&config)
+            .current_dir(dir)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(cannot)?;
+        let (mut input, mut api, mut said) = (None, None, String::new());
+        let mut output = BufReader::new(child.stderr.take().ok_or_else(|| CliError::new("no output"))?);
+        while input.is_none() || api.is_none() {
+            let mut line = String::new();
+            if output.read_line(&mut line).map_err(cannot)? == 0 {
+                let _ = child.wait();
+                return Err(CliError::new(format!("hopwise ended: {said}")));
+            }
+            input = input.or_else(|| address(&line, "udp://"));
+            api = api.or_else(|| address(&line, "http://"));
+            said.push_str(&line);
+        }
+        // What else it says: nobody reads a full pipe.
+        thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        input
+            .zip(api)
+            .map(|(input, api)| Self { child, store: dir.join("store"), input, api })
+            .ok_or_else(|| CliError::new("hopwise did not say where it listens"))
+    }
+
+    /// What it has done and used so far.
+    pub(super) fn usage(&self) -> Result<Usage, CliError> {
+        let metrics = self.get("/metrics").ok_or_else(|| CliError::new("hopwise does not answer"))?;
+        let (user, system) = processor_time(&format!("/proc/{}/stat", self.child.id()));
+        Ok(Usage {
+            received: sum(&metrics, "hopwise_input_datagrams_total"),
+            dropped: sum(&metrics, "hopwise_drops_total") - network(&metrics),
+            records: sum(&metrics, "hopwise_store_committed_total"),
+            bytes: self.stored(),
+            user,
+            system,
+        })
+    }
+
+    /// Waits until its queues are empty and everything is committed; false when that takes too long.
+    pub(super) fn settle(&self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        let (mut received, mut quiet) = (u64::MAX, 0);
+        while Instant::now() < end && quiet < QUIET {
+            thread::sleep(Duration::from_millis(50));
+            let Some(metrics) = self.get("/metrics") else { continue };
+            let now = sum(&metrics, "hopwise_input_datagrams_total");
+            let waiting = sum(&metrics, "hopwise_stage_queued") > 0 || now != received;
+            quiet = if waiting { 0 } else { quiet + 1 };
+            received = now;
+        }
+        quiet == QUIET
+    }
+
+    /// Bytes of the store's files.
+    fn stored(&self) -> u64 {
+        let files = fs::read_dir(&self.store).into_iter().flatten().flatten();
+        files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+    }
+
+    /// Asks for flows until `end`. Returns how long it took, shortest first, and how often there was no answer.
+    pub(super) fn ask_until(&self, end: Instant, every: Duration) -> (Vec<Duration>, u64) {
+        let (mut times, mut unanswered) = (Vec::new(), 0);
+        while times.is_empty() || Instant::now() < end {
+            let begun = Instant::now();
+            unanswered += u64::from(self.get("/api/v1/flows?limit=50").is_none());
+            times.push(begun.elapsed());
+            thread::sleep(every);
+        }
+        times.sort();
+        (times, unanswered)
+    }
+
+    /// Resident memory, bytes.
+    pub(super) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    }
+
+    /// The body of an answer of the API.
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect_timeout(&self.api, ANSWER).ok()?;
+        stream.set_read_timeout(Some(ANSWER)).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.api).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        head.contains(" 200 ").then(|| body.to_owned())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn address(line: &str, mark: &str) -> Option<SocketAddr> {
+    line.split_once(mark)?.1.trim().trim_end_matches('/').parse().ok()
+}
+
+/// The sum of a metric over all labels.
+fn sum(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '{']))?;
+        rest.rsplit(' ').next()?.parse::<f64>().ok()
+    });
+    values.sum::<f64>() as u64
+}
+
+/// Of the drops, those that sequence numbers show: the sender repeats its reports with theirs.
+fn network(metrics: &str) -> u64 {
+    let of_network = metrics.lines().filter(|line| line.contains("stage=\"network\""));
+    sum(&of_network.collect::<Vec<_>>().join("\n"), "hopwise_drops_total")
+}
+
+/// Seconds of user and system time in a `stat` file of a process.
+fn processor_time(path: &str) -> (f64, f64) {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let after = text.rsplit(')').next().unwrap_or("");
+    let mut ticks = after.split_whitespace().skip(11).filter_map(|text| text.parse::<f64>().ok());
+    (ticks.next().unwrap_or(0.0) / TICKS, ticks.next().unwrap_or(0.0) / TICKS)
+}
+
+/// Thresholds that only the changed hop latency exceeds; no address is a secret on loopback.
+const CONFIG: &str = "\
+collector.listen = [\"udp://127.0.0.1:0\"]
+collector.max_flows = 1048576
+api.listen = \"127.0.0.1:0\"
+store.dir = \"store\"
+[profiles.default]
+dialect = \"intcollector-gen\"
+[thresholds]
+flow_latency = 100000
+hop_latency = 10000
+queue_occupancy = 1000
+queue_congestion = 1000
+link_utilization = 100000
+";
+
+/// The kernel counts processor time in hundredths of a second.
+const TICKS: f64 = 100.0;
+/// Looks that must find nothing waiting, one after the other.
+const QUIET: u32 = 4;
+/// Time limit of an answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_summed_by_their_whole_name() {
+        let metrics =
+            "# HELP a_total x\na_total{stage=\"network\"} 3\na_total{stage=\"b\"} 4\na_total_more 9\nb 1\n";
+        assert_eq!((sum(metrics, "a_total"), sum(metrics, "b"), sum(metrics, "c")), (7, 1, 0));
+    }
+
+    #[test]
+    fn addresses_are_read_from_the_log() {
+        let line = "INFO receiving reports address=udp://127.0.0.1:4711\n";
+        assert_eq!(address(line, "udp://"), "127.0.0.1:4711".parse().ok());
+        assert_eq!(address(line, "http://"), None);
+    }
+}
