@@ -8,6 +8,7 @@ use super::Collector;
 use crate::index::NO_SLOT;
 use crate::state::NodeMetrics;
 use crate::state::series::SeriesView;
+use crate::state::summary::FlowSummary;
 use crate::state::topology::{LinkUse, NodeUse, PathUse};
 use crate::state::view::FlowView;
 
@@ -40,6 +41,11 @@ impl Collector {
     pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
         let state = &self.inner.state;
         (slots.start..slots.end.min(state.flows.slots())).filter_map(move |slot| state.view(slot))
+    }
+
+    /// Summaries of the flows in a range of slots, for lists: about a cache line read per flow, and one written.
+    pub fn flow_summaries_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowSummary> {
+        self.inner.state.flows.summaries(slots)
     }
 
     /// Slots of the flow table in use so far; see [`Collector::flows_in`].

@@ -5,14 +5,17 @@
 //! touched. Which flow a new one evicts: see `admission`. If the arena has no run for a path, a flow that is on probation or
 //! idle is evicted, or the path is truncated, which is counted and marked.
 
+use std::ops::Range;
+
 use memory::prefetch;
 use wire::FlowKey;
 
 use super::deadband::Deadband;
 use super::hops::{Arena, HopState, PacketValues, StoredHops};
 use super::runs::Run;
+use super::summary::FlowSummary;
 use crate::admission::{Admission, Newcomers, Room, establish, yields};
-use crate::decode::{MAX_HOPS, Signals};
+use crate::decode::{MAX_HOPS, NO_VALUE, Signals};
 use crate::event::{Basis, Nanos};
 use crate::index::Index;
 use crate::stats::Table;
@@ -164,6 +167,11 @@ impl From<Signals> for Flags {
 }
 
 impl Flow {
+    fn summary(&self) -> FlowSummary {
+        let latency = (self.latency != NO_VALUE).then_some(self.latency);
+        FlowSummary::new(self.key, latency, self.last_seen, self.reports)
+    }
+
     fn place(&self) -> Run {
         Run { start: self.run, class: self.class }
     }
@@ -435,6 +443,13 @@ impl Flows {
 
     pub(crate) fn is_used(&self, slot: u32) -> bool {
         self.entries.get(slot as usize).is_some_and(|entry| entry.marks.has(Marks::USED))
+    }
+
+    /// The flows in a range of slots. Reads the entries only, which lie in a row.
+    pub(crate) fn summaries(&self, slots: Range<u32>) -> impl Iterator<Item = FlowSummary> {
+        let end = (slots.end as usize).min(self.entries.len());
+        let entries = self.entries.get(slots.start as usize..end).unwrap_or_default();
+        entries.iter().filter(|entry| entry.marks.has(Marks::USED)).map(Flow::summary)
     }
 
     /// Read access, for views.

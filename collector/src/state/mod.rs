@@ -16,6 +16,7 @@ mod rule_history;
 mod runs;
 pub(crate) mod series;
 mod sketch;
+pub(crate) mod summary;
 pub(crate) mod suppressed;
 pub(crate) mod topology;
 mod update;

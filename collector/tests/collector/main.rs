@@ -8,6 +8,7 @@ mod events;
 mod fabric;
 mod filter;
 mod ioam;
+mod lists;
 mod load;
 mod paths;
 mod postcards;

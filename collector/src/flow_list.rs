@@ -1,0 +1,130 @@
+//! Lists of flows: a page in an order, from copies of what flows are sorted and filtered by. So a worker copies its flows,
+//! and others sort and filter them.
+
+mod text;
+
+use std::cmp::Reverse;
+
+use wire::FlowKey;
+
+use crate::state::summary::FlowSummary;
+use text::{FlowText, contains};
+
+/// How flows are sorted, greatest first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowOrder {
+    /// By the time of the latest report.
+    LastSeen,
+    /// By the latest flow latency; flows without one are last.
+    Latency,
+    /// By the number of reports.
+    Reports,
+}
+
+impl FlowOrder {
+    #[inline]
+    fn value(self, flow: &FlowSummary) -> u64 {
+        match self {
+            Self::LastSeen => flow.last_seen,
+            Self::Latency => flow.flow_latency().unwrap_or(0),
+            Self::Reports => flow.reports,
+        }
+    }
+}
+
+/// The position of a flow in an order: its value, then its id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FlowRank(pub u64, pub u64);
+
+/// Which flows a page contains.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowQuery {
+    /// Maximum number of flows, at least 1.
+    pub limit: usize,
+    /// Their order.
+    pub order: FlowOrder,
+    /// Only flows whose text contains this.
+    pub filter: Option<String>,
+    /// Only flows after this rank.
+    pub after: Option<FlowRank>,
+}
+
+/// A page of flows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowPage {
+    /// The flows in their order, each once.
+    pub flows: Vec<(FlowRank, FlowKey)>,
+    /// Whether more flows match.
+    pub more: bool,
+    /// How many match, those before the page included.
+    pub total: u64,
+}
+
+impl FlowPage {
+    /// The page of these flows that `query` describes. Takes linear time, and memory for two pages.
+    pub fn select<'a>(flows: impl Iterator<Item = &'a FlowSummary>, query: &FlowQuery) -> Self {
+        let filter = query.filter.as_deref().map(str::as_bytes).filter(|filter| !filter.is_empty());
+        let (mut text, mut total) = (FlowText::default(), 0);
+        let mut greatest = Greatest::new(query.limit.max(1) + 1);
+        for flow in flows {
+            if filter.is_some_and(|filter| !contains(text.of(&flow.flow), filter)) {
+                continue;
+            }
+            total += 1;
+            greatest.offer(query.order.value(flow), &flow.flow, query.after);
+        }
+        let mut flows = greatest.sorted();
+        let more = flows.len() > query.limit.max(1);
+        flows.truncate(query.limit.max(1));
+        Self { flows, more, total }
+    }
+}
+
+/// The greatest of those offered, as many as there is room for.
+struct Greatest {
+    room: usize,
+    /// At most twice as many as there is room for, in no order.
+    kept: Vec<(FlowRank, FlowKey)>,
+    /// Those below this rank are not among the greatest.
+    least: FlowRank,
+}
+
+impl Greatest {
+    fn new(room: usize) -> Self {
+        Self { room, kept: Vec::with_capacity(room * 2), least: FlowRank(0, 0) }
+    }
+
+    #[inline]
+    fn offer(&mut self, value: u64, flow: &FlowKey, after: Option<FlowRank>) {
+        // Most flows are excluded by their value, before their id is computed.
+        if value < self.least.0 || after.is_some_and(|after| value > after.0) {
+            return;
+        }
+        let rank = FlowRank(value, flow.id());
+        if rank < self.least || after.is_some_and(|after| rank >= after) {
+            return;
+        }
+        self.kept.push((rank, *flow));
+        if self.kept.len() == self.room * 2 {
+            self.shorten();
+        }
+    }
+
+    fn shorten(&mut self) {
+        let (_, least, _) = self.kept.select_nth_unstable_by_key(self.room - 1, |(rank, _)| Reverse(*rank));
+        self.least = least.0;
+        self.kept.truncate(self.room);
+    }
+
+    /// The greatest, each flow once: a flow that changed its slot may have been copied twice.
+    fn sorted(mut self) -> Vec<(FlowRank, FlowKey)> {
+        self.kept.sort_unstable_by_key(|(rank, flow)| (*flow, Reverse(*rank)));
+        self.kept.dedup_by_key(|(_, flow)| *flow);
+        self.kept.sort_unstable_by_key(|(rank, _)| Reverse(*rank));
+        self.kept.truncate(self.room);
+        self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests;

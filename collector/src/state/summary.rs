@@ -1,0 +1,33 @@
+//! Copies of what lists of flows need.
+
+use wire::FlowKey;
+
+use crate::decode::NO_VALUE;
+use crate::event::Nanos;
+
+/// What a list of flows is sorted and filtered by: one cache line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowSummary {
+    /// The flow.
+    pub flow: FlowKey,
+    latency: u64,
+    /// Receive time of the latest report.
+    pub last_seen: Nanos,
+    /// Reports so far.
+    pub reports: u64,
+}
+
+const _: () = assert!(size_of::<FlowSummary>() == 64);
+
+impl FlowSummary {
+    /// The summary of these values.
+    pub fn new(flow: FlowKey, flow_latency: Option<u64>, last_seen: Nanos, reports: u64) -> Self {
+        Self { flow, latency: flow_latency.unwrap_or(NO_VALUE), last_seen, reports }
+    }
+
+    /// The latest flow latency, ns.
+    #[inline]
+    pub fn flow_latency(&self) -> Option<u64> {
+        (self.latency != NO_VALUE).then_some(self.latency)
+    }
+}
