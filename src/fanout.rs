@@ -340,12 +340,13 @@ impl std::fmt::Debug for Ledger {
 
 /// The loop of a worker behind a queue: until all receivers have ended and their datagrams are processed.
 pub(crate) fn work(queue: &LoadReceiver, mut worker: Worker) {
-    let wait = Duration::from_nanos(TICK);
+    let mut wait = Duration::from_nanos(TICK);
     let mut received = Received::Nothing;
     while received != Received::End {
         received =
             queue.receive(wait, |load| load.each_chunk(|contents, chunk| worker.process(contents, chunk)));
         worker.poll(nic::time::now());
+        wait = Duration::from_millis(worker.serve(queue.is_empty()).into());
     }
     worker.finish(nic::time::now());
 }

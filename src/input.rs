@@ -106,15 +106,17 @@ impl Dispatch {
     /// Runs timers and queries while nothing is received. Workers do this themselves.
     fn poll(&self) {
         if let Self::Inline(worker) = self {
-            poll(worker);
+            poll(worker, true);
         }
     }
 }
 
-/// Runs due work. Locking the worker may take a while, so the time is read after it.
-fn poll(worker: &Mutex<Worker>) {
+/// Runs due work, and queries if the worker has `caught_up` with its input. Returns how long to wait for datagrams at most, ms.
+/// Locking the worker may take a while, so the time is read after it.
+fn poll(worker: &Mutex<Worker>, caught_up: bool) -> u32 {
     let mut worker = lock(worker);
     worker.poll(nic::time::now());
+    worker.serve(caught_up)
 }
 
 /// The processing of a receiving thread.

@@ -16,6 +16,7 @@ mod datagram;
 mod doctor;
 mod exchange;
 mod fanout;
+mod flow_index;
 mod input;
 mod intercept;
 mod kernel;

@@ -3,17 +3,19 @@
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet, VecDeque},
+    mem,
     net::Ipv6Addr,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use collector::{Collector, Losses, SourceView, Stats, StreamView, stats::Table, stats::Tables};
+use collector::{Collector, FlowSummary, Losses, SourceView, Stats, StreamView, stats::Table, stats::Tables};
 use tokio::{sync::oneshot, task, time};
 
 use crate::{
     config::Settings,
     fanout::FanoutGauge,
+    flow_index::{FlowIndex, LatestIndex, touched},
     input::InputGauge,
     live::Hub,
     lock::lock,
@@ -24,7 +26,7 @@ use crate::{
         self, Evidence, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView,
         TriedView, WorkerView,
     },
-    worker::{Entries, WorkerHandle},
+    worker::{Entries, WorkerHandle, copy_flows},
 };
 
 /// The counters of all stages.
@@ -38,6 +40,7 @@ pub(crate) struct Monitor {
     started: Instant,
     samples: Mutex<VecDeque<Sample>>,
     topology: tokio::sync::Mutex<Option<(Instant, Arc<Topology>)>>,
+    flow_index: tokio::sync::Mutex<LatestIndex>,
 }
 
 /// Totals at one moment, for rates.
@@ -83,11 +86,15 @@ impl Monitor {
             started,
             samples,
             topology: tokio::sync::Mutex::default(),
+            flow_index: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Samples the totals; called once a second.
+    /// Samples the totals, and frees what nobody asks for any more; called once a second.
     pub(crate) fn sample(&self) {
+        if let Ok(mut latest) = self.flow_index.try_lock() {
+            latest.expire(Instant::now());
+        }
         let stats: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let sample = Sample {
             at: Instant::now(),
@@ -177,6 +184,44 @@ impl Monitor {
         let whole = Arc::new(task::spawn_blocking(|| gathering.topology()).await.map_err(|_| Busy)?);
         *cached = Some((Instant::now(), Arc::clone(&whole)));
         Ok(whole)
+    }
+
+    /// A copy of all flows for a request of `arrival`: begun since then if it must be `current`, else possibly a little older.
+    ///
+    /// # Errors
+    /// As [`Monitor::ask`].
+    pub(crate) async fn flow_index(&self, arrival: Instant, current: bool) -> Result<Arc<FlowIndex>, Busy> {
+        // Locked until the end, so that concurrent requests get the same copy.
+        let mut latest = self.flow_index.lock().await;
+        if let Some(index) = latest.get(arrival, current) {
+            return Ok(index);
+        }
+        let mut memory = latest.take_memory();
+        memory.resize_with(self.workers.len(), Vec::new);
+        let flows = |worker: &WorkerHandle| worker.snapshot().tables.flows.used as usize;
+        let rooms: Vec<usize> = self.workers.iter().map(flows).collect();
+        let touch =
+            move || memory.into_iter().zip(rooms).map(|(memory, room)| touched(memory, room)).collect();
+        let mut copies: Vec<_> = task::spawn_blocking(touch).await.map_err(|_| Busy)?;
+        let begun = (Instant::now(), nic::time::now());
+        let mut next = vec![Some(0); copies.len()];
+        while next.iter().any(Option::is_some) {
+            // Each worker copies one slice; the memory travels with the query.
+            let asked: Vec<_> = self
+                .workers
+                .iter()
+                .zip(copies.iter_mut().zip(&mut next))
+                .map(|(worker, (copies, next))| {
+                    let first = next.take()?;
+                    Some(ask_for_flows(worker, mem::take(copies), first))
+                })
+                .collect();
+            for (index, asked) in asked.into_iter().enumerate() {
+                let Some(asked) = asked else { continue };
+                (copies[index], next[index]) = in_time(asked).await?;
+            }
+        }
+        Ok(latest.set(FlowIndex::new(copies, begun)))
     }
 
     /// Streams, sources and tables, as last published by the workers and by the fan-outs in front of them. Never waits.
@@ -578,6 +623,21 @@ fn rates(first: &Sample, last: &Sample) -> Rates {
 /// A worker did not answer in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy;
+
+/// Flows that were copied, and the slot of the next one.
+type FlowSlice = (Vec<FlowSummary>, Option<u32>);
+
+/// Asks for a slice of a worker's flows from slot `first` on, which is appended to `copies`.
+fn ask_for_flows(
+    worker: &WorkerHandle,
+    mut copies: Vec<FlowSummary>,
+    first: u32,
+) -> oneshot::Receiver<FlowSlice> {
+    worker.ask(move |collector| {
+        let next = copy_flows(collector, first, &mut copies);
+        (copies, next)
+    })
+}
 
 async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
     time::timeout(PATIENCE, answer).await.map_err(|_| Busy)?.map_err(|_| Busy)

@@ -3,6 +3,7 @@
 mod removals;
 mod slice;
 mod snapshot;
+mod tasks;
 
 use std::{
     fmt,
@@ -27,18 +28,16 @@ use crate::{
 };
 
 pub(crate) use removals::Removals;
-pub(crate) use slice::{visit_flows, visit_network};
+pub(crate) use slice::{copy_flows, visit_network};
 use snapshot::Publisher;
 pub(crate) use snapshot::{Entries, Snapshot};
+use tasks::Tasks;
 
-/// Interval of the collector's timers, ns. Also the longest delay of a query.
+/// Interval of the collector's timers, ns. Also the longest delay of a query while the queue of queries is short.
 pub(crate) const TICK: Nanos = 20_000_000;
 
 /// Maximum number of queued queries of a worker.
 const QUESTIONS: usize = 16;
-
-/// Time for queries per tick; the others wait for the next tick.
-const QUESTION_TIME: Duration = Duration::from_millis(5);
 
 /// Work for a worker between two bursts. It must be short: datagrams queue in the meantime.
 type Task = Box<dyn FnOnce(&mut Worker) + Send>;
@@ -50,7 +49,7 @@ pub(crate) struct Worker {
     recorder: Option<ReportRecorder>,
     batch: Batch,
     rules: RuleNames,
-    tasks: Receiver<Task>,
+    tasks: Tasks<Task>,
     publisher: Publisher,
     ticked: Option<Nanos>,
     /// Counters of kernel programs.
@@ -82,7 +81,8 @@ impl Worker {
         rules: RuleNames,
         recorder: Option<ReportRecorder>,
     ) -> (Self, WorkerHandle) {
-        let (sender, tasks) = sync_channel(QUESTIONS);
+        let (sender, queue) = sync_channel(QUESTIONS);
+        let tasks = Tasks::new(queue);
         let publisher = Publisher::new(&collector);
         let handle = WorkerHandle { tasks: sender, published: publisher.published() };
         let batch = outlet.batch();
@@ -161,12 +161,21 @@ impl Worker {
         self.publish();
     }
 
-    /// Runs tasks of other threads. Datagrams queue in the meantime, so tasks beyond the time limit wait for the next tick.
+    /// Runs queries if the worker has `caught_up` with its input; otherwise they wait for the next tick. Returns how long to wait
+    /// for datagrams at most, ms.
+    pub(crate) fn serve(&mut self, caught_up: bool) -> u32 {
+        if caught_up {
+            self.run_tasks();
+        }
+        self.tasks.patience_ms()
+    }
+
+    /// Runs tasks of other threads. Datagrams queue in the meantime, so tasks beyond the time limit wait for the next turn.
     fn run_tasks(&mut self) {
+        let Some(first) = self.tasks.next(Duration::ZERO) else { return };
         let begun = Instant::now();
-        while begun.elapsed() < QUESTION_TIME
-            && let Ok(task) = self.tasks.try_recv()
-        {
+        first(self);
+        while let Some(task) = self.tasks.next(begun.elapsed()) {
             task(self);
         }
     }

@@ -1,9 +1,9 @@
 //! Flows: a page of those that match, and one by its id or its text.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use collector::Collector;
+use collector::{Collector, FlowOrder, FlowPage, FlowQuery, FlowRank, FlowRow, event::Basis};
 use wire::FlowKey;
 
 use super::{
@@ -15,45 +15,20 @@ use super::{
 use crate::{
     monitor::Busy,
     view::{self as shown, FlowDetail, FlowView, Flows, HopView},
-    worker::visit_flows,
 };
 
-/// How flows are sorted, greatest first.
-#[derive(Clone, Copy)]
-enum Order {
-    LastSeen,
-    Latency,
-    Reports,
+/// The form of `next` and `after`.
+fn cursor(FlowRank(value, id): FlowRank) -> String {
+    format!("{value:x}-{id:016x}")
 }
 
-impl Order {
-    fn of(self, flow: &collector::FlowView<'_>) -> u64 {
-        match self {
-            Self::LastSeen => flow.row.last_seen,
-            Self::Latency => flow.row.flow_latency.unwrap_or(0),
-            Self::Reports => flow.row.reports,
-        }
-    }
-}
-
-/// The position of a flow in the order: its value, then its id.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Rank(u64, u64);
-
-impl Rank {
-    /// The form of `next` and `after`.
-    fn text(self) -> String {
-        format!("{:x}-{:016x}", self.0, self.1)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (value, id) = text.split_once('-')?;
-        let hex = |text: &str, digits: usize| {
-            let fits = (1..=digits).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
-            fits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
-        };
-        Some(Self(hex(value, 16)?, hex(id, 16)?))
-    }
+fn parse_cursor(text: &str) -> Option<FlowRank> {
+    let (value, id) = text.split_once('-')?;
+    let hex = |text: &str, digits: usize| {
+        let fits = (1..=digits).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        fits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+    };
+    Some(FlowRank(hex(value, 16)?, hex(id, 16)?))
 }
 
 /// The parameters of `/flows`.
@@ -70,123 +45,99 @@ pub(super) const FLOWS: &[Param] = &[
         "Only flows after this one: `next` of the previous page.",
         Form::Cursor {
             pattern: "^[0-9a-f]{1,16}-[0-9a-f]{1,16}$",
-            check: |text| Rank::parse(text).is_some(),
+            check: |text| parse_cursor(text).is_some(),
         },
     ),
 ];
 
-/// The requested page.
-#[derive(Clone)]
-struct FlowQuery {
-    limit: usize,
-    order: Order,
-    filter: Option<Arc<str>>,
-    after: Option<Rank>,
-}
-
 /// Flows that match a text, sorted; `total` is how many matched.
 pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let arrival = Instant::now();
     let params = params.only(FLOWS)?;
     let order = match params.text("sort") {
-        Some("latency") => Order::Latency,
-        Some("reports") => Order::Reports,
-        _ => Order::LastSeen,
+        Some("latency") => FlowOrder::Latency,
+        Some("reports") => FlowOrder::Reports,
+        _ => FlowOrder::LastSeen,
     };
-    let after = params.text("after").and_then(Rank::parse);
-    let query =
-        FlowQuery { limit: params.limit()?, order, filter: params.text("filter").map(Arc::from), after };
-    let (mut ranked, total) = rank(&context, &query).await?;
-    let more = ranked.len() > query.limit;
-    ranked.truncate(query.limit);
-    let (ranks, views, whole) = details(&context, &ranked).await?;
+    let after = params.text("after").and_then(parse_cursor);
+    let (limit, filter) = (params.limit()?, params.text("filter").map(str::to_owned));
+    let query = FlowQuery { limit, order, filter, after };
+    let index = context.monitor.flow_index(arrival, false).await?;
+    let as_of = index.as_of();
+    let page = page::compute(&context, move || FlowPage::select(index.flows(), &query)).await?;
+    let (present, whole) = present(&context, &page).await?;
     page::make(&context, move || {
-        let (flows, cut) = page::fill(views.into_iter(), query.limit);
-        let last = ranks.get(flows.len().saturating_sub(1)).or(ranks.last());
-        let next = last.filter(|_| more || cut || !whole).map(|rank| rank.text());
-        Flows { flows, total, next }
+        let FlowPage { flows: ranked, more, total } = page;
+        let (flows, cut) = page::fill(present.iter().map(|(_, copy)| flow_view(copy)), limit);
+        let shown = present.get(..flows.len()).and_then(<[_]>::last).map(|(rank, _)| *rank);
+        // Flows after the last one that is shown have expired, unless the page was cut.
+        let last = if cut || !whole { shown } else { ranked.last().map(|(rank, _)| *rank) };
+        let next = last.filter(|_| more || cut || !whole).map(cursor);
+        Flows { flows, total, as_of, next }
     })
     .await
 }
 
-/// Flows with their ranks.
-type Ranked = Vec<(Rank, FlowKey)>;
-
-/// The first flows in the order, one more than requested if there are more; and how many match.
-async fn rank(context: &Context, query: &FlowQuery) -> Result<(Ranked, u64), Busy> {
-    let requested = query.clone();
-    let step = move |collector: &Collector, first: u32| ranks_in(collector, first, &requested);
-    let (mut best, mut total) = (Ranked::new(), 0);
-    context
-        .monitor
-        .walk(step, |_, (found, count)| {
-            total += count;
-            best.extend(found);
-            shorten(&mut best, query.limit + 1);
-        })
-        .await?;
-    Ok((best, total))
+/// The present state of a flow, as a worker copies it.
+struct FlowCopy {
+    row: FlowRow,
+    path: Vec<u32>,
+    path_basis: Basis,
+    path_length: u16,
+    incomplete: bool,
+    truncated: bool,
 }
 
-fn shorten(ranked: &mut Ranked, limit: usize) {
-    ranked.sort_unstable_by_key(|(rank, _)| Reverse(*rank));
-    ranked.truncate(limit);
-}
-
-/// The first flows of one slice, and how many of it match.
-fn ranks_in(collector: &Collector, first: u32, query: &FlowQuery) -> ((Ranked, u64), Option<u32>) {
-    let (mut found, mut matched) = (Ranked::new(), 0);
-    let next = visit_flows(collector, first, |flow| {
-        let key = flow.row.flow;
-        if query.filter.as_ref().is_some_and(|text| !key.to_string().contains(&**text)) {
-            return;
+impl FlowCopy {
+    fn of(flow: &collector::FlowView<'_>) -> Self {
+        Self {
+            row: flow.row,
+            path: flow.path().collect(),
+            path_basis: flow.path_basis,
+            path_length: flow.path_length,
+            incomplete: flow.hop_limit || flow.mtu,
+            truncated: flow.truncated,
         }
-        matched += 1;
-        let rank = Rank(query.order.of(flow), key.id());
-        if query.after.is_none_or(|after| rank < after) {
-            found.push((rank, key));
-        }
-    });
-    shorten(&mut found, query.limit + 1);
-    ((found, matched), next)
+    }
 }
 
-/// The flows as they are now, with their ranks, and whether these are all; those that expired in the meantime are left out.
-async fn details(context: &Context, ranked: &Ranked) -> Result<(Vec<Rank>, Vec<FlowView>, bool), Busy> {
-    let (mut ranks, mut views, mut hops) = (Vec::new(), Vec::new(), 0);
-    for chunk in ranked.chunks(FLOWS_AT_ONCE) {
+/// The flows of a page as they are now, with their ranks, and whether these are all; those that expired in the meantime are left
+/// out.
+async fn present(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
+    let (mut present, mut hops) = (Vec::new(), 0);
+    for chunk in page.flows.chunks(FLOWS_AT_ONCE) {
         // These alone fill more than a page.
         if hops > MAX_HOPS {
-            return Ok((ranks, views, false));
+            return Ok((present, false));
         }
         let keys: Vec<FlowKey> = chunk.iter().map(|(_, key)| *key).collect();
         let ask = move |collector: &Collector| {
-            keys.iter().map(|key| collector.flow(key).map(|flow| flow_view(&flow))).collect::<Vec<_>>()
+            keys.iter().map(|key| collector.flow(key).as_ref().map(FlowCopy::of)).collect::<Vec<_>>()
         };
         let mut workers = context.monitor.ask(ask).await?;
         for (index, (rank, _)) in chunk.iter().enumerate() {
-            let view = workers.iter_mut().find_map(|views| views.get_mut(index).and_then(Option::take));
-            let Some(view) = view else { continue };
-            hops += view.path.len();
-            ranks.push(*rank);
-            views.push(view);
+            let copy = workers.iter_mut().find_map(|copies| copies.get_mut(index).and_then(Option::take));
+            let Some(copy) = copy else { continue };
+            hops += copy.path.len();
+            present.push((*rank, copy));
         }
     }
-    Ok((ranks, views, true))
+    Ok((present, true))
 }
 
-fn flow_view(flow: &collector::FlowView<'_>) -> FlowView {
-    let row = &flow.row;
+fn flow_view(copy: &FlowCopy) -> FlowView {
+    let row = &copy.row;
     FlowView {
         id: shown::id(row.flow.id()),
         flow: row.flow.into(),
         text: row.flow.to_string(),
-        path: flow.path().map(shown::node).collect(),
+        path: copy.path.iter().copied().map(shown::node).collect(),
         flow_latency: row.flow_latency,
         basis: shown::basis(row.basis).into(),
-        path_basis: Some(shown::basis(flow.path_basis).into()),
-        incomplete: (flow.hop_limit || flow.mtu).then_some(true),
-        path_length: flow.path_length,
-        truncated: flow.truncated,
+        path_basis: Some(shown::basis(copy.path_basis).into()),
+        incomplete: copy.incomplete.then_some(true),
+        path_length: copy.path_length,
+        truncated: copy.truncated,
         reports: row.reports,
         first_seen: row.first_seen,
         last_seen: row.last_seen,
@@ -209,7 +160,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
         latest_link_utilization: hop.link_latest.map(|latest| shown::fraction(latest.value)),
         latest_link_age_s: hop.link_latest.map(|latest| latest.age),
     });
-    FlowDetail { flow: flow_view(flow), hops: hops.collect() }
+    FlowDetail { flow: flow_view(&FlowCopy::of(flow)), hops: hops.collect() }
 }
 
 /// One flow, by its id or by its text, hop by hop.
@@ -220,9 +171,14 @@ pub(crate) async fn flow(
 ) -> Result<Json<FlowDetail>, Refusal> {
     params.only(&[])?;
     let Ok(key) = id.parse::<FlowKey>() else { return Ok(Json(flow_by_id(&context, &id).await?.1)) };
+    detail(&context, key).await?.map(Json).ok_or_else(|| no_flow(&id))
+}
+
+/// The flow as it is now, hop by hop.
+async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
     let found =
         context.monitor.ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow))).await?;
-    found.into_iter().flatten().next().map(Json).ok_or_else(|| no_flow(&id))
+    Ok(found.into_iter().flatten().next())
 }
 
 /// The flow with this id.
@@ -232,19 +188,21 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
             "{id:?} is not a flow; use its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17"
         ))
     })?;
-    let mut found = None;
-    let step = move |collector: &Collector, first: u32| {
-        let mut flow = None;
-        let next = visit_flows(collector, first, |seen| {
-            if seen.row.flow.id() == wanted {
-                flow = Some((seen.row.flow, flow_detail(seen)));
-            }
-        });
-        let next = next.filter(|_| flow.is_none());
-        (flow, next)
-    };
-    context.monitor.walk(step, |_, flow| found = found.take().or(flow)).await?;
-    found.ok_or_else(|| no_flow(id))
+    let arrival = Instant::now();
+    // A flow that an earlier copy of the flows lacks may be in a new one.
+    for current in [false, true] {
+        let index = context.monitor.flow_index(arrival, current).await?;
+        let complete = index.is_since(arrival);
+        if let Some(key) = page::compute(context, move || index.find(wanted)).await?
+            && let Some(detail) = detail(context, key).await?
+        {
+            return Ok((key, detail));
+        }
+        if complete {
+            break;
+        }
+    }
+    Err(no_flow(id))
 }
 
 fn no_flow(id: &str) -> Refusal {
@@ -264,11 +222,11 @@ mod tests {
 
     #[test]
     fn a_cursor_reads_what_it_writes() {
-        for rank in [Rank(0, 0), Rank(u64::MAX, u64::MAX), Rank(17, 4)] {
-            assert_eq!(Rank::parse(&rank.text()), Some(rank));
+        for rank in [FlowRank(0, 0), FlowRank(u64::MAX, u64::MAX), FlowRank(17, 4)] {
+            assert_eq!(parse_cursor(&cursor(rank)), Some(rank));
         }
         for text in ["", "-", "1", "1-", "-1", "+1-1", "1-+1", "00000000000000001-1", "1-1-1", "g-1"] {
-            assert_eq!(Rank::parse(text), None, "{text}");
+            assert_eq!(parse_cursor(text), None, "{text}");
         }
     }
 }

@@ -29,6 +29,20 @@ pub(super) async fn make<T: Serialize>(
     context: &Context,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Prepared, Refusal> {
+    match compute(context, move || serde_json::to_vec(&work())).await? {
+        Ok(bytes) => Ok(Prepared(bytes)),
+        Err(_) => Err(fault()),
+    }
+}
+
+/// Does a large part of a response on a thread that may block.
+///
+/// # Errors
+/// Too many are being made.
+pub(super) async fn compute<T: Send + 'static>(
+    context: &Context,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     let place = time::timeout(PATIENCE, context.pages.clone().acquire_owned()).await;
     let Ok(Ok(place)) = place else {
         return Err(Refusal::unavailable("too many large responses are being made; ask again in a moment"));
@@ -36,12 +50,13 @@ pub(super) async fn make<T: Serialize>(
     let made = task::spawn_blocking(move || {
         // Held until the end, even if the client disconnects.
         let _place = place;
-        serde_json::to_vec(&work())
+        work()
     });
-    match made.await {
-        Ok(Ok(bytes)) => Ok(Prepared(bytes)),
-        _ => Err(Refusal::unavailable("there is no response; this is a fault in hopwise, please report it")),
-    }
+    made.await.map_err(|_| fault())
+}
+
+fn fault() -> Refusal {
+    Refusal::unavailable("there is no response; this is a fault in hopwise, please report it")
 }
 
 /// Takes rows for a page: at most `limit`, and a bounded number of bytes. Returns whether there are more.

@@ -133,6 +133,13 @@ impl LoadReceiver {
     }
 }
 
+impl LoadReceiver {
+    /// Whether no load waits.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0.inner).loads.is_empty()
+    }
+}
+
 impl Drop for LoadReceiver {
     fn drop(&mut self) {
         let mut inner = lock(&self.0.inner);

@@ -18,6 +18,9 @@ use crate::{datagram::each_chunk, lock::lock, worker::TICK};
 /// Longest wait for a datagram, ms; then the thread runs timers and checks for a stop.
 const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
 
+/// After fewer datagrams than this the input is nearly empty.
+const FEW: usize = 16;
+
 /// Time limit for draining an input at the end, ns.
 const DRAIN: Nanos = 500_000_000;
 
@@ -37,11 +40,13 @@ impl Reader {
         let mut looked: Nanos = 0;
         let mut failing = false;
         let mut last_call: Option<Nanos> = None;
+        let mut wait_ms = WAIT_MS;
         loop {
             // Relaxed: the flag orders no other memory.
             let stopping = stop.load(Ordering::Relaxed);
-            let received = self.receive(if stopping { 0 } else { WAIT_MS });
+            let received = self.receive(if stopping { 0 } else { wait_ms });
             let now = nic::time::now();
+            let caught_up = received.as_ref().is_ok_and(|count| *count < FEW);
             // Process datagrams received before the stop, but not an endless stream.
             let deadline = stopping.then(|| *last_call.get_or_insert(now + DRAIN));
             match received {
@@ -62,7 +67,7 @@ impl Reader {
                     thread::park_timeout(Duration::from_millis(WAIT_MS.into()));
                 }
             }
-            self.handler.poll(now);
+            wait_ms = self.handler.poll(now, caught_up);
             if deadline.is_some_and(|deadline| now > deadline) {
                 break;
             }
@@ -74,7 +79,7 @@ impl Reader {
         self.finish();
         self.note();
         // Pass copied datagrams to the workers.
-        self.handler.poll(nic::time::now());
+        self.handler.poll(nic::time::now(), false);
     }
 
     fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {
@@ -118,11 +123,15 @@ impl Handler {
         }
     }
 
-    fn poll(&mut self, now: Nanos) {
+    /// Runs due work; returns how long to wait for datagrams at most, ms.
+    fn poll(&mut self, now: Nanos, caught_up: bool) -> u32 {
         match self {
             // The worker outlives its receivers: its owner finishes it when all have ended.
-            Self::Inline(worker) => super::poll(worker),
-            Self::Spread(spreader) => spreader.poll(now),
+            Self::Inline(worker) => super::poll(worker, caught_up),
+            Self::Spread(spreader) => {
+                spreader.poll(now);
+                WAIT_MS
+            }
         }
     }
 }

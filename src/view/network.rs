@@ -37,6 +37,9 @@ pub(crate) struct Flows {
     pub(crate) flows: Vec<FlowView>,
     /// Number of flows that match.
     pub(crate) total: u64,
+    /// Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow
+    /// of a worker, and the time it took to read them. Their values are current.
+    pub(crate) as_of: u64,
     /// `after` of the next page; null on the last.
     pub(crate) next: Option<String>,
 }

@@ -30,6 +30,8 @@ fn reports_become_flows_events_rollups_and_rows() {
 
     let flows = server.json("/api/v1/flows?limit=5&sort=latency");
     assert_eq!((&flows["total"], flows["flows"].as_array().unwrap().len()), (&json!(1), 1));
+    let age = server.json("/api/v1/status")["now"].as_u64().unwrap() - flows["as_of"].as_u64().unwrap();
+    assert!(age < 60_000_000_000, "{age} ns");
     let flow = &flows["flows"][0];
     assert_eq!(flow["text"], "10.0.0.1:5000>10.0.0.2:80/17");
     assert_eq!(

@@ -310,6 +310,8 @@ export type FlowState = {
 
 /** `/flows`. */
 export type Flows = {
+  /** Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow of a worker, and the time it took to read them. Their values are current. */
+  as_of: number;
   /** Flows that match, largest first. */
   flows: Array<FlowState>;
   /** `after` of the next page; null on the last. */
