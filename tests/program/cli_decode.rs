@@ -38,6 +38,20 @@ fn one_object_per_report_with_the_documented_names() {
 }
 
 #[test]
+fn an_implausible_latency_is_marked() {
+    let dir = TempDir::new();
+    // Hop latency and both timestamps of the reporter: it has no ingress time.
+    let bytes =
+        hex("20400abc 00000003 10070520 2c000000 00000000 000002bc 00000000 00000000 00000000 000002bc");
+    let file = dir.capture("clone.pcap", &[report_frame(&bytes)]);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let hop = json!({"node_id": 3, "hop_latency": 700, "implausible_latency": 700, "ingress_ts": 0, "egress_ts": 700});
+    assert_eq!((run.code, &run.json()[0]["hops"]), (Some(0), &json!([hop])), "{}", run.stderr);
+    let text = hopwise(["decode".as_ref(), file.as_os_str()]).stdout;
+    assert!(text.contains("implausible latency: 700 ns"), "{text}");
+}
+
+#[test]
 fn unavailable_values_are_null() {
     let dir = TempDir::new();
     let bytes = hex("20000005 ffffffff 10030180 00010000 00000000 ffffffff");

@@ -389,6 +389,28 @@ fn a_reload_changes_what_can_change_and_names_the_rest() {
 }
 
 #[test]
+fn an_implausible_latency_is_a_field_of_its_own() {
+    let server = Server::start("[thresholds]\nhop_latency = 10\n");
+    server.send([report(0, 5000, [1_000, 2_000, 3_000]), report(1, 5000, [1_000, 3_000_000_000, 3_000])]);
+    server.settled(2);
+    let flow = server.json("/api/v1/flows/10.0.0.1:5000%3E10.0.0.2:80%2F17");
+    let latencies: Vec<_> = flow["hops"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hop| (hop["hop_latency"].as_u64(), hop["implausible_latency"].as_u64().map(|ns| ns >> 20)))
+        .collect();
+    assert_eq!(latencies, [(Some(1_000), None), (None, Some(3_000_000_000 >> 20)), (Some(3_000), None)]);
+    let nodes = server.json("/api/v1/nodes");
+    let counts: Vec<_> =
+        nodes["nodes"].as_array().unwrap().iter().map(|node| node["implausible_latencies"].clone()).collect();
+    assert_eq!(counts, [json!(0), json!(1), json!(0)]);
+    assert!(server.get("/metrics").body.contains("hopwise_implausible_latencies_total 1"));
+    let changed = server.json("/api/v1/events?kind=change&metric=hop_latency");
+    assert_eq!(changed["events"], json!([]));
+}
+
+#[test]
 fn a_bad_reload_changes_nothing_and_says_why() {
     let server = Server::start("[nodes]\n101 = \"old\"\n");
     let before = server.json("/api/v1/config");
