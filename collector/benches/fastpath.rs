@@ -36,7 +36,8 @@ fn measure(case: &Case, input: Input, runs: usize) {
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let count_events = |collector: &Collector| collector.stats().events.iter().sum::<u64>();
     let before = (count_events(&collector), collector.stats().reports);
-    let reports = feed.frames().max(50_000);
+    let given = std::env::args().find_map(|word| word.strip_prefix("--reports=")?.parse().ok());
+    let reports = given.unwrap_or_else(|| feed.frames().max(50_000));
     let mut times: Vec<f64> =
         (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();
     times.sort_by(f64::total_cmp);
@@ -44,7 +45,7 @@ fn measure(case: &Case, input: Input, runs: usize) {
     let input = if input == Input::Frames { "frames" } else { "payloads" };
     println!("{:<24} {input:>9} {:>8.1} {:>8.1} {events:>12.3}", case.name, times[0], times[times.len() / 2]);
     let stats = collector.stats();
-    if std::env::args().any(|word| word == "--reports") {
+    if given.is_some() {
         println!("reports= {}", stats.reports);
     }
     assert_eq!(

@@ -44,6 +44,7 @@ pub mod history;
 mod lexer;
 mod names;
 mod parser;
+pub mod region;
 pub mod term;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -52,6 +53,7 @@ use std::fmt;
 
 pub use error::RuleError;
 pub use history::{CELLS, Cell};
+pub use region::{HopQuantity, Region, ReportSummary, Summary};
 pub use term::Term;
 
 use crate::metric::Metric;
@@ -94,6 +96,8 @@ pub struct RuleSet {
     stateful: u64,
     /// Bit `m` is set when a term uses metric `m`.
     metrics: u8,
+    /// What regions are about.
+    needs: region::Needs,
 }
 
 #[derive(Clone, Debug)]
@@ -136,6 +140,7 @@ impl RuleSet {
                 )));
             }
         }
+        set.collect_needs();
         Ok(set)
     }
 
@@ -181,6 +186,12 @@ impl RuleSet {
         index < MAX_RULES && self.stateful >> index & 1 == 1
     }
 
+    /// The rules that use earlier reports of a flow: bit `i` is rule `i`.
+    #[inline(always)]
+    pub fn stateful(&self) -> u64 {
+        self.stateful
+    }
+
     /// Which cells term `at` of clause `clause` of rule `index` uses.
     pub(crate) fn places(&self, index: usize, clause: usize, at: usize) -> HistoryCells {
         let first = self.rules.get(index).map_or(0, |rule| rule.first_clause as usize);
@@ -208,12 +219,27 @@ impl RuleSet {
     /// number for each of [`RuleSet::cells`], [`EMPTY`] at the start. If it is too short, each report counts as the first.
     pub fn evaluate_with(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let cells = self.cells().len();
-        let Some(history) = history.get_mut(..cells).filter(|_| self.stateful != 0) else {
-            return self.evaluate(observation);
-        };
+        match history.get_mut(..cells).filter(|_| self.stateful != 0) {
+            Some(history) => self.evaluate_these(u64::MAX, observation, history),
+            None => self.evaluate(observation),
+        }
+    }
+
+    /// Like [`RuleSet::evaluate_with`], of the rules that use history only: for a report whose [`Region`] says which of the
+    /// others are true.
+    pub fn evaluate_stateful(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
+        match history.get_mut(..self.cells().len()) {
+            Some(history) => self.evaluate_these(self.stateful, observation, history),
+            None => self.evaluate(observation) & self.stateful,
+        }
+    }
+
+    /// The rules of the set `these` that are true. `history` has as many numbers as there are cells.
+    #[inline]
+    fn evaluate_these(&self, these: u64, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let now = self.cells.update(observation, history);
         let mut fired = 0;
-        for (index, rule) in self.rules.iter().enumerate() {
+        for (index, rule) in self.rules.iter().enumerate().filter(|(index, _)| these >> index & 1 == 1) {
             let fires = (rule.first_clause..rule.end_clause).all(|clause| {
                 let range = self.terms_of(clause as usize);
                 let terms = self.terms[range.clone()].iter().zip(&self.places[range]);

@@ -86,7 +86,8 @@ impl Settling<'_> {
             if state.last_reported == ABSENT && is_plausible(postcard.reading.latency) {
                 state.latest = saturated(postcard.reading.latency);
                 (state.link, state.queue) = (postcard.reading.link, postcard.reading.queue);
-                *values = PacketValues::of(&postcard.reading, postcard.reading.utilization());
+                let utilization = Some(postcard.reading.utilization()).filter(|value| *value != NO_VALUE);
+                *values = PacketValues::of(&postcard.reading, utilization);
                 emit_hop_latency(state, &mut emitter);
             }
         }

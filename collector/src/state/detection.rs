@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use detect::{Detection, Metric, Observation};
+use detect::{Detection, HopValues, Metric, Observation};
 
 use super::emit::{Emitter, EventCounts};
 use super::rule_history::RuleHistory;
-use crate::decode::EventContext;
+use super::rule_regions::{AppliedHops, RuleRegions};
+use crate::decode::{EventContext, NO_VALUE};
 use crate::event::{Kind, Output};
 
 /// See the module documentation.
@@ -14,6 +15,7 @@ use crate::event::{Kind, Output};
 pub(crate) struct ActiveDetection {
     active: Arc<Detection>,
     history: RuleHistory,
+    regions: RuleRegions,
     /// Counts swaps of `active`.
     generation: u32,
     /// Events emitted, by kind.
@@ -26,6 +28,7 @@ impl ActiveDetection {
         let mut detection = Self {
             active: Arc::clone(&active),
             history: RuleHistory::default(),
+            regions: RuleRegions::default(),
             generation: 0,
             counts: [0; Kind::ALL.len()],
         };
@@ -36,6 +39,7 @@ impl ActiveDetection {
     /// Activates other thresholds and rules. Cells of the rule history that both rule sets have are preserved.
     pub(crate) fn activate(&mut self, detection: Arc<Detection>, flows: usize) {
         self.history.set(&detection.rules, flows);
+        self.regions.reset(&detection.rules);
         self.active = detection;
         self.generation = self.generation.wrapping_add(1);
     }
@@ -87,9 +91,43 @@ impl ActiveDetection {
     }
 
     /// The rules that are true for the next report of the flow in `slot`: bit i is rule i.
-    #[inline]
     pub(crate) fn evaluate(&mut self, slot: u32, observation: &Observation<'_>) -> u64 {
-        self.active.rules.evaluate_with(observation, self.history.of(slot))
+        let rules = &self.active.rules;
+        let true_rules = rules.evaluate_with(observation, self.history.of(slot));
+        self.regions.learn((rules, true_rules & !rules.stateful()), observation);
+        true_rules
+    }
+
+    /// Whether a report of this flow latency makes no rule true or false: for sets of rules that compare nothing else.
+    #[inline(always)]
+    pub(crate) fn is_settled_by_latency(&self, true_rules: u64, latency: u64) -> bool {
+        self.regions.contain_latency(true_rules, latency)
+    }
+
+    /// The same for a report that was applied to its flow's hops, if that can be said without evaluating the rules that have no
+    /// history; `before` are the rules that are true so far, and `scratch` is memory for the hops.
+    #[inline(always)]
+    pub(crate) fn evaluate_known(
+        &mut self,
+        (slot, before): (u32, u64),
+        latency: u64,
+        hops: AppliedHops<'_>,
+        scratch: &mut Vec<HopValues>,
+    ) -> Option<u64> {
+        let rules = &self.active.rules;
+        let unchanged = before & !rules.stateful();
+        if !self.regions.contain((rules, unchanged), latency, hops) {
+            return None;
+        }
+        if rules.stateful() == 0 {
+            return Some(unchanged);
+        }
+        if !hops.observe(scratch) {
+            return None;
+        }
+        let flow_latency = (latency != NO_VALUE).then_some(latency);
+        let observation = Observation { flow_latency, looped: hops.looped, hops: scratch };
+        Some(unchanged | rules.evaluate_stateful(&observation, self.history.of(slot)))
     }
 
     /// Clears the rule history of `slot`, for another flow.
@@ -97,8 +135,8 @@ impl ActiveDetection {
         self.history.forget(slot);
     }
 
-    /// Bytes of the rule history.
+    /// Bytes of what is remembered for rules.
     pub(crate) fn bytes(&self) -> usize {
-        self.history.bytes()
+        self.history.bytes() + self.regions.bytes()
     }
 }

@@ -60,18 +60,26 @@ const NO_UTILIZATION: u32 = LEVEL_2 - 1;
 
 impl PacketValues {
     pub(crate) const NOTHING: Self = Self { utilization: NO_UTILIZATION, congestion: ABSENT };
+    /// The highest utilization that is stored, for any that is higher.
+    pub(crate) const SATURATED_UTILIZATION: u64 = NO_UTILIZATION as u64 - 1;
 
+    /// `None`: the packet carried no utilization.
     #[inline(always)]
-    pub(crate) fn of(reading: &Reading, utilization: u64) -> Self {
-        let utilization = utilization.min(u64::from(NO_UTILIZATION)) as u32;
+    pub(crate) fn of(reading: &Reading, utilization: Option<u64>) -> Self {
+        let utilization = utilization.map_or(NO_UTILIZATION, Self::stored);
         let level_2 = if reading.level_2 { LEVEL_2 } else { 0 };
         Self { utilization: utilization | level_2, congestion: reading.congestion }
+    }
+
+    #[inline(always)]
+    fn stored(utilization: u64) -> u32 {
+        utilization.min(Self::SATURATED_UTILIZATION) as u32
     }
 
     /// Replaces the values that are present.
     pub(crate) fn update(&mut self, utilization: Option<u64>, congestion: u32, level_2: bool) {
         if let Some(utilization) = utilization {
-            self.utilization = utilization.min(u64::from(NO_UTILIZATION)) as u32;
+            self.utilization = Self::stored(utilization);
         }
         self.utilization = self.utilization & !LEVEL_2 | if level_2 { LEVEL_2 } else { 0 };
         if congestion != ABSENT {

@@ -13,6 +13,7 @@ mod path;
 pub(crate) mod pending;
 pub(crate) mod removals;
 mod rule_history;
+mod rule_regions;
 mod runs;
 pub(crate) mod series;
 mod sketch;

@@ -162,14 +162,16 @@ impl NodeMetrics {
         reading: &Reading,
         emitter: &mut Emitter<'_>,
     ) {
-        let utilization = reading.utilization();
+        let utilization = Some(reading.utilization()).filter(|utilization| *utilization != NO_VALUE);
         *values = PacketValues::of(reading, utilization);
         let other_queue = (state.queue ^ reading.queue) >> 24 != 0;
         state.queue = reading.queue;
         if state.link != reading.link {
             state.reroute(reading);
         }
-        if utilization != NO_VALUE && self.links.add(state.link_slot, utilization) {
+        if let Some(utilization) = utilization
+            && self.links.add(state.link_slot, utilization)
+        {
             let key = Key { node: reading.node, part: reading.egress() };
             examine(
                 &mut self.links,

@@ -5,6 +5,7 @@ use detect::{HopValues, Observation};
 use super::State;
 use super::flows::Flags;
 use super::hops::{HopState, PacketValues};
+use super::rule_regions::AppliedHops;
 use crate::decode::{Head, Hops, NO_VALUE, Reading, is_plausible};
 use crate::event::Output;
 
@@ -32,7 +33,6 @@ impl State {
     /// Applies the values of a report about the flow in `slot`, and its path if it has changed.
     #[inline(always)]
     pub(super) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
-        let watched = self.detection.has_rules();
         let (flow, cold, stored) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let count = hops.count();
@@ -40,7 +40,7 @@ impl State {
         let (mut latency, mut complete) = (0_u64, true);
         let mut records = hops.records(0);
         let whole = stored.states.len() == count && count > 0;
-        let mut same = usize::from(flow.path_length) == count && whole && !watched;
+        let mut same = usize::from(flow.path_length) == count && whole;
         if same {
             for (state, values) in stored.iter_mut() {
                 let Some(record) = records.next() else { break };
@@ -69,17 +69,58 @@ impl State {
             return;
         }
         let total = if complete { latency } else { NO_VALUE };
-        flow.apply(cold, (head, hops), total, &mut emitter);
-        if flow.reports == 2 {
+        let latency = flow.apply(cold, (head, hops), total, &mut emitter);
+        let (twice, true_rules) = (flow.reports == 2, flow.rules);
+        if self.detection.has_rules()
+            && !self.detection.is_settled_by_latency(true_rules, latency)
+            && !self.settles_rules(slot, head, (latency, complete), out)
+        {
+            self.observe_hops(slot, head, hops, latency, out);
+        }
+        if twice {
             // Two reports establish a flow. After that, one update per second is enough; see `refresh`.
             self.flows.touch(slot, self.second);
         }
     }
 
-    /// Continues with a report if its path has changed or is truncated, or if there are rules.
+    /// Finds out which rules are true after a report was applied to the hops of a known path, and reports those that became true
+    /// or false. `false`, and nothing done: the report is to be evaluated.
+    #[inline(never)]
+    fn settles_rules(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        (latency, complete): (u64, bool),
+        out: &mut dyn Output,
+    ) -> bool {
+        let (flow, _, stored) = self.flows.hot_parts(slot);
+        let looped = flow.flags.has(Flags::LOOP);
+        let hops = AppliedHops { states: stored.states, values: stored.values, complete, looped };
+        let scratch = &mut self.scratch.values;
+        let Some(rules) = self.detection.evaluate_known((slot, flow.rules), latency, hops, scratch) else {
+            return false;
+        };
+        if rules != flow.rules {
+            flow.apply_rules(rules, &mut self.detection.emitter(&head.about, flow.set, out));
+        }
+        true
+    }
+
+    /// Evaluates the rules over a report whose hops were applied.
+    #[inline(never)]
+    fn observe_hops<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, latency: u64, out: &mut dyn Output) {
+        let values = &mut self.scratch.values;
+        values.clear();
+        values.extend(hops.records(0).take(values.capacity()).map(|record| hops.read(record).values()));
+        self.evaluate_rules(slot, head, latency, out);
+    }
+
+    /// Continues with a report if its path has changed or is truncated.
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         self.scratch.values.clear();
+        // Of the hops that were applied already.
+        self.scratch.values.extend(hops.records(0).take(sum.hops).map(|record| hops.read(record).values()));
         while !self.update_hops(slot, head, hops, &mut sum, out) {
             // The nodes before this one are on the old path, too, and their values have been applied.
             self.set_path(slot, head, hops, out);

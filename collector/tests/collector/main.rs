@@ -12,6 +12,7 @@ mod lists;
 mod load;
 mod paths;
 mod postcards;
+mod rules;
 mod sf_run;
 mod topology;
 mod views;

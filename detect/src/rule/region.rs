@@ -1,0 +1,451 @@
+//! Regions: reports for which the same rules are true.
+//!
+//! Most reports make no rule true or false that was not before. To find that out without evaluating every rule, the caller
+//! keeps the region around a report that was evaluated: ranges of what rules compare, within which no comparison changes its
+//! outcome. A report inside it needs no evaluation. This costs a few comparisons per value, however many rules there are.
+//!
+//! Regions are about rules without history only. What these know of the hops is the least, the greatest, the sum and the number of
+//! values ([`Summary`]). Where that does not determine a comparison (how many of several different values are above a number),
+//! there is no region, and reports are evaluated.
+
+use super::RuleSet;
+use super::term::{Aggregate, Comparison, Subject, Term};
+use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
+
+/// Values of hops that the rules of a set may use, if there are to be regions.
+pub const QUANTITIES: usize = 8;
+
+/// A value that hops have: of every hop, or of one node's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct HopQuantity {
+    /// Which value.
+    pub subject: Subject,
+    /// Only the hops of this node; [`NO_NODE`] for every hop.
+    pub node: u32,
+    /// A rule uses how many hops have the value, or their sum; otherwise only whether there are any.
+    pub counted: bool,
+}
+
+impl HopQuantity {
+    /// Its value at a hop; [`ABSENT`] for other nodes' hops.
+    fn of(&self, hop: &HopValues) -> u64 {
+        if self.node != NO_NODE && self.node != hop.node {
+            return ABSENT;
+        }
+        hop.value(self.subject.metric()).unwrap_or(ABSENT)
+    }
+}
+
+/// The values of one quantity in a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// The least; [`ABSENT`] if there is none.
+    pub least: u64,
+    /// The greatest; 0 if there is none.
+    pub greatest: u64,
+    /// Their sum, saturating.
+    pub sum: u64,
+    /// How many there are.
+    pub count: u16,
+}
+
+impl Summary {
+    /// Of no value.
+    pub const EMPTY: Self = Self { least: ABSENT, greatest: 0, sum: 0, count: 0 };
+
+    /// Adds a value, unless it is [`ABSENT`].
+    #[inline(always)]
+    pub fn add(&mut self, value: u64) {
+        let present = value != ABSENT;
+        let counted = if present { value } else { 0 };
+        self.least = self.least.min(value);
+        self.greatest = self.greatest.max(counted);
+        self.sum = self.sum.saturating_add(counted);
+        self.count = self.count.saturating_add(u16::from(present));
+    }
+}
+
+/// What rules without history compare of one report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReportSummary {
+    /// Everything that must be equal in a region: see [`ReportSummary::begin`].
+    shape: u128,
+    flow_latency: u64,
+    hops: [Summary; QUANTITIES],
+}
+
+impl Default for ReportSummary {
+    fn default() -> Self {
+        Self { shape: 0, flow_latency: ABSENT, hops: [Summary::EMPTY; QUANTITIES] }
+    }
+}
+
+/// Bits of the shape for the number of values of a quantity, and where the first of them lie.
+const COUNT_BITS: usize = 12;
+const FIRST_COUNT: usize = 32;
+const _: () = assert!(FIRST_COUNT + COUNT_BITS * QUANTITIES <= 128);
+
+impl ReportSummary {
+    /// Begins with the values of the flow; `flow_latency` is [`ABSENT`] if it is not known. A summary for each of
+    /// [`RuleSet::quantities`] follows.
+    #[inline(always)]
+    pub fn begin(&mut self, rules: &RuleSet, flow_latency: u64, (hops, looped): (usize, bool)) {
+        let Needs { hops: needs_hops, looped: needs_loop, .. } = rules.needs;
+        let hops = if needs_hops { hops as u128 & 0xffff } else { 0 };
+        self.shape = hops | u128::from(looped && needs_loop) << 16;
+        self.flow_latency = flow_latency;
+    }
+
+    /// Adds the values of quantity number `at`. `false`: there are more than a shape can tell.
+    #[inline(always)]
+    pub fn add(&mut self, at: usize, quantity: &HopQuantity, summary: Summary) -> bool {
+        let count = if quantity.counted { summary.count } else { summary.count.min(1) };
+        self.shape |= u128::from(count) << (FIRST_COUNT + COUNT_BITS * (at % QUANTITIES));
+        self.hops[at % QUANTITIES] = summary;
+        count < 1 << COUNT_BITS
+    }
+
+    /// A number that differs between most shapes.
+    #[inline(always)]
+    pub fn shape_hash(&self) -> u64 {
+        ((self.shape >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.shape as u64
+    }
+}
+
+/// Numbers from `low` to `low + width`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Range {
+    low: u64,
+    width: u64,
+}
+
+impl Range {
+    /// Every value.
+    const PRESENT: Self = Self { low: 0, width: ABSENT - 1 };
+    /// No value.
+    const ABSENT: Self = Self { low: ABSENT, width: 0 };
+
+    #[inline(always)]
+    fn contains(self, value: u64) -> bool {
+        value.wrapping_sub(self.low) <= self.width
+    }
+
+    /// The part in which `comparison` with `number` has the outcome that it has for `value`, which is inside.
+    fn narrow(&mut self, value: u64, comparison: Comparison, number: u64) {
+        let cell = cell(value, comparison, number);
+        let low = self.low.max(cell.low);
+        let high = (self.low + self.width).min(cell.low + cell.width);
+        *self = Self { low, width: high - low };
+    }
+}
+
+/// The values around `value` that compare alike. [`Comparison::Equal`] has three cells: below, equal, above.
+fn cell(value: u64, comparison: Comparison, number: u64) -> Range {
+    let (low, high) = match comparison {
+        Comparison::Less | Comparison::AtLeast if value < number => (0, number - 1),
+        Comparison::Less | Comparison::AtLeast => (number, ABSENT - 1),
+        Comparison::Greater | Comparison::AtMost if value <= number => (0, number.min(ABSENT - 1)),
+        Comparison::Greater | Comparison::AtMost => (number + 1, ABSENT - 1),
+        Comparison::Equal | Comparison::Unequal if value < number => (0, number - 1),
+        Comparison::Equal | Comparison::Unequal if value > number => (number + 1, ABSENT - 1),
+        Comparison::Equal | Comparison::Unequal => (number, number),
+    };
+    Range { low, width: high - low }
+}
+
+/// The ranges of one quantity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct HopRegion {
+    least: Range,
+    greatest: Range,
+    sum: Range,
+}
+
+impl HopRegion {
+    const EVERY: Self = Self { least: Range::PRESENT, greatest: Range::PRESENT, sum: Range::PRESENT };
+    /// Of a quantity that no hop has.
+    const NONE: Self = Self { least: Range::ABSENT, ..Self::EVERY };
+
+    #[inline(always)]
+    fn contains(&self, summary: &Summary) -> bool {
+        self.least.contains(summary.least)
+            & self.greatest.contains(summary.greatest)
+            & self.sum.contains(summary.sum)
+    }
+
+    /// Narrows the ranges to those of `summary` for which `term` has the same outcome. `None`: they do not determine it.
+    fn narrow(&mut self, summary: &Summary, term: &Term) -> Option<()> {
+        let Term { comparison, value: number, .. } = *term;
+        let upward = matches!(comparison, Comparison::Greater | Comparison::AtLeast);
+        let ordered = !matches!(comparison, Comparison::Equal | Comparison::Unequal);
+        match term.aggregate {
+            // The number of values is equal in a region.
+            Aggregate::Count | Aggregate::Flow => {}
+            Aggregate::Max => self.greatest.narrow(summary.greatest, comparison, number),
+            Aggregate::Min => self.least.narrow(summary.least, comparison, number),
+            Aggregate::Any if ordered && upward => {
+                self.greatest.narrow(summary.greatest, comparison, number);
+            }
+            Aggregate::All if ordered && !upward => {
+                self.greatest.narrow(summary.greatest, comparison, number);
+            }
+            Aggregate::Any | Aggregate::All if ordered => {
+                self.least.narrow(summary.least, comparison, number);
+            }
+            Aggregate::Any | Aggregate::All | Aggregate::CountWhere => {
+                if !cell(summary.least, comparison, number).contains(summary.greatest) {
+                    return None;
+                }
+                self.least.narrow(summary.least, comparison, number);
+                self.greatest.narrow(summary.greatest, comparison, number);
+            }
+            Aggregate::Sum | Aggregate::Avg => {
+                let count = if term.aggregate == Aggregate::Avg { summary.count } else { 1 };
+                if summary.sum == u64::MAX {
+                    return None;
+                }
+                // Sums are less than any number that does not fit.
+                if let Some(number) = number.checked_mul(u64::from(count)) {
+                    self.sum.narrow(summary.sum, comparison, number);
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// Reports for which the same rules without history are true.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    shape: u128,
+    flow_latency: Range,
+    hops: [HopRegion; QUANTITIES],
+}
+
+impl Region {
+    /// Contains no report.
+    pub const EMPTY: Self =
+        Self { shape: u128::MAX, flow_latency: Range::ABSENT, hops: [HopRegion::NONE; QUANTITIES] };
+
+    /// The region of `rules` around a report, if it has one.
+    pub fn around(rules: &RuleSet, report: &ReportSummary) -> Option<Self> {
+        let known = report.flow_latency != ABSENT;
+        let mut region = Self {
+            shape: report.shape,
+            flow_latency: if known { Range::PRESENT } else { Range::ABSENT },
+            hops: report.hops.map(|hops| if hops.count > 0 { HopRegion::EVERY } else { HopRegion::NONE }),
+        };
+        for term in rules.terms_without_history() {
+            if term.subject == Subject::FlowLatency && known {
+                region.flow_latency.narrow(report.flow_latency, term.comparison, term.value);
+            }
+            if let Some(at) = rules.needs.quantity_of(term)
+                && report.hops[at].count > 0
+            {
+                region.hops[at].narrow(&report.hops[at], term)?;
+            }
+        }
+        Some(region)
+    }
+
+    /// Whether a report of this flow latency is inside, [`ABSENT`] if it is not known: for sets of rules that
+    /// [use nothing else](RuleSet::uses_only_flow_latency).
+    #[inline(always)]
+    pub fn contains_latency(&self, flow_latency: u64) -> bool {
+        self.shape == 0 && self.flow_latency.contains(flow_latency)
+    }
+
+    /// Whether the report is inside; `quantities` is the number of [`RuleSet::quantities`].
+    #[inline(always)]
+    pub fn contains(&self, report: &ReportSummary, quantities: usize) -> bool {
+        self.shape == report.shape
+            && self.flow_latency.contains(report.flow_latency)
+            && self
+                .hops
+                .iter()
+                .zip(&report.hops)
+                .take(quantities)
+                .all(|(region, summary)| region.contains(summary))
+    }
+}
+
+/// What rules without history use of a report.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Needs {
+    quantities: Vec<HopQuantity>,
+    /// The number of hops; whether the path has a loop.
+    hops: bool,
+    looped: bool,
+    /// There are more than [`QUANTITIES`].
+    too_many: bool,
+}
+
+impl Needs {
+    /// Of rules without history.
+    pub(super) fn of<'a>(terms: impl Iterator<Item = &'a Term>) -> Self {
+        let mut needs = Self::default();
+        terms.for_each(|term| needs.add(term));
+        needs
+    }
+
+    fn add(&mut self, term: &Term) {
+        self.hops |= term.subject == Subject::Hops;
+        self.looped |= term.subject == Subject::Loop;
+        if !term.subject.is_per_hop() {
+            return;
+        }
+        let counted = matches!(
+            term.aggregate,
+            Aggregate::Sum | Aggregate::Avg | Aggregate::Count | Aggregate::CountWhere
+        );
+        match self.quantity_of(term) {
+            Some(at) => self.quantities[at].counted |= counted,
+            None if self.quantities.len() == QUANTITIES => self.too_many = true,
+            None => {
+                self.quantities.push(HopQuantity { subject: term.subject, node: term.node, counted });
+            }
+        }
+    }
+
+    fn quantity_of(&self, term: &Term) -> Option<usize> {
+        self.quantities.iter().position(|known| known.subject == term.subject && known.node == term.node)
+    }
+}
+
+impl RuleSet {
+    /// What is summarised of the hops of a report for regions. `None`: the rules use too many values, and there are no regions.
+    #[inline(always)]
+    pub fn quantities(&self) -> Option<&[HopQuantity]> {
+        (!self.needs.too_many).then_some(&self.needs.quantities)
+    }
+
+    /// Whether flow latencies are all that the rules use of a report.
+    pub fn uses_only_flow_latency(&self) -> bool {
+        let Needs { quantities, hops, looped, too_many } = &self.needs;
+        self.stateful == 0 && !(*hops || *looped || *too_many) && quantities.is_empty()
+    }
+
+    /// The summary of a report. `None`: it cannot be summarised.
+    pub fn summarise(&self, observation: &Observation<'_>) -> Option<ReportSummary> {
+        let mut report = ReportSummary::default();
+        let latency = observation.flow_latency.unwrap_or(ABSENT);
+        if observation.flow_latency == Some(ABSENT) {
+            return None;
+        }
+        report.begin(self, latency, (observation.hops.len(), observation.looped));
+        for (at, quantity) in self.quantities()?.iter().enumerate() {
+            let mut summary = Summary::EMPTY;
+            observation.hops.iter().for_each(|hop| summary.add(quantity.of(hop)));
+            if !report.add(at, quantity, summary) {
+                return None;
+            }
+        }
+        Some(report)
+    }
+
+    fn terms_without_history(&self) -> impl Iterator<Item = &Term> {
+        (0..self.len())
+            .filter(|index| !self.is_stateful(*index))
+            .flat_map(|index| self.clauses(index))
+            .flatten()
+    }
+
+    pub(super) fn collect_needs(&mut self) {
+        self.needs = Needs::of(self.terms_without_history());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::rule::tests::{random_hops, random_rule};
+
+    fn rules(texts: &[String]) -> RuleSet {
+        let named: Vec<_> =
+            texts.iter().enumerate().map(|(at, text)| (at.to_string(), text.clone())).collect();
+        RuleSet::compile(&named).unwrap()
+    }
+
+    fn observation<'a>(random: &mut Random, hops: &'a [HopValues]) -> Observation<'a> {
+        Observation { flow_latency: random.maybe(|r| r.below(6)), looped: random.below(2) == 0, hops }
+    }
+
+    #[test]
+    fn the_same_rules_are_true_of_all_reports_in_a_region() {
+        let mut random = Random::new(17);
+        let (mut regions, mut inside) = (0, 0);
+        for _ in 0..3000 {
+            let texts: Vec<String> = (0..=random.below(3)).map(|_| random_rule(&mut random, 2)).collect();
+            let rules = rules(&texts);
+            let Some(quantities) = rules.quantities().map(<[HopQuantity]>::len) else { continue };
+            let hops = random_hops(&mut random);
+            let first = observation(&mut random, &hops);
+            let Some(summary) = rules.summarise(&first) else { panic!("{first:?}") };
+            let Some(region) = Region::around(&rules, &summary) else { continue };
+            assert!(region.contains(&summary, quantities), "{texts:?} {first:?}");
+            regions += 1;
+            for _ in 0..100 {
+                let hops = random_hops(&mut random);
+                let other = observation(&mut random, &hops);
+                if rules.summarise(&other).is_some_and(|summary| region.contains(&summary, quantities)) {
+                    inside += 1;
+                    assert_eq!(
+                        rules.evaluate(&other),
+                        rules.evaluate(&first),
+                        "{texts:?} {first:?} {other:?}"
+                    );
+                }
+            }
+        }
+        assert!(regions > 1500 && inside > 10_000, "{regions} {inside}");
+    }
+
+    #[test]
+    fn a_region_ends_where_a_comparison_changes() {
+        let rules = rules(&["flow_latency > 5 and flow_latency <= 9 or max(queue_occupancy) == 7".into()]);
+        let hops = |occupancy| [HopValues { queue_occupancy: occupancy, ..HopValues::NOTHING }];
+        let summary = |latency: Option<u64>, occupancy| {
+            let hops = hops(occupancy);
+            rules.summarise(&Observation { flow_latency: latency, hops: &hops, looped: false }).unwrap()
+        };
+        let region = Region::around(&rules, &summary(Some(6), 3)).unwrap();
+        let inside: Vec<(u64, u64)> = (0..12)
+            .flat_map(|latency| (0..9).map(move |occupancy| (latency, occupancy)))
+            .filter(|(latency, occupancy)| region.contains(&summary(Some(*latency), *occupancy), 1))
+            .collect();
+        let expected: Vec<(u64, u64)> =
+            (6..=9).flat_map(|latency| (0..7).map(move |occupancy| (latency, occupancy))).collect();
+        assert_eq!(inside, expected);
+        assert!(!region.contains(&summary(None, 3), 1) && !region.contains(&summary(Some(6), ABSENT), 1));
+    }
+
+    #[test]
+    fn there_is_no_region_where_a_summary_does_not_determine_a_rule() {
+        let rules = rules(&["count(queue_occupancy > 5) >= 2".into()]);
+        let region = |occupancies: &[u64]| {
+            let hops: Vec<_> = occupancies
+                .iter()
+                .map(|&queue_occupancy| HopValues { queue_occupancy, ..HopValues::NOTHING })
+                .collect();
+            let report = Observation { hops: &hops, ..Observation::default() };
+            Region::around(&rules, &rules.summarise(&report).unwrap()).is_some()
+        };
+        assert!(region(&[1, 2, 3]) && region(&[8, 9]) && region(&[]));
+        assert!(!region(&[1, 9]));
+    }
+
+    #[test]
+    fn rules_about_the_flow_latency_alone_need_nothing_else() {
+        let set = rules(&["flow_latency > 5 or not flow_latency > 2".into()]);
+        let report = set.summarise(&Observation { flow_latency: Some(3), ..Observation::default() }).unwrap();
+        let region = Region::around(&set, &report).unwrap();
+        let inside: Vec<u64> =
+            (0..9).chain([ABSENT]).filter(|latency| region.contains_latency(*latency)).collect();
+        assert_eq!((set.uses_only_flow_latency(), inside), (true, vec![3, 4, 5]));
+        for other in ["hops > 3", "loop", "queue_occupancy > 5", "flow_latency > 5 for 2"] {
+            assert!(!rules(&["flow_latency > 5".into(), other.into()]).uses_only_flow_latency(), "{other}");
+        }
+        assert!(!Region::EMPTY.contains_latency(ABSENT));
+    }
+}
