@@ -93,8 +93,12 @@ impl ActiveDetection {
     /// The rules that are true for the next report of the flow in `slot`: bit i is rule i.
     pub(crate) fn evaluate(&mut self, slot: u32, observation: &Observation<'_>) -> u64 {
         let rules = &self.active.rules;
-        let true_rules = rules.evaluate_with(observation, self.history.of(slot));
-        self.regions.learn((rules, true_rules & !rules.stateful()), observation);
+        let history = self.history.of(slot);
+        let true_rules = rules.evaluate_with(observation, history);
+        // With runs, a region is about reports that end them all.
+        if !rules.counts_runs_only() || history.iter().all(|run| *run == 0) {
+            self.regions.learn((rules, true_rules & rules.in_regions()), observation);
+        }
         true_rules
     }
 
@@ -104,8 +108,8 @@ impl ActiveDetection {
         self.regions.contain_latency(true_rules, latency)
     }
 
-    /// The same for a report that was applied to its flow's hops, if that can be said without evaluating the rules that have no
-    /// history; `before` are the rules that are true so far, and `scratch` is memory for the hops.
+    /// The same for a report that was applied to its flow's hops, if that can be said without evaluating the rules in
+    /// regions; `before` are the rules that are true so far, and `scratch` is memory for the hops.
     #[inline(always)]
     pub(crate) fn evaluate_known(
         &mut self,
@@ -115,11 +119,15 @@ impl ActiveDetection {
         scratch: &mut Vec<HopValues>,
     ) -> Option<u64> {
         let rules = &self.active.rules;
-        let unchanged = before & !rules.stateful();
+        let unchanged = before & rules.in_regions();
         if !self.regions.contain((rules, unchanged), latency, hops) {
             return None;
         }
         if rules.stateful() == 0 {
+            return Some(unchanged);
+        }
+        if rules.counts_runs_only() {
+            self.history.of(slot).fill(0);
             return Some(unchanged);
         }
         if !hops.observe(scratch) {

@@ -97,6 +97,19 @@ impl PacketValues {
         (utilization != NO_UTILIZATION).then_some(u64::from(utilization))
     }
 
+    /// The same, or [`ABSENT`].
+    #[inline(always)]
+    pub(crate) fn utilization_or_absent(&self) -> u32 {
+        let utilization = self.utilization & !LEVEL_2;
+        if utilization == NO_UTILIZATION { ABSENT } else { utilization }
+    }
+
+    /// Queue id in the high 8 bits, congestion status in the low 24, or [`ABSENT`].
+    #[inline(always)]
+    pub(crate) fn congestion_or_absent(&self) -> u32 {
+        self.congestion
+    }
+
     /// Congestion status of the queue.
     pub(crate) fn congestion(self) -> Option<u64> {
         (self.congestion != ABSENT).then_some(u64::from(self.congestion & 0x00ff_ffff))

@@ -112,60 +112,111 @@ fn summarise(quantity: &HopQuantity, hops: AppliedHops<'_>) -> Option<Summary> {
     match quantity.subject {
         Subject::HopLatency if !complete => None,
         Subject::HopLatency => {
-            let summary = summary_of(quantity, states, states.iter().map(|state| u64::from(state.latest)));
+            let summary = summary_of(quantity, states, states.iter().map(|state| state.latest));
             (summary.greatest < u64::from(SATURATED)).then_some(summary)
         }
         Subject::QueueOccupancy => {
             Some(summary_of(quantity, states, states.iter().map(|state| level(state.queue))))
         }
-        Subject::QueueCongestion => {
-            let congestion = |values: &PacketValues| values.congestion().unwrap_or(observation::ABSENT);
-            Some(summary_of(quantity, states, values.iter().map(congestion)))
-        }
+        Subject::QueueCongestion => Some(summary_of(
+            quantity,
+            states,
+            values.iter().map(|values| level(values.congestion_or_absent())),
+        )),
         Subject::LinkUtilization => {
-            let utilization = |values: &PacketValues| values.utilization().unwrap_or(observation::ABSENT);
-            let summary = summary_of(quantity, states, values.iter().map(utilization));
+            let utilization = values.iter().map(PacketValues::utilization_or_absent);
+            let summary = summary_of(quantity, states, utilization);
             (summary.greatest < PacketValues::SATURATED_UTILIZATION).then_some(summary)
         }
         Subject::FlowLatency | Subject::Hops | Subject::Loop => None,
     }
 }
 
-/// The level of a queue or buffer.
+/// The level of a queue or buffer, or [`ABSENT`].
 #[inline(always)]
-fn level(queue: u32) -> u64 {
-    if queue == ABSENT { observation::ABSENT } else { u64::from(queue & 0x00ff_ffff) }
+fn level(queue: u32) -> u32 {
+    if queue == ABSENT { ABSENT } else { queue & 0x00ff_ffff }
+}
+
+/// A value as rules see it.
+#[inline(always)]
+fn widened(value: u32) -> u64 {
+    if value == ABSENT { observation::ABSENT } else { u64::from(value) }
 }
 
 #[inline(always)]
-fn summary_of(quantity: &HopQuantity, states: &[HopState], values: impl Iterator<Item = u64>) -> Summary {
-    let mut summary = Summary::EMPTY;
+fn summary_of(quantity: &HopQuantity, states: &[HopState], values: impl Iterator<Item = u32>) -> Summary {
     if quantity.node == observation::NO_NODE {
-        values.for_each(|value| summary.add(value));
-    } else {
-        for (state, value) in states.iter().zip(values) {
-            summary.add(if state.node == quantity.node { value } else { observation::ABSENT });
+        return summary(quantity.counted, values);
+    }
+    let here = |(state, value): (&HopState, u32)| if state.node == quantity.node { value } else { ABSENT };
+    summary(quantity.counted, states.iter().zip(values).map(here))
+}
+
+/// The summary of values, of which [`ABSENT`] is none. Where they are not counted, the count is 1 if there are any, and the sum 0.
+#[inline(always)]
+fn summary(counted: bool, values: impl Iterator<Item = u32>) -> Summary {
+    // Plus one, absent is 0: less than any value, and nothing in a sum.
+    let (mut least, mut greatest, mut sum, mut count) = (ABSENT, 0_u32, 0_u64, 0_u16);
+    for value in values {
+        let above = value.wrapping_add(1);
+        least = least.min(value);
+        greatest = greatest.max(above);
+        if counted {
+            sum += u64::from(above);
+            count = count.wrapping_add(u16::from(above != 0));
         }
     }
-    summary
+    if greatest == 0 {
+        return Summary::EMPTY;
+    }
+    let (sum, count) = if counted { (sum - u64::from(count), count) } else { (0, 1) };
+    Summary { least: least.into(), greatest: u64::from(greatest - 1), sum, count }
 }
 
 impl AppliedHops<'_> {
     /// The hops as rules see them, into `out`. `false`: what is stored may not be what was reported.
     pub(crate) fn observe(&self, out: &mut Vec<HopValues>) -> bool {
         out.clear();
-        let mut exact = self.complete && self.states.len() <= out.capacity();
-        for (state, values) in self.states.iter().zip(self.values) {
-            let link_utilization = values.utilization().unwrap_or(observation::ABSENT);
-            exact &= state.latest < SATURATED && link_utilization != PacketValues::SATURATED_UTILIZATION;
-            out.push(HopValues {
-                hop_latency: u64::from(state.latest),
-                queue_occupancy: level(state.queue),
-                queue_congestion: values.congestion().unwrap_or(observation::ABSENT),
-                link_utilization,
-                node: state.node,
-            });
-        }
-        exact
+        let hops = self.states.iter().zip(self.values).map(|(state, values)| HopValues {
+            hop_latency: u64::from(state.latest),
+            queue_occupancy: widened(level(state.queue)),
+            queue_congestion: widened(level(values.congestion_or_absent())),
+            link_utilization: widened(values.utilization_or_absent()),
+            node: state.node,
+        });
+        out.extend(hops);
+        let is_exact = |hop: &HopValues| {
+            hop.hop_latency < u64::from(SATURATED)
+                && hop.link_utilization != PacketValues::SATURATED_UTILIZATION
+        };
+        self.complete && out.iter().all(is_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(of: &[u32]) -> impl Iterator<Item = u32> {
+        of.iter().copied()
+    }
+
+    #[test]
+    fn a_summary_leaves_out_absent_values() {
+        let all = Summary { least: 3, greatest: 9, sum: 17, count: 3 };
+        assert_eq!(summary(true, values(&[5, ABSENT, 9, 3])), all);
+        assert_eq!(summary(false, values(&[5, ABSENT, 9, 3])), Summary { sum: 0, count: 1, ..all });
+        assert_eq!(summary(true, values(&[ABSENT, ABSENT])), Summary::EMPTY);
+        assert_eq!(summary(false, values(&[])), Summary::EMPTY);
+        let zero = Summary { least: 0, greatest: 0, sum: 0, count: 1 };
+        assert_eq!(summary(true, values(&[0, ABSENT])), zero);
+        let large = Summary {
+            least: u64::from(ABSENT - 1),
+            greatest: u64::from(ABSENT - 1),
+            sum: u64::from(ABSENT - 1),
+            count: 1,
+        };
+        assert_eq!(summary(true, values(&[ABSENT - 1])), large);
     }
 }

@@ -47,6 +47,7 @@ fn rule(rng: &mut Rng) -> String {
         0 => format!("{one} and {other}"),
         1 => format!("{one} or not {other}"),
         2 => format!("({one}) for {}", 2 + rng.below(3)),
+        3 => format!("hops > 1 and not (({one}) for 2)"),
         _ => one,
     }
 }

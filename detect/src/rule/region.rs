@@ -4,11 +4,13 @@
 //! keeps the region around a report that was evaluated: ranges of what rules compare, within which no comparison changes its
 //! outcome. A report inside it needs no evaluation. This costs a few comparisons per value, however many rules there are.
 //!
-//! Regions are about rules without history only. What these know of the hops is the least, the greatest, the sum and the number of
-//! values ([`Summary`]). Where that does not determine a comparison (how many of several different values are above a number),
-//! there is no region, and reports are evaluated.
+//! What a region knows of the hops is the least, the greatest, the sum and the number of values ([`Summary`]). Where that does
+//! not determine a comparison (how many of several different values are above a number), there is no region, and reports are
+//! evaluated. Regions are about rules without history; if the only history is `for`, they are about all rules, of reports for which
+//! no condition under a `for` is true ([`RuleSet::counts_runs_only`]).
 
 use super::RuleSet;
+use super::history::{Cell, NO_CELL};
 use super::term::{Aggregate, Comparison, Subject, Term};
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 
@@ -65,7 +67,7 @@ impl Summary {
     }
 }
 
-/// What rules without history compare of one report.
+/// What rules compare of one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReportSummary {
     /// Everything that must be equal in a region: see [`ReportSummary::begin`].
@@ -214,7 +216,7 @@ impl HopRegion {
     }
 }
 
-/// Reports for which the same rules without history are true.
+/// Reports for which the same rules are true.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
     shape: u128,
@@ -235,7 +237,7 @@ impl Region {
             flow_latency: if known { Range::PRESENT } else { Range::ABSENT },
             hops: report.hops.map(|hops| if hops.count > 0 { HopRegion::EVERY } else { HopRegion::NONE }),
         };
-        for term in rules.terms_without_history() {
+        for term in rules.terms_in_regions() {
             if term.subject == Subject::FlowLatency && known {
                 region.flow_latency.narrow(report.flow_latency, term.comparison, term.value);
             }
@@ -269,7 +271,7 @@ impl Region {
     }
 }
 
-/// What rules without history use of a report.
+/// What the rules in regions use of a report.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needs {
     quantities: Vec<HopQuantity>,
@@ -278,16 +280,11 @@ pub(super) struct Needs {
     looped: bool,
     /// There are more than [`QUANTITIES`].
     too_many: bool,
+    /// See [`RuleSet::counts_runs_only`].
+    runs_only: bool,
 }
 
 impl Needs {
-    /// Of rules without history.
-    pub(super) fn of<'a>(terms: impl Iterator<Item = &'a Term>) -> Self {
-        let mut needs = Self::default();
-        terms.for_each(|term| needs.add(term));
-        needs
-    }
-
     fn add(&mut self, term: &Term) {
         self.hops |= term.subject == Subject::Hops;
         self.looped |= term.subject == Subject::Loop;
@@ -321,7 +318,7 @@ impl RuleSet {
 
     /// Whether flow latencies are all that the rules use of a report.
     pub fn uses_only_flow_latency(&self) -> bool {
-        let Needs { quantities, hops, looped, too_many } = &self.needs;
+        let Needs { quantities, hops, looped, too_many, .. } = &self.needs;
         self.stateful == 0 && !(*hops || *looped || *too_many) && quantities.is_empty()
     }
 
@@ -343,15 +340,33 @@ impl RuleSet {
         Some(report)
     }
 
-    fn terms_without_history(&self) -> impl Iterator<Item = &Term> {
+    /// Whether rules use no other history than how often in sequence a condition over one report was true. If it is not true, that
+    /// is 0, whatever it was before.
+    #[inline(always)]
+    pub fn counts_runs_only(&self) -> bool {
+        self.needs.runs_only
+    }
+
+    /// The rules that regions are about: bit `i` is rule `i`.
+    #[inline(always)]
+    pub fn in_regions(&self) -> u64 {
+        if self.needs.runs_only { u64::MAX } else { !self.stateful }
+    }
+
+    /// The comparisons of these rules. Under a `for` it is the condition that is compared.
+    fn terms_in_regions(&self) -> impl Iterator<Item = &Term> {
         (0..self.len())
-            .filter(|index| !self.is_stateful(*index))
+            .filter(|index| self.in_regions() >> index & 1 == 1)
             .flat_map(|index| self.clauses(index))
             .flatten()
     }
 
     pub(super) fn collect_needs(&mut self) {
-        self.needs = Needs::of(self.terms_without_history());
+        let is_run = |cell: &Cell| matches!(cell, Cell::Run(_, NO_CELL));
+        self.needs.runs_only = self.stateful != 0 && self.cells().iter().all(is_run);
+        let mut needs = Needs { runs_only: self.needs.runs_only, ..Needs::default() };
+        self.terms_in_regions().for_each(|term| needs.add(term));
+        self.needs = needs;
     }
 }
 
@@ -433,6 +448,26 @@ mod tests {
         };
         assert!(region(&[1, 2, 3]) && region(&[8, 9]) && region(&[]));
         assert!(!region(&[1, 9]));
+    }
+
+    #[test]
+    fn conditions_under_for_are_in_regions_unless_there_is_other_history() {
+        let of = |texts: &[&str]| {
+            let set = rules(&texts.iter().map(|text| (*text).to_string()).collect::<Vec<_>>());
+            (set.counts_runs_only(), set.in_regions() & 3, set.quantities().map(<[HopQuantity]>::len))
+        };
+        assert_eq!(of(&["queue_occupancy > 5 for 3", "hops > 2"]), (true, 3, Some(1)));
+        assert_eq!(of(&["change(hops) > 5 for 3", "hops > 2"]), (false, 2, Some(0)));
+        assert_eq!(of(&["queue_occupancy > 5 for 3", "change(hops) > 2"]), (false, 0, Some(0)));
+        assert_eq!(of(&["queue_occupancy > 5"]), (false, 3, Some(1)));
+        let set = rules(&["queue_occupancy > 5 for 3".into()]);
+        let summary = |queue_occupancy| {
+            let hops = [HopValues { queue_occupancy, ..HopValues::NOTHING }];
+            set.summarise(&Observation { hops: &hops, ..Observation::default() }).unwrap()
+        };
+        let region = Region::around(&set, &summary(4)).unwrap();
+        let inside: Vec<u64> = (0..9).filter(|level| region.contains(&summary(*level), 1)).collect();
+        assert_eq!(inside, [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
