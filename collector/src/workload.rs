@@ -203,7 +203,7 @@ impl Case {
         let changed = self.values == Values::Change && flow % u32::from(self.hops) == u32::from(hop);
         let latency =
             1000 * (u32::from(hop) + 1) + vary(900) + if changed { 20_000 * (round & 1) } else { 0 };
-        let ingress = u64::from(hop) * 50_000 + 7;
+        let ingress = 1_700_000_000_000_000_000 + u64::from(hop) * 50_000;
         Hop {
             node_id: Some(self.node(hop, flow)),
             ingress_if: Some(1),

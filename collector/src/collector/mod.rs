@@ -17,7 +17,9 @@ use wire::Decoder;
 
 use crate::access::Access;
 use crate::config::{Config, Profile, Units};
-use crate::decode::{Datagram, DatagramContext, MAX_HOPS, NodeUnits, Plans, Reading, is_whole_path};
+use crate::decode::{
+    Datagram, DatagramContext, LatestPlan, MAX_HOPS, NodeUnits, Plans, Reading, is_whole_path,
+};
 use crate::event::{Nanos, Output};
 use crate::join::SfInt;
 use crate::postcards::Postcards;
@@ -77,6 +79,7 @@ struct Inner {
     stats: Stats,
     readings: Vec<Reading>,
     plans: Plans,
+    latest_plan: LatestPlan,
     node_units: NodeUnits,
 }
 
@@ -105,6 +108,7 @@ impl Collector {
             stats: Stats::default(),
             readings: Vec::with_capacity(MAX_HOPS),
             plans: Plans::new(),
+            latest_plan: LatestPlan::new(),
             node_units,
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));

@@ -6,7 +6,7 @@ use wire::{Annotations, Decoder, Items, Report};
 use super::Inner;
 use crate::config::Units;
 use crate::decode::{
-    ABSENT, DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, Plan, ReadHops,
+    ABSENT, DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, ReadHops,
     Reading, Signals, StackReport, StreamSeq, is_stacked, is_whole_path, version,
 };
 use crate::event::{Basis, Drop, Event, Kind, Output};
@@ -116,10 +116,10 @@ impl Inner {
             && self.node_units.is_empty()
             && int.stack.layout.carried().contains(Items::NODE_ID)
         {
-            let plan = Plan::new(&int.stack.layout, *envelope.units);
             self.state.counts.flow_reports += 1;
             let report = StackReport { head, records: int.stack.bytes, plan: 0, slot: NO_SLOT };
-            self.state.apply_stacks(&[report], &plan, out);
+            let plan = self.latest_plan.get(&int.stack.layout, *envelope.units);
+            self.state.apply_stacks(&[report], plan, out);
             return;
         }
         let (mut readings, ends, units) = self.read(report, *envelope.units);

@@ -91,6 +91,9 @@ impl Inner {
     #[inline(never)]
     fn join_all(&mut self, burst: &mut SfBurst<'_>, out: &mut dyn Output) {
         let count = burst.len() as u64;
+        if count == 0 {
+            return;
+        }
         self.stats.reports += count;
         self.stats.accepted += count;
         self.sf.apply_burst(burst, &mut self.state, out);

@@ -29,4 +29,6 @@ pub(crate) use head::{EventContext, Head, Origin, Signals};
 pub(crate) use node_units::NodeUnits;
 pub(crate) use reading::{ABSENT, EndTimestamps, Hops, MAX_HOPS, ReadHops, Reading, egress};
 pub(crate) use shapes::Shapes;
-pub(crate) use stack::{All, HistoryCells, NodeAlone, Plan, Plans, RecordKind, StackReport, Stacked};
+pub(crate) use stack::{
+    All, Fixed, HistoryCells, LatestPlan, Plan, Plans, RecordKind, StackReport, Stacked, fixed_records,
+};

@@ -72,48 +72,61 @@ impl HistoryCells for &Plan {
     }
 }
 
-/// Records with only a node id: paths.
+/// Records of `W` words that hold these items of INT 1.0 (as in its bitmap), one word each, and no others. Constant offsets make
+/// constant loads, so that a record with few items is not read more slowly than one with all.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeAlone;
+pub(crate) struct Fixed<const W: usize, const ITEMS: u16>;
 
-impl NodeAlone {
-    /// An offset beyond a record of one word.
-    const NOWHERE: usize = 1;
+/// Bits of the bitmap.
+mod bit {
+    pub(super) const NODE: u16 = 0x8000;
+    pub(super) const LINK: u16 = 0x4000;
+    pub(super) const LATENCY: u16 = 0x2000;
+    pub(super) const QUEUE: u16 = 0x1000;
+    pub(super) const INGRESS: u16 = 0x0800;
+    pub(super) const STAMPS: u16 = 0x0c00;
+    pub(super) const UTILIZATION: u16 = 0x0100;
+}
 
-    /// Whether `plan` has this layout.
-    fn fits(plan: &Plan) -> bool {
-        plan.words == 1 && plan.node == 0
+impl<const W: usize, const ITEMS: u16> Fixed<W, ITEMS> {
+    /// The offset of an item; `W` if it is absent.
+    const fn offset(bit: u16) -> usize {
+        if ITEMS & bit == 0 {
+            return W;
+        }
+        // The items before it are those of the higher bits.
+        (ITEMS & !(bit | (bit - 1))).count_ones() as usize
     }
 }
 
-impl HistoryCells for NodeAlone {
+impl<const W: usize, const ITEMS: u16> HistoryCells for Fixed<W, ITEMS> {
     #[inline(always)]
     fn node(self) -> usize {
-        0
+        const { Self::offset(bit::NODE) }
     }
     #[inline(always)]
     fn link(self) -> usize {
-        Self::NOWHERE
+        const { Self::offset(bit::LINK) }
     }
     #[inline(always)]
     fn latency(self) -> usize {
-        Self::NOWHERE
+        const { Self::offset(bit::LATENCY) }
     }
     #[inline(always)]
     fn ingress(self) -> usize {
-        Self::NOWHERE
+        const { Self::offset(bit::INGRESS) }
     }
     #[inline(always)]
     fn queue(self) -> usize {
-        Self::NOWHERE
+        const { Self::offset(bit::QUEUE) }
     }
     #[inline(always)]
     fn congestion(self) -> usize {
-        Self::NOWHERE
+        W
     }
     #[inline(always)]
     fn utilization(self) -> usize {
-        Self::NOWHERE
+        const { Self::offset(bit::UTILIZATION) }
     }
     #[inline(always)]
     fn level_2(self) -> bool {
@@ -121,8 +134,46 @@ impl HistoryCells for NodeAlone {
     }
     #[inline(always)]
     fn by_stamps(self) -> bool {
-        false
+        ITEMS & bit::STAMPS == bit::STAMPS
     }
+}
+
+/// Whether the offsets of `plan`, in records of `words` words, are `offsets`.
+fn agrees(plan: &Plan, offsets: impl HistoryCells, words: usize) -> bool {
+    fn all(offsets: impl HistoryCells, words: usize) -> ([usize; 7], bool, bool) {
+        let items = [
+            offsets.node(),
+            offsets.link(),
+            offsets.latency(),
+            offsets.ingress(),
+            offsets.queue(),
+            offsets.congestion(),
+            offsets.utilization(),
+        ];
+        (items.map(|offset| offset.min(words)), offsets.level_2(), offsets.by_stamps())
+    }
+    usize::from(plan.words) == words && all(plan, words) == all(offsets, words)
+}
+
+/// Calls a macro with the words and items of all [`Fixed`] records that have code of their own.
+macro_rules! fixed_records {
+    ($call:ident) => {
+        $call!((1 0x8000) (2 0xa000) (2 0x9000) (3 0xb000) (4 0xf000) (5 0xf100) (6 0xfc00))
+    };
+}
+pub(crate) use fixed_records;
+
+/// The items, if records of this plan are [`Fixed`]; else 0.
+fn fixed_items(plan: &Plan) -> u16 {
+    macro_rules! search {
+        ($(($words:literal $items:literal))*) => {
+            $(if agrees(plan, Fixed::<$words, $items>, $words) {
+                return $items;
+            })*
+        };
+    }
+    fixed_records!(search);
+    0
 }
 
 /// Records with all items that INT 1.0 defines, as most devices are configured to send; the last word is the
@@ -183,10 +234,10 @@ impl<const W: usize> HistoryCells for All<W> {
 /// Kinds of records; some have specialized code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecordKind {
-    /// All items of INT 1.0, in 7, 8 or 9 words.
+    /// All items of INT 1.0, in 7, 8, 9 or (INT 2.1) 11 words.
     All,
-    /// Only a node id.
-    NodeAlone,
+    /// Fewer items: those of [`Fixed`].
+    Fixed(u16),
     /// Anything else.
     Other,
 }
@@ -242,10 +293,10 @@ impl Plan {
             kind: RecordKind::Other,
             units,
         };
-        if NodeAlone::fits(&plan) {
-            plan.kind = RecordKind::NodeAlone;
-        } else if All::<7>::fits(&plan) || All::<8>::fits(&plan) || All::<9>::fits(&plan) {
+        if All::<7>::fits(&plan) || All::<8>::fits(&plan) || All::<9>::fits(&plan) || All::<11>::fits(&plan) {
             plan.kind = RecordKind::All;
+        } else if let items @ 1.. = fixed_items(&plan) {
+            plan.kind = RecordKind::Fixed(items);
         }
         plan
     }
@@ -312,6 +363,28 @@ pub(crate) struct StackReport<'a> {
     pub(crate) plan: u8,
     /// The probable slot of its flow.
     pub(crate) slot: u32,
+}
+
+/// The plan that was used last, for reports that are decoded one by one.
+#[derive(Debug)]
+pub(crate) struct LatestPlan {
+    layout: Layout,
+    plan: Plan,
+}
+
+impl LatestPlan {
+    pub(crate) fn new() -> Self {
+        Self { layout: Layout::EMPTY, plan: Plan::new(&Layout::EMPTY, Units::NONE) }
+    }
+
+    /// The plan for records of a layout.
+    #[inline]
+    pub(crate) fn get(&mut self, layout: &Layout, units: Units) -> &Plan {
+        if self.layout != *layout || self.plan.units != units {
+            *self = Self { layout: *layout, plan: Plan::new(layout, units) };
+        }
+        &self.plan
+    }
 }
 
 /// The plans in use.
@@ -405,9 +478,9 @@ impl<'a, P: HistoryCells, const W: usize> Hops for Stacked<'a, P, W> {
 
 #[cfg(test)]
 mod tests {
-    use wire::Layout;
+    use wire::{Dialect, Layout};
 
-    use super::{Plan, Reading};
+    use super::{Fixed, Hops, Plan, Reading, RecordKind, Stacked};
     use crate::config::Units;
     use crate::hash::fold;
 
@@ -442,5 +515,49 @@ mod tests {
             }
         }
         assert!(read > 400, "{read}");
+    }
+
+    /// The readings of a record by specialized code, if the plan has any, or by its offsets.
+    fn specialized(plan: &Plan, record: &[u8]) -> Option<Reading> {
+        macro_rules! by_items {
+            ($(($words:literal $items:literal))*) => {
+                match plan.kind {
+                    $(RecordKind::Fixed($items) => {
+                        let hops = Stacked::<_, $words>::new(record, plan, Fixed::<$words, $items>);
+                        hops.records(0).next().map(|record| hops.read(record))
+                    })*
+                    _ => None,
+                }
+            };
+        }
+        fixed_records!(by_items)
+    }
+
+    #[test]
+    fn specialized_code_reads_records_as_the_plan_says() {
+        let units = Units { stamp_ns: 3, latency_ns: 2, utilization: 7, max_latency: 1 << 32, ..Units::NONE };
+        let mut forms = Vec::new();
+        for bitmap in 0..=0xff_u16 {
+            let bitmap = bitmap << 8;
+            for dialect in [Dialect::IntCollectorGen, Dialect::Strict, Dialect::Geant] {
+                let words = bitmap.count_ones() as u8;
+                let Ok(layout) = Layout::int_10(bitmap, words, dialect) else { continue };
+                let plan = Plan::new(&layout, units);
+                for seed in 0..20_u64 {
+                    let word = |at: u64| match fold(seed, at) {
+                        random if random % 4 == 0 => [0xff; 4],
+                        random if random % 16 == 1 => [0; 4],
+                        random => (random as u32).to_be_bytes(),
+                    };
+                    let record: Vec<u8> = (0..u64::from(words)).flat_map(word).collect();
+                    let Some(reading) = specialized(&plan, &record) else { continue };
+                    assert_eq!(reading, plan.read(&record).0, "{bitmap:x} {seed}");
+                    forms.push(bitmap);
+                }
+            }
+        }
+        forms.sort_unstable();
+        forms.dedup();
+        assert_eq!(forms, [0x8000, 0x9000, 0xa000, 0xb000, 0xf000, 0xf100, 0xfc00]);
     }
 }

@@ -32,8 +32,8 @@ use wire::FlowKey;
 use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
-    ABSENT, All, EndTimestamps, Head, HistoryCells, Hops, NO_VALUE, NodeAlone, Plan, ReadHops, Reading,
-    RecordKind, StackReport, Stacked, is_plausible,
+    ABSENT, All, EndTimestamps, Fixed, Head, HistoryCells, Hops, NO_VALUE, Plan, ReadHops, Reading,
+    RecordKind, StackReport, Stacked, fixed_records, is_plausible,
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;
@@ -154,13 +154,21 @@ impl State {
                 }
             };
         }
-        match (plan.kind, plan.words) {
-            (RecordKind::All, 7) => self.apply_records::<_, 7>(reports, (plan, All::<7>), out),
-            (RecordKind::All, 8) => self.apply_records::<_, 8>(reports, (plan, All::<8>), out),
-            (RecordKind::All, _) => self.apply_records::<_, 9>(reports, (plan, All::<9>), out),
-            (RecordKind::NodeAlone, _) => self.apply_records::<_, 1>(reports, (plan, NodeAlone), out),
-            (RecordKind::Other, _) => by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13),
+        macro_rules! by_items {
+            ($(($words:literal $items:literal))*) => {
+                match (plan.kind, plan.words) {
+                    (RecordKind::All, 7) => self.apply_records::<_, 7>(reports, (plan, All::<7>), out),
+                    (RecordKind::All, 8) => self.apply_records::<_, 8>(reports, (plan, All::<8>), out),
+                    (RecordKind::All, 9) => self.apply_records::<_, 9>(reports, (plan, All::<9>), out),
+                    (RecordKind::All, _) => self.apply_records::<_, 11>(reports, (plan, All::<11>), out),
+                    $((RecordKind::Fixed($items), _) => {
+                        self.apply_records::<_, $words>(reports, (plan, Fixed::<$words, $items>), out);
+                    })*
+                    _ => by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13),
+                }
+            };
         }
+        fixed_records!(by_items);
     }
 
     #[inline(never)]

@@ -195,9 +195,13 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
         && profile.marks(fixed[field::TOS] >> 2)
         && profile.probe_marker.is_none()
         && is_ordinary(u16_at(fixed, field::DPORT), profile);
+    if !common {
+        // Before a layout is computed, which would evict the one in use.
+        return None;
+    }
     let (hop_ml, bitmap) = (fixed[field::HOP_ML] & 0x1f, u16_at(fixed, field::BITMAP));
     let words = Layout::words_10(bitmap, hop_ml, records / 4, profile.dialect);
-    let (shape, layout) = layouts.int_10_shaped(bitmap, words, profile.dialect).filter(|_| common)?;
+    let (shape, layout) = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
     (layout.records(records / 4) * layout.len() == records).then_some(shape)
 }
 
