@@ -162,24 +162,26 @@ impl NodeMetrics {
         reading: &Reading,
         emitter: &mut Emitter<'_>,
     ) {
-        let utilization = Some(reading.utilization()).filter(|utilization| *utilization != NO_VALUE);
-        *values = PacketValues::of(reading, utilization);
         let other_queue = (state.queue ^ reading.queue) >> 24 != 0;
         state.queue = reading.queue;
         if state.link != reading.link {
             state.reroute(reading);
         }
-        if let Some(utilization) = utilization
-            && self.links.add(state.link_slot, utilization)
-        {
-            let key = Key { node: reading.node, part: reading.egress() };
-            examine(
-                &mut self.links,
-                (&mut self.sketches, &self.node_units),
-                &mut state.link_slot,
-                (key, utilization),
-                emitter,
-            );
+        let utilization = reading.utilization();
+        if utilization == NO_VALUE {
+            *values = PacketValues::of(reading, None);
+        } else {
+            *values = PacketValues::of(reading, Some(utilization));
+            if self.links.add(state.link_slot, utilization) {
+                let key = Key { node: reading.node, part: reading.egress() };
+                examine(
+                    &mut self.links,
+                    (&mut self.sketches, &self.node_units),
+                    &mut state.link_slot,
+                    (key, utilization),
+                    emitter,
+                );
+            }
         }
         if reading.queue != ABSENT {
             let (queue, occupancy) = (reading.queue >> 24, u64::from(reading.queue & 0x00ff_ffff));

@@ -76,9 +76,7 @@ impl RuleRegions {
         self.report.begin(rules, latency, (hops.states.len(), hops.looped));
         for (at, quantity) in quantities.iter().enumerate() {
             let Some(summary) = summarise(quantity, hops) else { return false };
-            if !self.report.add(at, quantity, summary) {
-                return false;
-            }
+            self.report.add(at, quantity, summary);
         }
         let index = Self::index(true_rules, self.report.shape_hash());
         self.known.get(index).is_some_and(|known| {

@@ -70,22 +70,44 @@ impl Summary {
 /// What rules compare of one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReportSummary {
-    /// Everything that must be equal in a region: see [`ReportSummary::begin`].
-    shape: u128,
+    shape: Shape,
     flow_latency: u64,
     hops: [Summary; QUANTITIES],
 }
 
 impl Default for ReportSummary {
     fn default() -> Self {
-        Self { shape: 0, flow_latency: ABSENT, hops: [Summary::EMPTY; QUANTITIES] }
+        Self { shape: Shape::default(), flow_latency: ABSENT, hops: [Summary::EMPTY; QUANTITIES] }
     }
 }
 
-/// Bits of the shape for the number of values of a quantity, and where the first of them lie.
-const COUNT_BITS: usize = 12;
-const FIRST_COUNT: usize = 32;
-const _: () = assert!(FIRST_COUNT + COUNT_BITS * QUANTITIES <= 128);
+/// What is equal for all reports in a region. What rules do not use is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Shape {
+    /// Twice the number of hops, and 1 if the path has a loop.
+    flow: u64,
+    /// The number of values of each quantity, 16 bits for each; 1 for any number of those that are not counted.
+    counts: (u64, u64),
+}
+
+impl Shape {
+    /// Of no report: it has more values than can be summarised.
+    const IMPOSSIBLE: Self = Self { flow: 0, counts: (u64::MAX, u64::MAX) };
+
+    /// Adds the number of values of quantity number `at`.
+    #[inline(always)]
+    fn count(&mut self, at: usize, count: u16) {
+        let word = if at < 4 { &mut self.counts.0 } else { &mut self.counts.1 };
+        *word |= u64::from(count) << (16 * (at % 4));
+    }
+
+    /// Whether all are equal: in one comparison, since they nearly always are.
+    #[inline(always)]
+    fn is(&self, other: &Self) -> bool {
+        let counts = (self.counts.0 ^ other.counts.0) | (self.counts.1 ^ other.counts.1);
+        (self.flow ^ other.flow) | counts == 0
+    }
+}
 
 impl ReportSummary {
     /// Begins with the values of the flow; `flow_latency` is [`ABSENT`] if it is not known. A summary for each of
@@ -93,24 +115,24 @@ impl ReportSummary {
     #[inline(always)]
     pub fn begin(&mut self, rules: &RuleSet, flow_latency: u64, (hops, looped): (usize, bool)) {
         let Needs { hops: needs_hops, looped: needs_loop, .. } = rules.needs;
-        let hops = if needs_hops { hops as u128 & 0xffff } else { 0 };
-        self.shape = hops | u128::from(looped && needs_loop) << 16;
+        let hops = if needs_hops { hops as u64 } else { 0 };
+        self.shape = Shape { flow: hops << 1 | u64::from(looped && needs_loop), counts: (0, 0) };
         self.flow_latency = flow_latency;
     }
 
-    /// Adds the values of quantity number `at`. `false`: there are more than a shape can tell.
+    /// Adds the values of quantity number `at`.
     #[inline(always)]
-    pub fn add(&mut self, at: usize, quantity: &HopQuantity, summary: Summary) -> bool {
+    pub fn add(&mut self, at: usize, quantity: &HopQuantity, summary: Summary) {
         let count = if quantity.counted { summary.count } else { summary.count.min(1) };
-        self.shape |= u128::from(count) << (FIRST_COUNT + COUNT_BITS * (at % QUANTITIES));
+        self.shape.count(at, count);
         self.hops[at % QUANTITIES] = summary;
-        count < 1 << COUNT_BITS
     }
 
     /// A number that differs between most shapes.
     #[inline(always)]
     pub fn shape_hash(&self) -> u64 {
-        ((self.shape >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.shape as u64
+        let Shape { flow, counts: (low, high) } = self.shape;
+        low ^ high.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ flow.rotate_left(40)
     }
 }
 
@@ -219,7 +241,7 @@ impl HopRegion {
 /// Reports for which the same rules are true.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
-    shape: u128,
+    shape: Shape,
     flow_latency: Range,
     hops: [HopRegion; QUANTITIES],
 }
@@ -227,7 +249,7 @@ pub struct Region {
 impl Region {
     /// Contains no report.
     pub const EMPTY: Self =
-        Self { shape: u128::MAX, flow_latency: Range::ABSENT, hops: [HopRegion::NONE; QUANTITIES] };
+        Self { shape: Shape::IMPOSSIBLE, flow_latency: Range::ABSENT, hops: [HopRegion::NONE; QUANTITIES] };
 
     /// The region of `rules` around a report, if it has one.
     pub fn around(rules: &RuleSet, report: &ReportSummary) -> Option<Self> {
@@ -254,13 +276,13 @@ impl Region {
     /// [use nothing else](RuleSet::uses_only_flow_latency).
     #[inline(always)]
     pub fn contains_latency(&self, flow_latency: u64) -> bool {
-        self.shape == 0 && self.flow_latency.contains(flow_latency)
+        self.shape.is(&Shape::default()) && self.flow_latency.contains(flow_latency)
     }
 
     /// Whether the report is inside; `quantities` is the number of [`RuleSet::quantities`].
     #[inline(always)]
     pub fn contains(&self, report: &ReportSummary, quantities: usize) -> bool {
-        self.shape == report.shape
+        self.shape.is(&report.shape)
             && self.flow_latency.contains(report.flow_latency)
             && self
                 .hops
@@ -326,16 +348,14 @@ impl RuleSet {
     pub fn summarise(&self, observation: &Observation<'_>) -> Option<ReportSummary> {
         let mut report = ReportSummary::default();
         let latency = observation.flow_latency.unwrap_or(ABSENT);
-        if observation.flow_latency == Some(ABSENT) {
+        if observation.flow_latency == Some(ABSENT) || observation.hops.len() >= usize::from(u16::MAX) {
             return None;
         }
         report.begin(self, latency, (observation.hops.len(), observation.looped));
         for (at, quantity) in self.quantities()?.iter().enumerate() {
             let mut summary = Summary::EMPTY;
             observation.hops.iter().for_each(|hop| summary.add(quantity.of(hop)));
-            if !report.add(at, quantity, summary) {
-                return None;
-            }
+            report.add(at, quantity, summary);
         }
         Some(report)
     }
