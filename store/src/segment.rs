@@ -182,7 +182,9 @@ impl Segment {
     }
 
     fn events(&mut self, batch: &Batch, rules: &[String]) -> rusqlite::Result<()> {
-        let Self { conn, names, tally, .. } = self;
+        let Self { conn, names, tally, indexed, .. } = self;
+        // An index that is built from sorted entries needs no chunks, and a query then searches one instead of all.
+        let chunk_of = |seq: i64| if *indexed { seq >> CHUNK_BITS } else { 0 };
         let mut insert = Insert::<17>::new(conn, "event_data")?;
         for (event, path) in batch.events() {
             let flow = flow_number(names, conn, event.flow.as_ref())?;
@@ -192,7 +194,7 @@ impl Segment {
             };
             let path = names.path(conn, path)?;
             let (ts, seq) = (int(event.ts), tally.next_seq(event.ts));
-            insert.row(event_row(event, [ts, seq], [flow, rule, path]))?;
+            insert.row(event_row(event, [ts, seq, chunk_of(seq)], [flow, rule, path]))?;
             tally.events += 1;
         }
         insert.finish()
@@ -447,11 +449,15 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
 }
 
 #[inline]
-fn event_row(event: &Event, [ts, seq]: [i64; 2], [flow, rule, path]: [Option<i64>; 3]) -> [Option<i64>; 17] {
+fn event_row(
+    event: &Event,
+    [ts, seq, chunk]: [i64; 3],
+    [flow, rule, path]: [Option<i64>; 3],
+) -> [Option<i64>; 17] {
     [
         Some(ts),
         Some(seq),
-        Some(seq >> CHUNK_BITS),
+        Some(chunk),
         Some(event.id as i64),
         Some(kind_code(event.kind)),
         event.metric.map(|metric| metric as i64),
