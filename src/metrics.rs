@@ -464,6 +464,7 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
             ("swapped", int.swapped),
             ("hops_exceeded", int.hops_exceeded),
             ("mtu_exceeded", int.mtu_exceeded),
+            ("not_restorable", int.not_restorable),
             ("reported", int.reported),
             ("filtered", int.filtered),
         ] {

@@ -11,7 +11,7 @@ use crate::report::Exporter;
 use crate::sf::Registers;
 use crate::visit::{Verdict, Visit};
 
-/// Counters of a switch since its start. Every packet is in one of the first eight.
+/// Counters of a switch since its start. Every packet is in one of the first nine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets without INT that leave without it.
@@ -25,9 +25,10 @@ pub struct Stats {
     pub swapped: u64,
     /// Packets whose hop count was used up: nothing added, E set.
     pub hops_exceeded: u64,
-    /// Packets without space for a record (M set) or, at the source, for INT, or whose IPv6 options or
-    /// checksums a sink could not restore.
+    /// Packets without space for a record (M set) or, at the source, for INT.
     pub mtu_exceeded: u64,
+    /// Packets that this source left plain because a sink could not restore their IPv6 options or checksums.
+    pub not_restorable: u64,
     /// Packets reported: by the sink, or by a node of INT-MX or postcards.
     pub reported: u64,
     /// Packets whose measurement ended here and whose report the [`Filters`] suppressed.
@@ -90,6 +91,7 @@ pub(crate) enum PacketOutcome {
     SwapResult,
     HopsExceeded,
     MtuExceeded,
+    NotRestorable,
     Reported,
     Filtered,
 }

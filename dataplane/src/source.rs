@@ -45,8 +45,8 @@ pub(crate) fn process(
     } else {
         insert(frame, headers, watch, mark, mtu)
     };
-    if inserted == Inserted::No {
-        return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::MtuExceeded));
+    if let Err(outcome) = inserted {
+        return Embedded::PacketOutcome(Outcome::forward(outcome));
     }
     let packet = node.parse(frame);
     match node.seen(frame, packet) {
@@ -70,8 +70,8 @@ fn process_sf(
     let number = node.registers.number(sf::tag(flow), visit.queue_occupancy);
     let sf = Sf { urgent: number.urgent, state: State::Medium, packet_id: number.packet_id };
     let mtu = usize::from(visit.mtu);
-    if insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) == Inserted::No {
-        return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::MtuExceeded));
+    if let Err(outcome) = insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) {
+        return Embedded::PacketOutcome(Outcome::forward(outcome));
     }
     node.stats.urgent += u64::from(number.urgent);
     if !visit.to_edge {
@@ -88,14 +88,9 @@ fn process_sf(
     }
 }
 
-/// Whether INT was inserted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inserted {
-    /// The packet carries INT.
-    Yes,
-    /// The headers alone would exceed the egress MTU, or a sink could not restore the packet. It is unchanged.
-    No,
-}
+/// Why INT was not inserted, in which case the packet is unchanged: the headers alone would exceed the egress MTU, or a sink could
+/// not restore the packet.
+type Inserted = Result<(), PacketOutcome>;
 
 /// Inserts shim and metadata header, according to `watch`, into a packet of at most `mtu` bytes.
 fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu: usize) -> Inserted {
@@ -115,11 +110,12 @@ fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usi
 
 /// Inserts `bytes` as an option of the IPv6 hop-by-hop header.
 fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) -> Inserted {
-    match headers.option_len(frame, bytes.len()) {
-        Some(more) if headers.ip_len(frame) + more <= mtu => headers.insert_option(frame, bytes),
-        _ => return Inserted::No,
+    let more = headers.option_len(frame, bytes.len()).ok_or(PacketOutcome::NotRestorable)?;
+    if headers.ip_len(frame) + more > mtu {
+        return Err(PacketOutcome::MtuExceeded);
     }
-    Inserted::Yes
+    headers.insert_option(frame, bytes);
+    Ok(())
 }
 
 /// Inserts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header,
@@ -166,10 +162,11 @@ fn put(
     mtu: usize,
 ) -> Inserted {
     let udp_len = if matches!(next, Next::Protocol(_)) { wire::udp::HEADER_LEN } else { 0 };
-    if headers.ip_len(frame) + bytes.len() + udp_len > mtu
-        || !headers.checksums_can_be_restored(frame, udp_len != 0)
-    {
-        return Inserted::No;
+    if headers.ip_len(frame) + bytes.len() + udp_len > mtu {
+        return Err(PacketOutcome::MtuExceeded);
+    }
+    if !headers.checksums_can_be_restored(frame, udp_len != 0) {
+        return Err(PacketOutcome::NotRestorable);
     }
     match (port, next) {
         (Some(port), Next::Protocol(_)) => headers.wrap(frame, port, bytes),
@@ -182,7 +179,7 @@ fn put(
             headers.set_dscp(frame, mark.dscp);
         }
     }
-    Inserted::Yes
+    Ok(())
 }
 
 /// Writes shim and header and returns their length.

@@ -212,6 +212,7 @@ impl Switch {
             PacketOutcome::SwapResult => count.swapped += 1,
             PacketOutcome::HopsExceeded => count.hops_exceeded += 1,
             PacketOutcome::MtuExceeded => count.mtu_exceeded += 1,
+            PacketOutcome::NotRestorable => count.not_restorable += 1,
             PacketOutcome::Reported => count.reported += 1,
             PacketOutcome::Filtered => count.filtered += 1,
         }

@@ -152,6 +152,7 @@ fn outcomes(stats: &switch::Stats) -> u64 {
         + stats.swapped
         + stats.hops_exceeded
         + stats.mtu_exceeded
+        + stats.not_restorable
         + stats.reported
         + stats.filtered
 }

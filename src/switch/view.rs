@@ -183,6 +183,8 @@ pub(crate) struct IntView {
     pub(crate) hops_exceeded: u64,
     /// Metadata would exceed the MTU (M bit), or INT was not added for this reason.
     pub(crate) mtu_exceeded: u64,
+    /// INT was not added because a sink could not restore the packet.
+    pub(crate) not_restorable: u64,
     /// Packets reported.
     pub(crate) reported: u64,
     /// Packets at the sink that `[[switch.filter]]` suppressed.
@@ -208,6 +210,7 @@ impl From<Stats> for IntView {
             swapped: int.swapped,
             hops_exceeded: int.hops_exceeded,
             mtu_exceeded: int.mtu_exceeded,
+            not_restorable: int.not_restorable,
             reported: int.reported,
             filtered: int.filtered,
             drops_reported: int.drops_reported,

@@ -379,6 +379,7 @@ impl Books {
             "swapped",
             "hops_exceeded",
             "mtu_exceeded",
+            "not_restorable",
             "reported",
             "filtered",
         ];

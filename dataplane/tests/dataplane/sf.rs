@@ -474,6 +474,7 @@ fn counters_add_up() {
             + stats.swapped
             + stats.hops_exceeded
             + stats.mtu_exceeded
+            + stats.not_restorable
             + stats.reported;
         let by_rule: u64 = stats.sf_rules.iter().sum();
         let transit = (1..5).contains(&at);

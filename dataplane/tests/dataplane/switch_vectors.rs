@@ -221,6 +221,7 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "swapped" => stats.swapped,
         "hops_exceeded" => stats.hops_exceeded,
         "mtu_exceeded" => stats.mtu_exceeded,
+        "not_restorable" => stats.not_restorable,
         "reported" => stats.reported,
         "filtered" => stats.filtered,
         "queues_reported" => stats.queues_reported,

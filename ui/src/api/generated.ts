@@ -1267,6 +1267,8 @@ export type SwitchInt = {
   hops_exceeded: number;
   /** Metadata would exceed the MTU (M bit), or INT was not added for this reason. */
   mtu_exceeded: number;
+  /** INT was not added because a sink could not restore the packet. */
+  not_restorable: number;
   /** Packets without INT. */
   plain: number;
   /** Queue reports. */
