@@ -1,8 +1,9 @@
 //! Fan-out from receiving threads to several workers, by inner flow, so that one busy reporter
 //! can use every worker and a flow's reports stay in order.
 //!
-//! The frames of a ring are valid only during one call. So datagrams are copied, each worker's share into one buffer, which
-//! returns when the worker has processed it. Sequence accounting happens here, where datagrams are still in order; the
+//! The frames of a ring are valid only during one call. So datagrams are copied into the queues of their workers. A thread whose
+//! worker is behind waits and does not read its socket or ring meanwhile: the kernel buffers what arrives, and counts what it
+//! drops, as with one worker. Sequence accounting happens here, where datagrams are still in order; the
 //! receivers of one input share it, because the reports of one reporter may arrive at several queues of an interface.
 
 mod queue;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use collector::{Access, Batch, Datagram, Loss, Losses, Output, Sequencer, StreamId, event::Nanos};
-use nic::source::Packet;
+use nic::{pace::Pace, source::Packet};
 use wire::{
     FlowKey, Version,
     aggregate::Header,
@@ -24,11 +25,11 @@ use crate::{
     pipeline::{Outlet, RuleNames},
     worker::{TICK, Worker},
 };
+use queue::Received;
 pub(crate) use queue::{LoadReceiver, LoadSender, load_queue};
-use queue::{Received, Refused};
 
-/// Datagrams in one buffer, with their offsets.
-#[derive(Debug, Default)]
+/// Datagrams in one buffer, with their offsets. Its memory has the same size throughout.
+#[derive(Debug)]
 struct Load {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
@@ -45,67 +46,48 @@ struct Entry {
     received: Nanos,
 }
 
+/// A datagram for a worker.
+#[derive(Clone, Copy, Debug)]
+struct Arrival<'p> {
+    data: &'p [u8],
+    /// Its entry in a load, without its end.
+    entry: Entry,
+}
+
 impl Load {
-    fn push(&mut self, packet: &Packet<'_>, source: [u8; 16], (listener, contents): (u16, Contents)) {
-        self.bytes.extend_from_slice(packet.data);
-        let (src_port, received) = (packet.source.port(), packet.received);
-        self.entries.push(Entry { end: self.bytes.len(), source, src_port, listener, contents, received });
+    /// An empty load with memory for a datagram of `len` bytes.
+    fn with_room_for(len: usize) -> Self {
+        Self { bytes: Vec::with_capacity(len.max(LOAD_BYTES)), entries: Vec::with_capacity(LOAD_DATAGRAMS) }
     }
 
-    fn is_full(&self) -> bool {
-        self.entries.len() >= SHARE || self.bytes.len() >= SHARE_BYTES
-    }
-
-    fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Bytes of memory of [`Load::with_room_for`].
+    fn memory_for(len: usize) -> usize {
+        len.max(LOAD_BYTES) + LOAD_DATAGRAMS * size_of::<Entry>()
     }
 
     /// Bytes of memory.
     fn memory(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>() + LOAD_OVERHEAD
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// Whether `other` can be appended without allocation.
-    fn can_take(&self, other: &Self) -> bool {
-        let fits = |used: usize, more: usize, capacity: usize| used + more <= capacity;
-        fits(self.entries.len(), other.entries.len(), self.entries.capacity())
-            && fits(self.bytes.len(), other.bytes.len(), self.bytes.capacity())
+    /// Whether it has the size of most loads.
+    fn is_regular(&self) -> bool {
+        self.bytes.capacity() == LOAD_BYTES
     }
 
-    fn append(&mut self, other: &Self) {
-        let begin = self.bytes.len();
-        self.bytes.extend_from_slice(&other.bytes);
-        self.entries.extend(other.entries.iter().map(|entry| Entry { end: begin + entry.end, ..*entry }));
+    /// Whether a datagram of `len` bytes fits without allocation.
+    fn fits(&self, len: usize) -> bool {
+        self.entries.len() < LOAD_DATAGRAMS && self.bytes.len() + len <= self.bytes.capacity()
     }
 
-    /// Removes the datagrams for which `keep` is false, by their source and size.
-    fn retain(&mut self, mut keep: impl FnMut([u8; 16], usize) -> bool) {
-        let (mut start, mut end) = (0, 0);
-        let bytes = &mut self.bytes;
-        self.entries.retain_mut(|entry| {
-            let datagram = start..entry.end;
-            start = entry.end;
-            if !keep(entry.source, datagram.len()) {
-                return false;
-            }
-            let length = datagram.len();
-            bytes.copy_within(datagram, end);
-            end += length;
-            entry.end = end;
-            true
-        });
-        bytes.truncate(end);
-    }
-
-    fn shrink(&mut self) {
-        self.bytes.shrink_to_fit();
-        self.entries.shrink_to_fit();
+    fn push(&mut self, arrival: &Arrival<'_>) {
+        self.bytes.extend_from_slice(arrival.data);
+        self.entries.push(Entry { end: self.bytes.len(), ..arrival.entry });
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
-        self.bytes.shrink_to(SPARE_BYTES);
     }
 }
 
@@ -114,10 +96,8 @@ impl Load {
 pub(crate) struct FanoutStats {
     /// Datagrams received.
     pub(crate) datagrams: u64,
-    /// Datagrams whose worker's queue was full.
-    pub(crate) full: u64,
-    /// Datagrams whose source already occupied its share of a worker's queue.
-    pub(crate) share: u64,
+    /// Datagrams whose worker has ended.
+    pub(crate) ended: u64,
 }
 
 /// The counters of an input's fan-out, for display.
@@ -217,7 +197,8 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Spreader {
     plan: Plan,
-    filling: Vec<Load>,
+    /// Indexes of the datagrams of a burst, by worker.
+    shares: Vec<Vec<usize>>,
     noted: Vec<Noted>,
     next: u64,
 }
@@ -225,30 +206,40 @@ pub(crate) struct Spreader {
 impl Spreader {
     /// A spreader of that plan.
     pub(crate) fn new(plan: Plan) -> Self {
-        let filling = plan.workers.iter().map(|_| Load::default()).collect();
-        Self { plan, filling, noted: Vec::new(), next: 0 }
+        let shares = plan.workers.iter().map(|_| Vec::new()).collect();
+        Self { plan, shares, noted: Vec::new(), next: 0 }
     }
 
-    /// Copies datagrams for their workers. They are passed on when there are many, and by [`Spreader::poll`].
+    /// Copies datagrams into the queues of their workers; waits while one of these is full.
     pub(crate) fn distribute(&mut self, packets: &[Packet<'_>]) {
         self.noted.clear();
-        for packet in packets {
+        for (index, packet) in packets.iter().enumerate() {
             let source = octets(packet.source.ip());
-            let contents = self.plan.aggregate_ports.contents(packet.port);
-            let flow = match contents {
+            let flow = match self.plan.aggregate_ports.contents(packet.port) {
                 Contents::Reports => self.note_report(packet, source),
                 Contents::Aggregates => self.note_aggregate(packet, source),
             };
             // Reports without a flow and other datagrams go to the workers round robin.
             self.next = self.next.wrapping_add(1);
             let hash = flow.map_or(self.next, |flow| flow.hash(self.plan.seed));
-            let worker = (hash % self.plan.workers.len() as u64) as usize;
-            self.filling[worker].push(packet, source, (self.plan.listener, contents));
-            if self.filling[worker].is_full() {
-                self.hand_over(worker);
-            }
+            self.shares[(hash % self.plan.workers.len() as u64) as usize].push(index);
         }
         self.plan.ledger.observe(&self.noted);
+        // Counted before the workers get them, so that their output never exceeds the input.
+        lock(&self.plan.ledger.gauge.stats).datagrams += packets.len() as u64;
+        self.hand_over(packets);
+    }
+
+    fn hand_over(&mut self, packets: &[Packet<'_>]) {
+        let (plan, mut ended) = (&self.plan, 0);
+        for (worker, share) in
+            plan.workers.iter().zip(&mut self.shares).filter(|(_, share)| !share.is_empty())
+        {
+            ended += worker.send(share.drain(..).map(|index| plan.arrival(&packets[index])));
+        }
+        if ended > 0 {
+            lock(&plan.ledger.gauge.stats).ended += ended;
+        }
     }
 
     /// Accounts the sequence number of a report; returns its flow.
@@ -271,28 +262,23 @@ impl Spreader {
         Some(FlowKey::of_id(header.aggregator))
     }
 
-    /// Passes full and partial loads to the workers, and reports losses at intervals.
+    /// Reports losses at intervals.
     pub(crate) fn poll(&mut self, now: Nanos) {
-        for worker in 0..self.filling.len() {
-            if !self.filling[worker].entries.is_empty() {
-                self.hand_over(worker);
-            }
-        }
         self.plan.ledger.poll(now);
     }
+}
 
-    fn hand_over(&mut self, worker: usize) {
-        let load = std::mem::take(&mut self.filling[worker]);
-        let gauge = &self.plan.ledger.gauge;
-        // Counted before the worker gets them, so that its output never exceeds the input.
-        lock(&gauge.stats).datagrams += load.entries.len() as u64;
-        let (refused, empty) = self.plan.workers[worker].send(load);
-        self.filling[worker] = empty;
-        if refused != Refused::default() {
-            let mut stats = lock(&gauge.stats);
-            stats.full += refused.full;
-            stats.share += refused.share;
-        }
+impl Plan {
+    fn arrival<'p>(&self, packet: &Packet<'p>) -> Arrival<'p> {
+        let entry = Entry {
+            end: 0,
+            source: octets(packet.source.ip()),
+            src_port: packet.source.port(),
+            listener: self.listener,
+            contents: self.aggregate_ports.contents(packet.port),
+            received: packet.received,
+        };
+        Arrival { data: packet.data, entry }
     }
 }
 
@@ -340,11 +326,14 @@ impl std::fmt::Debug for Ledger {
 
 /// The loop of a worker behind a queue: until all receivers have ended and their datagrams are processed.
 pub(crate) fn work(queue: &LoadReceiver, mut worker: Worker) {
-    let mut wait = Duration::from_nanos(TICK);
-    let mut received = Received::Nothing;
-    while received != Received::End {
-        received =
-            queue.receive(wait, |load| load.each_chunk(|contents, chunk| worker.process(contents, chunk)));
+    let (mut wait, mut pace) = (Duration::from_nanos(TICK), Pace::new(NAP));
+    loop {
+        let process = |load: &Load| load.each_chunk(|contents, chunk| worker.process(contents, chunk));
+        match queue.receive(pace.wait_first(), wait, process) {
+            Received::Load(count) => pace.note(count, usize::MAX, nic::time::monotonic()),
+            Received::Nothing => pace.note(0, usize::MAX, nic::time::monotonic()),
+            Received::End => break,
+        }
         worker.poll(nic::time::now());
         wait = Duration::from_millis(worker.serve(queue.is_empty()).into());
     }
@@ -370,140 +359,16 @@ impl Load {
     }
 }
 
-/// Datagrams after which a load is passed on, and the maximum per call of the worker.
+/// Maximum number of datagrams per call of the worker.
 const SHARE: usize = 64;
-/// Bytes after which a load is passed on, regardless of the number of datagrams.
-const SHARE_BYTES: usize = 256 << 10;
-/// Bytes that an empty load keeps.
-const SPARE_BYTES: usize = 32 << 10;
-/// Overhead of a load in a queue and in the accounts of sources, bytes.
-const LOAD_OVERHEAD: usize = 512;
+/// Maximum number of datagrams in a load.
+const LOAD_DATAGRAMS: usize = 128;
+/// Bytes of datagrams in a load, except that a longer datagram has a load of its own.
+const LOAD_BYTES: usize = 32 << 10;
+/// How long a worker sleeps when its queue is empty and datagrams arrive at a high rate.
+const NAP: Duration = Duration::from_micros(500);
 /// Interval between reports of losses, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        config::{Settings, build, sections::Policy},
-        control::Control,
-        live::Hub,
-        pipeline::{self, Pipeline},
-    };
-
-    /// A plan over queues of 64 KiB, and their other ends.
-    fn plan(workers: usize) -> (Plan, Vec<LoadReceiver>, Pipeline) {
-        let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
-        let config = pipeline::Config {
-            batch: 8,
-            queue: 1 << 16,
-            store_queue: 1 << 16,
-            policy: Policy::Shed,
-            store: None,
-        };
-        let pipeline = Pipeline::new(config, hub, Control::new().0);
-        let ledger = Arc::new(Ledger::new(pipeline.outlet().unwrap(), 16, 1));
-        let (workers, queues) = (0..workers).map(|_| load_queue(64 << 10)).unzip();
-        let profiles = Arc::new(build::wire_profiles(&Settings::default()));
-        let aggregate_ports = AggregatePorts::default();
-        let access = Arc::default();
-        (Plan { workers, profiles, access, seed: 1, listener: 3, ledger, aggregate_ports }, queues, pipeline)
-    }
-
-    fn packet(data: &[u8], src_port: u16) -> Packet<'_> {
-        let source = ([10, 0, 0, 1], src_port).into();
-        Packet { data, source, port: 0, received: u64::from(src_port), truncated: false }
-    }
-
-    #[test]
-    fn a_stuck_worker_costs_its_share_and_no_more_memory() {
-        let (plan, queues, _pipeline) = plan(1);
-        let gauge = plan.ledger.gauge();
-        let mut spreader = Spreader::new(plan);
-        for round in 0..1_000 {
-            spreader.distribute(&[packet(&[0; 800], round)]);
-            spreader.poll(0);
-        }
-        let mut received = 0;
-        while queues[0].receive(Duration::ZERO, |load| received += load.entries.len() as u64)
-            == Received::Load
-        {}
-        let stats = *lock(&gauge.stats);
-        assert_eq!((stats.datagrams, stats.full + stats.share), (1_000, 1_000 - received));
-        assert!((20..80).contains(&received), "{received}");
-    }
-
-    #[test]
-    fn a_share_gives_back_what_went_in() {
-        let (plan, queues, _pipeline) = plan(1);
-        let mut spreader = Spreader::new(plan);
-        let payloads: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
-        let packets: Vec<_> =
-            payloads.iter().zip(0..).map(|(data, src_port)| packet(data, src_port)).collect();
-        spreader.distribute(&packets);
-        spreader.poll(0);
-        let mut seen = Vec::new();
-        let mut note = |load: &Load| {
-            load.each_chunk(|_, chunk| {
-                seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.src_port, d.received, d.listener)));
-            });
-        };
-        while queues[0].receive(Duration::ZERO, &mut note) == Received::Load {}
-        let sent: Vec<_> =
-            payloads.into_iter().zip(0..).map(|(data, n)| (data, n, u64::from(n), 3)).collect();
-        assert_eq!(seen, sent);
-    }
-
-    #[test]
-    fn a_load_without_some_datagrams_has_the_others() {
-        let mut load = Load::default();
-        for n in 0..6_u16 {
-            load.push(
-                &packet(&vec![n as u8; usize::from(n) * 3], n),
-                [n as u8 % 2; 16],
-                (9, Contents::Reports),
-            );
-        }
-        load.retain(|source, bytes| source[0] == 1 && bytes < 15);
-        let mut seen = Vec::new();
-        load.each_chunk(|_, chunk| seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.src_port))));
-        assert_eq!(seen, [(vec![1; 3], 1), (vec![3; 9], 3)]);
-        assert_eq!(load.bytes.len(), 12);
-    }
-
-    #[test]
-    fn numbers_of_senders_that_may_not_report_are_not_accounted_for() {
-        use collector::Grant;
-        let report = testkit::vectors::bytes("tr20_emb");
-        let streams = |from: &str| {
-            let (mut plan, queues, _pipeline) = plan(1);
-            let grant = Grant { from: from.parse().unwrap(), nodes: Vec::new() };
-            // The plan's listener is number 3.
-            plan.access = Arc::new(Access::new([None, None, None, Some(vec![grant])]));
-            let gauge = plan.ledger.gauge();
-            let mut spreader = Spreader::new(plan);
-            spreader.distribute(&[packet(&report, 1)]);
-            spreader.poll(2 * ACCOUNT_EVERY);
-            // The worker refuses and counts it.
-            let mut queued = 0;
-            while queues[0].receive(Duration::ZERO, |load| queued += load.entries.len()) == Received::Load {}
-            assert_eq!(queued, 1);
-            lock(&gauge.streams).0.len()
-        };
-        assert_eq!([streams("10.0.0.0/8"), streams("10.9.0.0/16")], [1, 0]);
-    }
-
-    #[test]
-    fn datagrams_that_are_no_reports_go_to_the_workers_round_robin() {
-        let (plan, queues, _pipeline) = plan(3);
-        let mut spreader = Spreader::new(plan);
-        spreader.distribute(&[packet(&[0xff; 8], 1); 9]);
-        spreader.poll(0);
-        let count = |queue: &LoadReceiver| {
-            let mut count = 0;
-            while queue.receive(Duration::ZERO, |load| count += load.entries.len()) == Received::Load {}
-            count
-        };
-        assert_eq!(queues.iter().map(count).collect::<Vec<_>>(), [3, 3, 3]);
-    }
-}
+mod tests;

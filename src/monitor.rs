@@ -263,15 +263,14 @@ impl Monitor {
         }
         if !self.fanouts.is_empty() {
             let out = stats(|stats| stats.datagrams);
-            let (mut into, mut full, mut share) = (0, 0, 0);
+            let (mut into, mut ended) = (0, 0);
             for fanout in &self.fanouts {
                 let stats = *lock(&fanout.stats);
                 into += stats.datagrams;
-                full += stats.full;
-                share += stats.share;
+                ended += stats.ended;
             }
-            let queued = into.saturating_sub(out + full + share);
-            let drops = [("worker_queue_full", full), ("source_share", share)].into();
+            let queued = into.saturating_sub(out + ended);
+            let drops = [("worker_ended", ended)].into();
             stages.insert(
                 0,
                 Stage {

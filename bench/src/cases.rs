@@ -4,6 +4,7 @@ mod aggregate;
 mod aggregator;
 mod dta;
 mod dta_live;
+mod fanout;
 mod fastpath;
 mod harness;
 mod join;
@@ -21,8 +22,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+pub use self::harness::core_time;
 use self::harness::{Failure, LoadMeter, Outcome, Plan};
-pub(crate) use self::harness::{core_time, load, machine};
+pub(crate) use self::harness::{load, machine};
 use crate::program::Program;
 use terminal::CliError;
 use terminal::units;
@@ -134,6 +136,12 @@ const CASES: &[Case] = &[
         about: "postcards of 3 items, one per node, joined into paths",
         run: fastpath::collect,
     },
+    Case {
+        name: "fanout-2",
+        about: "one reporter over two workers, 1,000 flows, compared with one worker: CPU time per report",
+        run: fanout::run,
+    },
+    Case { name: "fanout-2-100k", about: "the same, 100,000 flows in random order", run: fanout::run },
     Case {
         name: "sf-join",
         about: "SF-INT reports joined into paths of 5 nodes, 1,000 flows: per report",

@@ -9,4 +9,5 @@ mod figures;
 mod program;
 mod svg;
 
-pub use program::{Program, Switch, Totals};
+pub use cases::core_time;
+pub use program::{Processed, Program, Receive, Switch, Totals};

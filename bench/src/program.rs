@@ -3,7 +3,7 @@
 
 use std::{fmt::Debug, path::Path};
 
-use collector::Datagram;
+use collector::{Collector, Datagram};
 use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
@@ -18,11 +18,32 @@ pub trait Program: Debug + Sync {
     /// The file cannot be read.
     fn replay(&self, file: &Path, config: collector::Config) -> Result<u64, CliError>;
 
+    /// Processes the datagrams of one input with one worker for each of `collectors`. `receive` runs as the thread of the input: it
+    /// passes its bursts to the function that it gets.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or panicked.
+    fn process(&self, collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError>;
+
     /// Opens a switch in the network namespace of this thread, from the text of a configuration file.
     ///
     /// # Errors
     /// The configuration is invalid, or an interface cannot be opened.
     fn open_switch(&self, config: &str) -> Result<Box<dyn Switch>, CliError>;
+}
+
+/// Receives bursts and passes them on.
+pub type Receive<'r> = &'r mut (dyn FnMut(&mut dyn FnMut(&[Packet<'_>])) + Send);
+
+/// Counters and CPU time of [`Program::process`].
+#[derive(Clone, Default, Debug)]
+pub struct Processed {
+    /// Datagrams that the workers handled.
+    pub handled: u64,
+    /// Datagrams that were dropped before a worker.
+    pub dropped: u64,
+    /// CPU time of each worker's thread, ns; none where the thread of the input does the work.
+    pub workers_ns: Vec<u64>,
 }
 
 /// A switch of the program.

@@ -27,7 +27,7 @@ pub mod frames;
 mod link;
 pub mod load;
 pub mod netns;
-mod pace;
+pub mod pace;
 pub mod packet;
 pub mod process;
 pub mod receive;

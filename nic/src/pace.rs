@@ -1,10 +1,10 @@
-//! Decides when to wait a little before the next receive call, so that it returns more datagrams.
+//! Decides when to wait a little before the next receive call, so that it returns more datagrams. Also for queues between threads.
 
 use std::time::Duration;
 
 /// Estimates from the arrival rate whether waiting saves system calls.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     wait: Duration,
     last: u64,
     wait_next: bool,
@@ -14,17 +14,18 @@ impl Pace {
     /// A wait that would bring fewer datagrams costs more than the system calls it saves.
     const WORTH_WAITING: u64 = 8;
 
-    pub(crate) fn new(wait: Duration) -> Self {
+    /// Decides about waits of this length; 0 = never.
+    pub fn new(wait: Duration) -> Self {
         Self { wait, last: 0, wait_next: false }
     }
 
     /// How long to wait before the next call.
-    pub(crate) fn wait_first(&self) -> Option<Duration> {
+    pub fn wait_first(&self) -> Option<Duration> {
         self.wait_next.then_some(self.wait)
     }
 
     /// `filled` of `slots` arrived at `now` (ns). Computes whether a wait at that rate would bring enough.
-    pub(crate) fn note(&mut self, filled: usize, slots: usize, now: u64) {
+    pub fn note(&mut self, filled: usize, slots: usize, now: u64) {
         let gap = now.saturating_sub(self.last).max(1);
         self.last = now;
         let expected = (filled as u64).saturating_mul(self.wait.as_nanos() as u64) / gap;

@@ -1,9 +1,11 @@
 //! The parts of this program that `hopwise bench` measures as they run in production.
 
+mod workers;
+
 use std::path::Path;
 
-use bench::{Switch, Totals};
-use collector::Datagram;
+use bench::{Processed, Receive, Switch, Totals};
+use collector::{Collector, Datagram};
 use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
@@ -24,6 +26,10 @@ impl bench::Program for Program {
 
     fn replay(&self, file: &Path, config: collector::Config) -> Result<u64, CliError> {
         super::replay::once(file, config)
+    }
+
+    fn process(&self, collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError> {
+        workers::process(collectors, receive)
     }
 
     fn open_switch(&self, config: &str) -> Result<Box<dyn Switch>, CliError> {

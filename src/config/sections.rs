@@ -49,8 +49,8 @@ section! {
         pub(crate) burst: usize = 64,
         /// Longest datagram; longer ones are truncated and refused.
         pub(crate) datagram: Size = Size(9216),
-        /// Datagrams queued per worker (with more than one worker), bytes of memory. The rest is dropped and counted. In the
-        /// upper half of the queue a source may have as much as is still free.
+        /// Datagrams queued per worker (with more than one worker), bytes of memory. The thread of an input may fill as much as
+        /// it leaves free; then it waits, and datagrams stay in its socket or ring, where the kernel counts those it drops.
         pub(crate) worker_queue: Size = Size(8 << 20),
         /// Records of each kind (events, rollups, flows, drops, losses) in one batch for the store. The rest is dropped and
         /// counted.

@@ -1,56 +1,58 @@
-//! The queue of a worker: datagrams in loads, bounded in bytes of memory. The sources of datagrams share the
-//! upper half of the queue: each may occupy as many bytes there as are still free.
+//! The queue of a worker: datagrams in loads, with a lane for each thread that receives. It is bounded in bytes of memory: a lane may
+//! occupy as much as it leaves free. While a lane has no room, its thread waits, so that further datagrams stay in the socket or
+//! ring: the kernel buffers them, and counts those it drops.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
-use super::Load;
+use super::{Arrival, Load};
 use crate::lock::lock;
-
-/// Datagrams that were dropped at the queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Refused {
-    /// The queue was full.
-    pub(super) full: u64,
-    /// Their source already occupied its share.
-    pub(super) share: u64,
-}
 
 #[derive(Debug)]
 struct Inner {
     limit: usize,
-    loads: VecDeque<Queued>,
+    lanes: Vec<Lane>,
+    /// The lane whose load is next.
+    turn: usize,
     /// Empty loads, for reuse.
     spare: Vec<Load>,
     /// Bytes of memory of the loads that are queued or being processed.
     used: usize,
-    /// Bytes of datagrams in the upper half, by source.
-    by_source: HashMap<[u8; 16], usize>,
-    senders: usize,
+    /// The worker waits until it is notified.
+    asleep: bool,
     /// The worker has ended.
     closed: bool,
 }
 
-/// A load, and the memory that it occupies.
+/// The loads of one sender.
 #[derive(Debug)]
-struct Queued {
-    load: Load,
-    bytes: usize,
-    by_source: Vec<([u8; 16], usize)>,
+struct Lane {
+    loads: VecDeque<Load>,
+    /// Bytes of memory of its loads that are queued or being processed.
+    used: usize,
+    /// Its sender waits until `used` is not above this.
+    resume: Option<usize>,
+    /// It has a sender.
+    open: bool,
 }
 
 #[derive(Debug)]
 struct Shared {
     inner: Mutex<Inner>,
     filled: Condvar,
+    room: Condvar,
 }
 
-/// The sending end, of a spreader.
+/// The sending end, of a thread that receives. Each clone has a lane of its own.
 #[derive(Debug)]
-pub(crate) struct LoadSender(Arc<Shared>);
+pub(crate) struct LoadSender {
+    shared: Arc<Shared>,
+    lane: usize,
+}
 
 /// The receiving end, of the worker.
 #[derive(Debug)]
@@ -58,50 +60,68 @@ pub(crate) struct LoadReceiver(Arc<Shared>);
 
 /// A queue with room for `limit` bytes.
 pub(crate) fn load_queue(limit: usize) -> (LoadSender, LoadReceiver) {
-    let inner = Inner {
-        limit,
-        loads: VecDeque::new(),
-        spare: Vec::new(),
-        used: 0,
-        by_source: HashMap::new(),
-        senders: 1,
-        closed: false,
-    };
-    let shared = Arc::new(Shared { inner: Mutex::new(inner), filled: Condvar::new() });
-    (LoadSender(Arc::clone(&shared)), LoadReceiver(shared))
+    let (lanes, spare) = (Vec::new(), Vec::new());
+    let mut inner = Inner { limit, lanes, turn: 0, spare, used: 0, asleep: false, closed: false };
+    let lane = inner.open_lane();
+    let shared = Arc::new(Shared { inner: Mutex::new(inner), filled: Condvar::new(), room: Condvar::new() });
+    (LoadSender { shared: Arc::clone(&shared), lane }, LoadReceiver(shared))
 }
 
 impl LoadSender {
-    /// Queues a load. Datagrams that do not fit are dropped and counted. Returns an empty load to fill next.
-    pub(super) fn send(&self, mut load: Load) -> (Refused, Load) {
-        let mut inner = lock(&self.0.inner);
-        let (mut refused, by_source) = inner.admit(&mut load);
-        let empty = inner.push(load, by_source, &mut refused);
+    /// Queues datagrams, in order, and waits while there is no room. Returns how many were dropped because the worker has ended.
+    pub(super) fn send<'p>(&self, arrivals: impl Iterator<Item = Arrival<'p>>) -> u64 {
+        let mut inner = lock(&self.shared.inner);
+        let mut dropped = 0;
+        for arrival in arrivals {
+            if !inner.has_room(self.lane, arrival.data.len()) {
+                inner = self.wait_for_room(inner, arrival.data.len());
+            }
+            match inner.closed {
+                true => dropped += 1,
+                false => inner.push(self.lane, &arrival),
+            }
+        }
+        let asleep = std::mem::take(&mut inner.asleep);
         drop(inner);
-        self.0.filled.notify_one();
-        (refused, empty)
+        if asleep {
+            self.shared.filled.notify_one();
+        }
+        dropped
+    }
+
+    fn wait_for_room<'l>(&self, mut inner: MutexGuard<'l, Inner>, len: usize) -> MutexGuard<'l, Inner> {
+        while !inner.has_room(self.lane, len) {
+            if std::mem::take(&mut inner.asleep) {
+                self.shared.filled.notify_one();
+            }
+            // Half of its loads are processed between two wake-ups.
+            let lane = &mut inner.lanes[self.lane];
+            lane.resume = Some(lane.used / 2);
+            inner = self.shared.room.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner
     }
 }
 
 impl Clone for LoadSender {
     fn clone(&self) -> Self {
-        lock(&self.0.inner).senders += 1;
-        Self(Arc::clone(&self.0))
+        let lane = lock(&self.shared.inner).open_lane();
+        Self { shared: Arc::clone(&self.shared), lane }
     }
 }
 
 impl Drop for LoadSender {
     fn drop(&mut self) {
-        lock(&self.0.inner).senders -= 1;
-        self.0.filled.notify_one();
+        lock(&self.shared.inner).lanes[self.lane].open = false;
+        self.shared.filled.notify_one();
     }
 }
 
 /// The result of waiting for a load.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// A load was processed.
-    Load,
+    /// A load of this many datagrams was processed.
+    Load(usize),
     /// No load arrived in time.
     Nothing,
     /// All senders have ended, and the queue is empty.
@@ -109,34 +129,56 @@ pub(super) enum Received {
 }
 
 impl LoadReceiver {
-    /// Waits for a load and passes it to `process`.
-    pub(super) fn receive(&self, patience: Duration, process: impl FnOnce(&Load)) -> Received {
-        let deadline = Instant::now() + patience;
+    /// Passes a load to `process`. Without one, sleeps for `nap` first, during which senders need not notify, and then waits at most
+    /// `patience`.
+    pub(super) fn receive(
+        &self,
+        nap: Option<Duration>,
+        patience: Duration,
+        process: impl FnOnce(&Load),
+    ) -> Received {
         let mut inner = lock(&self.0.inner);
-        let queued = loop {
-            if let Some(queued) = inner.loads.pop_front() {
-                break queued;
+        if let Some(nap) = nap.filter(|_| inner.is_empty() && inner.has_sender()) {
+            drop(inner);
+            thread::sleep(nap);
+            inner = lock(&self.0.inner);
+        }
+        let deadline = Instant::now() + patience;
+        let (lane, load) = loop {
+            if let Some(next) = inner.take() {
+                break next;
             }
-            if inner.senders == 0 {
+            if !inner.has_sender() {
                 return Received::End;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Received::Nothing;
             }
+            inner.asleep = true;
             inner = self.0.filled.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+            inner.asleep = false;
         };
         drop(inner);
-        process(&queued.load);
-        lock(&self.0.inner).release(queued);
-        Received::Load
+        process(&load);
+        let count = load.entries.len();
+        if lock(&self.0.inner).release(lane, load) {
+            self.0.room.notify_all();
+        }
+        Received::Load(count)
+    }
+
+    /// Whether no load waits.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0.inner).is_empty()
     }
 }
 
+#[cfg(test)]
 impl LoadReceiver {
-    /// Whether no load waits.
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0.inner).loads.is_empty()
+    /// Whether a sender waits for room.
+    pub(super) fn has_waiting_sender(&self) -> bool {
+        lock(&self.0.inner).lanes.iter().any(|lane| lane.resume.is_some())
     }
 }
 
@@ -144,86 +186,90 @@ impl Drop for LoadReceiver {
     fn drop(&mut self) {
         let mut inner = lock(&self.0.inner);
         inner.closed = true;
-        inner.loads.clear();
+        inner.lanes.iter_mut().for_each(|lane| lane.loads.clear());
+        drop(inner);
+        self.0.room.notify_all();
     }
 }
 
-/// Bytes of some sources.
-type BySource = Vec<([u8; 16], usize)>;
-
 impl Inner {
-    /// Removes the datagrams of sources that already occupy their share.
-    fn admit(&mut self, load: &mut Load) -> (Refused, BySource) {
-        let (mut refused, mut by_source) = (Refused::default(), BySource::new());
-        if self.used + load.memory() <= self.limit / 2 || self.closed {
-            return (refused, by_source);
-        }
-        let mut free = self.limit.saturating_sub(self.used);
-        load.retain(|source, bytes| {
-            let own = self.by_source.get(&source).copied().unwrap_or(0) + bytes;
-            if own > free {
-                refused.share += 1;
-                return false;
+    /// The number of a lane without a sender and without loads, or of a new one.
+    fn open_lane(&mut self) -> usize {
+        let lane = Lane { loads: VecDeque::new(), used: 0, resume: None, open: true };
+        match self.lanes.iter().position(|lane| !lane.open && lane.used == 0) {
+            Some(free) => {
+                self.lanes[free] = lane;
+                free
             }
-            free = free.saturating_sub(bytes);
-            self.by_source.insert(source, own);
-            match by_source.iter_mut().find(|(other, _)| *other == source) {
-                Some((_, sum)) => *sum += bytes,
-                None => by_source.push((source, bytes)),
-            }
-            true
-        });
-        (refused, by_source)
-    }
-
-    /// Appends a load to the last one if that has memory for it, otherwise queues it. Returns an empty one.
-    fn push(&mut self, mut load: Load, by_source: BySource, refused: &mut Refused) -> Load {
-        if load.is_empty() {
-            return load;
-        }
-        if let Some(last) = self.loads.back_mut()
-            && last.load.can_take(&load)
-        {
-            last.load.append(&load);
-            last.by_source.extend(by_source);
-            load.clear();
-            return load;
-        }
-        if self.used + load.memory() > self.limit / 2 {
-            // Releases the memory of removed datagrams.
-            load.shrink();
-        }
-        let bytes = load.memory();
-        if self.closed || self.used + bytes > self.limit {
-            refused.full += load.entries.len() as u64;
-            self.forget(by_source);
-            load.clear();
-            return load;
-        }
-        self.used += bytes;
-        self.loads.push_back(Queued { load, bytes, by_source });
-        self.spare.pop().unwrap_or_default()
-    }
-
-    fn forget(&mut self, by_source: BySource) {
-        for (source, bytes) in by_source {
-            if let Some(own) = self.by_source.get_mut(&source) {
-                *own -= bytes;
-                if *own == 0 {
-                    self.by_source.remove(&source);
-                }
+            None => {
+                self.lanes.push(lane);
+                self.lanes.len() - 1
             }
         }
     }
 
-    fn release(&mut self, queued: Queued) {
-        let Queued { mut load, bytes, by_source } = queued;
-        self.used -= bytes;
-        self.forget(by_source);
-        if self.spare.len() < SPARE {
+    fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.loads.is_empty())
+    }
+
+    fn has_sender(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.open)
+    }
+
+    /// Whether `len` bytes fit into the last load of this lane, or another load into the queue.
+    fn has_room(&self, lane: usize, len: usize) -> bool {
+        let Lane { loads, used: own, .. } = &self.lanes[lane];
+        if self.closed || loads.back().is_some_and(|last| last.fits(len)) {
+            return true;
+        }
+        let more = Load::memory_for(len);
+        let used = self.used + more;
+        // A datagram longer than half of the queue waits until its lane is empty.
+        used <= self.limit && (*own == 0 || own + more <= self.limit - used) || self.used == 0
+    }
+
+    /// Appends to the last load, or to a new one.
+    fn push(&mut self, lane: usize, arrival: &Arrival<'_>) {
+        let (len, lane) = (arrival.data.len(), &mut self.lanes[lane]);
+        if !lane.loads.back().is_some_and(|last| last.fits(len)) {
+            let load = match self.spare.pop_if(|spare| spare.fits(len)) {
+                Some(spare) => spare,
+                None => Load::with_room_for(len),
+            };
+            self.used += load.memory();
+            lane.used += load.memory();
+            lane.loads.push_back(load);
+        }
+        if let Some(last) = lane.loads.back_mut() {
+            last.push(arrival);
+        }
+    }
+
+    /// The next load, of one lane after the other.
+    fn take(&mut self) -> Option<(usize, Load)> {
+        let count = self.lanes.len();
+        for lane in (self.turn..count).chain(0..self.turn.min(count)) {
+            if let Some(load) = self.lanes[lane].loads.pop_front() {
+                self.turn = lane + 1;
+                return Some((lane, load));
+            }
+        }
+        None
+    }
+
+    /// Frees the memory of a processed load. Returns whether a sender that waits can continue.
+    fn release(&mut self, lane: usize, mut load: Load) -> bool {
+        self.used -= load.memory();
+        self.lanes[lane].used -= load.memory();
+        if self.spare.len() < SPARE && load.is_regular() {
             load.clear();
             self.spare.push(load);
         }
+        let mut resumed = false;
+        for lane in &mut self.lanes {
+            resumed |= lane.resume.take_if(|resume| lane.used <= *resume).is_some();
+        }
+        resumed
     }
 }
 
@@ -231,111 +277,4 @@ impl Inner {
 const SPARE: usize = 16;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        datagram::Contents,
-        fanout::{Entry, SHARE},
-    };
-
-    fn load(datagrams: &[(u8, usize)]) -> Load {
-        let mut load = Load::default();
-        for (source, bytes) in datagrams {
-            load.bytes.resize(load.bytes.len() + bytes, *source);
-            let (end, source) = (load.bytes.len(), [*source; 16]);
-            load.entries.push(Entry {
-                end,
-                source,
-                src_port: 0,
-                listener: 0,
-                contents: Contents::Reports,
-                received: 0,
-            });
-        }
-        load
-    }
-
-    /// Datagrams by source that the worker gets.
-    fn drain(receiver: &LoadReceiver) -> HashMap<u8, u64> {
-        let mut seen = HashMap::new();
-        let mut count = |load: &Load| {
-            let mut start = 0;
-            for entry in &load.entries {
-                assert!(load.bytes[start..entry.end].iter().all(|byte| *byte == entry.source[0]));
-                *seen.entry(entry.source[0]).or_default() += 1;
-                start = entry.end;
-            }
-        };
-        while receiver.receive(Duration::ZERO, &mut count) == Received::Load {}
-        let inner = lock(&receiver.0.inner);
-        assert_eq!((inner.used, inner.by_source.len()), (0, 0));
-        seen
-    }
-
-    #[test]
-    fn a_source_that_floods_takes_nothing_from_another() {
-        let limit = 256 << 10;
-        let (sender, receiver) = load_queue(limit);
-        let (mut offered, mut refused) = (0, Refused::default());
-        let (mut flood, mut honest) = (0, 0);
-        // The worker stalls for 50 rounds, takes all, and stalls again. A round: 63 datagrams of the flood, one other.
-        for round in 0..200 {
-            let mut datagrams = [(7, 300); SHARE];
-            datagrams[round % SHARE] = (8, 100);
-            let (more, _) = sender.send(load(&datagrams));
-            (refused.full, refused.share) = (refused.full + more.full, refused.share + more.share);
-            offered += SHARE as u64;
-            assert!(lock(&sender.0.inner).used <= limit);
-            if round % 50 == 49 {
-                let seen = drain(&receiver);
-                flood += seen[&7];
-                honest += seen[&8];
-            }
-        }
-        assert_eq!((honest, refused.full), (200, 0));
-        assert!(refused.share > 3_000, "{refused:?}");
-        assert_eq!(offered, flood + honest + refused.share);
-    }
-
-    #[test]
-    fn the_bound_in_bytes_holds_and_few_datagrams_take_few() {
-        let one = load(&[(1, 1_000)]).memory();
-        let (sender, receiver) = load_queue(one * 4);
-        // Two in the lower half; then each source may have what is left, and then there is no room.
-        let refused = [1, 1, 1, 1, 2, 3].map(|source| sender.send(load(&[(source, 1_000)])).0);
-        let (fits, share, full) =
-            (Refused::default(), Refused { full: 0, share: 1 }, Refused { full: 1, share: 0 });
-        assert_eq!(refused, [fits, fits, fits, share, fits, share]);
-        assert!((one * 3..=one * 4).contains(&lock(&sender.0.inner).used));
-        // An empty datagram has a load of its own, for which nothing is left.
-        assert_eq!(sender.send(load(&[(4, 0)])).0, full);
-        drain(&receiver);
-    }
-
-    #[test]
-    fn a_load_takes_others_as_far_as_its_memory_goes() {
-        let (sender, receiver) = load_queue(1 << 20);
-        let mut roomy = load(&[(1, 10)]);
-        roomy.bytes.reserve_exact(90);
-        roomy.entries.reserve_exact(9);
-        sender.send(roomy);
-        for _ in 0..12 {
-            let (refused, empty) = sender.send(load(&[(2, 10)]));
-            assert!(refused == Refused::default() && empty.is_empty());
-        }
-        assert!(lock(&sender.0.inner).loads.len() <= 4);
-        assert_eq!(drain(&receiver), HashMap::from([(1, 1), (2, 12)]));
-    }
-
-    #[test]
-    fn the_end_of_one_side_is_noticed_by_the_other() {
-        let (sender, receiver) = load_queue(1 << 20);
-        let other = sender.clone();
-        sender.send(load(&[(1, 10)]));
-        drop(sender);
-        assert_eq!(drain(&receiver), HashMap::from([(1, 1)]));
-        assert_eq!(receiver.receive(Duration::ZERO, |_| {}), Received::Nothing);
-        drop(receiver);
-        assert_eq!(other.send(load(&[(1, 10), (1, 20)])).0, Refused { full: 2, share: 0 });
-    }
-}
+mod tests;

@@ -332,7 +332,7 @@ pub(super) fn measure(
 }
 
 /// CPU time of this thread, ns.
-pub(crate) fn core_time() -> Option<u64> {
+pub fn core_time() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
@@ -391,7 +391,7 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Switch;
+    use crate::program::{Processed, Receive, Switch};
 
     /// Stub for cases that do not need the program.
     #[derive(Debug)]
@@ -402,6 +402,10 @@ mod tests {
 
         fn replay(&self, _: &Path, _: collector::Config) -> Result<u64, CliError> {
             Ok(0)
+        }
+
+        fn process(&self, _: Vec<collector::Collector>, _: Receive<'_>) -> Result<Processed, CliError> {
+            Err(CliError::new("no workers"))
         }
 
         fn open_switch(&self, _: &str) -> Result<Box<dyn Switch>, CliError> {

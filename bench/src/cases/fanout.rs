@@ -1,0 +1,142 @@
+//! One reporter over two workers, compared with one worker: the distribution and the workers in their threads, fed from memory.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use collector::workload::{BURST, CASES, Case};
+use nic::source::Packet;
+
+use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median};
+use crate::program::Processed;
+use terminal::CliError;
+
+/// Bursts between two readings of the clock.
+const BURSTS: usize = 64;
+
+/// CPU time of one run, ns per report.
+#[derive(Clone, Copy, Default, Debug)]
+struct Costs {
+    input: f64,
+    /// The busiest worker.
+    worker: f64,
+    workers: f64,
+}
+
+impl Costs {
+    /// The busiest thread, which limits the rate where each thread has a core.
+    fn busiest(&self) -> f64 {
+        self.input.max(self.worker)
+    }
+}
+
+/// `fanout-2…`.
+pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let flows = if name.ends_with("100k") { 100_000 } else { 1_000 };
+    let case = Case { flows: plan.flows(flows), ..CASES[0] };
+    let feed = case.feed();
+    let payloads: Vec<&[u8]> = feed.payloads().collect();
+    let (mut ones, mut twos, mut speedups) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut datagrams, mut dropped) = (0, 0);
+    // One after the other in each run, so that a change of the machine's speed concerns both.
+    for run in 0..plan.runs + plan.warm_ups() {
+        let (one, ..) = measured(plan, 1, &case, &payloads)?;
+        let (two, sent, lost) = measured(plan, 2, &case, &payloads)?;
+        if run < plan.warm_ups() {
+            continue;
+        }
+        speedups.push(one.busiest() / two.busiest());
+        ones.push(one.busiest());
+        twos.push(two);
+        datagrams += sent;
+        dropped += lost;
+    }
+    let of = |cost: fn(&Costs) -> f64| median(twos.iter().map(cost).collect());
+    let included = "the thread of the input from packets in memory: inner flow, loss accounting, copy; the busiest of it \
+                    and of two workers: decoding, state, thresholds";
+    let conditions = Conditions::of("one report, CPU time of the busiest thread", included)
+        .number("flows", case.flows)
+        .number("hops", case.hops)
+        .ratio("one_worker_ns", median(ones))
+        .ratio("input_ns", of(|two| two.input))
+        .ratio("busiest_worker_ns", of(|two| two.worker))
+        .ratio("all_threads_ns", of(|two| two.input + two.workers))
+        .ratio("speedup", median(speedups))
+        .number("datagrams", datagrams)
+        .number("dropped", dropped);
+    Ok(Outcome::new(name, twos.iter().map(Costs::busiest).collect(), conditions))
+}
+
+/// Processes reports for one run; returns the costs, the datagrams and the dropped ones.
+fn measured(
+    plan: &Plan,
+    workers: usize,
+    case: &Case,
+    payloads: &[&[u8]],
+) -> Result<(Costs, u64, u64), Failure> {
+    // The difference of two runs, one of which only makes the state of all flows.
+    let before = processed(plan, workers, case, payloads, Duration::ZERO)?;
+    let all = processed(plan, workers, case, payloads, plan.each)?;
+    let (sent, dropped) = (all.sent - before.sent, all.dropped - before.dropped);
+    let per_report = |all: u64, before: u64| all.saturating_sub(before) as f64 / sent.max(1) as f64;
+    let costs = Costs {
+        input: per_report(all.input_ns, before.input_ns),
+        worker: per_report(all.busiest_ns, before.busiest_ns),
+        workers: per_report(all.workers_ns, before.workers_ns),
+    };
+    Ok((costs, sent, dropped))
+}
+
+/// Counters and CPU time of one run.
+#[derive(Clone, Copy, Default, Debug)]
+struct Run {
+    sent: u64,
+    dropped: u64,
+    input_ns: u64,
+    busiest_ns: u64,
+    workers_ns: u64,
+}
+
+/// Processes each report twice, and then reports for `span`.
+fn processed(
+    plan: &Plan,
+    workers: usize,
+    case: &Case,
+    payloads: &[&[u8]],
+    span: Duration,
+) -> Result<Run, Failure> {
+    let (mut sent, mut input_ns) = (0, 0);
+    let mut receive = |deliver: &mut dyn FnMut(&[Packet<'_>])| {
+        let before = core_time();
+        for payloads in payloads.chunks(BURST).chain(payloads.chunks(BURST)) {
+            sent += deliver_burst(payloads, deliver);
+        }
+        let (started, mut bursts) = (Instant::now(), payloads.chunks(BURST).cycle());
+        while started.elapsed() < span {
+            for payloads in bursts.by_ref().take(BURSTS) {
+                sent += deliver_burst(payloads, deliver);
+            }
+        }
+        input_ns = before.zip(core_time()).map_or(0, |(before, after)| after - before);
+    };
+    let collectors = (0..workers).map(|_| case.collector()).collect();
+    let Processed { handled, dropped, workers_ns } = plan.program.process(collectors, &mut receive)?;
+    if sent != handled + dropped {
+        let message = format!("{sent} datagrams in, {handled} handled, {dropped} dropped");
+        return Err(CliError::new(message).into());
+    }
+    let busiest_ns = workers_ns.iter().copied().max().unwrap_or(0);
+    Ok(Run { sent, dropped, input_ns, busiest_ns, workers_ns: workers_ns.iter().sum() })
+}
+
+/// Delivers the payloads as packets that have just arrived from one reporter.
+fn deliver_burst(payloads: &[&[u8]], deliver: &mut dyn FnMut(&[Packet<'_>])) -> u64 {
+    let source = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 5000);
+    let received = nic::time::now();
+    let packet = |data| Packet { data, source, port: 32766, received, truncated: false };
+    let mut packets = [packet(&[]); BURST];
+    for (packet, data) in packets.iter_mut().zip(payloads) {
+        packet.data = data;
+    }
+    deliver(&packets[..payloads.len()]);
+    payloads.len() as u64
+}
