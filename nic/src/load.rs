@@ -146,7 +146,7 @@ impl Discard {
         let taken =
             unsafe { libc::recvmmsg(fd, headers, slots as libc::c_uint, flags, std::ptr::null_mut()) };
         if let Ok(taken) = usize::try_from(taken) {
-            self.burst.set_filled(taken, 0);
+            self.burst.set_filled(taken);
             return Ok(taken as u64);
         }
         let error = io::Error::last_os_error();

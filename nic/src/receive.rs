@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::packet;
 use crate::source::Source;
-use crate::udp::{self, Buffered, Burst, Receiver};
+use crate::udp::{self, Buffered, Receiver};
 use crate::xdp::BindMode;
 
 pub use filter::{Filter, filter};
@@ -212,9 +212,10 @@ fn open_packet(link: Link, options: &Options) -> Result<OpenInterface, Error> {
 fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     let (mut sources, mut warnings) = (Vec::<Box<dyn Source>>::new(), Vec::new());
     for &port in &options.ports {
-        let receiver = receiver(&link, port, options)?;
+        let merging = udp::Options { merge: true, ..options.udp.clone() };
+        let receiver = Receiver::bind_any(port, Some(link.name()), &merging)?;
         warnings.extend(receiver.warning());
-        let burst = Burst::new(udp::DEFAULT_SLOTS, options.slot_size);
+        let burst = receiver.burst(udp::DEFAULT_SLOTS, options.slot_size);
         sources.push(Box::new(Buffered::new(receiver, burst)));
     }
     let watch = Watch::of_link(link)?;

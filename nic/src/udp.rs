@@ -4,6 +4,7 @@
 //! per system call, and the sender spends time waking it. A receiver that gets few datagrams at a high rate waits briefly
 //! ([`Options::batch_wait`]) before it calls again.
 
+mod arrivals;
 mod burst;
 mod receiver;
 mod send;
@@ -35,6 +36,10 @@ pub struct Options {
     pub batch_wait: Duration,
     /// Lets several sockets share the port; the kernel spreads senders over them.
     pub reuse_port: bool,
+    /// Receives datagrams of one sender and one length in one buffer, as a NIC's driver or the kernel of the sender merged them (UDP
+    /// GRO): far cheaper than one by one. Needs CAP_BPF: the kernel counts a dropped buffer as one datagram, so that a filter must
+    /// count; without it, datagrams are received one by one. The burst must be of [`Receiver::burst`].
+    pub merge: bool,
 }
 
 /// Longest [`Options::batch_wait`].
@@ -42,7 +47,7 @@ pub const MAX_BATCH_WAIT: Duration = Duration::from_micros(200);
 
 impl Default for Options {
     fn default() -> Self {
-        Self { recv_buffer: 16 << 20, batch_wait: Duration::from_micros(50), reuse_port: false }
+        Self { recv_buffer: 16 << 20, batch_wait: Duration::from_micros(50), reuse_port: false, merge: false }
     }
 }
 

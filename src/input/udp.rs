@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use nic::udp::{Buffered, Burst, Options, Receiver};
+use nic::udp::{Buffered, Options, Receiver};
 
 use super::{AlwaysWell, Input, Opened, RxSource, Setup};
 use crate::config::sections::CollectorSettings;
@@ -14,7 +14,7 @@ pub(super) fn input(
     settings: &CollectorSettings,
     listener: usize,
 ) -> Result<Input, CliError> {
-    let options = options(settings, &[address.port()]);
+    let options = Options { merge: true, ..options(settings, &[address.port()]) };
     let bind = || Receiver::bind(address, &options);
     let receiver = inside(settings, bind)?.map_err(|error| CliError::new(error.to_string()))?;
     if let Some(warning) = receiver.warning() {
@@ -28,7 +28,8 @@ pub(super) fn input(
         ..Setup::default()
     };
     let datagram = usize::try_from(settings.datagram.0).unwrap_or(usize::MAX);
-    let source = Buffered::new(receiver, Burst::new(settings.burst, datagram));
+    let burst = receiver.burst(settings.burst, datagram);
+    let source = Buffered::new(receiver, burst);
     let sources = vec![RxSource::Source(Box::new(source))];
     Ok(Input::new(listener, Opened { sources, setup, health: Box::new(AlwaysWell) }, None))
 }

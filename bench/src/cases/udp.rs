@@ -9,9 +9,9 @@ use collector::workload::{CASES, Case};
 use collector::{Batch, Collector, Datagram};
 use nic::load::{Discard, Load};
 use nic::netns::{Namespace, Pair};
-use nic::udp::{Burst, Options, Receiver, Sender};
+use nic::udp::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median};
+use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median};
 use crate::figures::octets;
 use terminal::CliError;
 
@@ -98,6 +98,17 @@ struct Measurement {
     kernel_drops: u64,
     link_drops: u64,
     per_second: f64,
+    /// CPU time of the receiving thread per datagram, ns.
+    on_core: f64,
+    /// The kernel passes on merged datagrams.
+    merged: bool,
+}
+
+/// The result of `work`, and the CPU time of this thread in it.
+fn on_core<T>(work: impl FnOnce() -> Result<T, nic::Error>) -> Result<(T, u64), nic::Error> {
+    let before = core_time();
+    let result = work()?;
+    Ok((result, before.zip(core_time()).map_or(0, |(before, after)| after - before)))
 }
 
 fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome, Failure> {
@@ -106,13 +117,16 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
     let mut collector = case.collector();
     let mut batch = Batch::with_capacity(8192);
     let (mut times, mut ratios, mut baselines) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut costs, mut plain_costs) = (Vec::new(), Vec::new());
     let (mut total, mut handled) = (Measurement::default(), 0);
     for run in 0..=plan.runs {
         // Two variants of a plain receive loop; the faster one is the baseline.
         let waits = [Duration::ZERO, Duration::from_micros(50)];
-        let mut baseline = 0.0_f64;
+        let (mut baseline, mut plain_cost) = (0.0_f64, f64::INFINITY);
         for wait in waits {
-            baseline = baseline.max(discarded(plan, testbed, &payloads, wait)?.per_second);
+            let discarded = discarded(plan, testbed, &payloads, wait)?;
+            baseline = baseline.max(discarded.per_second);
+            plain_cost = plain_cost.min(discarded.on_core);
         }
         let measurement = collected(plan, testbed, &payloads, &mut collector, &mut batch)?;
         if run == 0 {
@@ -123,6 +137,9 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
         times.push(1e9 / measurement.per_second);
         ratios.push(measurement.per_second / baseline);
         baselines.push(baseline);
+        costs.push(measurement.on_core);
+        plain_costs.push(plain_cost);
+        total.merged |= measurement.merged;
         total.sent += measurement.sent;
         total.received += measurement.received;
         total.kernel_drops += measurement.kernel_drops;
@@ -132,8 +149,7 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
     let link = if testbed.pair.is_some() { "veth between two network namespaces" } else { "loopback" };
     let sender =
         if testbed.segmented { "one socket, UDP segmentation offload" } else { "one socket, sendmmsg of 64" };
-    let included =
-        "recvmmsg with kernel timestamps and drop counters, decoding, state, thresholds, loss accounting";
+    let included = "recvmmsg with kernel timestamps, drop counters and UDP GRO, decoding, state, thresholds, loss accounting";
     let conditions = Conditions::of("one report received and handled", included)
         .text("link", link)
         .text("sender", sender)
@@ -143,6 +159,9 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
         )
         .ratio("baseline_per_s", median(baselines).round())
         .ratio("of_baseline", median(ratios))
+        .ratio("ns_on_core", median(costs))
+        .ratio("baseline_ns_on_core", median(plain_costs))
+        .text("merging", if total.merged { "UDP GRO" } else { "none, which needs CAP_BPF" })
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
         .number("sent", total.sent)
@@ -198,8 +217,11 @@ fn discarded(
     let address = testbed.address();
     let mut discard = testbed.at_receiver(|| Discard::bind(address, &Options::default()))?;
     let to = discard.local_addr();
-    let (sent, counters) = send_while(plan, testbed, payloads, to, |done| discard.run(wait, done))?;
+    let (sent, (counters, on_core)) =
+        send_while(plan, testbed, payloads, to, |done| on_core(|| discard.run(wait, done)))?;
     Ok(Measurement {
+        merged: false,
+        on_core: on_core as f64 / counters.datagrams.max(1) as f64,
         sent,
         received: counters.datagrams,
         kernel_drops: counters.kernel_drops,
@@ -216,12 +238,16 @@ fn collected(
     batch: &mut Batch,
 ) -> Result<Measurement, CliError> {
     let address = testbed.address();
-    let mut receiver = testbed.at_receiver(|| Receiver::bind(address, &Options::default()))?;
+    let options = Options { merge: true, ..Options::default() };
+    let mut receiver = testbed.at_receiver(|| Receiver::bind(address, &options))?;
     let (to, drops_before) = (receiver.local_addr(), testbed.link_drops()?);
-    let (sent, elapsed) =
-        send_while(plan, testbed, payloads, to, |done| collect(&mut receiver, collector, batch, done))?;
+    let (sent, (elapsed, on_core)) = send_while(plan, testbed, payloads, to, |done| {
+        on_core(|| collect(&mut receiver, collector, batch, done))
+    })?;
     let stats = receiver.stats();
     Ok(Measurement {
+        merged: receiver.merges(),
+        on_core: on_core as f64 / stats.datagrams.max(1) as f64,
         sent,
         received: stats.datagrams,
         kernel_drops: stats.kernel_drops,
@@ -237,7 +263,7 @@ fn collect(
     batch: &mut Batch,
     done: &AtomicBool,
 ) -> Result<Duration, nic::Error> {
-    let mut burst = Burst::default();
+    let mut burst = receiver.burst(DEFAULT_SLOTS, DEFAULT_SLOT_SIZE);
     let (mut first, mut last) = (None, Instant::now());
     let mut ticked = 0;
     loop {
@@ -251,20 +277,7 @@ fn collect(
         }
         last = Instant::now();
         first = first.or(Some(last));
-        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
-        let mut datagrams = [none; 64];
-        for (slot, packet) in datagrams.iter_mut().zip(burst.iter()) {
-            *slot = Datagram {
-                payload: packet.data,
-                source: octets(packet.source.ip()),
-                src_port: packet.source.port(),
-                listener: 0,
-                received: packet.received,
-            };
-        }
-        let datagrams = &datagrams[..count.min(64)];
-        collector.handle(datagrams, batch);
-        let now = datagrams.last().map_or(0, |datagram| datagram.received);
+        let now = handle(&burst, collector, batch);
         if now.saturating_sub(ticked) >= TICK {
             ticked = now;
             collector.tick(now, batch);
@@ -273,5 +286,28 @@ fn collect(
         if batch.len() > 4096 {
             batch.clear();
         }
+    }
+}
+
+/// Handles a burst, a few datagrams at a time, as the program does; returns the time of the last one.
+fn handle(burst: &Burst, collector: &mut Collector, batch: &mut Batch) -> u64 {
+    let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
+    let (mut packets, mut now) = (burst.iter(), 0);
+    loop {
+        let (mut datagrams, mut count) = ([none; 64], 0);
+        for (slot, packet) in datagrams.iter_mut().zip(&mut packets) {
+            *slot = Datagram {
+                payload: packet.data,
+                source: octets(packet.source.ip()),
+                src_port: packet.source.port(),
+                listener: 0,
+                received: packet.received,
+            };
+            (now, count) = (packet.received, count + 1);
+        }
+        if count == 0 {
+            return now;
+        }
+        collector.handle(&datagrams[..count], batch);
     }
 }

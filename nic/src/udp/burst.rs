@@ -16,6 +16,10 @@ pub const JUMBO_SLOT_SIZE: usize = 9216;
 
 /// Maximum number of slots of a burst: the limit of one `recvmmsg`.
 const MAX_SLOTS: usize = 1024;
+/// Maximum number of slots for merged datagrams: two megabytes.
+const MAX_MERGED_SLOTS: usize = 32;
+/// Bytes of a slot for merged datagrams: the kernel merges up to this length.
+const MERGED_SLOT_SIZE: usize = 65535;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
@@ -33,15 +37,32 @@ pub struct Burst {
     _vectors: Block<libc::iovec>,
     /// One per slot; points into all of the above.
     headers: Block<libc::mmsghdr>,
-    /// How many of the slots hold a datagram.
+    /// How many of the slots are filled.
     filled: usize,
-    /// When the burst was fetched, for datagrams without a timestamp of the kernel.
-    fetched: u64,
+    /// The datagrams in them.
+    located: Vec<Located>,
+    /// Bytes of a datagram that are returned.
+    longest: usize,
     /// Port of the socket that fills it.
     port: u16,
 }
 
+/// A datagram in a slot.
+#[derive(Clone, Copy, Debug)]
+struct Located {
+    slot: u32,
+    start: u32,
+    len: u32,
+    truncated: bool,
+    received: u64,
+}
+
 impl Burst {
+    /// A burst for a receiver that merges datagrams: at most `slots` (1 to 32) merged buffers, with datagrams of at most `longest` bytes.
+    pub(super) fn merged(slots: usize, longest: usize) -> Self {
+        Self { longest, ..Self::new(slots.min(MAX_MERGED_SLOTS), MERGED_SLOT_SIZE) }
+    }
+
     /// A burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are clamped.
     pub fn new(slots: usize, slot_size: usize) -> Self {
         let (slots, slot_size) = (slots.clamp(1, MAX_SLOTS), slot_size.clamp(64, 65535));
@@ -76,7 +97,8 @@ impl Burst {
             _vectors: vectors,
             headers,
             filled: slots,
-            fetched: 0,
+            located: Vec::with_capacity(slots),
+            longest: slot_size,
             port: 0,
         };
         burst.clear();
@@ -90,15 +112,15 @@ impl Burst {
 
     /// How many datagrams are in it.
     pub fn len(&self) -> usize {
-        self.filled
+        self.located.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.filled == 0
+        self.located.is_empty()
     }
 
-    /// How many datagrams fit.
+    /// How many datagrams fit, or buffers of merged datagrams.
     pub fn slots(&self) -> usize {
         self.headers.len
     }
@@ -118,28 +140,33 @@ impl Burst {
             header.msg_hdr.msg_flags = 0;
         }
         self.filled = 0;
+        self.located.clear();
     }
 
     /// The datagrams, in the order in which they arrived.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
-        (0..self.filled).map(|slot| self.packet(slot))
+        self.located.iter().map(|located| self.at(located))
     }
 
-    /// The datagram in `slot`, in order of arrival.
+    /// The datagram with this number, in order of arrival.
     ///
     /// # Panics
-    /// If `slot` is not below [`Burst::len`].
+    /// If `index` is not below [`Burst::len`].
     #[inline]
-    pub fn packet(&self, slot: usize) -> Packet<'_> {
-        assert!(slot < self.filled, "slot {slot} of {} is empty", self.filled);
-        let header = &self.headers.as_slice()[slot];
-        let len = (header.msg_len as usize).min(self.slot_size);
+    pub fn packet(&self, index: usize) -> Packet<'_> {
+        self.at(&self.located[index])
+    }
+
+    #[inline]
+    fn at(&self, located: &Located) -> Packet<'_> {
+        let slot = located.slot as usize;
+        let start = slot * self.stride + located.start as usize;
         Packet {
-            data: &self.data.as_slice()[slot * self.stride..][..len],
+            data: &self.data.as_slice()[start..][..located.len as usize],
             source: self.names.as_slice()[slot].address(),
             port: self.port,
-            received: self.marks(slot).received.unwrap_or(self.fetched),
-            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            received: located.received,
+            truncated: located.truncated,
         }
     }
 
@@ -150,9 +177,8 @@ impl Burst {
 
     /// Bytes of all datagrams, as far as they fitted, and how many were truncated.
     pub(super) fn totals(&self) -> (u64, u64) {
-        self.headers.as_slice()[..self.filled].iter().fold((0, 0), |(bytes, truncated), header| {
-            let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-            (bytes + (header.msg_len as u64).min(self.slot_size as u64), truncated + u64::from(cut))
+        self.located.iter().fold((0, 0), |(bytes, truncated), located| {
+            (bytes + u64::from(located.len), truncated + u64::from(located.truncated))
         })
     }
 
@@ -161,10 +187,33 @@ impl Burst {
         (self.headers.at(0), self.headers.len)
     }
 
-    /// The kernel filled the first `filled` slots, just before `fetched`.
-    pub(crate) fn set_filled(&mut self, filled: usize, fetched: u64) {
+    /// The kernel filled the first `filled` slots.
+    pub(crate) fn set_filled(&mut self, filled: usize) {
         self.filled = filled.min(self.headers.len);
-        self.fetched = fetched;
+    }
+
+    /// Locates the datagrams in the filled slots. `fetched`: their time, if they have no timestamp of the kernel.
+    pub(super) fn locate(&mut self, fetched: u64) {
+        self.located.clear();
+        for slot in 0..self.filled {
+            let (header, marks) = (&self.headers.as_slice()[slot], self.marks(slot));
+            let len = (header.msg_len as usize).min(self.slot_size);
+            let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            let received = marks.received.unwrap_or(fetched);
+            let segment = marks.segment.map_or(len, |segment| segment as usize).clamp(1, self.slot_size);
+            let mut start = 0;
+            loop {
+                let end = (start + segment).min(len);
+                let truncated = end - start > self.longest || cut && end == len;
+                let kept = (end - start).min(self.longest) as u32;
+                let (slot, begin) = (slot as u32, start as u32);
+                self.located.push(Located { slot, start: begin, len: kept, truncated, received });
+                start = end;
+                if start == len {
+                    break;
+                }
+            }
+        }
     }
 
     #[inline]
@@ -184,7 +233,7 @@ impl Default for Burst {
 impl fmt::Debug for Burst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Burst")
-            .field("len", &self.filled)
+            .field("len", &self.len())
             .field("slots", &self.slots())
             .field("slot_size", &self.slot_size)
             .finish_non_exhaustive()
@@ -209,6 +258,8 @@ impl Default for Control {
 struct Marks {
     received: Option<u64>,
     drops: Option<u32>,
+    /// Bytes of each datagram that was merged into this one, except the last.
+    segment: Option<u32>,
 }
 
 impl Marks {
@@ -231,6 +282,9 @@ impl Marks {
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if data.len() >= 4 => {
                     marks.drops = Some(u32::from_ne_bytes(array(data)));
+                }
+                (libc::SOL_UDP, libc::UDP_GRO) if data.len() >= 4 => {
+                    marks.segment = Some(u32::from_ne_bytes(array(data)));
                 }
                 _ => {}
             }
@@ -315,7 +369,7 @@ mod tests {
         let stamp = message(libc::SCM_TIMESTAMPNS, &time);
         let drops = message(libc::SO_RXQ_OVFL, &9u32.to_ne_bytes());
         let other = message(77, &[1, 2, 3]);
-        let full = Marks { received: Some(7_000_000_005), drops: Some(9) };
+        let full = Marks { received: Some(7_000_000_005), drops: Some(9), segment: None };
         assert_eq!(Marks::parse(&[&stamp[..], &drops, &other].concat()), full);
         assert_eq!(Marks::parse(&[&other[..], &drops, &stamp].concat()), full);
         assert_eq!(Marks::parse(&[]), Marks::default());

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use super::arrivals::DatagramCounter;
 use super::burst::Burst;
 use super::{MAX_BATCH_WAIT, Options, RecvBuffer, socket};
 use crate::error::Error;
@@ -20,6 +21,8 @@ pub struct Receiver {
     pub(super) buffer: RecvBuffer,
     pace: Pace,
     drops: DropCounter,
+    /// Counts arrivals, if datagrams are merged.
+    arrivals: Option<DatagramCounter>,
     stats: Stats,
 }
 
@@ -32,9 +35,10 @@ impl Receiver {
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
         let socket = socket::open(address)?;
         Self::prepare(&socket, address, options)?;
+        let arrivals = options.merge.then(|| merge(&socket)).flatten();
         let buffer = give_buffer(&socket, address, options)?;
         socket::bind(&socket, address)?;
-        Self::of(socket, buffer, options)
+        Self::of(socket, (buffer, arrivals), options)
     }
 
     /// Listens on `port` of every address, of IPv4 and IPv6 by one socket (senders of IPv4 appear as such); only for datagrams that
@@ -45,9 +49,10 @@ impl Receiver {
     pub fn bind_any(port: u16, device: Option<&str>, options: &Options) -> Result<Self, Error> {
         let (socket, address) = socket::open_any(port, device)?;
         Self::prepare(&socket, address, options)?;
+        let arrivals = options.merge.then(|| merge(&socket)).flatten();
         let buffer = give_buffer(&socket, address, options)?;
         socket::bind(&socket, address)?;
-        Self::of(socket, buffer, options)
+        Self::of(socket, (buffer, arrivals), options)
     }
 
     fn prepare(socket: &OwnedFd, address: SocketAddr, options: &Options) -> Result<(), Error> {
@@ -63,10 +68,25 @@ impl Receiver {
         Ok(())
     }
 
-    fn of(socket: OwnedFd, buffer: RecvBuffer, options: &Options) -> Result<Self, Error> {
+    fn of(
+        socket: OwnedFd,
+        (buffer, arrivals): (RecvBuffer, Option<DatagramCounter>),
+        options: &Options,
+    ) -> Result<Self, Error> {
         let address = socket::local_address(&socket)?;
         let pace = Pace::new(options.batch_wait.min(MAX_BATCH_WAIT));
-        Ok(Self { socket, address, buffer, pace, drops: DropCounter::default(), stats: Stats::default() })
+        let (drops, stats) = (DropCounter::default(), Stats::default());
+        Ok(Self { socket, address, buffer, pace, drops, arrivals, stats })
+    }
+
+    /// A burst for this receiver: `slots` datagrams of at most `slot_size` bytes, or, if it merges datagrams, at most 32 merged buffers.
+    pub fn burst(&self, slots: usize, slot_size: usize) -> Burst {
+        if self.merges() { Burst::merged(slots, slot_size) } else { Burst::new(slots, slot_size) }
+    }
+
+    /// Whether it receives datagrams merged: [`Options::merge`].
+    pub fn merges(&self) -> bool {
+        self.arrivals.is_some()
     }
 
     /// The socket.
@@ -121,16 +141,35 @@ impl Receiver {
     /// Datagrams that the kernel dropped since the socket was opened because the receive buffer was full (or the checksum
     /// wrong). Asks the kernel, which otherwise reports it only with the next datagram; the counter there has 32 bits, so ask
     /// at least once per 2,000,000,000 drops.
+    ///
+    /// While merged datagrams wait in the socket, this may be too small, because the kernel counts buffers; it is exact when the socket
+    /// is empty.
     pub fn kernel_drops(&mut self) -> u64 {
+        if let Some(dropped) = self.dropped_buffers() {
+            self.drops.note(dropped);
+        }
+        self.count_merged();
+        self.drops.datagrams()
+    }
+
+    /// Drops by the kernel's counter.
+    fn dropped_buffers(&self) -> Option<u32> {
         /// Index of the drops in the array of `SO_MEMINFO` (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
         const DROPS: usize = 8;
-        if let Ok((values, len)) =
-            socket::get::<{ DROPS + 1 }>(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO)
-            && len > DROPS
+        let values = socket::get::<{ DROPS + 1 }>(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO);
+        values.ok().filter(|(_, len)| *len > DROPS).map(|(values, _)| values[DROPS])
+    }
+
+    /// Counts the datagrams in dropped buffers: those that arrived and were not received, if none is waiting, and no other was dropped
+    /// in the meantime.
+    fn count_merged(&mut self) {
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.drops.is_exact()) else { return };
+        if let Ok(arrived) = arrivals.read()
+            && !socket::wait_readable(&self.socket, 0).unwrap_or(true)
+            && self.dropped_buffers() == Some(self.drops.last)
         {
-            self.drops.note(values[DROPS]);
+            self.drops.note_datagrams(arrived.saturating_sub(self.stats.datagrams));
         }
-        self.drops.total
     }
 
     /// Asks the kernel for no timestamps and drop counters beside datagrams, and limits how long a blocking call waits.
@@ -154,7 +193,7 @@ impl Receiver {
     /// The drops as known from the datagrams that arrived, without asking.
     #[cfg(test)]
     pub(super) fn drops_reported(&self) -> u64 {
-        self.drops.total
+        self.drops.datagrams()
     }
 
     fn fetch(&mut self, burst: &mut Burst) -> Result<usize, Error> {
@@ -170,8 +209,9 @@ impl Receiver {
                 _ => Err(Error::new("recvmmsg", self.address, error)),
             };
         }
-        burst.set_filled(filled as usize, time::now());
-        Ok(filled as usize)
+        burst.set_filled(filled as usize);
+        burst.locate(time::now());
+        Ok(burst.len())
     }
 
     fn account(&mut self, burst: &Burst) {
@@ -195,6 +235,13 @@ impl AsFd for Receiver {
     }
 }
 
+/// Merges datagrams, if a filter can count them.
+fn merge(socket: &OwnedFd) -> Option<DatagramCounter> {
+    let arrivals = DatagramCounter::attach(socket).ok()?;
+    socket::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).ok()?;
+    Some(arrivals)
+}
+
 fn give_buffer(socket: &OwnedFd, address: SocketAddr, options: &Options) -> Result<RecvBuffer, Error> {
     set_buffer(socket, options.recv_buffer)
         .map_err(|source| Error::new("setsockopt SO_RCVBUF", address, source))
@@ -216,6 +263,10 @@ fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
 struct DropCounter {
     total: u64,
     last: u32,
+    /// Of `total`, the drops whose datagrams are counted.
+    counted: u64,
+    /// The datagrams of these.
+    datagrams: u64,
 }
 
 impl DropCounter {
@@ -226,6 +277,22 @@ impl DropCounter {
             self.total += u64::from(step);
             self.last = now;
         }
+    }
+
+    /// The buffers dropped so far held `datagrams`.
+    fn note_datagrams(&mut self, datagrams: u64) {
+        self.datagrams = datagrams.max(self.datagrams());
+        self.counted = self.total;
+    }
+
+    /// Whether the datagrams in all dropped buffers are counted.
+    fn is_exact(&self) -> bool {
+        self.counted == self.total
+    }
+
+    /// Datagrams dropped, at least one per buffer.
+    fn datagrams(&self) -> u64 {
+        self.datagrams + (self.total - self.counted)
     }
 }
 

@@ -245,3 +245,59 @@ fn a_source_lends_all_of_a_large_burst() {
     assert_eq!(seen.len(), 200);
     assert_eq!((source.kind(), source.stats().datagrams), ("udp", 200));
 }
+
+fn merging(family: &str, recv_buffer: usize) -> Option<(Sender, Receiver)> {
+    let (sender, receiver) = pair(family, &Options { merge: true, recv_buffer, ..Options::default() });
+    if !receiver.merges() {
+        eprintln!("SKIPPED: merged datagrams: this needs CAP_BPF");
+        return None;
+    }
+    Some((sender, receiver))
+}
+
+#[test]
+fn merged_datagrams_arrive_one_by_one_in_order() {
+    for family in ["127.0.0.1", "[::1]"].into_iter().take(1 + usize::from(has_ipv6())) {
+        let Some((mut sender, mut receiver)) = merging(family, 1 << 20) else { return };
+        // 100 of 300 bytes, the last one shorter; apart; and longer than the receiver takes.
+        let data: Vec<u8> = (0..29_950_u32).map(|n| (n / 300) as u8).collect();
+        assert_eq!(sender.send_segments(&data, 300).unwrap(), 100);
+        assert_eq!(sender.send_burst(&[b"", b"apart", &[7; 400]]).unwrap(), 3);
+        let from = sender.local_addr().unwrap();
+        let (mut burst, mut arrived) = (receiver.burst(64, 320), Vec::new());
+        drain(&mut receiver, &mut burst, 103, |packet| {
+            assert!(packet.source == from && packet.received > 1_700_000_000_000_000_000);
+            arrived.push((packet.data.to_vec(), packet.truncated));
+        });
+        let mut expected: Vec<_> = data.chunks(300).map(|data| (data.to_vec(), false)).collect();
+        expected.extend([(vec![], false), (b"apart".to_vec(), false), (vec![7; 320], true)]);
+        assert_eq!(arrived, expected);
+        let stats = receiver.stats();
+        assert_eq!((stats.datagrams, stats.truncated, stats.kernel_drops), (103, 1, 0));
+        // Many datagrams came in few buffers.
+        assert!(stats.bursts <= 5, "{stats:?}");
+    }
+}
+
+#[test]
+fn merged_datagrams_lost_to_a_full_buffer_are_counted_one_by_one() {
+    let Some((mut sender, mut receiver)) = merging("127.0.0.1", 1 << 16) else { return };
+    let (mut burst, mut received, mut sent) = (receiver.burst(64, 2048), 0, 0);
+    for round in 0..3 {
+        for datagrams in 1..=64 {
+            sent += sender.send_segments(&vec![round; datagrams * 100], 100).unwrap() as u64;
+        }
+        // The kernel counts buffers until the socket is empty.
+        let buffers = receiver.kernel_drops();
+        assert!(buffers > 0 && received + buffers < sent, "{buffers} of {sent}");
+        loop {
+            let filled = receiver.recv(&mut burst, 0).unwrap() as u64;
+            received += filled;
+            if filled == 0 {
+                break;
+            }
+        }
+        assert_eq!(received + receiver.kernel_drops(), sent, "round {round}");
+    }
+    assert_eq!(receiver.stats().datagrams, received);
+}
