@@ -28,7 +28,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use crate::config::Error;
 use crate::schema;
 use crate::segment::Insert;
-use crate::writer::Shared;
+use crate::shared::Shared;
 
 /// The thread, which starts with the first file, and the files that it has still to do.
 #[derive(Debug)]

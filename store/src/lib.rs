@@ -98,6 +98,7 @@ mod reports;
 mod rows;
 mod schema;
 mod segment;
+mod shared;
 mod stats;
 mod store;
 mod writer;

@@ -13,8 +13,9 @@ use collector::Batch;
 use crate::config::{Config, Error, Policy};
 use crate::files;
 use crate::reports::ReportRow;
+use crate::shared::Shared;
 use crate::stats::{State, Stats};
-use crate::writer::{Message, Shared, Writer};
+use crate::writer::{Message, Writer};
 
 /// Writes batches into the files of a directory, on a thread of its own. Submitting is cheap and may be done from several
 /// threads; only the store's own thread accesses the disk.

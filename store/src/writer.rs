@@ -2,8 +2,8 @@
 //! from full disks and damaged files.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use collector::Batch;
@@ -16,6 +16,7 @@ use crate::indexer::{self, Indexer};
 use crate::reports::ReportRow;
 use crate::schema::{self, EventIndexes};
 use crate::segment::{self, Segment};
+use crate::shared::Shared;
 use crate::stats::{State, Stats};
 
 /// A message to the writer; processed in order.
@@ -52,26 +53,6 @@ impl Work<'_> {
             Self::Batch(batch) => segment::newest(batch),
             Self::Reports(reports) => reports.iter().map(|report| report.ts).max(),
         }
-    }
-}
-
-/// State shared by the writer and its clients.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    stats: Mutex<Stats>,
-    spare: Mutex<Vec<Batch>>,
-}
-
-impl Shared {
-    /// The accounts. Locked once per batch on each side, for a few nanoseconds.
-    pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
-        // No code under this lock can panic in the middle of a change.
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Batches that were written and can be filled again.
-    pub(crate) fn spare(&self) -> MutexGuard<'_, Vec<Batch>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,0 +1,27 @@
+//! What the writer, its clients and the index thread share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use collector::Batch;
+
+use crate::stats::Stats;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    stats: Mutex<Stats>,
+    spare: Mutex<Vec<Batch>>,
+}
+
+impl Shared {
+    /// The accounts. Locked once per batch on each side, for a few nanoseconds.
+    pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
+        // No code under this lock can panic in the middle of a change.
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Batches that were written and can be filled again.
+    pub(crate) fn spare(&self) -> MutexGuard<'_, Vec<Batch>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
