@@ -17,7 +17,7 @@ use crate::reports::ReportRow;
 use crate::schema::{self, EventIndexes};
 use crate::segment::{self, Segment};
 use crate::shared::Shared;
-use crate::stats::{State, Stats};
+use crate::stats::State;
 
 /// A message to the writer; processed in order.
 #[derive(Debug)]
