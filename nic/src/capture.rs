@@ -1,6 +1,6 @@
 //! Capture files: pcap and pcapng, of either byte order, also gzipped.
 //!
-//! A [`Reader`] lends one frame after the other from a buffer of fixed size: nothing is allocated per frame, and a hostile
+//! A [`Reader`] lends one frame after the other, or several together, from a buffer of fixed size: nothing is allocated per frame, and a hostile
 //! file can neither make it grow nor make it loop endlessly. A file that ends inside a packet gives an error with the offset, after all
 //! packets before it. A [`Writer`] writes pcap with nanoseconds.
 //!
@@ -33,7 +33,7 @@ mod writer;
 
 pub use error::{Error, Fault};
 pub use link::{Layer, LinkType};
-pub use reader::Reader;
+pub use reader::{Frames, Reader};
 pub use writer::Writer;
 
 /// One captured frame, borrowed from the reader until the next is read.
@@ -60,6 +60,9 @@ impl<'a> Frame<'a> {
 
 /// Maximum length of a packet, bytes: the snapshot length of capture programs for whole packets.
 pub const MAX_PACKET: usize = 262_144;
+
+/// Maximum number of frames that [`Reader::burst`] lends together.
+pub const BURST: usize = 64;
 
 /// Byte order of a file or section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use nic::capture::{self, Frame, Layer};
+use nic::capture::{self, Frame, Frames, Layer};
 use wire::Refusal;
 use wire::frame::{self, Datagram, PartialHeaders};
 
@@ -50,37 +50,70 @@ pub(super) fn read(
     progress: &mut Progress,
     mut each: impl FnMut(u64, Found<'_>) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    frames(path, account, progress, |account, frame| {
-        let datagram = match frame.layer() {
-            Layer::Ethernet(bytes) => frame::datagram(bytes),
-            Layer::Network { ethertype: 0x0800 | 0x86dd, bytes } => frame::ip(bytes),
-            Layer::Network { .. } => Err(Refusal::NotIp),
-            Layer::Cut => Err(Refusal::Truncated),
-            Layer::Unsupported => {
-                *account.skipped.entry("unknown_link").or_default() += 1;
-                return Ok(());
-            }
-        };
-        match datagram {
-            Ok(datagram) if ports.contains(&datagram.dst_port) => {
-                account.datagrams += 1;
-                each(frame.ts, Found::Datagram(datagram, frame.layer()))
-            }
-            Ok(_) => {
-                *account.skipped.entry("other_port").or_default() += 1;
-                Ok(())
-            }
-            Err(refusal) => {
-                let envelope = envelope(frame);
-                if let Some(other) = no_telemetry(refusal, envelope.dst_port, ports) {
-                    *account.skipped.entry(other).or_default() += 1;
-                    return Ok(());
-                }
-                *account.refused.entry(refusal.name()).or_default() += 1;
-                each(frame.ts, Found::Refused(refusal, envelope.src))
-            }
-        }
+    frames(path, account, progress, |account, frame| match telemetry(frame, ports, account) {
+        Ok((datagram, _)) => each(frame.ts, Found::Datagram(datagram, frame.layer())),
+        Err(Some((refusal, source))) => each(frame.ts, Found::Refused(refusal, source)),
+        Err(None) => Ok(()),
     })
+}
+
+/// A refused frame: why, and its source address if known.
+pub(super) type Refused = (Refusal, Option<IpAddr>);
+
+/// The datagram in a frame and the index of its port, if it is to one of `ports`. Every frame is counted in the account, except
+/// for [`Account::frames`].
+#[inline]
+pub(super) fn telemetry<'a>(
+    frame: &Frame<'a>,
+    ports: &[u16],
+    account: &mut Account,
+) -> Result<(Datagram<'a>, usize), Option<Refused>> {
+    let found = datagram(frame);
+    if let Ok(datagram) = found
+        && let Some(port) = ports.iter().position(|port| *port == datagram.dst_port)
+    {
+        account.datagrams += 1;
+        return Ok((datagram, port));
+    }
+    Err(account_other(frame, found.err(), ports, account))
+}
+
+/// The datagram in a frame; an error without a refusal if the link type is not supported.
+#[inline]
+fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
+    match frame.layer() {
+        Layer::Ethernet(bytes) => frame::datagram(bytes).map_err(Some),
+        Layer::Network { ethertype: 0x0800 | 0x86dd, bytes } => frame::ip(bytes).map_err(Some),
+        Layer::Network { .. } => Err(Some(Refusal::NotIp)),
+        Layer::Cut => Err(Some(Refusal::Truncated)),
+        Layer::Unsupported => Err(None),
+    }
+}
+
+/// Counts a frame without a datagram to one of `ports`. `error` is that of [`datagram`].
+#[cold]
+fn account_other(
+    frame: &Frame<'_>,
+    error: Option<Option<Refusal>>,
+    ports: &[u16],
+    account: &mut Account,
+) -> Option<Refused> {
+    let mut skip = |class| *account.skipped.entry(class).or_default() += 1;
+    let Some(refusal) = error else {
+        skip("other_port");
+        return None;
+    };
+    let Some(refusal) = refusal else {
+        skip("unknown_link");
+        return None;
+    };
+    let envelope = envelope(frame);
+    if let Some(other) = no_telemetry(refusal, envelope.dst_port, ports) {
+        skip(other);
+        return None;
+    }
+    *account.refused.entry(refusal.name()).or_default() += 1;
+    Some((refusal, envelope.src))
 }
 
 fn envelope(frame: &Frame<'_>) -> PartialHeaders {
@@ -122,6 +155,31 @@ pub(super) fn frames(
         };
         account.frames += 1;
         each(account, &frame)?;
+    }
+    progress.file_done(before + reader.bytes_read());
+    Ok(())
+}
+
+/// Reads all frames of one capture in bursts, which `each` counts in the account.
+pub(super) fn bursts(
+    path: &Path,
+    account: &mut Account,
+    progress: &mut Progress,
+    mut each: impl FnMut(&mut Account, Frames<'_>),
+) -> Result<(), CliError> {
+    let mut reader = capture::Reader::open(path).map_err(|error| unreadable(path, &error))?;
+    let before = progress.files_done();
+    let mut shown = None;
+    loop {
+        if shown.is_none_or(|shown| account.frames - shown >= 4096) {
+            shown = Some(account.frames);
+            progress.at(before + reader.bytes_read(), account.frames);
+        }
+        match reader.burst() {
+            None => break,
+            Some(Ok(frames)) => each(account, frames),
+            Some(Err(error)) => return Err(unreadable(path, &error)),
+        }
     }
     progress.file_done(before + reader.bytes_read());
     Ok(())

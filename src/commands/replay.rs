@@ -15,9 +15,10 @@ use collector::{Batch, Collector, Datagram};
 use store::{Policy, Store};
 
 use self::findings::{Findings, Keeper, Outlet};
-use super::capture::{self, Account, Found};
+use super::capture::{self, Account};
 use crate::config::{Settings, build};
 use crate::datagram::{AggregatePorts, Contents, octets};
+use nic::capture::{BURST, Frames};
 use terminal::CliError;
 use terminal::progress::Progress;
 
@@ -100,8 +101,6 @@ fn speed(text: &str) -> Result<Speed, String> {
     }
 }
 
-/// Maximum datagrams per call of the collector.
-const BURST: usize = 64;
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -116,16 +115,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let findings = Findings::new(&config, args.explain_loss);
     let mut replay = Replay::new(config, Outlet { findings, keeper }, args.speed);
     replay.aggregate_ports = AggregatePorts(args.aggregate_ports.as_slice().into());
-    let ports = args.all_ports();
-    replay.ports.clone_from(&ports);
+    replay.ports = args.all_ports();
     let mut account = Account::default();
     let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
     let started = Instant::now();
     let mut failed = None;
     for file in &args.files {
-        let read = capture::read(file, &ports, &mut account, &mut progress, |ts, found| {
-            replay.add(ts, &found);
-            Ok(())
+        let read = capture::bursts(file, &mut account, &mut progress, |account, frames| {
+            replay.add(frames, account);
         });
         // One broken file must not hide the others.
         if let Err(error) = read
@@ -185,9 +182,9 @@ pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliErr
     let findings = Findings::new(&config, false);
     let mut replay = Replay::new(config, Outlet { findings, keeper: None }, Speed::Max);
     let mut progress = Progress::new("", "frames", None).silenced(true);
-    capture::read(file, &[32_766], &mut Account::default(), &mut progress, |ts, found| {
-        replay.add(ts, &found);
-        Ok(())
+    replay.ports = vec![32_766];
+    capture::bursts(file, &mut Account::default(), &mut progress, |account, frames| {
+        replay.add(frames, account);
     })?;
     Ok(replay.finish().collector.stats().reports)
 }
@@ -207,7 +204,8 @@ struct Summary<'a> {
 struct Replay {
     collector: Collector,
     outlet: Outlet,
-    burst: Burst,
+    /// Datagrams since the last call of [`Replay::tick`].
+    since_tick: usize,
     pace: Pace,
     ticked: u64,
     /// Receive time of the latest datagram.
@@ -223,22 +221,18 @@ struct Replayed {
     stored: Option<store::Stats>,
 }
 
-/// Datagrams to process together: copies, because a capture lends one frame at a time.
-#[derive(Default)]
-struct Burst {
-    bytes: Vec<u8>,
-    heads: Vec<Waiting>,
+/// Datagrams of one kind to process together.
+struct Burst<'a> {
+    datagrams: [Datagram<'a>; BURST],
+    len: usize,
+    contents: Contents,
 }
 
-/// A datagram whose payload lies in [`Burst::bytes`] up to `end`, from where the one before it ends.
-#[derive(Clone, Copy)]
-struct Waiting {
-    end: usize,
-    source: [u8; 16],
-    src_port: u16,
-    listener: u16,
-    contents: Contents,
-    received: u64,
+impl Burst<'_> {
+    fn new() -> Self {
+        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
+        Self { datagrams: [none; BURST], len: 0, contents: Contents::Reports }
+    }
 }
 
 impl Replay {
@@ -247,7 +241,7 @@ impl Replay {
         Self {
             collector: Collector::new(config),
             outlet,
-            burst: Burst::default(),
+            since_tick: 0,
             pace,
             ticked: 0,
             last: 0,
@@ -256,48 +250,58 @@ impl Replay {
         }
     }
 
-    fn add(&mut self, ts: u64, found: &Found<'_>) {
-        // A frame with broken headers is in the account already.
-        let Found::Datagram(datagram, _) = found else { return };
-        if self.pace.is_early(ts) {
-            self.flush();
-            self.pace.wait(ts);
+    /// Processes the datagrams of frames that are lent together.
+    fn add(&mut self, frames: Frames<'_>, account: &mut Account) {
+        let mut burst = Burst::new();
+        for frame in frames {
+            account.frames += 1;
+            // A frame with broken headers is in the account already.
+            let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else { continue };
+            if self.pace.is_early(frame.ts) {
+                self.handle(&mut burst);
+                self.tick();
+                self.pace.wait(frame.ts);
+            }
+            let contents = self.aggregate_ports.contents(datagram.dst_port);
+            if contents != burst.contents {
+                self.handle(&mut burst);
+                burst.contents = contents;
+            }
+            burst.datagrams[burst.len] = Datagram {
+                payload: datagram.payload,
+                source: octets(datagram.src),
+                src_port: datagram.src_port,
+                listener: listener as u16,
+                received: frame.ts,
+            };
+            burst.len += 1;
+            self.last = self.last.max(frame.ts);
+            self.since_tick += 1;
+            if self.since_tick == BURST {
+                self.handle(&mut burst);
+                self.tick();
+            }
         }
-        let source = octets(datagram.src);
-        self.burst.bytes.extend_from_slice(datagram.payload);
-        let end = self.burst.bytes.len();
-        let contents = self.aggregate_ports.contents(datagram.dst_port);
-        let listener = self.ports.iter().position(|port| *port == datagram.dst_port).unwrap_or(0) as u16;
-        let src_port = datagram.src_port;
-        self.burst.heads.push(Waiting { end, source, src_port, listener, contents, received: ts });
-        if self.burst.heads.len() == BURST {
-            self.flush();
+        self.handle(&mut burst);
+    }
+
+    /// Processes the waiting datagrams.
+    fn handle(&mut self, burst: &mut Burst<'_>) {
+        let these = &burst.datagrams[..std::mem::take(&mut burst.len)];
+        match burst.contents {
+            _ if these.is_empty() => {}
+            Contents::Reports => self.collector.handle(these, &mut self.outlet),
+            Contents::Aggregates => self.collector.handle_aggregates(these, &mut self.outlet),
         }
     }
 
-    /// Processes the waiting datagrams, and runs a tick when it is due.
-    fn flush(&mut self) {
-        let Some(last) = self.burst.heads.last() else { return };
-        self.last = self.last.max(last.received);
+    /// Runs a tick if it is due. Called after a number of datagrams that does not depend on how many frames are lent together, so
+    /// that a capture always gives the same results, however it is stored.
+    fn tick(&mut self) {
+        if std::mem::take(&mut self.since_tick) == 0 {
+            return;
+        }
         let now = self.last;
-        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
-        let (mut datagrams, mut start) = ([none; BURST], 0);
-        for (slot, waiting) in datagrams.iter_mut().zip(&self.burst.heads) {
-            let Waiting { end, source, src_port, listener, received, .. } = *waiting;
-            *slot = Datagram { payload: &self.burst.bytes[start..end], source, src_port, listener, received };
-            start = end;
-        }
-        let mut rest = &datagrams[..self.burst.heads.len()];
-        for run in self.burst.heads.chunk_by(|one, next| one.contents == next.contents) {
-            let (these, others) = rest.split_at(run.len());
-            rest = others;
-            match run[0].contents {
-                Contents::Reports => self.collector.handle(these, &mut self.outlet),
-                Contents::Aggregates => self.collector.handle_aggregates(these, &mut self.outlet),
-            }
-        }
-        self.burst.heads.clear();
-        self.burst.bytes.clear();
         if now.saturating_sub(self.ticked) >= TICK {
             if now / SECOND != self.ticked / SECOND {
                 self.outlet.findings.note_profiles(&self.collector);
@@ -308,7 +312,7 @@ impl Replay {
     }
 
     fn finish(mut self) -> Replayed {
-        self.flush();
+        self.tick();
         self.outlet.findings.note_profiles(&self.collector);
         self.collector.finish(self.last, &mut self.outlet);
         let Outlet { findings, keeper } = self.outlet;

@@ -20,13 +20,24 @@ pub(super) struct Buffer<R> {
     end: usize,
     /// Offset of `start` in the decompressed file.
     offset: u64,
+    held: Held,
+}
+
+/// Whether the bytes must stay where they are, because offsets that [`Buffer::consume`] returned are still in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    No,
+    Yes,
+    /// More bytes were needed than are here.
+    Exceeded,
 }
 
 impl<R: Read> Buffer<R> {
     /// Opens `input`; gzip is recognised by its first bytes.
     pub(super) fn new(input: R) -> io::Result<Self> {
         let input = Input::Plain(Counted { inner: input, bytes: 0 });
-        let mut buffer = Self { input, memory: vec![0; SIZE].into(), start: 0, end: 0, offset: 0 };
+        let mut buffer =
+            Self { input, memory: vec![0; SIZE].into(), start: 0, end: 0, offset: 0, held: Held::No };
         if buffer.need(GZIP_MAGIC.len())? && buffer.bytes().starts_with(&GZIP_MAGIC) {
             let head = Cursor::new(buffer.bytes().to_vec());
             buffer.input = match buffer.input {
@@ -58,8 +69,28 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Reads until at least `len` bytes (at most [`MAX_READ`]) are available. False if the file ends before. May move the bytes, which
-    /// invalidates offsets that [`Buffer::consume`] returned.
+    /// Keeps the bytes where they are: until [`Buffer::release`], nothing is read from the file.
+    #[inline]
+    pub(super) fn hold(&mut self) {
+        self.held = Held::Yes;
+    }
+
+    /// Ends [`Buffer::hold`]. True if more bytes were needed meanwhile.
+    #[inline]
+    pub(super) fn release(&mut self) -> bool {
+        std::mem::replace(&mut self.held, Held::No) == Held::Exceeded
+    }
+
+    /// Whether the file may be read now; if not, notes that more bytes were needed.
+    pub(super) fn may_read(&mut self) -> bool {
+        if self.held != Held::No {
+            self.held = Held::Exceeded;
+        }
+        self.held == Held::No
+    }
+
+    /// Reads until at least `len` bytes (at most [`MAX_READ`]) are available. False if the file ends before, or if they are not here
+    /// and the buffer is held. May move the bytes, which invalidates offsets that [`Buffer::consume`] returned.
     #[inline]
     pub(super) fn need(&mut self, len: usize) -> io::Result<bool> {
         if self.end - self.start >= len { Ok(true) } else { self.fill(len) }
@@ -73,6 +104,12 @@ impl<R: Read> Buffer<R> {
         self.start += len;
         self.offset += len as u64;
         at
+    }
+
+    /// The memory that these offsets refer to.
+    #[inline]
+    pub(super) fn memory(&self) -> &[u8] {
+        &self.memory
     }
 
     /// The bytes at an offset that [`Buffer::consume`] returned.
@@ -97,6 +134,9 @@ impl<R: Read> Buffer<R> {
     #[cold]
     fn fill(&mut self, len: usize) -> io::Result<bool> {
         debug_assert!(len <= MAX_READ);
+        if !self.may_read() {
+            return Ok(false);
+        }
         self.memory.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         while self.end < len {

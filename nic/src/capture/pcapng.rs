@@ -91,6 +91,9 @@ impl Pcapng {
                 return Err(Error::new(offset, Fault::Malformed("a block's length is not possible")));
             }
             if len > buffer::MAX_READ {
+                if !buffer.may_read() {
+                    return Ok(None);
+                }
                 self.skip(buffer, kind, len)?;
                 continue;
             }

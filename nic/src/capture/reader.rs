@@ -2,28 +2,74 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::mem;
 use std::path::Path;
+use std::slice;
 
-use super::Frame;
 use super::buffer::Buffer;
 use super::error::{Error, Fault};
 use super::pcap::Pcap;
 use super::pcapng::Pcapng;
+use super::{BURST, Frame, PacketRef};
 
-/// Reads the frames of a capture, one after the other.
+/// Reads the frames of a capture, one after the other or in bursts.
 #[derive(Debug)]
 pub struct Reader<R = File> {
     buffer: Buffer<R>,
     format: Format,
     total: Option<u64>,
-    /// An error was returned: the rest of the file cannot be parsed.
-    broken: bool,
+    /// The packets of the last burst.
+    burst: Vec<PacketRef>,
+    end: End,
+}
+
+/// Frames that a [`Reader`] lends together.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    memory: &'a [u8],
+    found: slice::Iter<'a, PacketRef>,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Frame<'a>> {
+        self.found.next().map(|found| lend(self.memory, found))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.found.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Frames<'_> {}
+
+/// Whether the rest of the file can be parsed.
+#[derive(Debug)]
+enum End {
+    NotYet,
+    /// No: the error, to be returned after the packets before it.
+    Found(Error),
+    /// No, and the error was returned.
+    Returned,
 }
 
 #[derive(Debug)]
 enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),
+}
+
+impl Format {
+    #[inline]
+    fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {
+        match self {
+            Self::Pcap(pcap) => pcap.next(buffer),
+            Self::Pcapng(pcapng) => pcapng.next(buffer),
+        }
+    }
 }
 
 impl Reader<File> {
@@ -61,32 +107,65 @@ impl<R: Read> Reader<R> {
             begins.copy_from_slice(&buffer.bytes()[..4]);
             return Err(Error::new(0, Fault::NotACapture(begins)));
         };
-        Ok(Self { buffer, format, total: None, broken: false })
+        Ok(Self { buffer, format, total: None, burst: Vec::with_capacity(BURST), end: End::NotYet })
     }
 
     /// The next frame. After an error there is none.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> Option<Result<Frame<'_>, Error>> {
-        if self.broken {
-            return None;
-        }
-        let found = match &mut self.format {
-            Format::Pcap(pcap) => pcap.next(&mut self.buffer),
-            Format::Pcapng(pcapng) => pcapng.next(&mut self.buffer),
+        let found = self.packet()?;
+        Some(found.map(|found| lend(self.buffer.memory(), &found)))
+    }
+
+    /// The next frames: up to [`BURST`] that can be lent together, because they are in the buffer already; otherwise one. After
+    /// an error, which follows the frames before it, there are none.
+    pub fn burst(&mut self) -> Option<Result<Frames<'_>, Error>> {
+        let first = match self.packet()? {
+            Ok(first) => first,
+            Err(error) => return Some(Err(error)),
         };
-        match found {
-            Ok(None) => None,
-            Ok(Some(found)) => {
-                let data = self.buffer.consumed(found.start, found.len);
-                let truncated = found.length as usize > found.len;
-                Some(Ok(Frame { ts: found.ts, data, link: found.link, length: found.length, truncated }))
-            }
-            Err(error) => {
-                self.broken = true;
-                Some(Err(error))
+        self.burst.clear();
+        self.burst.push(first);
+        self.fill_burst();
+        Some(Ok(Frames { memory: self.buffer.memory(), found: self.burst.iter() }))
+    }
+
+    /// Adds the packets that can be found without reading the file.
+    fn fill_burst(&mut self) {
+        self.buffer.hold();
+        let mut error = None;
+        while self.burst.len() < BURST {
+            match self.format.next(&mut self.buffer) {
+                Ok(Some(found)) => self.burst.push(found),
+                Ok(None) => break,
+                Err(found) => {
+                    error = Some(found);
+                    break;
+                }
             }
         }
+        // If the buffer was too short, so may be the packet: the next call reads on.
+        if !self.buffer.release()
+            && let Some(error) = error
+        {
+            self.end = End::Found(error);
+        }
+    }
+
+    #[inline]
+    fn packet(&mut self) -> Option<Result<PacketRef, Error>> {
+        if !matches!(self.end, End::NotYet) {
+            return match mem::replace(&mut self.end, End::Returned) {
+                End::Found(error) => Some(Err(error)),
+                End::NotYet | End::Returned => None,
+            };
+        }
+        let found = self.format.next(&mut self.buffer);
+        if found.is_err() {
+            self.end = End::Returned;
+        }
+        found.transpose()
     }
 
     /// Bytes read from the file so far, for progress display: slightly ahead of the frames.
@@ -98,4 +177,11 @@ impl<R: Read> Reader<R> {
     pub fn total_bytes(&self) -> Option<u64> {
         self.total
     }
+}
+
+#[inline]
+fn lend<'a>(memory: &'a [u8], found: &PacketRef) -> Frame<'a> {
+    let data = &memory[found.start..found.start + found.len];
+    let truncated = found.length as usize > found.len;
+    Frame { ts: found.ts, data, link: found.link, length: found.length, truncated }
 }

@@ -8,22 +8,53 @@ const SECOND: u64 = 1_000_000_000;
 /// Owned form of a frame, to compare.
 type Seen = (u64, Vec<u8>, LinkType, u32, bool);
 
-/// All frames and, if any, the error.
+/// All frames and, if any, the error; the same one by one and in bursts.
 fn read(file: &[u8]) -> (Vec<Seen>, Option<Error>) {
+    let (seen, error) = read_singly(file);
+    let (in_bursts, error_in_bursts) = read_in_bursts(file);
+    assert_eq!(in_bursts, seen);
+    assert_eq!(format!("{error_in_bursts:?}"), format!("{error:?}"));
+    (seen, error)
+}
+
+fn seen(frame: Frame<'_>) -> Seen {
+    (frame.ts, frame.data.to_vec(), frame.link, frame.length, frame.truncated)
+}
+
+fn read_in_bursts(file: &[u8]) -> (Vec<Seen>, Option<Error>) {
     let mut reader = match Reader::new(file) {
         Ok(reader) => reader,
         Err(error) => return (Vec::new(), Some(error)),
     };
-    let mut seen = Vec::new();
+    let mut frames = Vec::new();
     loop {
-        match reader.next() {
-            None => return (seen, None),
-            Some(Ok(frame)) => {
-                seen.push((frame.ts, frame.data.to_vec(), frame.link, frame.length, frame.truncated));
+        match reader.burst() {
+            None => return (frames, None),
+            Some(Ok(burst)) => {
+                assert!((1..=BURST).contains(&burst.len()));
+                frames.extend(burst.map(seen));
             }
             Some(Err(error)) => {
+                assert!(reader.burst().is_none());
+                return (frames, Some(error));
+            }
+        }
+    }
+}
+
+fn read_singly(file: &[u8]) -> (Vec<Seen>, Option<Error>) {
+    let mut reader = match Reader::new(file) {
+        Ok(reader) => reader,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
+    let mut frames = Vec::new();
+    loop {
+        match reader.next() {
+            None => return (frames, None),
+            Some(Ok(frame)) => frames.push(seen(frame)),
+            Some(Err(error)) => {
                 assert!(reader.next().is_none());
-                return (seen, Some(error));
+                return (frames, Some(error));
             }
         }
     }
@@ -309,6 +340,19 @@ fn huge_blocks_are_skipped_if_nobody_reads_them_and_refused_otherwise() {
     assert!(refused(&differing).contains("a block's two lengths differ"));
 }
 
+#[test]
+fn an_error_comes_after_the_frames_before_it_and_ends_the_file() {
+    let pieces = pcapng_pieces(Order::Little);
+    let good = enhanced(Order::Little, 1, 5 * SECOND + 1, b"x", 9).block(6);
+    let mut differing = good.clone();
+    if let Some(last) = differing.last_mut() {
+        *last ^= 1;
+    }
+    let (seen, error) = read(&[&joined(&pieces[..5])[..], &differing, &good].concat());
+    assert_eq!(seen, pcapng_frames()[..2]);
+    assert!(matches!(error, Some(Error { fault: Fault::Malformed("a block's two lengths differ"), .. })));
+}
+
 /// Frames of every length, so that they cross the window's ends at every offset.
 #[test]
 fn written_captures_read_back_from_any_file() {
@@ -326,6 +370,16 @@ fn written_captures_read_back_from_any_file() {
     expected.push((1, vec![1; MAX_PACKET], LinkType::RawIp, MAX_PACKET as u32, false));
     assert_eq!(whole(&file), expected);
     assert_eq!(whole(&gzip(&file)), expected);
+    let mut reader = Reader::new(file.as_slice()).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(burst) = reader.burst() {
+        lengths.push(burst.unwrap().len());
+    }
+    assert_eq!(lengths.iter().sum::<usize>(), expected.len());
+    assert!(
+        lengths.len() <= expected.len().div_ceil(BURST) + 2 * file.len().div_ceil(1 << 20),
+        "{lengths:?}"
+    );
     let mut dripping = Reader::new(SlowReader(&file, 0)).unwrap();
     for (ts, data, ..) in &expected {
         let frame = dripping.next().unwrap().unwrap();
